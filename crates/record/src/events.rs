@@ -1,0 +1,222 @@
+//! The stream of events that a run emits. The live view, the folded record and every later judgement are
+//! listeners of this one stream; on disk it is `events.jsonl`, one event a line, append-only.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::outcome::Counts;
+use crate::plan::Plan;
+use crate::run::{Environment, Observation, ToolInfo};
+use crate::times::TimeKind;
+
+/// One line of `events.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a few events a second; boxing would only obscure them"
+)]
+pub enum Event {
+    /// A result folder was opened.
+    Opened {
+        /// The format's version.
+        schema: u32,
+        /// Which floodmark, and how it was called.
+        tool: ToolInfo,
+        /// The machine.
+        environment: Environment,
+    },
+    /// An attempt begins.
+    RunBegan {
+        /// Which one.
+        run: RunId,
+        /// What is asked of it.
+        plan: Plan,
+        /// Wall clock at its start, milliseconds since 1970.
+        unix_ms: u64,
+    },
+    /// The worker is ready to send.
+    Ready(WorkerReady),
+    /// What happened in one second of the worker's clock.
+    Second(SecondRow),
+    /// The worker is done.
+    End(WorkerEnd),
+    /// What was read beside the load.
+    Observed {
+        /// The series.
+        observations: Vec<Observation>,
+    },
+    /// What could not be read, and why.
+    Missing {
+        /// One line each.
+        missing: Vec<String>,
+    },
+    /// The attempt is over; what precedes it has been synced to disk.
+    RunEnded {
+        /// Which one.
+        run: RunId,
+        /// Why it did not run its course, when it did not.
+        cut_short: Option<String>,
+    },
+}
+
+/// Names one attempt within a result.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct RunId {
+    /// The server under test: its name in an experiment, else the URL's authority.
+    pub system: String,
+    /// The workload's name in an experiment, else the URL's path.
+    pub workload: String,
+    /// Which fresh start of the server, from 1.
+    pub process: u32,
+    /// Which repetition on that process, from 1.
+    pub attempt: u32,
+}
+
+/// The worker's first word.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerReady {
+    /// Its process id.
+    pub pid: u32,
+    /// What it had to settle for, one line each.
+    pub notices: Vec<String>,
+    /// Open-file limit after raising it as far as allowed.
+    pub fd_limit: u64,
+    /// Local ports available for each source address and target.
+    pub ports: u64,
+}
+
+/// Whether a second belongs to the warm-up or to the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Real load before the measurement.
+    Warmup,
+    /// The measurement.
+    Measure,
+}
+
+/// What happened in one second, over all threads. Times count from the start of the phase.
+///
+/// A request belongs to the second in which it ended; `intended`, `sent`, `unsent` and `connect_failed` to the second in which
+/// each happened. Every request is in exactly one row, so rows add up to the totals.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SecondRow {
+    /// Warm-up or measurement.
+    pub phase: Phase,
+    /// Number of the second, from 0.
+    pub index: u64,
+    /// Begin, ns from the phase's start.
+    pub from_ns: u64,
+    /// End, ns from the phase's start; the last row of a run may be shorter than a second.
+    pub to_ns: u64,
+    /// What happened.
+    pub counts: Counts,
+    /// Ok answers that met their deadline.
+    pub good: u64,
+    /// Ok answers up to the end of the sending window (all of them in every row but the last ones).
+    pub ok_in_window: u64,
+    /// Good answers up to the end of the sending window.
+    pub good_in_window: u64,
+    /// Bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Connections opened.
+    pub connects: u64,
+    /// Connections open at the end of the second.
+    pub open_connections: u64,
+    /// CPU of the worker process in this second, user part, in seconds.
+    pub user_s: f64,
+    /// CPU of the worker process in this second, kernel part, in seconds.
+    pub system_s: f64,
+    /// HdrHistogram V2 of nanoseconds, deflated, base64; kinds without a sample are left out.
+    pub histograms: BTreeMap<TimeKind, String>,
+}
+
+/// What a thread used between the start and the end of the sending window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ThreadUse {
+    /// Its name.
+    pub name: String,
+    /// Whether it drives load (the others gather and write).
+    pub drives_load: bool,
+    /// CPU in user mode, seconds (`getrusage(RUSAGE_THREAD)`).
+    pub user_s: f64,
+    /// CPU in the kernel, seconds.
+    pub system_s: f64,
+    /// Time it was ready to run and waited for a CPU, seconds (`/proc/self/task/TID/schedstat`).
+    pub run_delay_s: f64,
+    /// The window it is of, seconds.
+    pub wall_s: f64,
+}
+
+/// Why a worker stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// It sent what it was asked to send.
+    Completed,
+    /// It was told to stop.
+    Interrupted,
+    /// No connection could be opened any more for several seconds: the server is gone.
+    ServerGone,
+}
+
+/// The worker's last word: totals of the measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerEnd {
+    /// Why it stopped.
+    pub reason: EndReason,
+    /// When no answer has come since, ns from the phase's start, where the server went away.
+    pub server_gone_since_ns: Option<u64>,
+    /// End of the sending window, ns from the start of the measurement.
+    pub window_ns: u64,
+    /// When the last request had its outcome, ns from the start of the measurement.
+    pub ended_ns: u64,
+    /// Counts of the measurement.
+    pub counts: Counts,
+    /// Counts of the warm-up, where there was one.
+    pub warmup_counts: Option<Counts>,
+    /// Length of the warm-up, ns.
+    pub warmup_ns: u64,
+    /// Bytes handed to the kernel in the measurement.
+    pub bytes_sent: u64,
+    /// Bytes received in the measurement.
+    pub bytes_received: u64,
+    /// Connections opened in the measurement and before it.
+    pub connects: u64,
+    /// Most connections open at once.
+    pub peak_connections: u64,
+    /// Time without progress on all load threads at once that no server explains, ns, longest (a stall of our own).
+    pub longest_stall_ns: u64,
+    /// Named reasons of malformed answers, failed connects and unsent requests, with how often each occurred.
+    pub errors: BTreeMap<String, u64>,
+    /// CPU of the whole worker process over the measurement, user part, seconds.
+    pub user_s: f64,
+    /// The same, kernel part, seconds.
+    pub system_s: f64,
+    /// Peak resident memory of the worker, bytes.
+    pub peak_rss_bytes: u64,
+    /// Each thread over the sending window.
+    pub threads: Vec<ThreadUse>,
+    /// File with the answers kept for a check, where one was asked for, and how many it holds.
+    pub answers: Option<AnswersFile>,
+    /// Number of answers that broke their connection's order, with the first offenders (`--check sequence`).
+    pub out_of_order: u64,
+    /// First offenders in words.
+    pub offenders: Vec<String>,
+    /// Ok answers that were no number (`--check sequence`).
+    pub not_numbers: u64,
+}
+
+/// Answers kept for a check: little-endian triples of 64 bits: number, sent ns, done ns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AnswersFile {
+    /// File name within the result folder.
+    pub file: String,
+    /// How many triples it holds.
+    pub count: u64,
+}

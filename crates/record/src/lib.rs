@@ -1,0 +1,22 @@
+//! The vocabulary of floodmark: what was asked ([`plan`]), what happened ([`events`]), and what is
+//! kept of it ([`run`], [`result`]). It is the only thing between measuring and judging.
+//!
+//! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
+
+pub mod events;
+pub mod outcome;
+pub mod plan;
+pub mod result;
+pub mod run;
+pub mod times;
+pub mod units;
+
+pub use events::{Event, SecondRow, ThreadUse, WorkerEnd};
+pub use outcome::{Counts, Outcome};
+pub use plan::Plan;
+pub use result::{Record, schema};
+pub use run::Run;
+pub use times::{TimeKind, Times};
+
+/// The version of the record's format; raised when a field changes its meaning or goes away.
+pub const SCHEMA_VERSION: u32 = 1;

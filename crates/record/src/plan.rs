@@ -1,0 +1,181 @@
+//! What one run was asked to do. The parent writes it to a worker's stdin; the record keeps it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The load of one run on one target. Rates and counts are totals over all threads.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Plan {
+    /// Where the requests go.
+    pub target: Target,
+    /// What is sent.
+    pub request: RequestPlan,
+    /// Closed: a request follows an answer. Open: requests follow a schedule.
+    pub model: Model,
+    /// Arrivals per second in all; open model only.
+    pub rate_per_s: Option<f64>,
+    /// How arrivals are spaced; open model only.
+    pub arrivals: Option<Arrivals>,
+    /// Closed model: connections in all. Open model: the cap on them.
+    pub connections: u32,
+    /// Load threads.
+    pub threads: u32,
+    /// How often a connection is used.
+    pub connection_use: ConnectionUse,
+    /// Requests on each connection where `connection_use` is `per_connection`.
+    pub requests_per_connection: Option<u64>,
+    /// Who closes a connection that is done with, and so holds the TIME_WAIT.
+    pub close_first: CloseFirst,
+    /// Length of the sending window in seconds; exactly one of this and `requests` is given.
+    pub duration_s: Option<f64>,
+    /// Number of requests in all.
+    pub requests: Option<u64>,
+    /// Real load before the measurement, in seconds, kept apart.
+    pub warmup_s: f64,
+    /// Longest wait for an answer, in seconds from the moment of sending; also for a connect.
+    pub timeout_s: f64,
+    /// An ok answer is good when it came within this many seconds of its intended time.
+    pub deadline_s: f64,
+    /// Whether what is out at the end is awaited.
+    pub drain: bool,
+    /// What an answer must be to count as ok; empty: status 2xx or 3xx.
+    pub expect: Vec<Expect>,
+    /// Which check the answers are kept for.
+    pub check: Option<Check>,
+    /// Source addresses to spread connections over.
+    pub sources: Option<Sources>,
+    /// How I/O is done.
+    pub backend: Backend,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// Where the requests go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Target {
+    /// The URL as given.
+    pub url: String,
+    /// The address that every connection goes to; the name was resolved once, before the run.
+    #[schemars(with = "String")]
+    pub address: SocketAddr,
+    /// How long resolving the name took, in microseconds; null for a literal address.
+    pub resolve_us: Option<u64>,
+    /// Host and port as they stand in the `Host` header.
+    pub authority: String,
+    /// Path and query.
+    pub path: String,
+}
+
+/// What is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestPlan {
+    /// HTTP method.
+    pub method: String,
+    /// Headers that the user gave, in order.
+    pub headers: Vec<(String, String)>,
+    /// Body as base64; empty for none.
+    #[serde(with = "base64_bytes")]
+    #[schemars(with = "String")]
+    pub body: Vec<u8>,
+}
+
+/// Whether requests wait for answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// A connection sends its next request when it has its answer.
+    Closed,
+    /// Requests are sent at scheduled times, whatever the server does.
+    Open,
+}
+
+/// How arrivals of the open model are spaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Arrivals {
+    /// Equal distances.
+    Constant,
+    /// Exponential distances with the same mean.
+    Poisson,
+    /// A given number at equal distances within a given time.
+    Burst,
+}
+
+/// How often a connection is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConnectionUse {
+    /// As long as the server keeps it.
+    Kept,
+    /// Once.
+    Fresh,
+    /// A given number of times.
+    PerConnection,
+}
+
+/// Who closes a connection first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CloseFirst {
+    /// The server, asked by `Connection: close`; it holds the TIME_WAIT.
+    Server,
+    /// The client, after the answer; it holds the TIME_WAIT.
+    Client,
+    /// The client, with RST; nobody holds a TIME_WAIT.
+    Reset,
+}
+
+/// What an answer must be to count as ok.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Expect {
+    /// This status code.
+    Status(u16),
+    /// Exactly this body.
+    Body(String),
+    /// This JSON value, compared as a value.
+    Json(serde_json::Value),
+}
+
+/// A check of the answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Check {
+    /// Each answer is a number; each is handed out once and in order.
+    Sequence,
+}
+
+/// A range of source addresses, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Sources {
+    /// First address.
+    #[schemars(with = "String")]
+    pub first: IpAddr,
+    /// Last address, of the same family.
+    #[schemars(with = "String")]
+    pub last: IpAddr,
+}
+
+/// How I/O is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Backend {
+    /// epoll and plain calls.
+    Epoll,
+}
+
+mod base64_bytes {
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        STANDARD.decode(text).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,75 @@
+//! The folded record, `record.json`, and its JSON Schema.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::SCHEMA_VERSION;
+use crate::run::{Environment, Interval, Run, ToolInfo};
+
+/// Everything known of one command: `record.json`, folded from `events.jsonl`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Record {
+    /// The format's version, [`SCHEMA_VERSION`].
+    pub schema: u32,
+    /// Which floodmark took it.
+    pub tool: ToolInfo,
+    /// Where.
+    pub environment: Environment,
+    /// What was left out, with the reason.
+    pub skipped: Vec<String>,
+    /// The attempts, in the order they were made.
+    pub runs: Vec<Run>,
+    /// Over all attempts, where there are several.
+    pub overall: Option<Overall>,
+    /// `--fail-if` thresholds and what became of them.
+    pub thresholds: Vec<Threshold>,
+    /// Which version of each judge judged.
+    pub judges: std::collections::BTreeMap<String, String>,
+}
+
+/// Figures over the attempts of a record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Overall {
+    /// Mean of the attempts' throughput, ok answers per second.
+    pub throughput_per_s: f64,
+    /// Its interval over attempts.
+    pub throughput_interval: Option<Interval>,
+    /// Number of attempts.
+    pub attempts: u32,
+    /// Remarks such as a slow first attempt.
+    pub notes: Vec<String>,
+}
+
+/// A `--fail-if` threshold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Threshold {
+    /// As it was given.
+    pub condition: String,
+    /// Whether the condition was met, which fails the command; null where the figure was not measured.
+    pub met: Option<bool>,
+    /// The figure it was compared with.
+    pub figure: String,
+}
+
+impl Record {
+    /// An empty record.
+    #[must_use]
+    pub fn new(tool: ToolInfo, environment: Environment) -> Self {
+        Record {
+            schema: SCHEMA_VERSION,
+            tool,
+            environment,
+            skipped: Vec::new(),
+            runs: Vec::new(),
+            overall: None,
+            thresholds: Vec::new(),
+            judges: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+/// The JSON Schema of [`Record`], as it is kept in `docs/record.schema.json`.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Record).to_value()
+}

@@ -1,0 +1,310 @@
+//! One attempt as it is kept: what was measured, and apart from it what was judged.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::events::{EndReason, ThreadUse};
+use crate::outcome::Counts;
+use crate::plan::Plan;
+use crate::times::Times;
+
+/// Which floodmark took the record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolInfo {
+    /// `floodmark`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The command line as it was given.
+    pub command: Vec<String>,
+}
+
+/// The machine a record was taken on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Environment {
+    /// Kernel release.
+    pub kernel: String,
+    /// CPUs this process may use.
+    pub cpus: u32,
+    /// CPU model, where the kernel tells.
+    pub cpu_model: Option<String>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<u64>,
+    /// CPU quota of the cgroup in CPUs, where there is one.
+    pub cgroup: Option<CgroupLimits>,
+    /// Process limits by name (`nofile`).
+    pub limits: BTreeMap<String, u64>,
+    /// Kernel settings that matter for load, by their name under `/proc/sys`.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// Limits of the control group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CgroupLimits {
+    /// CPUs per wall second allowed.
+    pub cpu_quota: Option<f64>,
+    /// Memory limit in bytes.
+    pub memory_bytes: Option<u64>,
+}
+
+/// One attempt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// The server under test.
+    pub system: String,
+    /// What it was asked to do.
+    pub workload: String,
+    /// Which repetition on the same server process, from 1.
+    pub attempt: u32,
+    /// Which fresh start of the server, from 1.
+    pub process: u32,
+    /// Knobs of the server that were set.
+    pub setting: BTreeMap<String, String>,
+    /// Wall clock at the start, milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// What was asked.
+    pub plan: Plan,
+    /// Whether it ran its course.
+    pub ended: Ended,
+    /// The part of the run that throughput and times are of.
+    pub window: Window,
+    /// What was sent before the measurement, where a warm-up was asked for.
+    pub warmup: Option<Warmup>,
+    /// Whether the figure can be read as the server's.
+    pub validity: Validity,
+    /// Ok answers per second in the window.
+    pub throughput_per_s: Option<f64>,
+    /// Its interval within this run.
+    pub throughput_interval: Option<Interval>,
+    /// Ok answers within the deadline per second in the window.
+    pub goodput_per_s: Option<f64>,
+    /// What became of every request of the measurement, always of the whole run.
+    pub requests: Counts,
+    /// Named reasons of malformed answers, failed connects and unsent requests.
+    pub errors: BTreeMap<String, u64>,
+    /// done − intended.
+    pub response_time_us: Times,
+    /// done − sent.
+    pub service_time_us: Times,
+    /// free − intended.
+    pub blocked_us: Times,
+    /// sent − max(intended, free).
+    pub lateness_us: Times,
+    /// Connect times.
+    pub connect_time_us: Times,
+    /// first byte − sent.
+    pub first_byte_us: Times,
+    /// Times of requests that failed.
+    pub error_time_us: Times,
+    /// Bytes of the measurement.
+    pub bytes: Bytes,
+    /// Connections of the measurement.
+    pub connections: Connections,
+    /// What the load process used.
+    pub client: Client,
+    /// Second by second.
+    pub series: Vec<SeriesRow>,
+    /// What was read beside the load.
+    pub observations: Vec<Observation>,
+    /// What could not be read, and why.
+    pub missing: Vec<String>,
+    /// Whether and from when the run was steady.
+    pub steady: Steady,
+    /// Correctness of the answers.
+    pub checks: Vec<CheckResult>,
+}
+
+/// Whether a run ran its course.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Ended {
+    /// Why the worker stopped.
+    pub reason: EndReason,
+    /// In words, where it did not run its course.
+    pub detail: Option<String>,
+}
+
+/// The part of a run that figures are of.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Window {
+    /// Begin, seconds from the start of the measurement.
+    pub from_s: f64,
+    /// End, seconds from the start of the measurement.
+    pub to_s: f64,
+    /// Why this part.
+    pub why: String,
+}
+
+/// What was sent before the measurement.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Warmup {
+    /// Its length in seconds.
+    pub duration_s: f64,
+    /// What became of its requests.
+    pub requests: Counts,
+}
+
+/// Whether a figure can be read as the server's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Validity {
+    /// The status.
+    pub status: Status,
+    /// Why, each with its mend.
+    pub reasons: Vec<String>,
+    /// Remarks that do not change the status.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// See [`Validity`].
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The figure is what the server and network gave at this load.
+    Valid,
+    /// floodmark's own threads were full: the figure is a lower bound of the server.
+    Bound,
+    /// floodmark did not do what it was asked to: the figure means nothing.
+    Invalid,
+}
+
+/// A confidence interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Interval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Level, such as 0.95.
+    pub confidence: f64,
+    /// How it was got.
+    pub method: String,
+}
+
+/// Bytes on the wire, without TCP/IP headers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bytes {
+    /// Handed to the kernel.
+    pub sent: u64,
+    /// Received.
+    pub received: u64,
+}
+
+/// Connections of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Connections {
+    /// Opened in all.
+    pub opened: u64,
+    /// Most open at once.
+    pub peak: u64,
+    /// Local ports available for each source address and target.
+    pub ports_per_source: u64,
+    /// Open-file limit of the worker.
+    pub fd_limit: u64,
+}
+
+/// What the load process used.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Client {
+    /// CPU, seconds.
+    pub cpu_s: f64,
+    /// Of that in user mode.
+    pub user_s: f64,
+    /// Of that in the kernel.
+    pub system_s: f64,
+    /// CPU per request sent, microseconds.
+    pub cpu_us_per_request: Option<f64>,
+    /// Peak resident memory, bytes.
+    pub peak_rss_bytes: u64,
+    /// Each thread over the sending window.
+    pub threads: Vec<ThreadUse>,
+}
+
+/// One second of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SeriesRow {
+    /// Begin, seconds from the start of the measurement.
+    pub from_s: f64,
+    /// End.
+    pub to_s: f64,
+    /// Ok answers per second.
+    pub throughput_per_s: f64,
+    /// Ok answers within the deadline per second.
+    pub goodput_per_s: f64,
+    /// Requests that ended otherwise than ok.
+    pub failed: u64,
+    /// Median response time, microseconds.
+    pub p50_us: Option<f64>,
+    /// 90th percentile.
+    pub p90_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile.
+    pub p99_9_us: Option<f64>,
+    /// Largest.
+    pub max_us: Option<f64>,
+    /// CPU of the load process in CPUs, user mode.
+    pub client_user_cpus: f64,
+    /// CPU of the load process in CPUs, kernel.
+    pub client_system_cpus: f64,
+    /// Connections open at the end of the second.
+    pub open_connections: u64,
+}
+
+/// A series read beside the load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Observation {
+    /// Of what: `host`, `network`, `client`.
+    pub subject: String,
+    /// Name of the counter, as its source spells it.
+    pub metric: String,
+    /// Unit of the values.
+    pub unit: String,
+    /// Where it was read.
+    pub source: String,
+    /// First value, milliseconds from the start of the run.
+    pub start_ms: u64,
+    /// Distance of the values, milliseconds.
+    pub step_ms: u64,
+    /// The values; counters as the increase within each step.
+    pub values: Vec<f64>,
+}
+
+/// Whether a run came to a steady state.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Steady {
+    /// What it did.
+    pub class: SteadyClass,
+    /// From when on it was steady, seconds.
+    pub from_s: Option<f64>,
+    /// Where its level changed, seconds.
+    pub changes_s: Vec<f64>,
+}
+
+/// See [`Steady`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SteadyClass {
+    /// One level throughout.
+    Steady,
+    /// Slower first, then steady.
+    Warming,
+    /// Faster first, then steady.
+    Slowing,
+    /// No steady end, or too short to tell.
+    Unsteady,
+}
+
+/// Outcome of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckResult {
+    /// Its name.
+    pub name: String,
+    /// Whether what must hold held.
+    pub held: bool,
+    /// What was found, first offenders included.
+    pub detail: String,
+}

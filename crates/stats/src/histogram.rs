@@ -1,0 +1,222 @@
+//! Histograms of nanoseconds: HdrHistogram with three digits, from 1 ns to an hour.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use floodmark_record::times::Times;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+
+/// One hour in nanoseconds, the largest value held; longer ones are recorded as this.
+pub const LARGEST_NS: u64 = 3_600_000_000_000;
+
+/// A histogram of nanoseconds with three significant digits (relative error at most 0.1 %).
+///
+/// Its lowest discernible value is 1 ns, so three digits hold down to a microsecond and below; it takes
+/// about 270 KB whatever it holds.
+#[derive(Debug, Clone)]
+pub struct Histogram {
+    inner: hdrhistogram::Histogram<u64>,
+}
+
+/// A text that is no histogram.
+#[derive(Debug, thiserror::Error)]
+#[error("not a HdrHistogram V2 in base64: {0}")]
+pub struct DecodeError(String);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Histogram {
+    /// An empty histogram.
+    ///
+    /// # Panics
+    /// Never: its bounds are constants that HdrHistogram accepts.
+    #[must_use]
+    pub fn new() -> Self {
+        let inner = hdrhistogram::Histogram::new_with_bounds(1, LARGEST_NS, 3)
+            .expect("1 ns to 1 h at three digits are valid bounds");
+        Histogram { inner }
+    }
+
+    /// Counts one time; does not allocate. Longer than an hour counts as an hour.
+    #[inline]
+    pub fn record(&mut self, ns: u64) {
+        self.inner.saturating_record(ns);
+    }
+
+    /// How many times it holds.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.inner.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inner.is_empty()
+    }
+
+    /// Empties it, keeping its memory.
+    pub fn clear(&mut self) {
+        self.inner.reset();
+    }
+
+    /// Adds another one; lossless.
+    ///
+    /// # Panics
+    /// Never: both have the same bounds.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.inner
+            .add(&other.inner)
+            .expect("histograms share their bounds");
+    }
+
+    /// The value below or at which a share `q` (0 to 1) of the times lies, in ns; none when empty.
+    #[must_use]
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        (!self.is_empty()).then(|| self.inner.value_at_quantile(q))
+    }
+
+    /// Mean in ns; none when empty.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        (!self.is_empty()).then(|| self.inner.mean())
+    }
+
+    /// Largest in ns, to three digits; none when empty.
+    #[must_use]
+    pub fn max(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.inner.max())
+    }
+
+    /// HdrHistogram V2, deflated, in base64.
+    ///
+    /// # Panics
+    /// Never: it writes to memory.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new()
+            .serialize(&self.inner, &mut bytes)
+            .expect("writing to memory does not fail");
+        STANDARD.encode(bytes)
+    }
+
+    /// Reads what [`Histogram::encode`] wrote.
+    ///
+    /// # Errors
+    /// A text that is no base64 or no histogram with our bounds.
+    pub fn decode(text: &str) -> Result<Self, DecodeError> {
+        let bytes = STANDARD
+            .decode(text)
+            .map_err(|e| DecodeError(e.to_string()))?;
+        let read: hdrhistogram::Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|e| DecodeError(format!("{e:?}")))?;
+        let mut histogram = Histogram::new();
+        histogram
+            .inner
+            .add(&read)
+            .map_err(|e| DecodeError(e.to_string()))?;
+        Ok(histogram)
+    }
+
+    /// Summary in microseconds of the times in `ok`, with those in `censored` known only from below.
+    ///
+    /// Censored times rank above all others, so a percentile that falls among them is not known, and
+    /// neither are mean and maximum.
+    #[must_use]
+    pub fn summarise(ok: &Histogram, censored: &Histogram) -> Times {
+        let count = ok.count() + censored.count();
+        let at = |q: f64| -> Option<f64> {
+            let rank = (q * count as f64).ceil().max(1.0);
+            let within = ok.count() as f64;
+            (rank <= within).then(|| ok.quantile(rank / within).map(|ns| ns as f64 / 1e3))?
+        };
+        let known = censored.is_empty();
+        let histogram = (count > 0).then(|| {
+            let mut all = ok.clone();
+            all.merge(censored);
+            all.encode()
+        });
+        Times {
+            count,
+            censored: censored.count(),
+            mean: ok.mean().filter(|_| known).map(|ns| ns / 1e3),
+            p50: at(0.50),
+            p90: at(0.90),
+            p95: at(0.95),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            p99_99: at(0.9999),
+            max: ok.max().filter(|_| known).map(|ns| ns as f64 / 1e3),
+            histogram,
+            ..Times::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_percentile_among_timed_out_requests_is_unknown() {
+        let (mut ok, mut censored) = (Histogram::new(), Histogram::new());
+        for i in 1..=98 {
+            ok.record(i * 1000);
+        }
+        censored.record(5_000_000_000);
+        censored.record(5_000_000_000);
+        let times = Histogram::summarise(&ok, &censored);
+        assert_eq!((times.count, times.censored), (100, 2));
+        assert_eq!(times.p90, Some(90.047));
+        assert_eq!(times.p99, None);
+        assert_eq!(times.max, None);
+        assert_eq!(times.mean, None);
+    }
+
+    #[test]
+    fn nothing_measured_is_null() {
+        let times = Histogram::summarise(&Histogram::new(), &Histogram::new());
+        assert_eq!(times, Times::default());
+    }
+
+    #[test]
+    fn decode_refuses_garbage() {
+        for text in ["", "!", "AAAA", "HISTFAAAAB4AAA=="] {
+            assert!(Histogram::decode(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn merging_the_encoded_parts_is_lossless(values in proptest::collection::vec(0u64..LARGEST_NS, 1..200), cut in 0usize..200) {
+            let cut = cut.min(values.len());
+            let (mut a, mut b, mut whole) = (Histogram::new(), Histogram::new(), Histogram::new());
+            for (i, v) in values.iter().enumerate() {
+                if i < cut { a.record(*v) } else { b.record(*v) }
+                whole.record(*v);
+            }
+            let mut merged = Histogram::decode(&a.encode()).unwrap();
+            merged.merge(&Histogram::decode(&b.encode()).unwrap());
+            for q in [0.0, 0.5, 0.9, 0.99, 0.999, 1.0] {
+                prop_assert_eq!(merged.quantile(q), whole.quantile(q));
+            }
+            prop_assert_eq!(merged.count(), whole.count());
+        }
+
+        #[test]
+        fn quantiles_are_within_a_thousandth(mut values in proptest::collection::vec(1u64..LARGEST_NS, 1..300), q in 0.01f64..1.0) {
+            let mut histogram = Histogram::new();
+            values.iter().for_each(|v| histogram.record(*v));
+            values.sort_unstable();
+            let rank = ((q * values.len() as f64).ceil() as usize).max(1) - 1;
+            let truth = values[rank] as f64;
+            let got = histogram.quantile(q).unwrap() as f64;
+            prop_assert!((got - truth).abs() <= truth * 1e-3 + 1.0, "{} for {}", got, truth);
+        }
+    }
+}
