@@ -1,0 +1,120 @@
+//! Running other programs, each echoed as one could type it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::error::Error;
+
+/// The cargo that runs us, so that nested calls use the same toolchain.
+pub fn cargo() -> Command {
+    Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Echoes a command and runs it with our output and without input.
+pub fn run(command: &mut Command) -> Result<(), Error> {
+    let line = line(command);
+    println!("$ {line}");
+    let status = command.stdin(Stdio::null()).status();
+    let status = status.map_err(|source| Error::Start {
+        command: line.clone(),
+        source,
+    })?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Error::Failed {
+            command: line,
+            status,
+        })
+    }
+}
+
+/// Runs a command away from any terminal and returns what it wrote on stdout; what it wrote on stderr is
+/// shown only when it fails.
+pub fn capture(command: &mut Command) -> Result<String, Error> {
+    let line = line(command);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|source| Error::Start {
+        command: line.clone(),
+        source,
+    })?;
+    if !output.status.success() {
+        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        return Err(Error::Failed {
+            command: line,
+            status: output.status,
+        });
+    }
+    String::from_utf8(output.stdout).map_err(|e| Error::Output {
+        command: line,
+        why: e.to_string(),
+    })
+}
+
+/// Whether a command can be run and ends with success; its output is dropped.
+pub fn succeeds(command: &mut Command) -> bool {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// A command with its own variables as it would be typed in a shell.
+pub fn line(command: &Command) -> String {
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        value.map(|value| format!("{}={}", name.to_string_lossy(), quoted(value)))
+    });
+    let program = Path::new(command.get_program());
+    let cargo = program.file_stem() == Some(OsStr::new("cargo"));
+    let program = if cargo {
+        "cargo".into()
+    } else {
+        quoted(program.as_os_str())
+    };
+    let arguments = command.get_args().map(quoted);
+    let words: Vec<String> = variables.chain([program]).chain(arguments).collect();
+    words.join(" ")
+}
+
+fn quoted(word: &OsStr) -> String {
+    let word = word.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "-_=./:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_can_be_typed_again() {
+        let mut command = Command::new("/opt/toolchain/bin/cargo");
+        command
+            .args(["test", "-p", "it's"])
+            .env("RUSTFLAGS", "-C a -C b");
+        assert_eq!(
+            line(&command),
+            r"RUSTFLAGS='-C a -C b' cargo test -p 'it'\''s'"
+        );
+    }
+
+    #[test]
+    fn a_failing_command_is_an_error() {
+        assert!(matches!(
+            run(&mut Command::new("false")),
+            Err(Error::Failed { .. })
+        ));
+        let missing = run(&mut Command::new("no-such-program-of-floodmark"));
+        assert!(matches!(missing, Err(Error::Start { .. })));
+        assert!(capture(&mut Command::new("false")).is_err());
+        assert!(!succeeds(&mut Command::new("false")));
+    }
+}

@@ -1,0 +1,193 @@
+//! `cargo xtask test`: every step that tests something, one after the other, and one table at the end.
+
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+
+use crate::command;
+use crate::error::Error;
+use crate::page::Mode;
+use crate::tools::{self, CPLUSPLUS};
+use crate::workspace::Workspace;
+use crate::{deps, fuzz, release, schema, truth, usage};
+
+/// Time that the suite gives each fuzz target, in seconds; a longer search is `cargo xtask fuzz`.
+const FUZZ_SECONDS: u32 = 20;
+
+/// Which steps to run.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Run these steps alone (may be repeated).
+    #[arg(long, value_name = "STEP", value_enum)]
+    only: Vec<Step>,
+    /// Leave these steps out (may be repeated).
+    #[arg(long, value_name = "STEP", value_enum, conflicts_with = "only")]
+    skip: Vec<Step>,
+}
+
+/// A step of the suite, in the order in which they run: what fails quickly comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// Programs that the other steps need, installed where possible.
+    Tools,
+    /// cargo fmt --check.
+    Fmt,
+    /// The crates' dependencies against ARCHITECTURE.md.
+    Deps,
+    /// docs/record.schema.json against the record's types.
+    Schema,
+    /// cargo clippy, warnings denied.
+    Clippy,
+    /// cargo test of the whole workspace.
+    Tests,
+    /// The release build of floodmark.
+    Build,
+    /// The README's usage blocks against the real output.
+    Usage,
+    /// floodmark against the known-truth server.
+    Truth,
+    /// The fuzz targets, for a bounded time.
+    Fuzz,
+}
+
+impl Step {
+    /// As its flag calls it.
+    fn name(self) -> String {
+        let value = self
+            .to_possible_value()
+            .expect("no step is hidden from the flags");
+        value.get_name().to_owned()
+    }
+
+    fn run(self, workspace: &Workspace, selection: &Selection) -> Result<(), Error> {
+        let cargo = |arguments: &[&str]| {
+            command::run(
+                command::cargo()
+                    .args(arguments)
+                    .current_dir(&workspace.root),
+            )
+        };
+        match self {
+            Step::Tools if selection.includes(Step::Fuzz) => tools::provide(&[CPLUSPLUS]),
+            Step::Tools => tools::provide(&[]),
+            Step::Fmt => {
+                let ours = cargo(&["fmt", "--all", "--check"]);
+                ours.and(cargo(&[
+                    "fmt",
+                    "--check",
+                    "--manifest-path",
+                    fuzz::MANIFEST,
+                ]))
+            }
+            Step::Deps => deps::check(workspace),
+            Step::Schema => schema::run(workspace, Mode::Check),
+            Step::Clippy => cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--",
+                "-D",
+                "warnings",
+            ]),
+            Step::Tests => cargo(&["test", "--workspace", "--no-fail-fast"]),
+            Step::Build => release::floodmark(workspace).map(drop),
+            Step::Usage => usage::run(workspace, Mode::Check),
+            Step::Truth => truth::run(workspace, None),
+            Step::Fuzz => fuzz::run(workspace, FUZZ_SECONDS),
+        }
+    }
+}
+
+impl Selection {
+    fn includes(&self, step: Step) -> bool {
+        (self.only.is_empty() || self.only.contains(&step)) && !self.skip.contains(&step)
+    }
+}
+
+/// What became of a step, and how long it took.
+struct Outcome {
+    step: Step,
+    passed: bool,
+    took: Duration,
+}
+
+/// Runs the selected steps, going on after one that fails; whether all passed.
+pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
+    let selected = Step::value_variants()
+        .iter()
+        .filter(|&&step| selection.includes(step));
+    let mut outcomes = Vec::new();
+    for &step in selected {
+        println!("\n== {}", step.name());
+        let begin = Instant::now();
+        let result = step.run(workspace, selection);
+        if let Err(error) = &result {
+            println!("{error}");
+        }
+        outcomes.push(Outcome {
+            step,
+            passed: result.is_ok(),
+            took: begin.elapsed(),
+        });
+    }
+    println!("\n{}", table(&outcomes));
+    let mut failed = 0;
+    for outcome in outcomes.iter().filter(|outcome| !outcome.passed) {
+        println!("again: cargo xtask test --only {}", outcome.step.name());
+        failed += 1;
+    }
+    println!("steps: {} passed, {failed} failed", outcomes.len() - failed);
+    failed == 0
+}
+
+/// Step, result and seconds of each.
+fn table(outcomes: &[Outcome]) -> String {
+    let mut table = format!("{:<8} {:<7} {:>7}\n", "step", "result", "seconds");
+    for outcome in outcomes {
+        let (name, seconds) = (outcome.step.name(), outcome.took.as_secs_f64());
+        let result = if outcome.passed { "passed" } else { "FAILED" };
+        table.push_str(&format!("{name:<8} {result:<7} {seconds:>7.1}\n"));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_and_skip_select() {
+        let all = Selection {
+            only: vec![],
+            skip: vec![],
+        };
+        assert!(
+            Step::value_variants()
+                .iter()
+                .all(|&step| all.includes(step))
+        );
+        let only = Selection {
+            only: vec![Step::Fmt, Step::Deps],
+            skip: vec![],
+        };
+        assert!(only.includes(Step::Deps) && !only.includes(Step::Fuzz));
+        let skip = Selection {
+            only: vec![],
+            skip: vec![Step::Fuzz],
+        };
+        assert!(skip.includes(Step::Deps) && !skip.includes(Step::Fuzz));
+    }
+
+    #[test]
+    fn the_table_shows_what_failed() {
+        let outcome = |step, passed| Outcome {
+            step,
+            passed,
+            took: Duration::from_millis(1234),
+        };
+        let table = table(&[outcome(Step::Fmt, true), outcome(Step::Tests, false)]);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[1], "fmt      passed      1.2");
+        assert_eq!(lines[2], "tests    FAILED      1.2");
+    }
+}
