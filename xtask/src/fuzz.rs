@@ -23,6 +23,8 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
     -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
 /// Longest time for one input, in seconds; longer is a finding.
 const INPUT_SECONDS: &str = "10";
+/// Longest input, in bytes: twice the longest head that an answer may have, so that the limit is met.
+const INPUT_BYTES: u32 = 2 * 64 * 1024;
 /// Most memory of a target, in MiB; more is a finding.
 const MEMORY_MIB: &str = "1024";
 
@@ -89,6 +91,7 @@ fn fuzz(
         fuzzer.arg(seeds);
     }
     fuzzer.arg(format!("-max_total_time={seconds}"));
+    fuzzer.arg(format!("-max_len={INPUT_BYTES}"));
     fuzzer.arg(format!("-timeout={INPUT_SECONDS}"));
     fuzzer.arg(format!("-rss_limit_mb={MEMORY_MIB}"));
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));

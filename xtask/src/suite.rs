@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::command;
 use crate::error::Error;
 use crate::page::Mode;
-use crate::tools::{self, CPLUSPLUS};
+use crate::tools::{self, CPLUSPLUS, Tool};
 use crate::workspace::Workspace;
 use crate::{deps, fuzz, release, schema, truth, usage};
 
@@ -59,6 +59,14 @@ impl Step {
         value.get_name().to_owned()
     }
 
+    /// What it runs beside Rust's own tools.
+    fn needs(self) -> &'static [Tool] {
+        match self {
+            Step::Fuzz => &[CPLUSPLUS],
+            _ => &[],
+        }
+    }
+
     fn run(self, workspace: &Workspace, selection: &Selection) -> Result<(), Error> {
         let cargo = |arguments: &[&str]| {
             command::run(
@@ -68,8 +76,7 @@ impl Step {
             )
         };
         match self {
-            Step::Tools if selection.includes(Step::Fuzz) => tools::provide(&[CPLUSPLUS]),
-            Step::Tools => tools::provide(&[]),
+            Step::Tools => tools::provide(selection.steps().flat_map(Step::needs)),
             Step::Fmt => {
                 let ours = cargo(&["fmt", "--all", "--check"]);
                 ours.and(cargo(&[
@@ -99,6 +106,11 @@ impl Step {
 }
 
 impl Selection {
+    fn steps(&self) -> impl Iterator<Item = Step> {
+        let steps = Step::value_variants().iter().copied();
+        steps.filter(|&step| self.includes(step))
+    }
+
     fn includes(&self, step: Step) -> bool {
         (self.only.is_empty() || self.only.contains(&step)) && !self.skip.contains(&step)
     }
@@ -113,11 +125,8 @@ struct Outcome {
 
 /// Runs the selected steps, going on after one that fails; whether all passed.
 pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
-    let selected = Step::value_variants()
-        .iter()
-        .filter(|&&step| selection.includes(step));
     let mut outcomes = Vec::new();
-    for &step in selected {
+    for step in selection.steps() {
         println!("\n== {}", step.name());
         let begin = Instant::now();
         let result = step.run(workspace, selection);

@@ -25,7 +25,7 @@ pub const CPLUSPLUS: Tool = Tool {
 };
 
 /// Sees to it that rustfmt, clippy and the given tools are there.
-pub fn provide(tools: &[Tool]) -> Result<(), Error> {
+pub fn provide<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Result<(), Error> {
     let mut missing = Vec::new();
     for component in ["rustfmt", "clippy"] {
         missing.extend(provide_component(component).err().map(|e| e.to_string()));
