@@ -14,10 +14,6 @@ use crate::times::TimeKind;
 /// One line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a few events a second; boxing would only obscure them"
-)]
 pub enum Event {
     /// A result folder was opened.
     Opened {
