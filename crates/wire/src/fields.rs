@@ -1,0 +1,171 @@
+//! The three headers that frame an answer: `Content-Length`, `Transfer-Encoding`, `Connection`.
+
+use crate::error::ReadError;
+
+/// What the framing headers of one head say, gathered line by line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields {
+    /// `Content-Length`.
+    pub length: Option<u64>,
+    /// `Transfer-Encoding: chunked`.
+    pub chunked: bool,
+    /// `close` among the `Connection` options.
+    pub close: bool,
+    /// `keep-alive` among the `Connection` options.
+    pub keep_alive: bool,
+}
+
+impl Fields {
+    /// Takes one header, of whatever name.
+    #[inline]
+    pub fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ReadError> {
+        // Length and first letter tell nearly all headers apart before any comparison.
+        match (name.len(), name.as_bytes()[0] | 0x20) {
+            (10, b'c') if name.eq_ignore_ascii_case("connection") => self.connection(value),
+            (14, b'c') if name.eq_ignore_ascii_case("content-length") => {
+                return self.content_length(value);
+            }
+            (17, b't') if name.eq_ignore_ascii_case("transfer-encoding") => {
+                return self.transfer_encoding(value);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A list of options (RFC 9110 section 7.6.1), also over several lines.
+    fn connection(&mut self, value: &[u8]) {
+        for option in value.split(|&b| b == b',') {
+            let option = option.trim_ascii();
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    /// A decimal number. Repeated equal values, in one line or several, count as one: RFC 9112 section 6.3 rule 5
+    /// allows them because of intermediaries that merge or copy the line.
+    fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
+        for one in value.split(|&b| b == b',') {
+            let length = decimal(one.trim_ascii()).ok_or(ReadError::GarbageContentLength)?;
+            if self.length.replace(length).is_some_and(|l| l != length) {
+                return Err(ReadError::ConflictingContentLength);
+            }
+        }
+        Ok(())
+    }
+
+    /// Only `chunked`, once: no request carries a `TE` header of ours, so a server may use no other coding
+    /// (RFC 9112 section 7.4), and `chunked` must not be applied twice (section 6.1).
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ReadError> {
+        if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            return Err(ReadError::UnsupportedTransferCoding);
+        }
+        self.chunked = true;
+        Ok(())
+    }
+}
+
+/// Reads `1*DIGIT`; no sign, no white space, no overflow.
+pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |n, &b| {
+        let digit = b.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        n.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lines: &[(&str, &str)]) -> Result<Fields, ReadError> {
+        let mut fields = Fields::default();
+        for (name, value) in lines {
+            fields.take(name, value.as_bytes())?;
+        }
+        Ok(fields)
+    }
+
+    fn length(values: &[&str]) -> Result<Option<u64>, ReadError> {
+        let lines: Vec<_> = values.iter().map(|v| ("Content-Length", *v)).collect();
+        of(&lines).map(|f| f.length)
+    }
+
+    #[test]
+    fn lengths() {
+        assert_eq!(length(&["0"]), Ok(Some(0)));
+        assert_eq!(length(&["00042"]), Ok(Some(42)));
+        assert_eq!(length(&["18446744073709551615"]), Ok(Some(u64::MAX)));
+        assert_eq!(length(&["5", "5"]), Ok(Some(5)));
+        assert_eq!(length(&["5, 5,5"]), Ok(Some(5)));
+        for garbage in [
+            "",
+            "+5",
+            "-5",
+            "5 5",
+            "5,",
+            ",5",
+            "0x5",
+            "5.0",
+            "five",
+            "18446744073709551616",
+            "٥",
+        ] {
+            assert_eq!(
+                length(&[garbage]),
+                Err(ReadError::GarbageContentLength),
+                "{garbage:?}"
+            );
+        }
+        for conflict in [&["5", "6"][..], &["5, 6"], &["5,5", "6"]] {
+            assert_eq!(length(conflict), Err(ReadError::ConflictingContentLength));
+        }
+    }
+
+    #[test]
+    fn transfer_codings() {
+        assert!(of(&[("transfer-encoding", "chunked")]).unwrap().chunked);
+        assert!(of(&[("Transfer-Encoding", "Chunked")]).unwrap().chunked);
+        for bad in [
+            "",
+            "gzip",
+            "chunked, gzip",
+            "gzip, chunked",
+            "chunked, chunked",
+            "chunked;q=1",
+            "identity",
+        ] {
+            assert_eq!(
+                of(&[("Transfer-Encoding", bad)]),
+                Err(ReadError::UnsupportedTransferCoding),
+                "{bad:?}"
+            );
+        }
+        let twice = [("Transfer-Encoding", "chunked"); 2];
+        assert_eq!(of(&twice), Err(ReadError::UnsupportedTransferCoding));
+    }
+
+    #[test]
+    fn connection_options_are_lists() {
+        let fields = of(&[("CONNECTION", "foo, Close ,bar")]).unwrap();
+        assert!(fields.close && !fields.keep_alive);
+        let fields = of(&[("Connection", "Keep-Alive"), ("connection", "closed")]).unwrap();
+        assert!(fields.keep_alive && !fields.close);
+    }
+
+    #[test]
+    fn other_headers_of_the_same_length_and_letter_are_left_alone() {
+        let same = [
+            ("Content-MD5", "x"),
+            ("Cookie-Set", "close"),
+            ("Content-Length2", "x"),
+            ("Content-Lengtx", "x"),
+        ];
+        assert_eq!(of(&same), Ok(Fields::default()));
+    }
+}

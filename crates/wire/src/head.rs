@@ -1,0 +1,217 @@
+//! Status line and headers of an answer, and the trailers after a chunked body.
+
+use std::mem::MaybeUninit;
+
+use httparse::{ParserConfig, Response, Status};
+
+use crate::error::ReadError;
+use crate::fields::Fields;
+use crate::section::{MAX_HEADERS, Section};
+
+/// How the end of a body is found (RFC 9112 section 6.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// After so many bytes.
+    Length(u64),
+    /// After the last chunk.
+    Chunked,
+    /// Where the connection is closed.
+    UntilClose,
+}
+
+/// A head, as far as reading the answer needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub status: u16,
+    /// What version and `Connection` say; the framing may still forbid it.
+    pub keep_alive: bool,
+    pub framing: Framing,
+}
+
+impl Section for Head {
+    type Parsed = Head;
+    const TOO_LARGE: ReadError = ReadError::HeadTooLarge;
+
+    #[inline]
+    fn start(bytes: &[u8]) -> Result<(), ReadError> {
+        const START: [u8; 7] = *b"HTTP/1.";
+        if bytes.starts_with(&START) && matches!(bytes.get(7), None | Some(b'0' | b'1')) {
+            return Ok(());
+        }
+        let name = &bytes[..bytes.len().min(5)];
+        if name != &START[..name.len()] {
+            return Err(ReadError::NotHttp);
+        }
+        if START.starts_with(bytes) {
+            return Ok(());
+        }
+        Err(ReadError::IllegalVersion)
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<Option<(usize, Head)>, ReadError> {
+        let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+        let mut response = Response::new(&mut []);
+        let length = match ParserConfig::default().parse_response_with_uninit_headers(
+            &mut response,
+            bytes,
+            &mut headers,
+        ) {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) => return Ok(None),
+            Err(error) => return Err(head_error(error, bytes)),
+        };
+        let status = match response.code {
+            Some(status) if status >= 100 => status,
+            _ => return Err(ReadError::IllegalStatus),
+        };
+        let http11 = response.version == Some(1);
+
+        let mut fields = Fields::default();
+        for header in response.headers.iter() {
+            fields.take(header.name, header.value)?;
+        }
+        let framing = match (fields.chunked, fields.length) {
+            (true, Some(_)) => return Err(ReadError::LengthAndTransferEncoding),
+            (true, None) if !http11 => return Err(ReadError::TransferEncodingInHttp10),
+            (true, None) => Framing::Chunked,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::UntilClose,
+        };
+        // RFC 9112 section 9.3: `close` wins; HTTP/1.1 persists by default, HTTP/1.0 only where it says so.
+        let keep_alive = !fields.close && (http11 || fields.keep_alive);
+        let head = Head {
+            status,
+            keep_alive,
+            framing,
+        };
+        Ok(Some((length, head)))
+    }
+}
+
+#[cold]
+fn head_error(error: httparse::Error, bytes: &[u8]) -> ReadError {
+    match error {
+        httparse::Error::Version => ReadError::IllegalVersion,
+        httparse::Error::Status => ReadError::IllegalStatus,
+        httparse::Error::TooManyHeaders => ReadError::TooManyHeaders,
+        _ if folded(bytes, |whole| Head::parse(whole).is_ok()) => ReadError::ObsoleteFolding,
+        _ => ReadError::GarbageHeader,
+    }
+}
+
+/// Whether the first line that begins with white space is what made a section illegal: all before it is fine.
+fn folded(bytes: &[u8], fine: impl Fn(&[u8]) -> bool) -> bool {
+    bytes
+        .windows(2)
+        .position(|w| w[0] == b'\n' && matches!(w[1], b' ' | b'\t'))
+        .is_some_and(|newline| fine(&bytes[..=newline]))
+}
+
+/// The trailer section; its content is of no use to a load generator, its form is checked.
+pub(crate) struct Trailers;
+
+impl Section for Trailers {
+    type Parsed = ();
+    const TOO_LARGE: ReadError = ReadError::TrailersTooLarge;
+
+    #[inline]
+    fn start(_bytes: &[u8]) -> Result<(), ReadError> {
+        Ok(())
+    }
+
+    #[inline]
+    fn parse(bytes: &[u8]) -> Result<Option<(usize, ())>, ReadError> {
+        if bytes.starts_with(b"\r\n") {
+            return Ok(Some((2, ())));
+        }
+        parse_trailers(bytes)
+    }
+}
+
+#[cold]
+fn parse_trailers(bytes: &[u8]) -> Result<Option<(usize, ())>, ReadError> {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    match httparse::parse_headers(bytes, &mut headers) {
+        Ok(Status::Partial) => Ok(None),
+        // httparse takes a lone LF for a line end, as RFC 9112 allows in a head; the chunked coding (section 7.1)
+        // allows no such thing, and readers that disagree about the end of a body can be played against each other.
+        Ok(Status::Complete((length, _))) if lone_lf(&bytes[..length]) => {
+            Err(ReadError::GarbageTrailer)
+        }
+        Ok(Status::Complete((length, _))) => Ok(Some((length, ()))),
+        Err(httparse::Error::TooManyHeaders) => Err(ReadError::TooManyHeaders),
+        Err(_) if folded(bytes, |whole| parse_trailers(whole).is_ok()) => {
+            Err(ReadError::ObsoleteFolding)
+        }
+        Err(_) => Err(ReadError::GarbageTrailer),
+    }
+}
+
+fn lone_lf(bytes: &[u8]) -> bool {
+    (0..bytes.len()).any(|i| bytes[i] == b'\n' && (i == 0 || bytes[i - 1] != b'\r'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(text: &str) -> Result<Option<Head>, ReadError> {
+        Head::parse(text.as_bytes()).map(|parsed| parsed.map(|(_, head)| head))
+    }
+
+    #[test]
+    fn keep_alive_follows_version_and_connection() {
+        for (head_text, expected) in [
+            ("HTTP/1.1 200 OK\r\n\r\n", true),
+            ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", false),
+            (
+                "HTTP/1.1 200 OK\r\nConnection: keep-alive, close\r\n\r\n",
+                false,
+            ),
+            ("HTTP/1.0 200 OK\r\n\r\n", false),
+            ("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", true),
+        ] {
+            let parsed = head(head_text).unwrap().unwrap();
+            assert_eq!(parsed.keep_alive, expected, "{head_text:?}");
+        }
+    }
+
+    #[test]
+    fn lone_lf_ends_a_head_line() {
+        let parsed = head("HTTP/1.1 200\nContent-Length: 3\n\n")
+            .unwrap()
+            .unwrap();
+        assert_eq!(parsed.framing, Framing::Length(3));
+    }
+
+    #[test]
+    fn the_first_bytes_are_judged_at_once() {
+        for (bytes, expected) in [
+            (&b"H"[..], Ok(())),
+            (b"HTTP/", Ok(())),
+            (b"HTTP/1.1", Ok(())),
+            (b"\x15\x03\x03", Err(ReadError::NotHttp)),
+            (b"\r\nHTTP/1.1 200", Err(ReadError::NotHttp)),
+            (b"http/1.1", Err(ReadError::NotHttp)),
+            (b"HTTPS", Err(ReadError::NotHttp)),
+            (b"HTTP/2", Err(ReadError::IllegalVersion)),
+            (b"HTTP/1.2", Err(ReadError::IllegalVersion)),
+            (b"HTTP/11", Err(ReadError::IllegalVersion)),
+        ] {
+            assert_eq!(Head::start(bytes), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn trailers_end_in_cr_lf() {
+        let parse = |text: &str| Trailers::parse(text.as_bytes()).map(|p| p.map(|(n, ())| n));
+        assert_eq!(parse("\r\nrest"), Ok(Some(2)));
+        assert_eq!(parse("A: b\r\nC: d\r\n\r\nrest"), Ok(Some(14)));
+        assert_eq!(parse("A: b\r\n"), Ok(None));
+        assert_eq!(parse("A: b\n\r\n"), Err(ReadError::GarbageTrailer));
+        assert_eq!(parse("\n"), Err(ReadError::GarbageTrailer));
+        assert_eq!(parse("A b\r\n"), Err(ReadError::GarbageTrailer));
+        assert_eq!(parse("A: b\r\n c\r\n\r\n"), Err(ReadError::ObsoleteFolding));
+    }
+}
