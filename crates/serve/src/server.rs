@@ -1,0 +1,192 @@
+//! Starting a server, running it until it is told to stop, and ending it in order.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::{oneshot, watch};
+
+use crate::error::ServeError;
+use crate::listen;
+use crate::numbers::{Numbers, Reserver};
+use crate::settings::Settings;
+use crate::worker::{Done, MOST_SHEDDING, Shared, Worker};
+use crate::workload::Workload;
+
+/// Files that the server needs besides its connections: those being refused, event loops, the state file.
+const RESERVED_FILES: usize = MOST_SHEDDING + 64;
+
+/// What a server did from its start to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Connections accepted and served.
+    pub accepted: u64,
+    /// Connections refused with a 503, as there were too many.
+    pub shed: u64,
+    /// Requests answered, refusals of single requests included. Heads that hyper refused (400, 431) are not.
+    pub answered: u64,
+    /// Connections still open when the grace was over, and cut off.
+    pub cut_at_end: u64,
+    /// The number that the dispatcher would have handed out next.
+    pub next_number: Option<u64>,
+}
+
+/// Runs a server until `shutdown` is ready: then it stops accepting, answers what is in flight with `Connection: close`, waits
+/// for that at most [`Limits::grace`](crate::Limits::grace), and returns. Blocks; brings its own event loops, and `shutdown` is
+/// polled within one, so that it may await tokio's signals. `on_ready` gets the real address once connections are accepted.
+///
+/// # Errors
+/// The address, the state file or the threads could not be had; or, at the end, the next number could not be written (what is
+/// on the disk stays safe: the next start leaves a gap).
+pub fn serve(
+    settings: Settings,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+    on_ready: impl FnOnce(SocketAddr),
+) -> Result<Summary, ServeError> {
+    let Settings {
+        workload,
+        listen: address,
+        threads,
+        state,
+        limits,
+    } = settings;
+    if state.is_some() && workload != Workload::Dispatcher {
+        return Err(ServeError::NoState(workload));
+    }
+    let most_connections = most_connections(limits.connections)?;
+    // Before the state file: a second server on a taken port must not touch numbers.
+    let cannot_listen = |source| ServeError::Listen { address, source };
+    let listener = listen::listen(address).map_err(cannot_listen)?;
+    let address = listener.local_addr().map_err(cannot_listen)?;
+    let (numbers, reserver) = match state {
+        Some(path) => {
+            let (numbers, reserver) = Reserver::start(&path, limits.reserve.get())?;
+            (numbers, Some(reserver))
+        }
+        None => (Numbers::volatile(), None),
+    };
+    let shared = Arc::new(Shared {
+        workload,
+        limits,
+        most_connections,
+        open: AtomicUsize::new(0),
+        shedding: AtomicUsize::new(0),
+        numbers: Arc::clone(&numbers),
+    });
+    let ran = run(&shared, listener, threads, shutdown, || on_ready(address));
+    // Also after a failure: nothing takes numbers any more.
+    let next = match reserver {
+        Some(reserver) => reserver.finish()?,
+        None => numbers.next(),
+    };
+    let done = ran?;
+    Ok(Summary {
+        accepted: done.accepted,
+        shed: done.shed,
+        answered: done.answered,
+        cut_at_end: done.cut_at_end,
+        next_number: (workload == Workload::Dispatcher).then_some(next),
+    })
+}
+
+/// Runs the workers until `shutdown`, and adds up what they did.
+fn run(
+    shared: &Arc<Shared>,
+    listener: TcpListener,
+    threads: Option<NonZeroUsize>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+    on_ready: impl FnOnce(),
+) -> Result<Done, ServeError> {
+    let control = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Thread)?;
+    let (stop, stopped) = watch::channel(false);
+    let listener = Arc::new(listener);
+    let mut workers = Vec::new();
+    // Where one cannot start, dropping `stop` ends the others.
+    for number in 0..threads.map_or_else(default_threads, NonZeroUsize::get) {
+        let (ready, started) = oneshot::channel();
+        let shared = Arc::clone(shared);
+        let listener = Arc::clone(&listener);
+        let stopped = stopped.clone();
+        let worker = thread::Builder::new()
+            .name(format!("serve-{number}"))
+            .spawn(move || match event_loop() {
+                Ok(runtime) => {
+                    // The receiver waits for exactly this.
+                    let _ = ready.send(Ok(()));
+                    Worker::run(shared, listener, &runtime, stopped)
+                }
+                Err(e) => {
+                    let _ = ready.send(Err(e));
+                    Done::default()
+                }
+            })
+            .map_err(ServeError::Thread)?;
+        workers.push(worker);
+        match started.blocking_recv() {
+            Ok(result) => result.map_err(ServeError::Thread)?,
+            Err(_) => return Err(ServeError::Panicked),
+        }
+    }
+    drop(stopped);
+    // Open until the last worker has stopped accepting.
+    drop(listener);
+    on_ready();
+    control.block_on(async {
+        let mut shutdown = std::pin::pin!(shutdown);
+        let mut all_gone = std::pin::pin!(stop.closed());
+        std::future::poll_fn(|cx| {
+            // All workers gone can only mean that they panicked; waiting for a shutdown would then hang.
+            let over =
+                shutdown.as_mut().poll(cx).is_ready() || all_gone.as_mut().poll(cx).is_ready();
+            if over {
+                std::task::Poll::Ready(())
+            } else {
+                std::task::Poll::Pending
+            }
+        })
+        .await;
+    });
+    stop.send_replace(true);
+    let mut sum = Done::default();
+    for worker in workers {
+        let done = worker.join().map_err(|_| ServeError::Panicked)?;
+        sum.accepted += done.accepted;
+        sum.shed += done.shed;
+        sum.answered += done.answered;
+        sum.cut_at_end += done.cut_at_end;
+    }
+    Ok(sum)
+}
+
+fn event_loop() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build_local(LocalOptions::default())
+}
+
+/// Half the CPUs: on one machine the other half belongs to whoever sends the load.
+fn default_threads() -> usize {
+    thread::available_parallelism().map_or(1, |cpus| (cpus.get() / 2).max(1))
+}
+
+fn most_connections(asked: Option<NonZeroUsize>) -> Result<usize, ServeError> {
+    // Where the limit cannot even be read, the smallest that any Linux starts with.
+    let limit = listen::raise_file_limit().unwrap_or(1024);
+    let possible = limit.saturating_sub(RESERVED_FILES).max(1);
+    match asked {
+        Some(asked) if asked.get() > possible => Err(ServeError::Connections {
+            asked: asked.get(),
+            limit,
+            reserve: RESERVED_FILES,
+        }),
+        Some(asked) => Ok(asked.get()),
+        None => Ok(possible),
+    }
+}
