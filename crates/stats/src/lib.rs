@@ -1,5 +1,16 @@
 //! Histograms, steady state and intervals: functions of numbers, without I/O.
 
+pub mod attempts;
+mod autocorrelation;
+mod change;
+pub mod estimate;
 pub mod histogram;
+pub mod interval;
+pub mod steady;
+pub mod student;
+#[cfg(test)]
+mod testing;
 
+pub use estimate::Estimate;
 pub use histogram::Histogram;
+pub use steady::{Point, steady, window};

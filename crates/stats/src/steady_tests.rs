@@ -1,0 +1,239 @@
+//! Tests of [`super`] on scripted series.
+
+use super::*;
+use crate::testing::{Normal, ar1};
+
+fn row(second: usize, throughput_per_s: f64, p50_us: Option<f64>) -> Point {
+    Point {
+        from_s: second as f64,
+        to_s: second as f64 + 1.0,
+        throughput_per_s,
+        p50_us,
+    }
+}
+
+/// A closed run with 50 connections: the median follows throughput, with noise of its own.
+fn closed(levels: impl IntoIterator<Item = f64>, noise: &[f64], seed: u64) -> Vec<Point> {
+    let mut normal = Normal::new(seed ^ 0xabcd);
+    levels
+        .into_iter()
+        .zip(noise)
+        .enumerate()
+        .map(|(i, (level, noise))| {
+            let throughput = level * (1.0 + noise);
+            let p50 = 50e6 / throughput.max(1.0) * (1.0 + 0.02 * normal.next());
+            row(i, throughput, (throughput > 0.0).then_some(p50))
+        })
+        .collect()
+}
+
+fn scaled(noise: Vec<f64>, by: f64) -> Vec<f64> {
+    noise.into_iter().map(|v| v * by).collect()
+}
+
+#[test]
+fn a_flat_series_is_steady_at_least_95_times_in_100() {
+    // T9, 200 series each: seconds, noise, φ.
+    for (n, noise, phi) in [
+        (60, 0.02, 0.0),
+        (60, 0.10, 0.0),
+        (60, 0.05, 0.5),
+        (12, 0.02, 0.0),
+        (12, 0.10, 0.0),
+        (12, 0.05, 0.5),
+        (10, 0.02, 0.0),
+        (10, 0.10, 0.0),
+        (10, 0.10, 0.5),
+        (300, 0.05, 0.5),
+    ] {
+        let wrong = (0..200)
+            .filter(|seed| {
+                let series = closed(vec![1e4; n], &scaled(ar1(phi, n, *seed), noise), *seed);
+                steady(&series).class != SteadyClass::Steady
+            })
+            .count();
+        assert!(wrong <= 10, "{wrong} of 200: {n} s, noise {noise}, φ {phi}");
+    }
+}
+
+#[test]
+fn a_speed_up_at_37_s_is_found_within_two_seconds() {
+    for (gain, noise) in [(1.1, 0.02), (1.2, 0.05), (1.5, 0.10), (2.0, 0.02)] {
+        let wrong = (0..100)
+            .filter(|seed| {
+                let levels = (0..60).map(|s| if s < 37 { 1e4 } else { 1e4 * gain });
+                let judged = steady(&closed(levels, &scaled(ar1(0.0, 60, *seed), noise), *seed));
+                judged.class != SteadyClass::Warming
+                    || judged.from_s.is_none_or(|s| (s - 37.0).abs() > 2.0)
+            })
+            .count();
+        assert!(wrong <= 5, "{wrong} of 100: ×{gain}, noise {noise}");
+    }
+}
+
+#[test]
+fn an_open_run_warms_up_in_its_median_alone() {
+    let mut normal = Normal::new(9);
+    let series: Vec<Point> = (0..30)
+        .map(|s| {
+            let p50 = if s < 8 { 900.0 } else { 300.0 };
+            row(s, 1000.0, Some(p50 * (1.0 + 0.05 * normal.next())))
+        })
+        .collect();
+    let judged = steady(&series);
+    assert_eq!(judged.class, SteadyClass::Warming);
+    assert_eq!(judged.from_s, Some(8.0));
+}
+
+/// Share of a second that a stall of `stall` every `period` leaves, with the backlog of an open run answered after it.
+fn stalled(n: usize, period: f64, stall: f64, phase: f64, open: bool, noise: f64) -> Vec<Point> {
+    let step = 1e-3;
+    let mut backlog = 0.0;
+    let mut normal = Normal::new((period * 1e3 + phase * 1e6) as u64);
+    (0..n)
+        .map(|s| {
+            let mut answered = 0.0;
+            let mut waits = Vec::new();
+            for ms in 0..1000 {
+                let t = s as f64 + f64::from(ms) * step + phase;
+                let stopped = t.rem_euclid(period) < stall;
+                backlog += if open { 1.0 } else { 0.0 };
+                if !stopped {
+                    // An open run at 1,000/s drains at 5,000/s; a closed one answers 1,000/s.
+                    let now: f64 = if open { f64::min(backlog, 5.0) } else { 1.0 };
+                    backlog -= if open { now } else { 0.0 };
+                    answered += now;
+                    waits.push(300.0 + backlog * 1e3);
+                }
+            }
+            waits.sort_by(f64::total_cmp);
+            let p50 = (!waits.is_empty()).then(|| waits[waits.len() / 2]);
+            row(
+                s,
+                answered * (1.0 + noise * normal.next()),
+                p50.map(|us| us * (1.0 + noise * normal.next())),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn stalls_that_come_again_are_steady_and_nothing_is_trimmed() {
+    let stalls = [(4.0, 1.0), (1.0, 0.1), (1.05, 0.1), (3.0, 0.5), (2.5, 0.3)];
+    let mut wrong = Vec::new();
+    let mut all = 0;
+    for (period, stall) in stalls {
+        for phase in 0..20 {
+            let phase = f64::from(phase) * period / 20.0;
+            for n in [10, 12, 15, 30, 60] {
+                for open in [false, true] {
+                    for noise in [0.0005, 0.02, 0.1] {
+                        let judged = steady(&stalled(n, period, stall, phase, open, noise));
+                        all += 1;
+                        if judged.class != SteadyClass::Steady {
+                            wrong.push((period, phase, n, open, noise, judged));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {all}: {wrong:?}", wrong.len());
+}
+
+#[test]
+fn one_long_stall_does_not_make_the_rest_a_steady_end() {
+    let noise = scaled(ar1(0.0, 60, 4), 0.02);
+    let levels = (0..60).map(|s| if (20..26).contains(&s) { 100.0 } else { 1e4 });
+    let judged = steady(&closed(levels, &noise, 4));
+    assert_eq!(judged.class, SteadyClass::Unsteady, "{judged:?}");
+    assert_eq!(judged.changes_s, [20.0, 26.0]);
+    assert_eq!(window(&judged, (0.0, 60.0)).from_s, 0.0);
+}
+
+#[test]
+fn slowing_down_and_never_settling() {
+    let noise = scaled(ar1(0.0, 60, 5), 0.02);
+    let slower = (0..60).map(|s| if s < 20 { 1e4 } else { 8e3 });
+    let judged = steady(&closed(slower, &noise, 5));
+    assert_eq!(
+        (judged.class, judged.from_s),
+        (SteadyClass::Slowing, Some(20.0))
+    );
+
+    let late = (0..60).map(|s| if s < 50 { 1e4 } else { 2e4 });
+    let judged = steady(&closed(late, &noise, 5));
+    assert_eq!((judged.class, judged.from_s), (SteadyClass::Unsteady, None));
+    assert_eq!(judged.changes_s, [50.0]);
+}
+
+#[test]
+fn a_slow_first_second_of_ten_is_a_warm_up() {
+    let noise = scaled(ar1(0.0, 10, 6), 0.02);
+    let levels = (0..10).map(|s| if s < 1 { 4e3 } else { 1e4 });
+    let judged = steady(&closed(levels, &noise, 6));
+    assert_eq!(
+        (judged.class, judged.from_s),
+        (SteadyClass::Warming, Some(1.0))
+    );
+}
+
+#[test]
+fn a_short_run_is_too_short_to_tell() {
+    let judged = steady(&closed(vec![1e4; 7], &[0.0; 7], 1));
+    assert_eq!(judged, too_short());
+    assert_eq!(steady(&[]), too_short());
+}
+
+#[test]
+fn slivers_of_a_second_do_not_count() {
+    let mut series = closed(vec![1e4; 20], &scaled(ar1(0.0, 20, 8), 0.02), 8);
+    series.push(Point {
+        from_s: 20.0,
+        to_s: 20.01,
+        throughput_per_s: 100.0,
+        p50_us: Some(9e6),
+    });
+    assert_eq!(steady(&series).class, SteadyClass::Steady);
+}
+
+#[test]
+fn the_window_says_why() {
+    let judged = |class, from_s, changes_s: &[f64]| Steady {
+        class,
+        from_s,
+        changes_s: changes_s.to_vec(),
+    };
+    let table = [
+        (
+            judged(SteadyClass::Steady, Some(0.0), &[]),
+            0.0,
+            "the whole run: one level throughout",
+        ),
+        (
+            judged(SteadyClass::Warming, Some(12.0), &[4.0, 12.0]),
+            12.0,
+            "from 12 s on: slower before, one level since",
+        ),
+        (
+            judged(SteadyClass::Slowing, Some(9.0), &[9.0]),
+            9.0,
+            "from 9 s on: faster before, one level since",
+        ),
+        (
+            judged(SteadyClass::Unsteady, None, &[]),
+            0.0,
+            "the whole run: too short to tell whether it was steady",
+        ),
+        (
+            judged(SteadyClass::Unsteady, None, &[3.0, 8.0]),
+            0.0,
+            "the whole run: its level changed (at 3 s, 8 s) and did not settle for long enough",
+        ),
+    ];
+    for (steady, from_s, why) in table {
+        let window = window(&steady, (0.0, 30.0));
+        assert_eq!((window.from_s, window.to_s), (from_s, 30.0));
+        assert_eq!(window.why, why);
+    }
+}
