@@ -1,1 +1,27 @@
-//! floodmark-load
+//! The load engine: schedules, connections, I/O backends, recording.
+//!
+//! Start reading at [`worker`], which runs a [`Plan`](floodmark_record::Plan) and emits events; [`core`] is the state machine of
+//! one thread, [`backend`] does its I/O, [`recorder`] takes its times.
+//!
+//! Invariants: the engine knows no experiments, systems or servers; nothing is shared between threads
+//! while requests fly; nothing is allocated per request.
+
+pub mod answers;
+pub mod arrivals;
+pub mod backend;
+pub mod clock;
+pub mod connection;
+pub mod core;
+pub mod failure;
+pub mod gather;
+pub mod judge;
+pub mod linked;
+pub mod recorder;
+pub mod schedule;
+pub mod sources;
+pub mod thread;
+pub mod usage;
+pub mod worker;
+
+#[cfg(test)]
+mod testing;

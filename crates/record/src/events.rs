@@ -80,8 +80,6 @@ pub struct WorkerReady {
     pub notices: Vec<String>,
     /// Open-file limit after raising it as far as allowed.
     pub fd_limit: u64,
-    /// Local ports available for each source address and target.
-    pub ports: u64,
 }
 
 /// Whether a second belongs to the warm-up or to the measurement.
@@ -186,7 +184,7 @@ pub struct WorkerEnd {
     pub connects: u64,
     /// Most connections open at once.
     pub peak_connections: u64,
-    /// Time without progress on all load threads at once that no server explains, ns, longest (a stall of our own).
+    /// Longest time by which a load thread came back late from a wait or a turn of its loop, ns: a stall of our own.
     pub longest_stall_ns: u64,
     /// Named reasons of malformed answers, failed connects and unsent requests, with how often each occurred.
     pub errors: BTreeMap<String, u64>,

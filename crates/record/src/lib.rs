@@ -4,6 +4,7 @@
 //! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
 
 pub mod events;
+pub mod host;
 pub mod outcome;
 pub mod plan;
 pub mod result;

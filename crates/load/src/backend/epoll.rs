@@ -1,0 +1,439 @@
+//! The epoll backend: edge-triggered, each socket registered once for reading and writing, requests
+//! written inline. A kept request costs one `send`, one `recv` and its share of an `epoll_pwait2`.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use floodmark_record::plan::CloseFirst;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use super::{Backend, Completion, Slot};
+use crate::clock::{Clock, Ns};
+
+/// Events taken from the kernel at once: few enough that a due send never waits long for its turn,
+/// enough that a full thread pays little for waiting.
+const EVENTS: usize = 64;
+
+/// One read takes at most this much; shared by all connections of the thread.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// Answers larger than a segment are cut by Nagle's algorithm only when a small write follows a
+/// small write; a request in one segment never does.
+const ONE_SEGMENT: usize = 1400;
+
+/// epoll and plain calls.
+pub struct Epoll {
+    clock: Clock,
+    epoll: OwnedFd,
+    target: SockAddr,
+    domain: Domain,
+    slots: Vec<Entry>,
+    events: Vec<libc::epoll_event>,
+    at: usize,
+    /// What was found out outside of an event: at most one entry for each open slot.
+    early: VecDeque<Early>,
+    buffer: Box<[u8]>,
+}
+
+#[derive(Default)]
+struct Entry {
+    socket: Option<Socket>,
+    /// Raised on each close, so that an event of a closed connection is told from its successor's.
+    generation: u32,
+    connecting: bool,
+    /// Bytes still to be written, with how many of them are.
+    pending: Option<(Rc<[u8]>, usize)>,
+}
+
+enum Early {
+    Connected {
+        slot: Slot,
+        generation: u32,
+        at: Ns,
+        sent: bool,
+    },
+    ConnectFailed {
+        slot: Slot,
+        generation: u32,
+        error: io::Error,
+    },
+    Failed {
+        slot: Slot,
+        generation: u32,
+        error: io::Error,
+    },
+}
+
+/// What an event led to, before the borrow of the buffer.
+enum Found {
+    Nothing,
+    Connected { at: Ns, sent: bool },
+    ConnectFailed(io::Error),
+    Received(usize),
+    Ended,
+    Failed(io::Error),
+}
+
+impl Epoll {
+    /// A backend whose connections all go to `target`.
+    ///
+    /// # Errors
+    /// When the kernel gives no epoll descriptor.
+    pub fn new(clock: Clock, target: SocketAddr) -> io::Result<Self> {
+        // SAFETY: no pointers; the result is checked before it is owned.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` was just made and belongs to nobody else.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(Epoll {
+            clock,
+            epoll,
+            target: target.into(),
+            domain: Domain::for_address(target),
+            slots: Vec::new(),
+            events: Vec::with_capacity(EVENTS),
+            at: 0,
+            early: VecDeque::new(),
+            buffer: vec![0; READ_BUFFER].into_boxed_slice(),
+        })
+    }
+
+    fn try_open(
+        &mut self,
+        slot: Slot,
+        source: Option<IpAddr>,
+        first: Option<&Rc<[u8]>>,
+    ) -> io::Result<Option<(Ns, bool)>> {
+        let socket = Socket::new(
+            self.domain,
+            Type::STREAM.nonblocking().cloexec(),
+            Some(Protocol::TCP),
+        )?;
+        if first.is_none_or(|bytes| bytes.len() > ONE_SEGMENT) {
+            socket.set_tcp_nodelay(true)?;
+        }
+        if let Some(source) = source {
+            bind_address_no_port(&socket)?;
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        match socket.connect(&self.target) {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(e) => return Err(e),
+        }
+        let entry = &mut self.slots[slot as usize];
+        let token = u64::from(entry.generation) << 32 | u64::from(slot);
+        let fd = socket.as_raw_fd();
+        entry.socket = Some(socket);
+        entry.connecting = true;
+        entry.pending = None;
+        // On loopback the handshake is over when connect returns, so a request can go out at once;
+        // elsewhere the socket refuses it and the first event says when.
+        let mut opened = None;
+        if let Some(bytes) = first {
+            let at = self.clock.now();
+            match send_some(fd, bytes) {
+                Ok(n) => {
+                    entry.connecting = false;
+                    entry.pending = (n < bytes.len()).then(|| (Rc::clone(bytes), n));
+                    opened = Some((at, true));
+                }
+                Err(e) if refused_for_now(&e) => entry.pending = Some((Rc::clone(bytes), 0)),
+                Err(e) => return Err(e),
+            }
+        }
+        register(&self.epoll, fd, token)?;
+        Ok(opened)
+    }
+
+    /// Looks into what an event says of its slot.
+    fn look(&mut self, slot: Slot, flags: u32) -> Found {
+        let entry = &mut self.slots[slot as usize];
+        let Some(socket) = entry.socket.as_ref() else {
+            return Found::Nothing;
+        };
+        let fd = socket.as_raw_fd();
+        if entry.connecting {
+            if flags & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0 {
+                let error = match socket.take_error() {
+                    Ok(Some(error)) | Err(error) => error,
+                    Ok(None) => io::Error::from_raw_os_error(libc::ECONNRESET),
+                };
+                return Found::ConnectFailed(error);
+            }
+            if flags & libc::EPOLLOUT as u32 == 0 {
+                return Found::Nothing;
+            }
+            entry.connecting = false;
+            let at = self.clock.now();
+            let sent = entry.pending.is_some();
+            if let Err(error) = push_pending(fd, &mut entry.pending) {
+                return Found::Failed(error);
+            }
+            return Found::Connected { at, sent };
+        }
+        if flags & libc::EPOLLOUT as u32 != 0
+            && entry.pending.is_some()
+            && let Err(error) = push_pending(fd, &mut entry.pending)
+        {
+            return Found::Failed(error);
+        }
+        if flags & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 == 0
+        {
+            return Found::Nothing;
+        }
+        match receive(fd, &mut self.buffer) {
+            Ok(0) => Found::Ended,
+            Ok(n) => Found::Received(n),
+            Err(e) if refused_for_now(&e) => Found::Nothing,
+            Err(e) => Found::Failed(e),
+        }
+    }
+}
+
+impl Backend for Epoll {
+    fn open(&mut self, slot: Slot, source: Option<IpAddr>, first: Option<&Rc<[u8]>>) {
+        if self.slots.len() <= slot as usize {
+            self.slots.resize_with(slot as usize + 1, Entry::default);
+        }
+        let generation = self.slots[slot as usize].generation;
+        match self.try_open(slot, source, first) {
+            Ok(Some((at, sent))) => self.early.push_back(Early::Connected {
+                slot,
+                generation,
+                at,
+                sent,
+            }),
+            Ok(None) => {}
+            Err(error) => {
+                self.slots[slot as usize].socket = None;
+                self.early.push_back(Early::ConnectFailed {
+                    slot,
+                    generation,
+                    error,
+                });
+            }
+        }
+    }
+
+    fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {
+        let entry = &mut self.slots[slot as usize];
+        let Some(socket) = entry.socket.as_ref() else {
+            return;
+        };
+        match send_some(socket.as_raw_fd(), bytes) {
+            Ok(n) if n == bytes.len() => {}
+            Ok(n) => entry.pending = Some((Rc::clone(bytes), n)),
+            Err(e) if refused_for_now(&e) => entry.pending = Some((Rc::clone(bytes), 0)),
+            Err(error) => {
+                let generation = entry.generation;
+                self.early.push_back(Early::Failed {
+                    slot,
+                    generation,
+                    error,
+                });
+            }
+        }
+    }
+
+    fn close(&mut self, slot: Slot, how: CloseFirst) {
+        let entry = &mut self.slots[slot as usize];
+        entry.generation = entry.generation.wrapping_add(1);
+        entry.pending = None;
+        if let Some(socket) = entry.socket.take()
+            && how == CloseFirst::Reset
+        {
+            // A failure leaves an orderly close, which the next line does.
+            let _ = socket.set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    fn wait(&mut self, until: Ns) -> io::Result<()> {
+        let now = self.clock.now();
+        let wait = if self.early.is_empty() {
+            until.saturating_sub(now)
+        } else {
+            0
+        };
+        self.at = 0;
+        wait_events(&self.epoll, &mut self.events, wait)
+    }
+
+    fn next(&mut self) -> Option<Completion<'_>> {
+        while let Some(early) = self.early.pop_front() {
+            let current =
+                |slot: Slot, generation| self.slots[slot as usize].generation == generation;
+            match early {
+                Early::Connected {
+                    slot,
+                    generation,
+                    at,
+                    sent,
+                } if current(slot, generation) => {
+                    return Some(Completion::Connected { slot, at, sent });
+                }
+                Early::ConnectFailed {
+                    slot,
+                    generation,
+                    error,
+                } if current(slot, generation) => {
+                    return Some(Completion::ConnectFailed { slot, error });
+                }
+                Early::Failed {
+                    slot,
+                    generation,
+                    error,
+                } if current(slot, generation) => {
+                    return Some(Completion::Failed { slot, error });
+                }
+                _ => {}
+            }
+        }
+        while let Some(event) = self.events.get(self.at) {
+            let (token, flags) = (event.u64, event.events);
+            let slot = token as Slot;
+            if self.slots[slot as usize].generation != (token >> 32) as u32 {
+                self.at += 1;
+                continue;
+            }
+            let found = self.look(slot, flags);
+            // Edge-triggered: a read that filled the buffer may have left some behind, and an event
+            // that also announced the end is looked at again until the end has been read.
+            let again = match found {
+                Found::Received(n) => {
+                    n == self.buffer.len()
+                        || flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+                }
+                Found::Connected { .. } => flags & (libc::EPOLLIN | libc::EPOLLRDHUP) as u32 != 0,
+                _ => false,
+            };
+            if !again {
+                self.at += 1;
+            }
+            match found {
+                Found::Nothing => {}
+                Found::Connected { at, sent } => {
+                    return Some(Completion::Connected { slot, at, sent });
+                }
+                Found::ConnectFailed(error) => {
+                    self.close(slot, CloseFirst::Client);
+                    return Some(Completion::ConnectFailed { slot, error });
+                }
+                Found::Received(n) => {
+                    return Some(Completion::Received {
+                        slot,
+                        data: &self.buffer[..n],
+                    });
+                }
+                Found::Ended => return Some(Completion::Ended { slot }),
+                Found::Failed(error) => return Some(Completion::Failed { slot, error }),
+            }
+        }
+        None
+    }
+}
+
+fn refused_for_now(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+fn push_pending(fd: RawFd, pending: &mut Option<(Rc<[u8]>, usize)>) -> io::Result<()> {
+    if let Some((bytes, done)) = pending {
+        match send_some(fd, &bytes[*done..]) {
+            Ok(n) if *done + n == bytes.len() => *pending = None,
+            Ok(n) => *done += n,
+            Err(e) if refused_for_now(&e) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// Leaves the choice of a local port to connect, where the whole four-tuple counts: without it a bind to
+/// each source address would use up the port range of all of them together (Linux 4.2).
+fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option takes an int, which outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_IP,
+            libc::IP_BIND_ADDRESS_NO_PORT,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn register(epoll: &OwnedFd, fd: RawFd, token: u64) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32,
+        u64: token,
+    };
+    // SAFETY: both descriptors are open and the event outlives the call.
+    let done =
+        unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn send_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length are of one live slice.
+    let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: pointer and length are of one live, writable slice.
+    let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Fills `events` with what has happened, after at most `wait` ns; a signal ends it early.
+fn wait_events(epoll: &OwnedFd, events: &mut Vec<libc::epoll_event>, wait: Ns) -> io::Result<()> {
+    events.clear();
+    let timeout = libc::timespec {
+        tv_sec: (wait / 1_000_000_000) as libc::time_t,
+        tv_nsec: (wait % 1_000_000_000) as libc::c_long,
+    };
+    let spare: &mut [MaybeUninit<libc::epoll_event>] = events.spare_capacity_mut();
+    // SAFETY: the kernel writes at most `EVENTS` entries into the vector's spare capacity of that size.
+    let n = unsafe {
+        libc::epoll_pwait2(
+            epoll.as_raw_fd(),
+            spare.as_mut_ptr().cast(),
+            EVENTS as libc::c_int,
+            &raw const timeout,
+            std::ptr::null(),
+        )
+    };
+    match usize::try_from(n) {
+        // SAFETY: the kernel has filled the first `n` entries.
+        Ok(n) => unsafe { events.set_len(n) },
+        Err(_) => {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}

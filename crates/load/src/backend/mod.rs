@@ -1,0 +1,81 @@
+//! What the engine asks of an I/O backend, shaped like completions: requests for connecting, sending and
+//! closing go in, what became of them comes out. io_uring has it so; epoll imitates it.
+//!
+//! The engine never touches a socket, a backend never looks at bytes.
+
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use floodmark_record::plan::CloseFirst;
+
+use crate::clock::Ns;
+
+pub mod epoll;
+
+/// Index of a connection within its load thread.
+pub type Slot = u32;
+
+/// What became of something that was asked for, or what the peer did.
+#[derive(Debug)]
+pub enum Completion<'a> {
+    /// The connection stands since `at`; `sent` when the first request went out with it.
+    Connected {
+        /// Which.
+        slot: Slot,
+        /// When it was seen to stand.
+        at: Ns,
+        /// Whether the bytes given to [`Backend::open`] are on their way.
+        sent: bool,
+    },
+    /// The connection could not be opened; the slot is closed.
+    ConnectFailed {
+        /// Which.
+        slot: Slot,
+        /// Why.
+        error: io::Error,
+    },
+    /// Bytes came.
+    Received {
+        /// Which.
+        slot: Slot,
+        /// The bytes.
+        data: &'a [u8],
+    },
+    /// The peer will send no more; the slot is still to be closed.
+    Ended {
+        /// Which.
+        slot: Slot,
+    },
+    /// The connection broke; the slot is still to be closed.
+    Failed {
+        /// Which.
+        slot: Slot,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// A way of doing I/O for one load thread.
+///
+/// After [`Backend::close`] nothing more is reported of the slot until it is opened again.
+pub trait Backend {
+    /// Begins to connect; with `first`, those bytes are sent as soon as the connection stands
+    /// (io_uring: linked operations; epoll: tried at once).
+    fn open(&mut self, slot: Slot, source: Option<IpAddr>, first: Option<&Rc<[u8]>>);
+
+    /// Sends bytes, at once where the socket takes them; the rest follows by itself.
+    fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>);
+
+    /// Closes; `Reset` sends RST in place of FIN.
+    fn close(&mut self, slot: Slot, how: CloseFirst);
+
+    /// Waits until something has happened or `until` has passed, whichever is first.
+    ///
+    /// # Errors
+    /// When the kernel refuses to wait; the run cannot go on.
+    fn wait(&mut self, until: Ns) -> io::Result<()>;
+
+    /// The next thing that has happened; none when [`Backend::wait`] is due again.
+    fn next(&mut self) -> Option<Completion<'_>>;
+}

@@ -1,0 +1,35 @@
+//! One clock for everything a worker times: monotonic nanoseconds from a common origin.
+
+use std::time::{Duration, Instant};
+
+/// Nanoseconds on the monotonic clock since the worker's origin.
+pub type Ns = u64;
+
+/// A monotonic clock (`CLOCK_MONOTONIC`, read without a system call).
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock whose zero is now.
+    #[must_use]
+    pub fn start() -> Self {
+        Clock {
+            origin: Instant::now(),
+        }
+    }
+
+    /// Now.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Ns {
+        self.origin.elapsed().as_nanos() as u64
+    }
+}
+
+/// A duration given in seconds as nanoseconds.
+#[must_use]
+pub fn seconds(s: f64) -> Ns {
+    Duration::try_from_secs_f64(s.max(0.0)).map_or(u64::MAX / 4, |d| d.as_nanos() as u64)
+}

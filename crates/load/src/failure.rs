@@ -1,0 +1,47 @@
+//! Names of what goes wrong below HTTP; they appear in the record's `errors`.
+
+use std::io;
+
+/// The server closed the connection before the first byte of an answer.
+pub const CLOSED_EARLY: &str = "closed_before_answer";
+/// A handshake was not over within the timeout.
+pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
+/// A server that was to close first did not within the timeout.
+pub const NOT_CLOSED: &str = "not_closed_by_server";
+
+/// Why a connect failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectFailure {
+    /// Its name in the record.
+    pub name: &'static str,
+    /// Whether the other side (or the way there) refused; else this side had no means left.
+    pub by_server: bool,
+}
+
+/// Names the reason of a failed connect.
+#[must_use]
+pub fn connect(error: &io::Error) -> ConnectFailure {
+    let (name, by_server) = match error.raw_os_error() {
+        Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => ("ports_exhausted", false),
+        Some(libc::EMFILE | libc::ENFILE) => ("fds_exhausted", false),
+        Some(libc::ENOBUFS | libc::ENOMEM) => ("no_memory_for_socket", false),
+        Some(libc::EACCES | libc::EPERM) => ("connect_not_permitted", false),
+        Some(libc::ECONNREFUSED) => ("connect_refused", true),
+        Some(libc::ECONNRESET | libc::EPIPE) => ("connect_reset", true),
+        Some(libc::ETIMEDOUT) => (CONNECT_TIMED_OUT, true),
+        Some(libc::EHOSTUNREACH | libc::ENETUNREACH) => ("unreachable", true),
+        _ => ("connect_failed", true),
+    };
+    ConnectFailure { name, by_server }
+}
+
+/// Names the reason why a standing connection broke.
+#[must_use]
+pub fn broken(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ECONNRESET) => "connection_reset",
+        Some(libc::EPIPE) => CLOSED_EARLY,
+        Some(libc::ETIMEDOUT) => "connection_timed_out",
+        _ => "connection_failed",
+    }
+}

@@ -1,0 +1,192 @@
+//! Puts the threads' seconds together and emits each as one row: merged, compressed, and forgotten.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+
+use floodmark_record::events::Phase;
+use floodmark_record::{Counts, SecondRow, TimeKind};
+
+use crate::clock::Ns;
+use crate::recorder::{ROW_NS, Slice};
+use crate::usage::process_cpu;
+
+/// Rows of one phase in the making.
+pub struct Gatherer {
+    back: Vec<Sender<Box<Slice>>>,
+    phase: Phase,
+    pending: BTreeMap<u64, Box<Slice>>,
+    /// For each thread the first second that it may still have something to say of.
+    reached: Vec<u64>,
+    next: u64,
+    cpu: (f64, f64),
+    totals: Totals,
+}
+
+/// Sums over the rows of a phase.
+#[derive(Debug, Clone, Default)]
+pub struct Totals {
+    /// Counts.
+    pub counts: Counts,
+    /// Bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+}
+
+impl Gatherer {
+    /// A gatherer that gives emptied slices back to their threads.
+    #[must_use]
+    pub fn new(back: Vec<Sender<Box<Slice>>>) -> Self {
+        let threads = back.len();
+        Gatherer {
+            back,
+            phase: Phase::Measure,
+            pending: BTreeMap::new(),
+            reached: vec![0; threads],
+            next: 0,
+            cpu: (0.0, 0.0),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Begins a phase, before which the process had used `cpu`: user and kernel seconds.
+    pub fn begin(&mut self, phase: Phase, cpu: (f64, f64)) {
+        self.phase = phase;
+        self.pending.clear();
+        self.reached.fill(0);
+        self.next = 0;
+        self.cpu = cpu;
+        self.totals = Totals::default();
+    }
+
+    /// Takes a thread's slice; returns the rows that are whole now.
+    pub fn take(&mut self, slice: Box<Slice>) -> Vec<SecondRow> {
+        let (thread, index) = (slice.thread as usize, slice.index);
+        self.reached[thread] = index + 1;
+        match self.pending.get_mut(&index) {
+            Some(pending) => {
+                pending.merge(&slice);
+                self.give_back(slice);
+            }
+            None => {
+                self.pending.insert(index, slice);
+            }
+        }
+        let whole = self.reached.iter().copied().min().unwrap_or(0);
+        // The last row is held back: only the end of the phase tells how long it was.
+        self.rows_before(whole.saturating_sub(1))
+    }
+
+    /// Ends the phase after `ended` ns; returns the rows left and the phase's sums.
+    pub fn end(&mut self, ended: Ns) -> (Vec<SecondRow>, Totals) {
+        let last = self
+            .pending
+            .last_key_value()
+            .map_or(self.next, |(index, _)| *index);
+        let mut rows = self.rows_before(last + 1);
+        if let Some(row) = rows.last_mut() {
+            row.to_ns = ended.clamp(row.from_ns + 1, row.to_ns);
+        }
+        (rows, std::mem::take(&mut self.totals))
+    }
+
+    fn rows_before(&mut self, end: u64) -> Vec<SecondRow> {
+        let mut rows = Vec::new();
+        while self.next < end {
+            let slice = self.pending.remove(&self.next);
+            rows.push(self.row(slice.as_deref()));
+            if let Some(slice) = slice {
+                self.give_back(slice);
+            }
+            self.next += 1;
+        }
+        rows
+    }
+
+    fn row(&mut self, slice: Option<&Slice>) -> SecondRow {
+        let cpu = process_cpu();
+        let before = std::mem::replace(&mut self.cpu, cpu);
+        let counts = slice.map(Slice::whole_counts).unwrap_or_default();
+        let value = |of: fn(&Slice) -> u64| slice.map_or(0, of);
+        let histograms = slice.map_or_else(BTreeMap::new, |slice| {
+            TimeKind::ALL
+                .iter()
+                .zip(&slice.times)
+                .filter(|(_, times)| !times.is_empty())
+                .map(|(kind, times)| (*kind, times.encode()))
+                .collect()
+        });
+        self.totals.counts.merge(&counts);
+        self.totals.bytes_sent += value(|s| s.bytes_sent);
+        self.totals.bytes_received += value(|s| s.bytes_received);
+        SecondRow {
+            phase: self.phase,
+            index: self.next,
+            from_ns: self.next * ROW_NS,
+            to_ns: (self.next + 1) * ROW_NS,
+            counts,
+            good: value(|s| s.good),
+            ok_in_window: value(|s| s.ok_in_window),
+            good_in_window: value(|s| s.good_in_window),
+            bytes_sent: value(|s| s.bytes_sent),
+            bytes_received: value(|s| s.bytes_received),
+            connects: value(|s| s.connects),
+            open_connections: value(|s| s.open),
+            user_s: cpu.0 - before.0,
+            system_s: cpu.1 - before.1,
+            histograms,
+        }
+    }
+
+    fn give_back(&self, mut slice: Box<Slice>) {
+        slice.clear();
+        // A thread that has ended takes nothing back.
+        let _ = self.back[slice.thread as usize].send(slice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn slice(thread: u32, index: u64, ok: u64) -> Box<Slice> {
+        let mut slice = Slice::new(thread);
+        slice.index = index;
+        slice.counts.ok = ok;
+        for _ in 0..ok {
+            slice.times[TimeKind::Response as usize].record(1000);
+        }
+        Box::new(slice)
+    }
+
+    #[test]
+    fn rows_wait_for_the_slowest_thread_and_add_up() {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+        let mut gatherer = Gatherer::new(senders);
+        gatherer.begin(Phase::Measure, (0.0, 0.0));
+        assert!(gatherer.take(slice(0, 0, 1)).is_empty());
+        assert!(gatherer.take(slice(0, 1, 2)).is_empty());
+        assert!(
+            gatherer.take(slice(1, 0, 4)).is_empty(),
+            "the last whole row is held back"
+        );
+        // Thread 1 was stalled: it says nothing of seconds 1 to 3.
+        let rows = gatherer.take(slice(1, 4, 8));
+        assert_eq!(rows.iter().map(|r| r.counts.ok).collect::<Vec<_>>(), [5]);
+        let (rows, totals) = gatherer.end(4_500_000_000);
+        assert_eq!(
+            rows.iter()
+                .map(|r| (r.index, r.counts.ok))
+                .collect::<Vec<_>>(),
+            [(1, 2), (2, 0), (3, 0), (4, 8)]
+        );
+        assert_eq!(rows[3].to_ns, 4_500_000_000);
+        assert_eq!(totals.counts.ok, 15);
+        assert_eq!(
+            receivers[0].try_iter().count() + receivers[1].try_iter().count(),
+            4,
+            "slices go back"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! Lists of connections threaded through the connections themselves: constant time, no allocation.
+
+/// A place in a list; each connection is in at most one.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    before: u32,
+    after: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Default for Link {
+    fn default() -> Self {
+        Link {
+            before: NONE,
+            after: NONE,
+        }
+    }
+}
+
+/// Something that can be in a [`List`].
+pub trait Linked {
+    /// Its place.
+    fn link(&mut self) -> &mut Link;
+}
+
+/// A doubly linked list of indices into a slice.
+#[derive(Debug)]
+pub struct List {
+    front: u32,
+    back: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        List {
+            front: NONE,
+            back: NONE,
+        }
+    }
+}
+
+impl List {
+    /// The first entry.
+    #[must_use]
+    pub fn front(&self) -> Option<u32> {
+        (self.front != NONE).then_some(self.front)
+    }
+
+    /// Appends an entry that is in no list.
+    pub fn push_back<T: Linked>(&mut self, all: &mut [T], index: u32) {
+        *all[index as usize].link() = Link {
+            before: self.back,
+            after: NONE,
+        };
+        match self.back {
+            NONE => self.front = index,
+            back => all[back as usize].link().after = index,
+        }
+        self.back = index;
+    }
+
+    /// Prepends an entry that is in no list.
+    pub fn push_front<T: Linked>(&mut self, all: &mut [T], index: u32) {
+        *all[index as usize].link() = Link {
+            before: NONE,
+            after: self.front,
+        };
+        match self.front {
+            NONE => self.back = index,
+            front => all[front as usize].link().before = index,
+        }
+        self.front = index;
+    }
+
+    /// Takes an entry out that is in this list.
+    pub fn remove<T: Linked>(&mut self, all: &mut [T], index: u32) {
+        let Link { before, after } = *all[index as usize].link();
+        match before {
+            NONE => self.front = after,
+            b => all[b as usize].link().after = after,
+        }
+        match after {
+            NONE => self.back = before,
+            a => all[a as usize].link().before = before,
+        }
+        *all[index as usize].link() = Link::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    #[derive(Default)]
+    struct Item(Link);
+
+    impl Linked for Item {
+        fn link(&mut self) -> &mut Link {
+            &mut self.0
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_deque(steps in proptest::collection::vec((0u8..3, 0u32..8), 0..100)) {
+            let mut items: Vec<Item> = (0..8).map(|_| Item::default()).collect();
+            let (mut list, mut model) = (List::default(), VecDeque::new());
+            for (step, index) in steps {
+                match (step, model.iter().position(|i| *i == index)) {
+                    (0, None) => { list.push_back(&mut items, index); model.push_back(index); }
+                    (1, None) => { list.push_front(&mut items, index); model.push_front(index); }
+                    (2, Some(at)) => { list.remove(&mut items, index); model.remove(at); }
+                    _ => {}
+                }
+                prop_assert_eq!(list.front(), model.front().copied());
+            }
+            while let Some(index) = model.pop_front() {
+                prop_assert_eq!(list.front(), Some(index));
+                list.remove(&mut items, index);
+            }
+            prop_assert_eq!(list.front(), None);
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! What one load thread counts and times, second by second.
+//!
+//! A thread owns its slice of the current second and hands it over when the second is over; empty
+//! slices come back, so nothing is allocated while load runs.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender};
+
+use floodmark_record::events::Phase;
+use floodmark_record::{Counts, Outcome, TimeKind};
+use floodmark_stats::Histogram;
+
+use crate::clock::Ns;
+use crate::thread::Message;
+
+/// Length of a row.
+pub const ROW_NS: Ns = 1_000_000_000;
+
+/// Slices that go round between a thread and the gatherer: one filling, one on its way, one spare.
+pub const SLICES: usize = 3;
+
+/// What one thread saw in one second.
+#[derive(Debug)]
+pub struct Slice {
+    /// Whose.
+    pub thread: u32,
+    /// Which phase.
+    pub phase: Phase,
+    /// Which second of it.
+    pub index: u64,
+    /// Counts; statuses are in `statuses`.
+    pub counts: Counts,
+    /// Answers by status code 0–999, kept flat so that counting one is an increment.
+    pub statuses: Box<[u64; 1000]>,
+    /// Ok answers within their deadline.
+    pub good: u64,
+    /// Ok answers up to the end of the sending window.
+    pub ok_in_window: u64,
+    /// Good answers up to the end of the sending window.
+    pub good_in_window: u64,
+    /// Bytes handed to the kernel.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Connections opened.
+    pub connects: u64,
+    /// Connections open when the slice was handed over.
+    pub open: u64,
+    /// One histogram for each [`TimeKind`], in its order.
+    pub times: Vec<Histogram>,
+}
+
+impl Slice {
+    /// An empty slice whose memory has been touched, so that later use does not grow the process.
+    #[must_use]
+    pub fn new(thread: u32) -> Self {
+        let mut slice = Slice {
+            thread,
+            phase: Phase::Measure,
+            index: 0,
+            counts: Counts::default(),
+            statuses: Box::new([0; 1000]),
+            good: 0,
+            ok_in_window: 0,
+            good_in_window: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            connects: 0,
+            open: 0,
+            times: TimeKind::ALL.iter().map(|_| Histogram::new()).collect(),
+        };
+        slice.clear();
+        slice
+    }
+
+    /// Empties it, keeping its memory.
+    pub fn clear(&mut self) {
+        self.counts = Counts::default();
+        self.statuses.fill(0);
+        self.good = 0;
+        self.ok_in_window = 0;
+        self.good_in_window = 0;
+        self.bytes_sent = 0;
+        self.bytes_received = 0;
+        self.connects = 0;
+        self.open = 0;
+        self.times.iter_mut().for_each(Histogram::clear);
+    }
+
+    /// Adds another thread's slice of the same second.
+    pub fn merge(&mut self, other: &Slice) {
+        self.counts.merge(&other.counts);
+        for (mine, theirs) in self.statuses.iter_mut().zip(other.statuses.iter()) {
+            *mine += theirs;
+        }
+        self.good += other.good;
+        self.ok_in_window += other.ok_in_window;
+        self.good_in_window += other.good_in_window;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+        self.connects += other.connects;
+        self.open += other.open;
+        for (mine, theirs) in self.times.iter_mut().zip(&other.times) {
+            if !theirs.is_empty() {
+                mine.merge(theirs);
+            }
+        }
+    }
+
+    /// The counts with the status codes filled in.
+    #[must_use]
+    pub fn whole_counts(&self) -> Counts {
+        let mut counts = self.counts.clone();
+        counts.statuses = self
+            .statuses
+            .iter()
+            .enumerate()
+            .filter(|(_, n)| **n > 0)
+            .map(|(status, n)| (status as u16, *n))
+            .collect();
+        counts
+    }
+}
+
+/// The moments of one request, ns on the worker's clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Moments {
+    /// When it should have been sent.
+    pub intended: Ns,
+    /// When a connection was there for it, less what floodmark itself delayed in opening it.
+    pub free: Ns,
+    /// When it was handed to the kernel.
+    pub sent: Ns,
+    /// When the first byte of its answer was read.
+    pub first: Ns,
+}
+
+/// One thread's recorder.
+pub struct Recorder {
+    live: Box<Slice>,
+    out: Sender<Message>,
+    back: Receiver<Box<Slice>>,
+    phase_start: Ns,
+    row_end: Ns,
+    deadline: Ns,
+    window_end: Ns,
+    open: u64,
+    peak_open: u64,
+    total_connects: u64,
+    errors: BTreeMap<String, u64>,
+}
+
+impl Recorder {
+    /// A recorder that hands full slices to `out` and takes empty ones from `back`.
+    #[must_use]
+    pub fn new(
+        first: Box<Slice>,
+        out: Sender<Message>,
+        back: Receiver<Box<Slice>>,
+        deadline: Ns,
+    ) -> Self {
+        Recorder {
+            live: first,
+            out,
+            back,
+            phase_start: 0,
+            row_end: Ns::MAX,
+            deadline,
+            window_end: Ns::MAX,
+            open: 0,
+            peak_open: 0,
+            total_connects: 0,
+            errors: BTreeMap::new(),
+        }
+    }
+
+    /// Begins a phase at `start`; answers after `window_end` no longer count towards throughput.
+    pub fn begin(&mut self, phase: Phase, start: Ns, window_end: Option<Ns>) {
+        self.phase_start = start;
+        self.row_end = start + ROW_NS;
+        self.window_end = window_end.unwrap_or(Ns::MAX);
+        self.live.phase = phase;
+        self.live.index = 0;
+    }
+
+    /// Ends the phase, handing over what there is.
+    pub fn end(&mut self, now: Ns) {
+        self.tick(now);
+        self.hand_over(self.live.index);
+        self.row_end = Ns::MAX;
+    }
+
+    /// When the current second ends.
+    #[must_use]
+    pub fn row_end(&self) -> Ns {
+        self.row_end
+    }
+
+    /// Moves on to the second that `now` lies in.
+    #[inline]
+    pub fn tick(&mut self, now: Ns) {
+        if now >= self.row_end {
+            let index = (now - self.phase_start) / ROW_NS;
+            self.hand_over(index);
+            self.row_end = self.phase_start + (index + 1) * ROW_NS;
+        }
+    }
+
+    #[cold]
+    fn hand_over(&mut self, next_index: u64) {
+        let mut fresh = self
+            .back
+            .try_recv()
+            .unwrap_or_else(|_| Box::new(Slice::new(self.live.thread)));
+        fresh.phase = self.live.phase;
+        fresh.index = next_index;
+        self.live.open = self.open;
+        let full = std::mem::replace(&mut self.live, fresh);
+        // The gatherer outlives the threads; were it gone, there would be nobody to tell.
+        let _ = self.out.send(Message::Slice(full));
+    }
+
+    /// A request's time has come.
+    pub fn intended(&mut self, n: u64) {
+        self.live.counts.intended += n;
+    }
+
+    /// A request has been handed to the kernel.
+    #[inline]
+    pub fn sent(&mut self, moments: &Moments, bytes: usize) {
+        self.live.counts.sent += 1;
+        self.live.bytes_sent += bytes as u64;
+        let free = moments.free.max(moments.intended);
+        self.time(TimeKind::Blocked, free - moments.intended);
+        self.time(TimeKind::Lateness, moments.sent.saturating_sub(free));
+    }
+
+    /// A request is sent a second time, on another connection.
+    pub fn resent(&mut self, bytes: usize) {
+        self.live.counts.reconnects += 1;
+        self.live.bytes_sent += bytes as u64;
+    }
+
+    /// Bytes came.
+    #[inline]
+    pub fn received(&mut self, bytes: usize) {
+        self.live.bytes_received += bytes as u64;
+    }
+
+    /// A whole answer came.
+    #[inline]
+    pub fn answered(&mut self, moments: &Moments, done: Ns, status: u16, outcome: Outcome) {
+        self.tick(done);
+        if let Some(n) = self.live.statuses.get_mut(usize::from(status)) {
+            *n += 1;
+        }
+        if outcome != Outcome::Ok {
+            return self.failed(moments, done, outcome);
+        }
+        let response = done - moments.intended;
+        let good = u64::from(response <= self.deadline);
+        self.live.counts.ok += 1;
+        self.live.good += good;
+        if done <= self.window_end {
+            self.live.ok_in_window += 1;
+            self.live.good_in_window += good;
+        }
+        self.time(TimeKind::Response, response);
+        self.time(TimeKind::Service, done - moments.sent);
+        self.time(
+            TimeKind::FirstByte,
+            moments.first.saturating_sub(moments.sent),
+        );
+    }
+
+    /// A request that was sent ended otherwise than ok.
+    pub fn failed(&mut self, moments: &Moments, done: Ns, outcome: Outcome) {
+        self.tick(done);
+        self.live.counts.add(outcome);
+        let kind = if outcome == Outcome::TimedOut {
+            TimeKind::Censored
+        } else {
+            TimeKind::Error
+        };
+        self.time(kind, done.saturating_sub(moments.intended));
+    }
+
+    /// No connection could be opened for a request.
+    pub fn connect_failed(&mut self, intended: Ns, now: Ns) {
+        self.tick(now);
+        self.live.counts.connect_failed += 1;
+        self.time(TimeKind::Error, now.saturating_sub(intended));
+    }
+
+    /// A request that was still to be sent is given up.
+    pub fn unsent(&mut self, n: u64) {
+        self.live.counts.unsent += n;
+    }
+
+    /// A request that is out is no longer awaited.
+    pub fn in_flight_at_end(&mut self) {
+        self.live.counts.in_flight_at_end += 1;
+    }
+
+    /// A connection stands.
+    #[inline]
+    pub fn connected(&mut self, took: Ns) {
+        self.live.connects += 1;
+        self.total_connects += 1;
+        self.open += 1;
+        self.peak_open = self.peak_open.max(self.open);
+        self.time(TimeKind::Connect, took);
+    }
+
+    /// A connection was closed.
+    pub fn disconnected(&mut self) {
+        self.open -= 1;
+    }
+
+    /// Something went wrong that has a name.
+    #[cold]
+    pub fn error(&mut self, name: &str) {
+        match self.errors.get_mut(name) {
+            Some(n) => *n += 1,
+            None => {
+                self.errors.insert(name.to_owned(), 1);
+            }
+        }
+    }
+
+    /// Named errors, connections opened in all, most open at once.
+    #[must_use]
+    pub fn totals(&self) -> (BTreeMap<String, u64>, u64, u64) {
+        (self.errors.clone(), self.total_connects, self.peak_open)
+    }
+
+    #[inline]
+    fn time(&mut self, kind: TimeKind, ns: Ns) {
+        self.live.times[kind as usize].record(ns);
+    }
+}

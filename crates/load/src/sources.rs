@@ -1,0 +1,81 @@
+//! Source addresses, and how many connections their ports allow.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use floodmark_record::plan::Sources;
+
+/// Hands out the addresses of a range in turn.
+#[derive(Debug, Clone)]
+pub struct SourceCycle {
+    first: IpAddr,
+    count: u128,
+    next: u128,
+    stride: u128,
+}
+
+impl SourceCycle {
+    /// The addresses that thread `thread` of `threads` uses; with fewer addresses than threads they share.
+    #[must_use]
+    pub fn new(sources: Sources, thread: u32, threads: u32) -> Self {
+        SourceCycle {
+            first: sources.first,
+            count: count(sources),
+            next: u128::from(thread),
+            stride: u128::from(threads.max(1)),
+        }
+    }
+
+    /// The next address.
+    pub fn take(&mut self) -> IpAddr {
+        let at = self.next % self.count;
+        self.next = self.next.wrapping_add(self.stride);
+        match self.first {
+            IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() + at as u32)),
+            IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() + at)),
+        }
+    }
+}
+
+/// How many addresses a range holds; 0 when its ends are of different families or in the wrong order.
+#[must_use]
+pub fn count(sources: Sources) -> u128 {
+    match (sources.first, sources.last) {
+        (IpAddr::V4(a), IpAddr::V4(b)) if a <= b => u128::from(b.to_bits() - a.to_bits()) + 1,
+        (IpAddr::V6(a), IpAddr::V6(b)) if a <= b => (b.to_bits() - a.to_bits()).saturating_add(1),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: &str, last: &str) -> Sources {
+        Sources {
+            first: first.parse().unwrap(),
+            last: last.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn threads_together_use_every_address() {
+        let sources = range("127.0.0.2", "127.0.0.6");
+        assert_eq!(count(sources), 5);
+        let mut seen: Vec<IpAddr> = (0..2)
+            .flat_map(|t| {
+                let mut cycle = SourceCycle::new(sources, t, 2);
+                (0..5).map(move |_| cycle.take()).collect::<Vec<_>>()
+            })
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 5);
+    }
+
+    #[test]
+    fn crossed_or_mixed_ranges_hold_nothing() {
+        assert_eq!(count(range("127.0.0.9", "127.0.0.2")), 0);
+        assert_eq!(count(range("127.0.0.9", "::1")), 0);
+        assert_eq!(count(range("::1", "::3")), 3);
+    }
+}

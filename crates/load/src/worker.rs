@@ -1,0 +1,387 @@
+//! A whole load process: threads, gathering, and the events it emits.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use floodmark_record::events::{AnswersFile, EndReason, Phase, WorkerReady};
+use floodmark_record::plan::{CloseFirst, Model, Plan};
+use floodmark_record::{Event, WorkerEnd};
+use floodmark_wire::{RequestError, RequestSpec, request_bytes};
+use serde::{Deserialize, Serialize};
+
+use crate::backend::epoll::Epoll;
+use crate::clock::{Clock, seconds};
+use crate::core::{Core, RequestSizes};
+use crate::gather::{Gatherer, Totals};
+use crate::recorder::{Recorder, SLICES, Slice};
+use crate::thread::{LoadThread, Message, PhaseEnd, Requests, Share, Shared, run_phases};
+use crate::usage::{peak_rss_bytes, process_cpu};
+
+/// Offenders shown of all threads together.
+const OFFENDERS_SHOWN: usize = 5;
+
+/// What a worker reads from its stdin, as one line of JSON.
+///
+/// Later lines: `stop` ends the run at once. The end of stdin does the same, so a worker never outlives its parent's interest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerInput {
+    /// What to do.
+    pub plan: Plan,
+    /// When to start, ns since 1970; null for at once.
+    pub start_unix_ns: Option<u64>,
+    /// Where answers kept for a check are written.
+    pub answers_file: Option<PathBuf>,
+}
+
+/// Why a worker could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The request cannot be put into bytes.
+    #[error("the request: {0}")]
+    Request(#[from] RequestError),
+    /// The kernel refused something without which nothing goes.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A load thread panicked; its message is on stderr.
+    #[error("a load thread failed; please report the message above")]
+    Thread,
+}
+
+impl WorkerError {
+    fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| WorkerError::System { what, source }
+    }
+}
+
+/// Checks that a plan's request can be put into bytes: what [`run`] would refuse, known before anything starts.
+///
+/// # Errors
+/// What is wrong with the method, path, a header or the body.
+pub fn request_sizes(plan: &Plan) -> Result<RequestSizes, RequestError> {
+    let [kept, last] = request_forms(plan)?;
+    Ok(RequestSizes {
+        kept: kept.len(),
+        last: last.len(),
+    })
+}
+
+fn request_forms(plan: &Plan) -> Result<[Vec<u8>; 2], RequestError> {
+    let form = |close| {
+        request_bytes(&RequestSpec {
+            method: &plan.request.method,
+            path: &plan.target.path,
+            authority: &plan.target.authority,
+            headers: &plan.request.headers,
+            body: &plan.request.body,
+            close,
+        })
+    };
+    Ok([form(false)?, form(plan.close_first == CloseFirst::Server)?])
+}
+
+/// A handle by which a running worker can be stopped.
+#[derive(Debug, Clone, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Ends the run at once; what was measured is reported.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Runs a plan, calling `emit` for each event, from [`Event::Ready`] to [`Event::End`].
+///
+/// # Errors
+/// When the request is impossible or the kernel refuses what a run needs.
+pub fn run(
+    input: &WorkerInput,
+    fd_limit: u64,
+    stop: &StopFlag,
+    mut emit: impl FnMut(Event),
+) -> Result<(), WorkerError> {
+    let plan = &input.plan;
+    let job = Job {
+        input,
+        forms: request_forms(plan)?,
+        threads: plan.threads.clamp(1, plan.connections.max(1)),
+        phases: if plan.warmup_s > 0.0 {
+            &[Phase::Warmup, Phase::Measure]
+        } else {
+            &[Phase::Measure]
+        },
+        clock: Clock::start(),
+    };
+    let shared = Shared::new(job.threads, Arc::clone(&stop.0));
+    // One encoding before the clock starts: what compressing rows takes is in memory from the beginning.
+    drop(Slice::new(0).times[0].encode());
+    let (out, messages) = channel();
+    let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads).map(stocked).unzip();
+    emit(Event::Ready(WorkerReady {
+        pid: std::process::id(),
+        notices: Vec::new(),
+        fd_limit,
+    }));
+
+    let (ends, cores) = thread::scope(|scope| -> Result<_, WorkerError> {
+        let mut handles = Vec::new();
+        for (thread, returned) in (0..job.threads).zip(returns) {
+            let (job, shared, out) = (&job, &shared, out.clone());
+            let handle = thread::Builder::new()
+                .name(format!("load-{thread}"))
+                .spawn_scoped(scope, move || {
+                    job.load_thread(thread, shared, returned, &out)
+                })
+                .map_err(WorkerError::system("starting a load thread"))?;
+            handles.push(handle);
+        }
+        drop(out);
+        let mut gatherer = Gatherer::new(give_back);
+        let ends: Result<Vec<_>, _> = job
+            .phases
+            .iter()
+            .map(|phase| gather(*phase, job.threads, &mut gatherer, &messages, &mut emit))
+            .collect();
+        let mut cores = Vec::new();
+        for handle in handles {
+            cores.extend(handle.join().map_err(|_| WorkerError::Thread)?);
+        }
+        Ok((ends?, cores))
+    })?;
+    let end = job.end(ends, &cores).map_err(WorkerError::system(
+        "writing the answers kept for the check",
+    ))?;
+    emit(Event::End(end));
+    Ok(())
+}
+
+/// A channel with a thread's empty slices in it.
+fn stocked(thread: u32) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
+    let (sender, receiver) = channel();
+    for _ in 0..SLICES {
+        // The receiver is at hand, so this cannot fail.
+        let _ = sender.send(Box::new(Slice::new(thread)));
+    }
+    (sender, receiver)
+}
+
+/// The part of `total` that falls to `thread` of `threads`.
+fn split(total: u64, thread: u32, threads: u32) -> u64 {
+    let (thread, threads) = (u64::from(thread), u64::from(threads));
+    total / threads + u64::from(thread < total % threads)
+}
+
+/// What all phases and threads of a worker have in common.
+struct Job<'a> {
+    input: &'a WorkerInput,
+    forms: [Vec<u8>; 2],
+    threads: u32,
+    phases: &'static [Phase],
+    clock: Clock,
+}
+
+/// What a phase came to.
+struct Ended {
+    totals: Totals,
+    threads: Vec<PhaseEnd>,
+    cpu: (f64, f64),
+}
+
+impl Job<'_> {
+    fn load_thread(
+        &self,
+        thread: u32,
+        shared: &Shared,
+        returned: Receiver<Box<Slice>>,
+        out: &Sender<Message>,
+    ) -> Option<Core> {
+        let plan = &self.input.plan;
+        let first = returned
+            .recv()
+            .unwrap_or_else(|_| Box::new(Slice::new(thread)));
+        let recorder = Recorder::new(first, out.clone(), returned, seconds(plan.deadline_s));
+        let cap = split(u64::from(plan.connections), thread, self.threads) as usize;
+        let sizes = RequestSizes {
+            kept: self.forms[0].len(),
+            last: self.forms[1].len(),
+        };
+        let core = Core::new(plan, thread, cap, sizes, recorder);
+        let [kept, last] = [
+            Rc::from(self.forms[0].as_slice()),
+            Rc::from(self.forms[1].as_slice()),
+        ];
+        let made = Epoll::new(self.clock, plan.target.address).and_then(|backend| {
+            let mut thread = LoadThread {
+                clock: self.clock,
+                core,
+                backend,
+                requests: Requests { kept, last },
+            };
+            if plan.model == Model::Closed {
+                thread.prepare(shared)?;
+            }
+            Ok(thread)
+        });
+        let share = Share {
+            thread,
+            threads: self.threads,
+            requests: plan.requests.map(|n| split(n, thread, self.threads)),
+        };
+        let start = || wait_until(self.input.start_unix_ns, &shared.stop);
+        run_phases(made, plan, self.phases, share, start, shared, out)
+    }
+
+    fn end(&self, mut ended: Vec<Ended>, cores: &[Core]) -> io::Result<WorkerEnd> {
+        let measured = ended.pop().unwrap_or_else(|| Ended {
+            totals: Totals::default(),
+            threads: Vec::new(),
+            cpu: (0.0, 0.0),
+        });
+        let warmup = ended.pop();
+        let of = |ends: &[PhaseEnd], what: fn(&PhaseEnd) -> u64| {
+            ends.iter().map(what).max().unwrap_or(0)
+        };
+        let reason = [EndReason::Interrupted, EndReason::ServerGone]
+            .into_iter()
+            .find(|reason| measured.threads.iter().any(|end| end.reason == *reason))
+            .unwrap_or(EndReason::Completed);
+        let mut errors = BTreeMap::new();
+        let (mut connects, mut peak_connections, mut out_of_order, mut offenders) =
+            (0, 0, 0, Vec::new());
+        for core in cores {
+            let (core_errors, core_connects, core_peak) = core.recorder.totals();
+            for (name, n) in core_errors {
+                *errors.entry(name).or_default() += n;
+            }
+            connects += core_connects;
+            peak_connections += core_peak;
+            out_of_order += core.answers.out_of_order;
+            offenders.extend_from_slice(&core.answers.offenders);
+        }
+        offenders.truncate(OFFENDERS_SHOWN);
+        let not_numbers = errors.get("not_a_number").copied().unwrap_or(0);
+        Ok(WorkerEnd {
+            reason,
+            server_gone_since_ns: measured
+                .threads
+                .iter()
+                .filter_map(|end| end.gone_since)
+                .max(),
+            window_ns: of(&measured.threads, |end| end.window),
+            ended_ns: of(&measured.threads, |end| end.ended),
+            warmup_ns: warmup
+                .as_ref()
+                .map_or(0, |w| of(&w.threads, |end| end.ended)),
+            warmup_counts: warmup.map(|w| w.totals.counts),
+            counts: measured.totals.counts,
+            bytes_sent: measured.totals.bytes_sent,
+            bytes_received: measured.totals.bytes_received,
+            connects,
+            peak_connections,
+            longest_stall_ns: of(&measured.threads, |end| end.longest_stall),
+            errors,
+            user_s: measured.cpu.0,
+            system_s: measured.cpu.1,
+            peak_rss_bytes: peak_rss_bytes(),
+            threads: measured.threads.into_iter().map(|end| end.usage).collect(),
+            answers: self.write_answers(cores)?,
+            out_of_order,
+            offenders,
+            not_numbers,
+        })
+    }
+
+    fn write_answers(&self, cores: &[Core]) -> io::Result<Option<AnswersFile>> {
+        let Some(path) = &self.input.answers_file else {
+            return Ok(None);
+        };
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let mut count = 0;
+        for core in cores {
+            core.answers.write(&mut file)?;
+            count += core.answers.len() as u64;
+        }
+        file.flush()?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Ok(Some(AnswersFile { file: name, count }))
+    }
+}
+
+/// Emits a phase's rows until all threads have ended it.
+fn gather(
+    phase: Phase,
+    threads: u32,
+    gatherer: &mut Gatherer,
+    messages: &Receiver<Message>,
+    emit: &mut impl FnMut(Event),
+) -> Result<Ended, WorkerError> {
+    let mut cpu = (0.0, 0.0);
+    let mut ends = Vec::new();
+    let mut failed = None;
+    while ends.len() < threads as usize {
+        match messages.recv() {
+            Ok(Message::Began(used)) => {
+                cpu = used;
+                gatherer.begin(phase, used);
+            }
+            Ok(Message::Slice(slice)) => gatherer
+                .take(slice)
+                .into_iter()
+                .for_each(|row| emit(Event::Second(row))),
+            Ok(Message::End(Ok(end))) => ends.push(end),
+            Ok(Message::End(Err(error))) => {
+                failed = Some(error);
+                ends.push(PhaseEnd::nothing());
+            }
+            Err(_) => return Err(WorkerError::Thread),
+        }
+    }
+    let used = process_cpu();
+    if let Some(error) = failed {
+        return Err(WorkerError::System {
+            what: "waiting for sockets",
+            source: error,
+        });
+    }
+    let ended = ends.iter().map(|end| end.ended).max().unwrap_or(0);
+    let (rows, totals) = gatherer.end(ended);
+    rows.into_iter().for_each(|row| emit(Event::Second(row)));
+    Ok(Ended {
+        totals,
+        threads: ends,
+        cpu: (used.0 - cpu.0, used.1 - cpu.1),
+    })
+}
+
+/// Sleeps until a moment of the wall clock, in pieces short enough to notice a stop.
+fn wait_until(unix_ns: Option<u64>, stop: &AtomicBool) {
+    let Some(at) = unix_ns.map(Duration::from_nanos) else {
+        return;
+    };
+    while !stop.load(Ordering::Relaxed) {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let Some(left) = at.checked_sub(now).filter(|left| !left.is_zero()) else {
+            return;
+        };
+        thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}
