@@ -1,1 +1,11 @@
-//! floodmark-host
+//! Child processes, signals and limits, with clean-up on any exit.
+//!
+//! Invariant: nothing here knows HTTP or what a child does.
+
+pub mod child;
+pub mod limits;
+pub mod signals;
+
+pub use child::{Child, ChildError};
+pub use limits::{OpenFiles, raise_open_files};
+pub use signals::Stop;

@@ -1,0 +1,411 @@
+//! A child process in a process group of its own, which ends with us however we end.
+//!
+//! Three things see to it: [`Child::stop`] asks and then kills the whole group; dropping a [`Child`] kills the group; and where we
+//! are killed ourselves, the kernel sends the child SIGKILL (`PR_SET_PDEATHSIG`).
+//!
+//! Two limits of the last one, both of the kernel (prctl(2)): it fires when the *thread* that started the child ends, so start a
+//! child from a thread that outlives it (the main thread); and it is not inherited, so grandchildren are only reached by the
+//! first two.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest pause between two looks at a child that is waited for.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a child could not be started or waited for.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// It did not start.
+    #[error("cannot start {program}: {source}{}", mend(source))]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its log cannot be written.
+    #[error("cannot write the log {path}: {source}")]
+    Log {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It cannot be signalled or waited for.
+    #[error("cannot {what} process {pid}: {source}")]
+    Control {
+        /// What was to be done.
+        what: &'static str,
+        /// The process.
+        pid: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; is it installed and on the PATH?",
+        io::ErrorKind::PermissionDenied => "; is it executable?",
+        _ => "",
+    }
+}
+
+/// A signal that a child is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT: end and report.
+    Interrupt,
+    /// SIGTERM: end.
+    Terminate,
+    /// SIGKILL.
+    Kill,
+}
+
+impl Signal {
+    fn number(self) -> libc::c_int {
+        match self {
+            Self::Interrupt => libc::SIGINT,
+            Self::Terminate => libc::SIGTERM,
+            Self::Kill => libc::SIGKILL,
+        }
+    }
+}
+
+/// A running or ended child, leader of a process group of its own, so that a Ctrl-C on the terminal does not reach it: whoever
+/// holds this passes on what it should know with [`Child::signal`].
+#[derive(Debug)]
+pub struct Child {
+    inner: std::process::Child,
+    /// Set once the child was reaped; its id may name another process from then on and is not signalled any more.
+    ended: Option<ExitStatus>,
+}
+
+impl Child {
+    /// Starts a command with whatever stdin, stdout and stderr it was given.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub fn start(mut command: Command) -> Result<Self, ChildError> {
+        let parent = std::process::id();
+        command.process_group(0);
+        // SAFETY: the closure runs in the child between fork and exec and only makes system calls that are async-signal-safe;
+        // it neither allocates nor takes a lock.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                // Where the parent died before the call above, no signal will come: end here.
+                if libc::getppid().cast_unsigned() != parent {
+                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
+                }
+                Ok(())
+            });
+        }
+        let inner = command.spawn().map_err(|source| ChildError::Start {
+            program: command.get_program().to_string_lossy().into_owned(),
+            source,
+        })?;
+        Ok(Self { inner, ended: None })
+    }
+
+    /// Starts a command without stdin, its stdout and stderr in a new file.
+    ///
+    /// # Errors
+    /// The file cannot be made or the program not be started.
+    pub fn start_logged(mut command: Command, log: &Path) -> Result<Self, ChildError> {
+        let failed = |source| ChildError::Log {
+            path: log.to_owned(),
+            source,
+        };
+        let file = File::create(log).map_err(failed)?;
+        let second = file.try_clone().map_err(failed)?;
+        command.stdin(Stdio::null()).stdout(file).stderr(second);
+        Self::start(command)
+    }
+
+    /// Its process id, which is the id of its group too.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.inner.id()
+    }
+
+    /// Its stdin, where that is a pipe and was not taken before. Dropping it closes the pipe.
+    pub fn stdin(&mut self) -> Option<ChildStdin> {
+        self.inner.stdin.take()
+    }
+
+    /// Its stdout, where that is a pipe and was not taken before.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.inner.stdout.take()
+    }
+
+    /// Its stderr, where that is a pipe and was not taken before.
+    pub fn stderr(&mut self) -> Option<ChildStderr> {
+        self.inner.stderr.take()
+    }
+
+    /// Sends a signal to the child alone; nothing where it has ended.
+    ///
+    /// # Errors
+    /// The child has become another user's.
+    pub fn signal(&self, signal: Signal) -> Result<(), ChildError> {
+        self.send(self.leader(), signal)
+    }
+
+    /// Waits for the child to end, so long at most; none where it still runs then. What is left of its group when it ends
+    /// is killed.
+    ///
+    /// # Errors
+    /// The child cannot be waited for.
+    pub fn wait(&mut self, longest: Duration) -> Result<Option<ExitStatus>, ChildError> {
+        let begin = Instant::now();
+        let mut pause = Duration::from_millis(1);
+        while !self.has_ended()? {
+            let left = longest.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        self.reap().map(Some)
+    }
+
+    /// Asks the whole group to end (SIGTERM), waits `grace` for the child, then kills what is left of the group.
+    ///
+    /// # Errors
+    /// The group cannot be signalled or the child not be waited for.
+    pub fn stop(&mut self, grace: Duration) -> Result<ExitStatus, ChildError> {
+        if let Some(status) = self.ended {
+            return Ok(status);
+        }
+        self.send(-self.leader(), Signal::Terminate)?;
+        match self.wait(grace)? {
+            Some(status) => Ok(status),
+            None => self.reap(),
+        }
+    }
+
+    fn leader(&self) -> libc::pid_t {
+        self.inner.id().cast_signed()
+    }
+
+    fn send(&self, to: libc::pid_t, signal: Signal) -> Result<(), ChildError> {
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        // SAFETY: kill takes plain numbers and touches no memory of ours. The child has not been reaped, so neither its id nor
+        // that of its group can name anything else.
+        if unsafe { libc::kill(to, signal.number()) } == 0 {
+            return Ok(());
+        }
+        let source = io::Error::last_os_error();
+        if source.raw_os_error() == Some(libc::ESRCH) {
+            return Ok(());
+        }
+        Err(self.failed("signal", source))
+    }
+
+    /// Whether the child has ended, without reaping it: as long as it is a zombie, its id and group stay ours.
+    fn has_ended(&self) -> Result<bool, ChildError> {
+        if self.ended.is_some() {
+            return Ok(true);
+        }
+        // SAFETY: all zero is a valid siginfo_t, a plain C struct.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: `info` is a valid siginfo_t that the call fills.
+        let result = unsafe { libc::waitid(libc::P_PID, self.inner.id(), &raw mut info, flags) };
+        if result != 0 {
+            let source = io::Error::last_os_error();
+            if source.kind() == io::ErrorKind::Interrupted {
+                return Ok(false);
+            }
+            return Err(self.failed("wait for", source));
+        }
+        // SAFETY: waitid succeeded, so the process id is set, to 0 where nothing has ended.
+        Ok(unsafe { info.si_pid() } != 0)
+    }
+
+    /// Kills what is left of the group and takes the child's status.
+    fn reap(&mut self) -> Result<ExitStatus, ChildError> {
+        if let Some(status) = self.ended {
+            return Ok(status);
+        }
+        self.send(-self.leader(), Signal::Kill)?;
+        match self.inner.wait() {
+            Ok(status) => {
+                self.ended = Some(status);
+                Ok(status)
+            }
+            Err(source) => Err(self.failed("wait for", source)),
+        }
+    }
+
+    fn failed(&self, what: &'static str, source: io::Error) -> ChildError {
+        ChildError::Control {
+            what,
+            pid: self.pid(),
+            source,
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Nobody is left to tell of a failure, and SIGKILL does not fail on a child of ours.
+        let _ = self.reap();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::process::ExitStatusExt;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    fn first_line(child: &mut Child) -> String {
+        let mut line = String::new();
+        BufReader::new(child.stdout().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Whether a process runs; a zombie does not.
+    fn runs(pid: u32) -> bool {
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| {
+            text.rsplit_once(')')
+                .is_some_and(|(_, rest)| !rest.starts_with(" Z") && !rest.starts_with(" X"))
+        })
+    }
+
+    fn ends_soon(pid: u32) -> bool {
+        let begin = Instant::now();
+        while runs(pid) {
+            if begin.elapsed() > Duration::from_secs(5) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        true
+    }
+
+    #[test]
+    fn talks_and_ends_by_itself() {
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Child::start(command).unwrap();
+        assert_eq!(child.wait(Duration::from_millis(30)).unwrap(), None);
+        child.stdin().unwrap().write_all(b"a plan\n").unwrap();
+        let mut text = String::new();
+        child.stdout().unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "a plan\n");
+        let status = child.wait(Duration::from_secs(5)).unwrap().unwrap();
+        assert!(status.success());
+        assert_eq!(child.stop(Duration::ZERO).unwrap(), status, "again");
+        child.signal(Signal::Kill).unwrap();
+    }
+
+    #[test]
+    fn asks_first() {
+        let mut child = Child::start(shell(
+            "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done",
+        ))
+        .unwrap();
+        assert_eq!(first_line(&mut child), "ready");
+        let status = child.stop(Duration::from_secs(5)).unwrap();
+        assert_eq!(status.code(), Some(7));
+    }
+
+    #[test]
+    fn kills_the_deaf_and_their_children() {
+        let mut child = Child::start(shell(
+            "trap '' TERM; sleep 30 & echo $!; while :; do sleep 1; done",
+        ))
+        .unwrap();
+        let grandchild: u32 = first_line(&mut child).parse().unwrap();
+        assert!(runs(grandchild));
+        let begin = Instant::now();
+        let status = child.stop(Duration::from_millis(100)).unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
+        assert!(begin.elapsed() >= Duration::from_millis(100));
+        assert!(ends_soon(grandchild), "{grandchild} is left over");
+    }
+
+    #[test]
+    fn leaves_nothing_when_dropped_or_when_the_child_leaves_something() {
+        let mut child = Child::start(shell("sleep 30 & echo $!; wait")).unwrap();
+        let grandchild: u32 = first_line(&mut child).parse().unwrap();
+        let pid = child.pid();
+        drop(child);
+        assert!(ends_soon(pid) && ends_soon(grandchild));
+
+        let mut child = Child::start(shell("sleep 30 & echo $!")).unwrap();
+        let grandchild: u32 = first_line(&mut child).parse().unwrap();
+        assert!(
+            child
+                .wait(Duration::from_secs(5))
+                .unwrap()
+                .unwrap()
+                .success()
+        );
+        assert!(ends_soon(grandchild), "{grandchild} is left over");
+    }
+
+    #[test]
+    fn dies_with_the_thread_that_started_it() {
+        // The kernel's rule, and the reason for starting children from the main thread.
+        let mut child = std::thread::spawn(|| Child::start(shell("echo; exec sleep 30")).unwrap())
+            .join()
+            .unwrap();
+        let status = child.wait(Duration::from_secs(5)).unwrap().unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn logs_to_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("server.log");
+        let mut child = Child::start_logged(shell("echo out; echo err >&2"), &log).unwrap();
+        assert!(
+            child
+                .wait(Duration::from_secs(5))
+                .unwrap()
+                .unwrap()
+                .success()
+        );
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "out\nerr\n");
+        let error =
+            Child::start_logged(shell("true"), &folder.path().join("no/such.log")).unwrap_err();
+        assert!(
+            error.to_string().starts_with("cannot write the log "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = Child::start(Command::new("no-such-program-here")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot start no-such-program-here: No such file or directory (os error 2); is it installed and on the PATH?"
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! The machine that a record is taken on, as it stands in the record.
+
+use floodmark_record::run::Environment;
+
+use crate::{Root, cgroup, cpu, limits, sysctl};
+
+/// Reads the machine. What cannot be read is null or left out.
+#[must_use]
+pub fn environment(root: &Root) -> Environment {
+    Environment {
+        kernel: root.line("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        cpus: cpu::allowed(root),
+        cpu_model: cpu::model(root),
+        memory_bytes: memory_bytes(&root.read("/proc/meminfo").unwrap_or_default()),
+        cgroup: cgroup::limits(root),
+        limits: limits::read(root),
+        sysctls: sysctl::all(root),
+    }
+}
+
+/// Reads the memory of the machine from the text of `/proc/meminfo`.
+fn memory_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine() {
+        let environment = environment(&Root::host());
+        assert!(environment.kernel.contains('.'), "{environment:?}");
+        assert!(environment.cpus >= 1);
+        assert!(environment.memory_bytes > Some(1 << 26), "{environment:?}");
+        assert!(environment.limits["nofile"] <= environment.limits["nofile_hard"]);
+        assert!(
+            environment
+                .sysctls
+                .contains_key("net.ipv4.ip_local_port_range")
+        );
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = environment(&Root::at(folder.path()));
+        assert_eq!(environment.kernel, "");
+        assert!(environment.cpus >= 1);
+        assert_eq!(environment.memory_bytes, None);
+        assert!(environment.sysctls.is_empty() && environment.limits.is_empty());
+    }
+
+    #[test]
+    fn memory() {
+        assert_eq!(
+            memory_bytes("MemTotal:       24684092 kB\nMemFree: 1 kB\n"),
+            Some(24_684_092 * 1024)
+        );
+        assert_eq!(memory_bytes("MemFree: 1 kB\n"), None);
+    }
+}

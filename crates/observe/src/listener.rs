@@ -1,0 +1,169 @@
+//! Which process listens on a local address: `/proc/net/tcp{,6}` gives the socket, `/proc/PID/fd` its owner.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::Root;
+use crate::process::parse_stat;
+
+/// State `LISTEN` in `/proc/net/tcp` (`TCP_LISTEN` of the kernel's `tcp_states.h`).
+const LISTEN: &str = "0A";
+
+/// A listening socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listening {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its inode, which names it in `/proc/PID/fd`.
+    pub inode: u64,
+}
+
+/// Reads the listening sockets from the text of `/proc/net/tcp` or `/proc/net/tcp6`.
+#[must_use]
+pub fn parse(text: &str) -> Vec<Listening> {
+    text.lines()
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+            if fields.get(3) != Some(&LISTEN) {
+                return None;
+            }
+            Some(Listening {
+                address: parse_address(fields.get(1)?)?,
+                inode: fields.get(9)?.parse().ok()?,
+            })
+        })
+        .collect()
+}
+
+/// Reads `0100007F:1F90`. The kernel prints each 32-bit word of the address as it lies in memory, so in host order.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    if !address.is_ascii() {
+        return None;
+    }
+    let word = |index: usize| {
+        let word = address.get(index * 8..index * 8 + 8)?;
+        Some(u32::from_str_radix(word, 16).ok()?.to_ne_bytes())
+    };
+    let address: IpAddr = match address.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut bytes = [0; 16];
+            for (index, chunk) in bytes.chunks_exact_mut(4).enumerate() {
+                chunk.copy_from_slice(&word(index)?);
+            }
+            Ipv6Addr::from(bytes).into()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// Finds the process that listens on an address of this machine, or on a wildcard that covers it.
+///
+/// Where several share the socket (workers that were forked from a master), it is the one whose parent does not hold it.
+/// None where nobody listens, or the owner may not be looked at (another user's process, another PID namespace).
+#[must_use]
+pub fn find(root: &Root, target: SocketAddr) -> Option<u32> {
+    let mut listening = Vec::new();
+    for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        listening.extend(parse(&root.read(file).unwrap_or_default()));
+    }
+    listening.retain(|socket| covers(socket.address, target));
+    // The kernel prefers the socket of the exact address to a wildcard.
+    listening
+        .sort_by_key(|socket| socket.address.ip().to_canonical() != target.ip().to_canonical());
+    listening
+        .iter()
+        .find_map(|socket| owner(root, socket.inode))
+}
+
+fn covers(listening: SocketAddr, target: SocketAddr) -> bool {
+    let (ours, theirs) = (listening.ip().to_canonical(), target.ip().to_canonical());
+    listening.port() == target.port()
+        && (ours == theirs || (ours.is_unspecified() && (ours.is_ipv6() || theirs.is_ipv4())))
+}
+
+fn owner(root: &Root, inode: u64) -> Option<u32> {
+    let link = format!("socket:[{inode}]");
+    let owners: Vec<u32> = root
+        .numbered("/proc")
+        .into_iter()
+        .filter(|pid| holds(root, *pid, &link))
+        .collect();
+    let parent = |pid: &u32| {
+        let text = root.read(format!("/proc/{pid}/stat")).ok()?;
+        Some(parse_stat(&text, 1.0)?.parent)
+    };
+    owners
+        .iter()
+        .find(|pid| parent(pid).is_none_or(|parent| !owners.contains(&parent)))
+        .or_else(|| owners.first())
+        .copied()
+}
+
+fn holds(root: &Root, pid: u32, link: &str) -> bool {
+    let Ok(entries) = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))) else {
+        return false;
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .any(|target| target.as_os_str() == link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn listeners_of_both_files() {
+        let tcp = "\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000:07E8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 648 1 00000000792228b3 100 0 0 10 0
+   1: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0000000000000000 100 0 0 10 0
+   2: 0100007F:1F90 0100007F:A2C4 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0000000000000000 20 4 30 10 -1
+";
+        let tcp6 = "\
+  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000000000000000000001000000:0050 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 99 1 0 100 0 0 10 0
+   1: 0000000000000000FFFF00000100007F:0051 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 98 1 0 100 0 0 10 0
+";
+        let shown = |text| -> Vec<_> {
+            parse(text)
+                .iter()
+                .map(|l| format!("{} {}", l.address, l.inode))
+                .collect()
+        };
+        assert_eq!(shown(tcp), ["0.0.0.0:2024 648", "127.0.0.1:8080 4711"]);
+        assert_eq!(shown(tcp6), ["[::1]:80 99", "[::ffff:127.0.0.1]:81 98"]);
+        assert!(parse("  0: 0100007F:XYZ1 x 0A\n 1: é000007:0050 0 0A 0 0 0 0 0 1").is_empty());
+    }
+
+    #[test]
+    fn wildcards_cover() {
+        let covers = |ours: &str, theirs: &str| {
+            super::covers(ours.parse().unwrap(), theirs.parse().unwrap())
+        };
+        assert!(covers("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(covers("[::]:80", "127.0.0.1:80"));
+        assert!(covers("[::]:80", "[::1]:80"));
+        assert!(covers("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
+        assert!(!covers("0.0.0.0:80", "[::1]:80"));
+        assert!(!covers("127.0.0.1:80", "127.0.0.2:80"));
+        assert!(!covers("0.0.0.0:80", "127.0.0.1:81"));
+    }
+
+    #[test]
+    fn finds_itself() {
+        for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+            let listener = TcpListener::bind(address).unwrap();
+            let target = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()).into();
+            assert_eq!(find(&Root::host(), target), Some(std::process::id()));
+            drop(listener);
+            assert_eq!(find(&Root::host(), target), None);
+        }
+    }
+}
