@@ -1,1 +1,29 @@
-//! floodmark-report
+//! What a record looks like on a terminal and in files: pure functions from a record to text.
+//!
+//! Invariant: nothing here measures, and nothing here looks at the terminal, the environment or the clock. A
+//! figure that was not measured is shown as "–" or left out. Text that a server or a URL chose passes
+//! [`plain::line`] before it is shown.
+
+pub mod csv;
+pub mod hdr;
+pub mod plain;
+pub mod progress;
+pub mod style;
+pub mod summary;
+pub mod threshold;
+
+mod attempts;
+mod figures;
+mod load_line;
+mod outcomes;
+mod page;
+mod times_table;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod summary_tests;
+
+pub use progress::Progress;
+pub use style::{Paint, Style};
+pub use threshold::Condition;

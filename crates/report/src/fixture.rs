@@ -1,0 +1,384 @@
+//! Runs for tests, built from real histograms so that their figures belong together.
+
+use std::collections::BTreeMap;
+
+use floodmark_record::events::{EndReason, Phase, SecondRow, ThreadUse};
+use floodmark_record::outcome::Counts;
+use floodmark_record::plan::*;
+use floodmark_record::result::Record;
+use floodmark_record::run::*;
+use floodmark_record::times::{TimeKind, Times};
+use floodmark_stats::Histogram;
+
+pub(crate) fn record(runs: Vec<Run>) -> Record {
+    let tool = ToolInfo {
+        name: "floodmark".to_owned(),
+        version: "0.1.0".to_owned(),
+        command: Vec::new(),
+    };
+    let mut record = Record::new(tool, Environment::default());
+    record.runs = runs;
+    record
+}
+
+/// Times of requests that took `ns`, and of `timed_out` more that were given up after 5 s.
+pub(crate) fn times(ns: &[u64], timed_out: u64) -> Times {
+    Histogram::summarise(
+        &histogram(ns),
+        &histogram(&vec![5_000_000_000; timed_out as usize]),
+    )
+}
+
+fn histogram(ns: &[u64]) -> Histogram {
+    let mut histogram = Histogram::new();
+    ns.iter().for_each(|ns| histogram.record(*ns));
+    histogram
+}
+
+/// 1, 2, … 1000 times `step_ns`.
+fn even(step_ns: u64) -> Vec<u64> {
+    (1..=1000).map(|i| i * step_ns).collect()
+}
+
+pub(crate) fn closed_plan() -> Plan {
+    Plan {
+        target: Target {
+            url: "http://127.0.0.1:8080/".to_owned(),
+            address: "127.0.0.1:8080".parse().unwrap(),
+            resolve_us: None,
+            authority: "127.0.0.1:8080".to_owned(),
+            path: "/".to_owned(),
+        },
+        request: RequestPlan {
+            method: "GET".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        },
+        model: Model::Closed,
+        rate_per_s: None,
+        arrivals: None,
+        connections: 50,
+        threads: 1,
+        connection_use: ConnectionUse::Kept,
+        requests_per_connection: None,
+        close_first: CloseFirst::Server,
+        duration_s: Some(10.0),
+        requests: None,
+        warmup_s: 0.0,
+        timeout_s: 5.0,
+        deadline_s: 5.0,
+        drain: true,
+        expect: Vec::new(),
+        check: None,
+        sources: None,
+        backend: Backend::Epoll,
+        seed: 1,
+    }
+}
+
+/// A second with `ok` answers of 1 to 1000 µs and `failed` resets.
+pub(crate) fn second(index: u64, ok: u64, failed: u64) -> SecondRow {
+    let response: Vec<u64> = (1..=ok).map(|i| i * 1_000_000 / ok).collect();
+    SecondRow {
+        phase: Phase::Measure,
+        index,
+        from_ns: index * 1_000_000_000,
+        to_ns: (index + 1) * 1_000_000_000,
+        counts: Counts {
+            intended: ok + failed,
+            sent: ok + failed,
+            ok,
+            reset: failed,
+            ..Counts::default()
+        },
+        good: ok,
+        ok_in_window: ok,
+        good_in_window: ok,
+        bytes_sent: 80 * ok,
+        bytes_received: 132 * ok,
+        connects: 0,
+        open_connections: 50,
+        user_s: 0.3,
+        system_s: 0.51,
+        histograms: BTreeMap::from([(TimeKind::Response, histogram(&response).encode())]),
+    }
+}
+
+pub(crate) fn interval(around: f64, share: f64) -> Interval {
+    Interval {
+        low: around * (1.0 - share),
+        high: around * (1.0 + share),
+        confidence: 0.95,
+        method: "autocorrelation-aware".to_owned(),
+    }
+}
+
+fn series(to_s: u64, per_s: f64) -> Vec<SeriesRow> {
+    (0..to_s)
+        .map(|i| SeriesRow {
+            from_s: i as f64,
+            to_s: (i + 1) as f64,
+            throughput_per_s: per_s,
+            goodput_per_s: per_s,
+            failed: 0,
+            p50_us: Some(251.0),
+            p90_us: Some(610.0),
+            p99_us: Some(1210.0),
+            p99_9_us: Some(1520.0),
+            max_us: Some(2300.0),
+            client_user_cpus: 0.3,
+            client_system_cpus: 0.51,
+            open_connections: 50,
+        })
+        .collect()
+}
+
+fn thread(busy: f64, waited: f64) -> ThreadUse {
+    ThreadUse {
+        name: "load-0".to_owned(),
+        drives_load: true,
+        user_s: busy * 4.0,
+        system_s: busy * 6.0,
+        run_delay_s: waited * 10.0,
+        wall_s: 10.0,
+    }
+}
+
+/// Closed, kept, valid, all ok.
+pub(crate) fn closed() -> Run {
+    let per_s = 184_210.0;
+    Run {
+        system: "127.0.0.1:8080".to_owned(),
+        workload: "/".to_owned(),
+        attempt: 1,
+        process: 1,
+        setting: BTreeMap::new(),
+        started_unix_ms: 1_700_000_000_000,
+        plan: closed_plan(),
+        ended: Ended {
+            reason: EndReason::Completed,
+            detail: None,
+        },
+        window: Window {
+            from_s: 0.0,
+            to_s: 10.0,
+            why: "the whole run: it was steady throughout".to_owned(),
+        },
+        warmup: None,
+        validity: Validity {
+            status: Status::Valid,
+            reasons: Vec::new(),
+            notes: Vec::new(),
+        },
+        throughput_per_s: Some(per_s),
+        throughput_interval: Some(interval(per_s, 0.012)),
+        goodput_per_s: Some(per_s),
+        requests: Counts {
+            intended: 1_842_100,
+            sent: 1_842_100,
+            ok: 1_842_100,
+            statuses: BTreeMap::from([(200, 1_842_100)]),
+            ..Counts::default()
+        },
+        errors: BTreeMap::new(),
+        response_time_us: times(&even(1000), 0),
+        service_time_us: times(&even(1000), 0),
+        blocked_us: times(&[0; 1000], 0),
+        lateness_us: times(&[1500; 1000], 0),
+        connect_time_us: times(&even(100), 0),
+        first_byte_us: times(&even(990), 0),
+        error_time_us: times(&[], 0),
+        bytes: Bytes {
+            sent: 147_368_000,
+            received: 243_157_200,
+        },
+        connections: Connections {
+            opened: 50,
+            peak: 50,
+            ports_per_source: 28_232,
+            fd_limit: 1_048_576,
+        },
+        client: Client {
+            cpu_s: 8.1,
+            user_s: 3.0,
+            system_s: 5.1,
+            cpu_us_per_request: Some(4.4),
+            peak_rss_bytes: 9_000_000,
+            threads: vec![thread(0.81, 0.0)],
+        },
+        series: series(10, per_s),
+        observations: Vec::new(),
+        missing: Vec::new(),
+        steady: Steady {
+            class: SteadyClass::Steady,
+            from_s: Some(0.0),
+            changes_s: Vec::new(),
+        },
+        checks: Vec::new(),
+    }
+}
+
+/// Open at 1,000/s for 12 s with stalls, some requests timed out, floodmark itself a little late.
+pub(crate) fn open_censored() -> Run {
+    let mut run = closed();
+    run.plan.model = Model::Open;
+    run.plan.rate_per_s = Some(1000.0);
+    run.plan.arrivals = Some(Arrivals::Constant);
+    run.plan.connections = 28_232;
+    run.plan.duration_s = Some(12.0);
+    run.plan.deadline_s = 0.05;
+    run.window.to_s = 12.0;
+    run.throughput_per_s = Some(985.0);
+    run.throughput_interval = Some(interval(985.0, 0.004));
+    run.goodput_per_s = Some(911.0);
+    run.requests = Counts {
+        intended: 12_000,
+        sent: 12_000,
+        ok: 11_820,
+        timed_out: 180,
+        statuses: BTreeMap::from([(200, 11_820)]),
+        ..Counts::default()
+    };
+    let ok: Vec<u64> = (0..11_820).map(|i| 200_000 + i * 8_000).collect();
+    run.response_time_us = times(&ok, 180);
+    run.service_time_us = times(&even(1000), 0);
+    run.blocked_us = times(&even(90_000), 0);
+    run.lateness_us = times(&even(400), 0);
+    run.bytes = Bytes {
+        sent: 960_000,
+        received: 1_560_240,
+    };
+    run.client.cpu_us_per_request = Some(11.2);
+    run.client.threads = vec![thread(0.013, 0.002)];
+    run.series = series(17, 985.0);
+    run
+}
+
+/// Closed, with floodmark's own threads full.
+pub(crate) fn bound() -> Run {
+    let mut run = closed();
+    run.plan.threads = 2;
+    run.validity.status = Status::Bound;
+    run.validity.reasons = vec![
+        "floodmark was the limit: its 2 threads were full; the server may take more than this. \
+         Latencies include queueing in the client. Use -t 4"
+            .to_owned(),
+    ];
+    run.client.threads = vec![thread(0.99, 0.03), thread(0.98, 0.12)];
+    run
+}
+
+/// Open, sent too late, only the later part steady.
+pub(crate) fn invalid() -> Run {
+    let mut run = open_censored();
+    run.response_time_us = times(&even(40_000), 0);
+    run.requests = Counts {
+        intended: 12_000,
+        sent: 11_000,
+        unsent: 1_000,
+        ok: 11_000,
+        statuses: BTreeMap::from([(200, 11_000)]),
+        ..Counts::default()
+    };
+    run.errors = BTreeMap::from([("no local port free".to_owned(), 1_000)]);
+    run.lateness_us = times(&even(12_000), 0);
+    run.window = Window {
+        from_s: 3.0,
+        to_s: 12.0,
+        why: "slower before; steady from 3 s on".to_owned(),
+    };
+    run.steady.class = SteadyClass::Warming;
+    run.validity = Validity {
+        status: Status::Invalid,
+        reasons: vec![
+            "requests were sent late: lateness p99 11.9 ms is 30 % of response-time p99; leave \
+             floodmark a CPU of its own"
+                .to_owned(),
+            "only 91.7 % of the intended requests were sent: local ports ran out; add --sources \
+             127.0.0.2-127.0.0.9"
+                .to_owned(),
+        ],
+        notes: vec!["the CPU governor is powersave".to_owned()],
+    };
+    run.missing = vec!["/proc/net/netstat: permission denied".to_owned()];
+    run
+}
+
+/// Fresh connections, some refused, some answered wrongly, ended early.
+pub(crate) fn failing() -> Run {
+    let mut run = closed();
+    run.plan.connection_use = ConnectionUse::Fresh;
+    run.plan.close_first = CloseFirst::Reset;
+    run.plan.duration_s = None;
+    run.plan.requests = Some(12_000);
+    run.plan.request.method = "POST".to_owned();
+    run.plan.target.url = "http://127.0.0.1:8080/orders?day=1".to_owned();
+    run.throughput_per_s = Some(1170.4);
+    run.throughput_interval = None;
+    run.goodput_per_s = Some(1170.4);
+    run.requests = Counts {
+        intended: 12_000,
+        sent: 11_900,
+        unsent: 50,
+        connect_failed: 50,
+        ok: 11_700,
+        rejected: 120,
+        wrong: 30,
+        malformed: 15,
+        reset: 25,
+        in_flight_at_end: 10,
+        statuses: BTreeMap::from([(201, 11_700), (503, 120), (404, 10), (500, 20)]),
+        ..Counts::default()
+    };
+    run.errors = BTreeMap::from([
+        ("connection refused".to_owned(), 50),
+        ("closed within the body".to_owned(), 15),
+    ]);
+    run
+}
+
+/// Nothing ever answered.
+pub(crate) fn no_answers() -> Run {
+    let mut run = closed();
+    run.ended = Ended {
+        reason: EndReason::ServerGone,
+        detail: Some("127.0.0.1:8080 refused every connection since 0 s".to_owned()),
+    };
+    run.throughput_per_s = None;
+    run.throughput_interval = None;
+    run.goodput_per_s = None;
+    run.requests = Counts {
+        intended: 300,
+        connect_failed: 300,
+        ..Counts::default()
+    };
+    run.errors = BTreeMap::from([("connection refused".to_owned(), 300)]);
+    for times_us in [
+        &mut run.response_time_us,
+        &mut run.service_time_us,
+        &mut run.blocked_us,
+        &mut run.lateness_us,
+        &mut run.connect_time_us,
+        &mut run.first_byte_us,
+    ] {
+        *times_us = times(&[], 0);
+    }
+    run.bytes = Bytes::default();
+    run.client.cpu_us_per_request = None;
+    run.client.threads = Vec::new();
+    run.series.truncate(3);
+    run
+}
+
+/// A check that did not hold.
+pub(crate) fn violated() -> Run {
+    let mut run = closed();
+    run.plan.check = Some(Check::Sequence);
+    run.checks = vec![CheckResult {
+        name: "sequence".to_owned(),
+        held: false,
+        detail: "2 numbers were handed out twice: 17 (at 1.2 s and 3.4 s), 18 (at 1.2 s and 3.4 s)"
+            .to_owned(),
+    }];
+    run
+}

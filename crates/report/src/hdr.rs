@@ -1,0 +1,174 @@
+//! Response times as the percentile text that HdrHistogram, wrk2 and their plotters write and read (`.hgrm`).
+
+use std::fmt::Write;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use floodmark_record::result::Record;
+use floodmark_record::run::Run;
+use floodmark_record::units::show_count;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::Deserializer;
+
+use crate::figures::seconds;
+use crate::plain;
+
+/// Lines for each halving of the distance to 100 %, as HdrHistogram's own tools choose.
+const TICKS_PER_HALF_DISTANCE: u32 = 5;
+
+/// A record whose histogram cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "attempt {attempt} of {system}: its response-time histogram is not a HdrHistogram V2 in base64 ({reason}); the record is damaged"
+)]
+pub struct HdrError {
+    system: String,
+    attempt: u32,
+    reason: String,
+}
+
+/// The distribution of response times of every run, one after the other, each below comment lines (`#`)
+/// that name it and the unit, milliseconds.
+///
+/// # Errors
+/// A histogram in the record that cannot be read.
+pub fn of_record(record: &Record) -> Result<String, HdrError> {
+    let parts: Result<Vec<String>, HdrError> = record.runs.iter().map(of_run).collect();
+    Ok(parts?.join("\n"))
+}
+
+/// The distribution of response times of one run.
+///
+/// Requests that timed out stand in it at the time they were given up, the lower bound of theirs; a comment
+/// says how many.
+///
+/// # Errors
+/// A histogram in the record that cannot be read.
+pub fn of_run(run: &Run) -> Result<String, HdrError> {
+    let times = &run.response_time_us;
+    let (system, workload) = (plain::line(&run.system), plain::line(&run.workload));
+    let mut out = format!(
+        "# response time in milliseconds: {system} {workload}, process {}, attempt {}\n",
+        run.process, run.attempt
+    );
+    if times.censored > 0 {
+        let n = show_count(times.censored);
+        let timeout = seconds(run.plan.timeout_s);
+        let _ = writeln!(
+            out,
+            "# timed out after {timeout}: {n}, shown at the time they were given up; the true values are larger"
+        );
+    }
+    match &times.histogram {
+        None => out.push_str("# nothing was measured\n"),
+        Some(text) => {
+            let histogram = decode(text).map_err(|reason| HdrError {
+                system: system.into_owned(),
+                attempt: run.attempt,
+                reason,
+            })?;
+            distribution(&mut out, &histogram);
+        }
+    }
+    Ok(out)
+}
+
+/// [`floodmark_stats::Histogram`] does not give its cumulative counts away, so this reads the text itself.
+fn decode(text: &str) -> Result<Histogram<u64>, String> {
+    let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
+    Deserializer::new()
+        .deserialize(&mut bytes.as_slice())
+        .map_err(|e| e.to_string())
+}
+
+/// The layout of `outputPercentileDistribution` in HdrHistogram's Java and C sources, with six decimals
+/// instead of three so that microseconds keep their digits.
+fn distribution(out: &mut String, histogram: &Histogram<u64>) {
+    let ms = |ns: f64| ns / 1e6;
+    let _ = writeln!(
+        out,
+        "{:>12} {:>14} {:>10} {:>14}\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    );
+    let mut total = 0;
+    for step in histogram.iter_quantiles(TICKS_PER_HALF_DISTANCE) {
+        total += step.count_since_last_iteration();
+        let value = ms(step.value_iterated_to() as f64);
+        let quantile = step.quantile_iterated_to();
+        let _ = write!(out, "{value:>12.6} {quantile:>14.12} {total:>10}");
+        // As in the Java layout the last line has no fourth column: it would be infinite.
+        if quantile < 1.0 {
+            let _ = write!(out, " {:>14.2}", 1.0 / (1.0 - quantile));
+        }
+        out.push('\n');
+    }
+    let _ = writeln!(
+        out,
+        "#[Mean    = {:>12.6}, StdDeviation   = {:>12.6}]",
+        ms(histogram.mean()),
+        ms(histogram.stdev())
+    );
+    let _ = writeln!(
+        out,
+        "#[Max     = {:>12.6}, Total count    = {:>12}]",
+        ms(histogram.max() as f64),
+        histogram.len()
+    );
+    let _ = writeln!(
+        out,
+        "#[Buckets = {:>12}, SubBuckets     = {:>12}]",
+        histogram.buckets(),
+        (2 * 10u64.pow(histogram.sigfig().into())).next_power_of_two()
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn columns_are_what_plotters_read() {
+        let text = of_run(&fixture::closed()).unwrap();
+        let rows: Vec<Vec<f64>> = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.contains("Value"))
+            .map(|line| {
+                line.split_whitespace()
+                    .map(|n| n.parse().unwrap())
+                    .collect()
+            })
+            .filter(|row: &Vec<f64>| !row.is_empty())
+            .collect();
+        assert!(rows.len() > 10);
+        assert!(
+            rows.windows(2)
+                .all(|w| w[0][0] <= w[1][0] && w[0][2] <= w[1][2])
+        );
+        let last = rows.last().unwrap();
+        assert_eq!((last.len(), last[1], last[2]), (3, 1.0, 1000.0));
+        // 1 to 1000 µs, evenly: the median is half a millisecond.
+        let median = rows.iter().find(|row| row[1] >= 0.5).unwrap();
+        assert!((median[0] - 0.5).abs() < 0.001, "{median:?}");
+    }
+
+    #[test]
+    fn layout() {
+        let mut run = fixture::closed();
+        run.response_time_us = fixture::times(&[1_000_000, 2_000_000, 3_000_000, 4_000_000], 1);
+        insta::assert_snapshot!(of_run(&run).unwrap());
+    }
+
+    #[test]
+    fn nothing_measured_and_damage_are_said() {
+        let mut run = fixture::closed();
+        run.response_time_us = fixture::times(&[], 0);
+        assert!(of_run(&run).unwrap().contains("# nothing was measured"));
+        run.response_time_us.histogram = Some("AAAA".to_owned());
+        let error = of_record(&fixture::record(vec![run])).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("attempt 1 of 127.0.0.1:8080:")
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! What was loaded and how, as the first line of a summary.
+
+use floodmark_record::plan::{Arrivals, CloseFirst, ConnectionUse, Model, Plan};
+
+use crate::figures::{count_of, rate, seconds};
+use crate::page::{Page, Span, glue, plain};
+use crate::style::Paint;
+
+/// `floodmark load http://127.0.0.1:8080/  closed, 50 kept connections, 1 thread, 10 s`.
+pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
+    let method = match plan.request.method.as_str() {
+        "GET" => String::new(),
+        other => format!("{other} "),
+    };
+    let what: Span = (
+        Paint::Strong,
+        format!("floodmark load {method}{}", plan.target.url),
+    );
+    let mut how = vec![model(plan), connections(plan)];
+    how.push(count_of(plan.threads.into(), "thread"));
+    let mut length = length(plan);
+    if attempts > 1 {
+        length = format!("{} of {length}", count_of(attempts as u64, "attempt"));
+    }
+    how.push(length);
+    if plan.warmup_s > 0.0 {
+        how.push(format!(
+            "after {} of warm-up",
+            glue(&seconds(plan.warmup_s))
+        ));
+    }
+    page.headline(&[what, plain(format!("\u{a0}{}", how.join(", ")))]);
+}
+
+fn model(plan: &Plan) -> String {
+    match (plan.model, plan.arrivals, plan.rate_per_s) {
+        (Model::Closed, ..) => "closed".to_owned(),
+        (Model::Open, Some(Arrivals::Burst), _) => "open, burst".to_owned(),
+        (Model::Open, Some(Arrivals::Poisson), Some(r)) => format!("open, {} Poisson", rate(r)),
+        (Model::Open, _, Some(r)) => format!("open, {}", rate(r)),
+        (Model::Open, _, None) => "open".to_owned(),
+    }
+}
+
+fn connections(plan: &Plan) -> String {
+    let n = u64::from(plan.connections);
+    let cap = match plan.model {
+        Model::Closed => "",
+        Model::Open => "up to ",
+    };
+    let close = match plan.close_first {
+        CloseFirst::Server => "",
+        CloseFirst::Client => ", closed by the client first",
+        CloseFirst::Reset => ", reset by the client",
+    };
+    match (plan.connection_use, plan.requests_per_connection) {
+        (ConnectionUse::Kept, _) => format!("{cap}{}", count_of(n, "kept connection")),
+        (ConnectionUse::PerConnection, Some(each)) => format!(
+            "{cap}{} of {} each{close}",
+            count_of(n, "connection"),
+            count_of(each, "request"),
+        ),
+        (ConnectionUse::Fresh | ConnectionUse::PerConnection, _) => {
+            format!("{cap}{} at once{close}", count_of(n, "fresh connection"))
+        }
+    }
+}
+
+/// How long the load was meant to last: `10 s`, `500,000 requests`, `200,000 requests within 10 s`.
+fn length(plan: &Plan) -> String {
+    match (plan.duration_s, plan.requests, plan.rate_per_s) {
+        (_, Some(n), Some(rate)) if plan.arrivals == Some(Arrivals::Burst) => {
+            let within = seconds(n as f64 / rate);
+            format!("{} within {}", count_of(n, "request"), glue(&within))
+        }
+        (Some(s), ..) => glue(&seconds(s)),
+        (None, Some(n), _) => count_of(n, "request"),
+        (None, None, _) => "no end".to_owned(),
+    }
+}

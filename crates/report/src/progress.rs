@@ -1,0 +1,312 @@
+//! How far a run has come: one line from the same second rows that the record is folded from.
+
+use floodmark_record::events::{Phase, SecondRow};
+use floodmark_record::outcome::Counts;
+use floodmark_record::plan::{Arrivals, Plan};
+use floodmark_record::times::TimeKind;
+use floodmark_record::units::{show_count, show_ns};
+use floodmark_stats::Histogram;
+
+use crate::figures::{count_of, rate, seconds};
+use crate::style::{Paint, Style};
+
+/// Runs up to this long say something every [`OFTEN_S`] without a terminal, longer ones every [`SELDOM_S`].
+const SHORT_RUN_S: f64 = 60.0;
+const OFTEN_S: f64 = 5.0;
+const SELDOM_S: f64 = 10.0;
+
+/// State of one run as seen so far; its size does not grow with the run.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    warmup_s: f64,
+    /// Length of the sending window, where it is known before the run.
+    length_s: Option<f64>,
+    requests: Option<u64>,
+    phase: Phase,
+    elapsed_s: f64,
+    /// Totals of the current phase.
+    counts: Counts,
+    /// Ok answers per second in the last row.
+    last_per_s: f64,
+    last_p50_ns: Option<u64>,
+    last_p99_ns: Option<u64>,
+    open_connections: u64,
+    /// Moment of the phase up to which [`Progress::plain_line`] has spoken.
+    spoken_s: f64,
+}
+
+impl Progress {
+    /// Nothing has happened yet.
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
+        let scheduled = match (plan.requests, plan.rate_per_s) {
+            (Some(n), Some(rate)) if rate > 0.0 => Some(n as f64 / rate),
+            _ => None,
+        };
+        let length_s = match plan.arrivals {
+            Some(Arrivals::Burst) => scheduled.or(plan.duration_s),
+            _ => plan.duration_s.or(scheduled),
+        };
+        Progress {
+            warmup_s: plan.warmup_s,
+            length_s,
+            requests: plan.requests,
+            phase: if plan.warmup_s > 0.0 {
+                Phase::Warmup
+            } else {
+                Phase::Measure
+            },
+            elapsed_s: 0.0,
+            counts: Counts::default(),
+            last_per_s: 0.0,
+            last_p50_ns: None,
+            last_p99_ns: None,
+            open_connections: 0,
+            spoken_s: 0.0,
+        }
+    }
+
+    /// Takes in one second. Only two percentiles are decoded of its histograms.
+    pub fn feed(&mut self, row: &SecondRow) {
+        if row.phase != self.phase {
+            self.phase = row.phase;
+            self.counts = Counts::default();
+            self.spoken_s = 0.0;
+        }
+        self.counts.merge(&row.counts);
+        self.elapsed_s = row.to_ns as f64 / 1e9;
+        self.open_connections = row.open_connections;
+        let length_s = row.to_ns.saturating_sub(row.from_ns) as f64 / 1e9;
+        if length_s > 0.0 {
+            self.last_per_s = row.counts.ok as f64 / length_s;
+        }
+        // Progress is no measurement: a histogram that cannot be read only leaves its figure out here.
+        let response = row
+            .histograms
+            .get(&TimeKind::Response)
+            .and_then(|text| Histogram::decode(text).ok());
+        self.last_p50_ns = response.as_ref().and_then(|h| h.quantile(0.50));
+        self.last_p99_ns = response.as_ref().and_then(|h| h.quantile(0.99));
+    }
+
+    /// The line for a terminal, without a line break, at most as wide as `style` says: what does not fit is
+    /// left out from the end.
+    #[must_use]
+    pub fn line(&self, style: Style) -> String {
+        let failed = self.failed();
+        let mut pieces = vec![
+            (Paint::Strong, self.position()),
+            (Paint::Plain, rate(self.last_per_s)),
+        ];
+        if failed > 0 {
+            pieces.push((Paint::Bad, format!("{} failed", show_count(failed))));
+        }
+        if let Some(p99) = self.last_p99_ns {
+            pieces.push((Paint::Plain, format!("p99 {}", show_ns(p99 as f64))));
+        }
+        if let Some(p50) = self.last_p50_ns {
+            pieces.push((Paint::Plain, format!("p50 {}", show_ns(p50 as f64))));
+        }
+        pieces.push((Paint::Plain, format!("{} ok", show_count(self.counts.ok))));
+        pieces.push((
+            Paint::Faint,
+            count_of(self.open_connections, "connection").replace('\u{a0}', " "),
+        ));
+        let mut line = String::new();
+        let mut columns = 0;
+        for (paint, text) in pieces {
+            let gap = if columns == 0 { 0 } else { 2 };
+            let width = gap + text.chars().count();
+            // The last column stays free: a full line makes some terminals go on to the next.
+            if columns + width >= style.width {
+                break;
+            }
+            line.push_str(&" ".repeat(gap));
+            line.push_str(&style.paint(paint, &text));
+            columns += width;
+        }
+        line
+    }
+
+    /// The line for a log or pipe, when one is due: every 5 s of a run of up to a minute, else every 10 s.
+    pub fn plain_line(&mut self) -> Option<String> {
+        let every = match self.length_s {
+            Some(length) if length <= SHORT_RUN_S => OFTEN_S,
+            _ => SELDOM_S,
+        };
+        // Rows end a little off the whole second.
+        if self.elapsed_s - self.spoken_s < every - 0.5 {
+            return None;
+        }
+        self.spoken_s = self.elapsed_s;
+        let mut line = format!(
+            "{}: {}, {} ok, {} failed",
+            self.position(),
+            rate(self.last_per_s),
+            show_count(self.counts.ok),
+            show_count(self.failed())
+        );
+        if let (Some(p50), Some(p99)) = (self.last_p50_ns, self.last_p99_ns) {
+            let (p50, p99) = (show_ns(p50 as f64), show_ns(p99 as f64));
+            line.push_str(&format!(", p50 {p50}, p99 {p99} in the last second"));
+        }
+        Some(line)
+    }
+
+    fn failed(&self) -> u64 {
+        self.counts.ended() - self.counts.ok + self.counts.connect_failed + self.counts.unsent
+    }
+
+    /// Sent and not yet ended.
+    fn outstanding(&self) -> u64 {
+        self.counts.sent.saturating_sub(self.counts.ended())
+    }
+
+    /// Where the run is: `3 s of 10 s`, `120,000 of 500,000 requests, 4 s left`, `warm-up 2 s of 5 s`.
+    fn position(&self) -> String {
+        let elapsed = whole_seconds(self.elapsed_s);
+        if self.phase == Phase::Warmup {
+            return format!("warm-up {elapsed} of {}", seconds(self.warmup_s));
+        }
+        let all_sent = match (self.requests, self.length_s) {
+            (Some(n), _) => self.counts.intended >= n,
+            (None, Some(length)) => self.elapsed_s >= length,
+            (None, None) => false,
+        };
+        if all_sent && self.outstanding() > 0 {
+            let n = show_count(self.outstanding());
+            return format!("all sent, awaiting {n} answers");
+        }
+        match (self.length_s, self.requests) {
+            (Some(length), _) => format!("{elapsed} of {}", seconds(length)),
+            (None, Some(n)) => {
+                let done = self.counts.ended() + self.counts.connect_failed + self.counts.unsent;
+                let left = n.saturating_sub(done) as f64 * self.elapsed_s / done as f64;
+                let of = format!("{} of {} requests", show_count(done), show_count(n));
+                if left.is_finite() && left > 0.0 {
+                    format!("{of}, {} left", whole_seconds(left.ceil()))
+                } else {
+                    of
+                }
+            }
+            (None, None) => elapsed,
+        }
+    }
+}
+
+fn whole_seconds(s: f64) -> String {
+    format!("{s:.0} s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    const WIDE: Style = Style {
+        colour: false,
+        width: 100,
+    };
+
+    #[test]
+    fn duration_run() {
+        let mut progress = Progress::new(&fixture::closed_plan());
+        assert_eq!(progress.line(WIDE), "0 s of 10 s  0/s  0 ok  0 connections");
+        progress.feed(&fixture::second(0, 1000, 0));
+        progress.feed(&fixture::second(1, 2000, 5));
+        assert_eq!(
+            progress.line(WIDE),
+            "2 s of 10 s  2,000/s  5 failed  p99 990 µs  p50 500 µs  3,000 ok  50 connections"
+        );
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_what_matters_most_and_no_wrapped_line() {
+        let mut progress = Progress::new(&fixture::closed_plan());
+        progress.feed(&fixture::second(0, 1000, 5));
+        for width in 1..100 {
+            let style = Style {
+                colour: false,
+                width,
+            };
+            assert!(progress.line(style).chars().count() < width);
+        }
+        let narrow = Style {
+            colour: false,
+            width: 34,
+        };
+        assert_eq!(progress.line(narrow), "1 s of 10 s  1,000/s  5 failed");
+    }
+
+    #[test]
+    fn counted_run_tells_what_is_left() {
+        let mut plan = fixture::closed_plan();
+        plan.duration_s = None;
+        plan.requests = Some(10_000);
+        let mut progress = Progress::new(&plan);
+        progress.feed(&fixture::second(0, 2500, 0));
+        assert!(
+            progress
+                .line(WIDE)
+                .starts_with("2,500 of 10,000 requests, 3 s left")
+        );
+    }
+
+    #[test]
+    fn warmup_is_apart_from_the_measurement() {
+        let mut plan = fixture::closed_plan();
+        plan.warmup_s = 5.0;
+        let mut progress = Progress::new(&plan);
+        let mut row = fixture::second(0, 700, 0);
+        row.phase = Phase::Warmup;
+        progress.feed(&row);
+        assert!(progress.line(WIDE).starts_with("warm-up 1 s of 5 s  700/s"));
+        progress.feed(&fixture::second(0, 1000, 0));
+        assert!(progress.line(WIDE).contains(" 1,000 ok"));
+    }
+
+    #[test]
+    fn answers_awaited_after_the_last_request_are_said() {
+        let mut progress = Progress::new(&fixture::closed_plan());
+        for i in 0..10 {
+            let mut row = fixture::second(i, 1000, 0);
+            row.counts.sent += 2;
+            progress.feed(&row);
+        }
+        assert!(
+            progress
+                .line(WIDE)
+                .starts_with("all sent, awaiting 20 answers")
+        );
+    }
+
+    #[test]
+    fn plain_lines_come_every_five_seconds() {
+        let mut progress = Progress::new(&fixture::closed_plan());
+        let mut lines = Vec::new();
+        for i in 0..10 {
+            progress.feed(&fixture::second(i, 1000, 1));
+            lines.extend(progress.plain_line());
+        }
+        assert_eq!(
+            lines,
+            [
+                "5 s of 10 s: 1,000/s, 5,000 ok, 5 failed, p50 500 µs, p99 990 µs in the last second",
+                "10 s of 10 s: 1,000/s, 10,000 ok, 10 failed, p50 500 µs, p99 990 µs in the last second",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_histogram_that_cannot_be_read_is_left_out() {
+        let mut progress = Progress::new(&fixture::closed_plan());
+        let mut row = fixture::second(0, 1000, 0);
+        row.histograms
+            .insert(TimeKind::Response, "garbage".to_owned());
+        progress.feed(&row);
+        assert_eq!(
+            progress.line(WIDE),
+            "1 s of 10 s  1,000/s  1,000 ok  50 connections"
+        );
+    }
+}

@@ -1,0 +1,227 @@
+//! Snapshots of every kind of summary.
+
+use floodmark_record::result::{Overall, Threshold};
+use floodmark_record::run::{Run, Status};
+
+use crate::fixture;
+use crate::style::Style;
+use crate::summary::{of_record, of_run};
+
+const PLAIN: Style = Style {
+    colour: false,
+    width: 100,
+};
+const NARROW: Style = Style {
+    colour: false,
+    width: 60,
+};
+const COLOUR: Style = Style {
+    colour: true,
+    width: 100,
+};
+
+const NEXT: &str = "find the highest rate it keeps: floodmark load http://127.0.0.1:8080/ -r 150k";
+
+fn draw(run: &Run, style: Style) -> String {
+    of_run(run, &[], Some(NEXT), style)
+}
+
+/// Both widths of one run, a line between them.
+fn both(run: &Run) -> String {
+    let (wide, narrow) = (draw(run, PLAIN), draw(run, NARROW));
+    format!("{wide}{}\n{narrow}", "─".repeat(60))
+}
+
+#[test]
+fn closed_kept_valid() {
+    insta::assert_snapshot!(both(&fixture::closed()));
+}
+
+#[test]
+fn open_blocked_and_censored() {
+    insta::assert_snapshot!(both(&fixture::open_censored()));
+}
+
+#[test]
+fn bound() {
+    insta::assert_snapshot!(both(&fixture::bound()));
+}
+
+#[test]
+fn invalid() {
+    insta::assert_snapshot!(both(&fixture::invalid()));
+}
+
+#[test]
+fn fresh_with_connect_failures() {
+    insta::assert_snapshot!(both(&fixture::failing()));
+}
+
+#[test]
+fn no_answers_at_all() {
+    insta::assert_snapshot!(both(&fixture::no_answers()));
+}
+
+#[test]
+fn check_violated_and_thresholds() {
+    let mut record = fixture::record(vec![fixture::violated()]);
+    record.thresholds = vec![
+        Threshold {
+            condition: "p99 > 50ms".to_owned(),
+            met: Some(false),
+            figure: "990 µs".to_owned(),
+        },
+        Threshold {
+            condition: "throughput < 200k/s".to_owned(),
+            met: Some(true),
+            figure: "184,210/s".to_owned(),
+        },
+        Threshold {
+            condition: "connect.p99 > 1ms".to_owned(),
+            met: None,
+            figure: "– (not measured)".to_owned(),
+        },
+    ];
+    insta::assert_snapshot!(of_record(&record, None, PLAIN));
+}
+
+fn attempts() -> Vec<Run> {
+    let mut runs = vec![fixture::closed(), fixture::closed(), fixture::bound()];
+    for (i, run) in runs.iter_mut().enumerate() {
+        run.attempt = i as u32 + 1;
+        run.plan.threads = 1;
+        run.plan.seed = i as u64;
+    }
+    runs[1].throughput_per_s = Some(179_000.0);
+    runs[1].requests.ok -= 10;
+    runs[1].requests.rejected += 10;
+    runs[1].requests.statuses.insert(503, 10);
+    runs[1].response_time_us = fixture::times(&[1_000_000; 100], 2);
+    runs
+}
+
+#[test]
+fn several_attempts() {
+    let mut record = fixture::record(attempts());
+    record.overall = Some(Overall {
+        throughput_per_s: 182_473.0,
+        throughput_interval: Some(fixture::interval(182_473.0, 0.021)),
+        attempts: 3,
+        notes: vec!["the second attempt was slower than the others".to_owned()],
+    });
+    let (wide, narrow) = (
+        of_record(&record, Some(NEXT), PLAIN),
+        of_record(&record, Some(NEXT), NARROW),
+    );
+    insta::assert_snapshot!(format!("{wide}{}\n{narrow}", "─".repeat(60)));
+}
+
+#[test]
+fn several_processes_and_windows() {
+    let mut runs = vec![fixture::closed(); 2];
+    for (i, run) in runs.iter_mut().enumerate() {
+        run.process = 10;
+        run.attempt = i as u32 + 9;
+    }
+    runs[0].process = 9;
+    runs[1].window.from_s = 2.5;
+    runs[1].window.why = "slower before".to_owned();
+    runs[1].client.cpu_us_per_request = Some(5.25);
+    insta::assert_snapshot!(of_record(&fixture::record(runs), None, PLAIN));
+}
+
+#[test]
+fn runs_of_different_loads_are_drawn_apart() {
+    let text = of_record(
+        &fixture::record(vec![fixture::closed(), fixture::failing()]),
+        None,
+        PLAIN,
+    );
+    assert_eq!(text.matches("floodmark load").count(), 2);
+    assert!(!text.contains("attempt"));
+}
+
+#[test]
+fn colour() {
+    let text = draw(&fixture::failing(), COLOUR);
+    insta::assert_snapshot!(text.replace('\u{1b}', "␛"));
+}
+
+/// The same words with and without colour: colour never carries meaning alone.
+#[test]
+fn colour_changes_no_word() {
+    for run in [
+        fixture::closed(),
+        fixture::open_censored(),
+        fixture::invalid(),
+    ] {
+        let mut text = draw(&run, COLOUR);
+        while let Some(start) = text.find("\u{1b}[") {
+            let end = start + text[start..].find('m').unwrap();
+            text.replace_range(start..=end, "");
+        }
+        assert_eq!(text, draw(&run, PLAIN));
+    }
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [60, 72, 80, 100, 140] {
+        let style = Style {
+            colour: false,
+            width,
+        };
+        let mut texts = vec![of_record(&fixture::record(attempts()), Some(NEXT), style)];
+        for run in [
+            fixture::closed(),
+            fixture::open_censored(),
+            fixture::bound(),
+            fixture::invalid(),
+            fixture::failing(),
+            fixture::no_answers(),
+            fixture::violated(),
+        ] {
+            texts.push(draw(&run, style));
+        }
+        for line in texts.iter().flat_map(|text| text.lines()) {
+            assert!(line.chars().count() <= width, "{width}: {line}");
+        }
+    }
+}
+
+#[test]
+fn escape_sequences_from_outside_never_reach_the_terminal() {
+    let evil = "\u{1b}]0;owned\u{7}\r\nvalidity     valid".to_owned();
+    let mut run = fixture::invalid();
+    run.plan.target.url = format!("http://127.0.0.1/{evil}");
+    run.plan.request.method.clone_from(&evil);
+    run.ended.reason = floodmark_record::events::EndReason::ServerGone;
+    run.ended.detail = Some(evil.clone());
+    run.window.why.clone_from(&evil);
+    run.validity.reasons = vec![evil.clone(), evil.clone()];
+    run.validity.notes = vec![evil.clone()];
+    run.missing = vec![evil.clone()];
+    run.errors.insert(evil.clone(), 3);
+    run.checks = fixture::violated().checks;
+    run.checks[0].name.clone_from(&evil);
+    run.checks[0].detail.clone_from(&evil);
+    let mut second = run.clone();
+    second.attempt = 2;
+    second.validity.status = Status::Bound;
+    let mut record = fixture::record(vec![run, second]);
+    record.skipped = vec![evil.clone()];
+    record.thresholds = vec![Threshold {
+        condition: evil.clone(),
+        met: Some(true),
+        figure: evil.clone(),
+    }];
+    let one = of_run(&record.runs[0], &record.thresholds, Some(&evil), PLAIN);
+    for text in [one, of_record(&record, Some(&evil), PLAIN)] {
+        assert!(text.contains("owned"));
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
+        assert!(
+            !text.lines().any(|line| line == "validity     valid"),
+            "{text}"
+        );
+    }
+}
