@@ -65,6 +65,7 @@ pub(crate) fn closed_plan() -> Plan {
         duration_s: Some(10.0),
         requests: None,
         warmup_s: 0.0,
+        figures_of: FiguresOf::Steady,
         timeout_s: 5.0,
         deadline_s: 5.0,
         drain: true,

@@ -173,7 +173,9 @@ pub(crate) fn draw_window(page: &mut Page, run: &Run, which: &str) {
         return;
     }
     let (from, to) = (seconds(window.from_s), seconds(window.to_s));
-    let part = if window.from_s <= 0.0 {
+    let part = if whole {
+        "all of it:".to_owned()
+    } else if window.from_s <= 0.0 {
         format!("the first {}:", glue(&to))
     } else {
         format!("from {} to {}:", glue(&from), glue(&to))

@@ -1,7 +1,8 @@
 //! Snapshots of every kind of summary.
 
+use floodmark_record::events::EndReason;
 use floodmark_record::result::{Overall, Threshold};
-use floodmark_record::run::{Run, Status};
+use floodmark_record::run::{Run, Status, SteadyClass, Warmup, Window};
 
 use crate::fixture;
 use crate::style::Style;
@@ -124,10 +125,31 @@ fn several_processes_and_windows() {
         run.attempt = i as u32 + 9;
     }
     runs[0].process = 9;
+    runs[0].steady.class = SteadyClass::Unsteady;
+    runs[0].window.why = "no steady part".to_owned();
     runs[1].window.from_s = 2.5;
     runs[1].window.why = "slower before".to_owned();
     runs[1].client.cpu_us_per_request = Some(5.25);
     insta::assert_snapshot!(of_record(&fixture::record(runs), None, PLAIN));
+}
+
+#[test]
+fn an_interrupted_run_and_a_failing_warmup_are_said() {
+    let mut run = fixture::closed();
+    run.ended.reason = EndReason::Interrupted;
+    run.series.truncate(4);
+    run.window = Window {
+        from_s: 0.0,
+        to_s: 4.0,
+        why: "all that was sent".to_owned(),
+    };
+    run.plan.warmup_s = 5.0;
+    run.warmup = Some(Warmup {
+        duration_s: 5.0,
+        requests: fixture::failing().requests,
+    });
+    run.requests.reconnects = 1;
+    insta::assert_snapshot!(draw(&run, PLAIN));
 }
 
 #[test]
@@ -195,7 +217,7 @@ fn escape_sequences_from_outside_never_reach_the_terminal() {
     let mut run = fixture::invalid();
     run.plan.target.url = format!("http://127.0.0.1/{evil}");
     run.plan.request.method.clone_from(&evil);
-    run.ended.reason = floodmark_record::events::EndReason::ServerGone;
+    run.ended.reason = EndReason::ServerGone;
     run.ended.detail = Some(evil.clone());
     run.window.why.clone_from(&evil);
     run.validity.reasons = vec![evil.clone(), evil.clone()];

@@ -138,13 +138,9 @@ impl FromStr for Condition {
 fn parse_value(kind: Kind, text: &str) -> Result<f64, String> {
     let say = |e: UnitError| e.to_string();
     match kind {
-        Kind::Time => match parse_duration(text).map_err(say)? {
-            // A bare 0 is the one duration that needs no unit elsewhere, but here the figure's has to be seen.
-            zero if zero.is_zero() && !text.ends_with(char::is_alphabetic) => {
-                Err(UnitError::NoUnit(text.to_owned()).to_string())
-            }
-            time => Ok(time.as_nanos() as f64 / 1e3),
-        },
+        Kind::Time => parse_duration(text)
+            .map(|time| time.as_nanos() as f64 / 1e3)
+            .map_err(say),
         Kind::Rate => match text.strip_suffix("/s").unwrap_or(text).trim_end() {
             "0" => Ok(0.0),
             rate => parse_rate(rate).map_err(say),

@@ -5,7 +5,7 @@ use floodmark_record::run::Run;
 use floodmark_record::times::Times;
 
 use crate::figures::{count_of, time};
-use crate::page::{LABEL, Page, plain};
+use crate::page::{LABEL, Page, faint, plain};
 use crate::style::Paint;
 
 /// A wait for a connection is shown from here on, microseconds at p99.
@@ -15,7 +15,7 @@ const LATENESS_MATTERS_US: f64 = 100.0;
 
 type Column = (&'static str, fn(&Times) -> Option<f64>);
 
-/// The columns, each with what can be spared first on a narrow terminal marked by its place in [`SPARED`].
+/// Every column, where there is room.
 const COLUMNS: [Column; 5] = [
     ("p50", |t| t.p50),
     ("p90", |t| t.p90),
@@ -57,14 +57,11 @@ pub(crate) fn draw(page: &mut Page, run: &Run) {
             .collect();
         page.row(label, &cells);
     }
-    if run.response_time_us.censored > 0 && run.plan.model == Model::Closed {
-        let n = count_of(run.response_time_us.censored, "request");
-        page.entry(
-            "",
-            &[plain(format!(
-                "{n} timed out; service time is of the answered ones only"
-            ))],
-        );
+    // Side by side they are of different requests, and the service time is of the lucky ones.
+    if run.response_time_us.censored > 0 {
+        let timed_out = count_of(run.response_time_us.censored, "request");
+        let text = format!("(service time leaves out {timed_out} that timed out)");
+        page.entry("", &[faint(text)]);
     }
 }
 
