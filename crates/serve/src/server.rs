@@ -1,11 +1,13 @@
 //! Starting a server, running it until it is told to stop, and ending it in order.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::thread;
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{oneshot, watch};
@@ -93,7 +95,7 @@ pub fn serve(
     })
 }
 
-/// Runs the workers until `shutdown`, and adds up what they did.
+/// Runs the workers until `shutdown`, and adds up what they did. None of them runs any more when it returns, with an error or not.
 fn run(
     shared: &Arc<Shared>,
     listener: TcpListener,
@@ -108,61 +110,76 @@ fn run(
     let (stop, stopped) = watch::channel(false);
     let listener = Arc::new(listener);
     let mut workers = Vec::new();
-    // Where one cannot start, dropping `stop` ends the others.
+    let mut started = Ok(());
     for number in 0..threads.map_or_else(default_threads, NonZeroUsize::get) {
-        let (ready, started) = oneshot::channel();
-        let shared = Arc::clone(shared);
-        let listener = Arc::clone(&listener);
-        let stopped = stopped.clone();
-        let worker = thread::Builder::new()
-            .name(format!("serve-{number}"))
-            .spawn(move || match event_loop() {
-                Ok(runtime) => {
-                    // The receiver waits for exactly this.
-                    let _ = ready.send(Ok(()));
-                    Worker::run(shared, listener, &runtime, stopped)
-                }
-                Err(e) => {
-                    let _ = ready.send(Err(e));
-                    Done::default()
-                }
-            })
-            .map_err(ServeError::Thread)?;
-        workers.push(worker);
-        match started.blocking_recv() {
-            Ok(result) => result.map_err(ServeError::Thread)?,
-            Err(_) => return Err(ServeError::Panicked),
+        started = start_worker(number, shared, &listener, &stopped, &mut workers);
+        if started.is_err() {
+            break;
         }
     }
-    drop(stopped);
-    // Open until the last worker has stopped accepting.
+    // From here on both belong to the workers alone: the listener closes with the last that stops accepting.
     drop(listener);
-    on_ready();
-    control.block_on(async {
-        let mut shutdown = std::pin::pin!(shutdown);
-        let mut all_gone = std::pin::pin!(stop.closed());
-        std::future::poll_fn(|cx| {
-            // All workers gone can only mean that they panicked; waiting for a shutdown would then hang.
-            let over =
-                shutdown.as_mut().poll(cx).is_ready() || all_gone.as_mut().poll(cx).is_ready();
-            if over {
-                std::task::Poll::Ready(())
-            } else {
-                std::task::Poll::Pending
+    drop(stopped);
+    if started.is_ok() {
+        on_ready();
+        control.block_on(first_of(shutdown, stop.closed()));
+    }
+    stop.send_replace(true);
+    let mut sum = Ok(Done::default());
+    for worker in workers {
+        match (&mut sum, worker.join()) {
+            (Ok(sum), Ok(done)) => sum.add(done),
+            (sum, Err(_)) => *sum = Err(ServeError::Panicked),
+            (Err(_), Ok(_)) => {}
+        }
+    }
+    started.and(sum)
+}
+
+/// Starts one worker and waits until its event loop is there.
+fn start_worker(
+    number: usize,
+    shared: &Arc<Shared>,
+    listener: &Arc<TcpListener>,
+    stopped: &watch::Receiver<bool>,
+    workers: &mut Vec<JoinHandle<Done>>,
+) -> Result<(), ServeError> {
+    let (ready, started) = oneshot::channel();
+    let (shared, listener) = (Arc::clone(shared), Arc::clone(listener));
+    let stopped = stopped.clone();
+    let worker = thread::Builder::new()
+        .name(format!("serve-{number}"))
+        .spawn(move || match event_loop() {
+            Ok(runtime) => {
+                // The receiver waits for exactly this.
+                let _ = ready.send(Ok(()));
+                Worker::run(shared, listener, &runtime, stopped)
+            }
+            Err(e) => {
+                let _ = ready.send(Err(e));
+                Done::default()
             }
         })
-        .await;
-    });
-    stop.send_replace(true);
-    let mut sum = Done::default();
-    for worker in workers {
-        let done = worker.join().map_err(|_| ServeError::Panicked)?;
-        sum.accepted += done.accepted;
-        sum.shed += done.shed;
-        sum.answered += done.answered;
-        sum.cut_at_end += done.cut_at_end;
+        .map_err(ServeError::Thread)?;
+    workers.push(worker);
+    match started.blocking_recv() {
+        Ok(result) => result.map_err(ServeError::Thread),
+        Err(_) => Err(ServeError::Panicked),
     }
-    Ok(sum)
+}
+
+/// Waits for either. All workers gone can only mean that they panicked; waiting for a shutdown alone would then hang.
+async fn first_of(shutdown: impl Future<Output = ()>, all_gone: impl Future<Output = ()>) {
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut all_gone = std::pin::pin!(all_gone);
+    poll_fn(|cx| {
+        if shutdown.as_mut().poll(cx).is_ready() {
+            Poll::Ready(())
+        } else {
+            all_gone.as_mut().poll(cx)
+        }
+    })
+    .await;
 }
 
 fn event_loop() -> io::Result<LocalRuntime> {

@@ -50,6 +50,16 @@ pub(crate) struct Done {
     pub(crate) cut_at_end: u64,
 }
 
+impl Done {
+    /// Adds what another worker did.
+    pub(crate) fn add(&mut self, other: Done) {
+        self.accepted += other.accepted;
+        self.shed += other.shed;
+        self.answered += other.answered;
+        self.cut_at_end += other.cut_at_end;
+    }
+}
+
 /// One thread of the server.
 pub(crate) struct Worker {
     pub(crate) workload: Workload,

@@ -1,0 +1,116 @@
+//! kill -9 for real: a server process under load is killed at random moments and started again on the same file.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::collections::HashSet;
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use floodmark_serve::{Limits, Settings, Workload, serve};
+use support::{Client, settings};
+
+const STATE: &str = "FLOODMARK_TEST_STATE";
+const ROUNDS: u64 = 15;
+/// Small, so that a reservation is under way at nearly every moment of a kill.
+const BLOCK: u64 = 64;
+
+/// The server process: this test's own binary, told which state file to use.
+#[test]
+#[ignore = "runs as the child of the other test"]
+fn child() {
+    let state = PathBuf::from(env::var_os(STATE).expect("started by the other test"));
+    let settings = Settings {
+        state: Some(state),
+        limits: Limits {
+            reserve: NonZeroU64::new(BLOCK).unwrap(),
+            ..Limits::default()
+        },
+        ..settings(Workload::Dispatcher)
+    };
+    serve(settings, std::future::pending(), |at| {
+        println!("\nlistening on {at}");
+        std::io::stdout().flush().unwrap();
+    })
+    .unwrap();
+}
+
+/// Kills its process when it goes, also when a test fails.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn start(state: &Path) -> (Killed, SocketAddr) {
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["child", "--exact", "--ignored", "--nocapture"])
+        .env(STATE, state)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let child = Killed(child);
+    let address = output
+        .lines()
+        .find_map(|line| Some(line.ok()?.strip_prefix("listening on ")?.parse().unwrap()))
+        .expect("the server started");
+    (child, address)
+}
+
+fn take_until_it_dies(address: SocketAddr) -> Vec<u64> {
+    let mut client = Client::connect(address);
+    let mut numbers = Vec::new();
+    let request = b"GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n";
+    while client.stream.write_all(request).is_ok() {
+        match client.try_answer(true) {
+            // 503 where a reservation takes this disk longer than the server waits for it.
+            Some(answer) if answer.status == 503 => {}
+            Some(answer) => numbers.push(answer.body.parse().unwrap()),
+            None => break,
+        }
+    }
+    numbers
+}
+
+#[test]
+fn no_number_comes_twice_over_many_kills() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let mut random = seed.subsec_nanos() | 1;
+    let mut seen = HashSet::new();
+    let mut highest = 0;
+    for round in 0..ROUNDS {
+        let (server, address) = start(&state);
+        let clients: Vec<_> = (0..4)
+            .map(|_| thread::spawn(move || take_until_it_dies(address)))
+            .collect();
+        // Marsaglia's xorshift: any spread of moments will do.
+        random ^= random << 13;
+        random ^= random >> 17;
+        random ^= random << 5;
+        thread::sleep(Duration::from_micros(10_000 + u64::from(random % 150_000)));
+        drop(server);
+        let before = highest;
+        for client in clients {
+            for number in client.join().unwrap() {
+                assert!(seen.insert(number), "{number} came twice, round {round}");
+                assert!(number > before, "{number} is not above {before}");
+                highest = highest.max(number);
+            }
+        }
+        assert!(highest > before, "round {round} took nothing");
+    }
+    let most = seen.len() as u64 + ROUNDS * (BLOCK + BLOCK / 2 + 4);
+    assert!(highest <= most, "gaps are at most a block and a half each");
+}

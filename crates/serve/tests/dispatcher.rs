@@ -1,0 +1,137 @@
+//! The dispatcher over sockets: every number once, rising on each connection, and over restarts.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::fs;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_serve::{Limits, ServeError, Settings, StateError, Workload, serve};
+use support::{Client, Server, settings};
+
+fn durable(path: &std::path::Path, block: u64) -> Settings {
+    Settings {
+        state: Some(path.to_owned()),
+        limits: Limits {
+            reserve: NonZeroU64::new(block).unwrap(),
+            ..Limits::default()
+        },
+        ..settings(Workload::Dispatcher)
+    }
+}
+
+/// Takes `each` numbers on each of some connections at once; one list for each connection.
+fn take(server: &Server, connections: usize, each: usize) -> Vec<Vec<u64>> {
+    let threads: Vec<_> = (0..connections)
+        .map(|_| {
+            let mut client: Client = server.connect();
+            thread::spawn(move || {
+                let mut numbers = Vec::new();
+                while numbers.len() < each {
+                    let answer = client.get("/dispatcher");
+                    // 503 where a reservation takes this disk longer than the server waits for it.
+                    if answer.status != 503 {
+                        numbers.push(answer.body.parse().unwrap());
+                    }
+                }
+                numbers
+            })
+        })
+        .collect();
+    threads.into_iter().map(|t| t.join().unwrap()).collect()
+}
+
+fn assert_sequence(taken: &[Vec<u64>], first: u64) {
+    for one in taken {
+        assert!(one.is_sorted_by(|a, b| a < b), "rising on a connection");
+    }
+    let mut all = taken.concat();
+    all.sort_unstable();
+    let expected: Vec<u64> = (first..first + all.len() as u64).collect();
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn many_connections_on_several_threads_get_every_number_once() {
+    let server = Server::start(Settings {
+        threads: NonZeroUsize::new(3),
+        ..settings(Workload::Dispatcher)
+    });
+    assert_sequence(&take(&server, 16, 500), 1);
+    assert_eq!(server.stop().next_number, Some(8001));
+}
+
+#[test]
+fn a_graceful_restart_goes_on_with_the_exact_next_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let mut first = 1;
+    for _ in 0..3 {
+        let server = Server::start(durable(&path, 50));
+        assert_sequence(&take(&server, 4, 60), first);
+        first += 240;
+        assert_eq!(server.stop().next_number, Some(first));
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_file_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let server = Server::start(durable(&path, 50));
+    let second = serve(durable(&path, 50), std::future::pending(), |_| panic!());
+    let error = second.unwrap_err();
+    assert!(matches!(error, ServeError::State(StateError::Locked(_))));
+    assert!(error.to_string().contains("in use by another server"));
+    assert_eq!(take(&server, 1, 1), [[1]]);
+}
+
+#[test]
+fn a_damaged_file_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    Server::start(durable(&path, 50)).stop();
+    let mut bytes = fs::read(&path).unwrap();
+    let digit = bytes.iter().position(|b| *b == b'x').unwrap() + 3;
+    bytes[digit] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let error = serve(durable(&path, 50), std::future::pending(), |_| panic!()).unwrap_err();
+    assert!(error.to_string().contains("is damaged"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_disk_that_fails_turns_answers_into_503_and_never_into_unreserved_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("home");
+    fs::create_dir(&home).unwrap();
+    let server = Server::start(durable(&home.join("state"), 20));
+    let away = folder.path().join("away");
+    fs::rename(&home, &away).unwrap();
+    let mut client = server.connect();
+    for expected in 1..=20 {
+        assert_eq!(client.get("/dispatcher").body, expected.to_string());
+    }
+    for _ in 0..3 {
+        let answer = client.get("/dispatcher");
+        assert_eq!(
+            (answer.status, answer.header("retry-after")),
+            (503, Some("1"))
+        );
+        assert!(answer.body.starts_with("{\"error\": "), "{answer:?}");
+    }
+    fs::rename(&away, &home).unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    let answer = loop {
+        let answer = client.get("/dispatcher");
+        if answer.status == 200 {
+            break answer;
+        }
+        assert!(Instant::now() < until, "never recovered");
+        thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(answer.body, "21", "the refusals left no gap");
+    assert_eq!(server.stop().next_number, Some(22));
+}

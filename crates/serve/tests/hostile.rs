@@ -1,0 +1,211 @@
+//! Clients that mean ill, or are broken. After each, the server answers others as before.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::io::Write;
+use std::net::Shutdown;
+use std::num::NonZeroUsize;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_serve::{Limits, ServeError, Settings, Workload, serve};
+use support::{Client, Server, settings};
+
+fn with_limits(limits: Limits) -> Server {
+    Server::start(Settings {
+        limits,
+        ..settings(Workload::Hello)
+    })
+}
+
+fn assert_serves(server: &Server) {
+    assert_eq!(server.connect().get("/").body, "Hello World");
+}
+
+#[test]
+fn garbage_is_answered_400_and_closed() {
+    let server = Server::of(Workload::Hello);
+    for garbage in [
+        "\0\u{1}\u{2}garbage\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    ] {
+        let mut client = server.connect();
+        client.send(garbage);
+        assert_eq!(client.answer().status, 400, "{garbage:?}");
+        assert!(client.is_closed(), "{garbage:?}");
+    }
+    assert_serves(&server);
+}
+
+#[test]
+fn heads_beyond_a_limit_are_answered_431_and_closed() {
+    let server = Server::of(Workload::Hello);
+    let long = format!(
+        "GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
+        "y".repeat(20_000)
+    );
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(101));
+    // Endless, and more than the sockets' buffers hold: the answer must survive what is not read.
+    let endless = format!("GET / HTTP/1.1\r\nX: {}", "z".repeat(800_000));
+    for head in [long, many, endless] {
+        let mut client = server.connect();
+        client.send(&head);
+        assert_eq!(client.answer().status, 431, "{} bytes", head.len());
+        assert!(client.is_closed());
+    }
+    let fits = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(16_000));
+    let mut client = server.connect();
+    client.send(fits);
+    assert_eq!(client.answer().status, 200);
+}
+
+#[test]
+fn slow_heads_and_bodies_and_idle_connections_are_cut_off() {
+    let server = with_limits(Limits {
+        request: Duration::from_millis(400),
+        idle: Duration::from_millis(900),
+        ..Limits::default()
+    });
+    let began = Instant::now();
+    let mut idle = server.connect();
+    let mut answered = server.connect();
+    assert_eq!(answered.get("/").status, 200);
+    let drips: Vec<_> = [
+        "GET / HTTP/1.1\r\nX: ",
+        "GET / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nX: ",
+    ]
+    .into_iter()
+    .map(|start| {
+        let mut client = server.connect();
+        client.send(start);
+        thread::spawn(move || {
+            // A byte now and then, which defeats a limit that each byte begins anew.
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(6) {
+                if client.stream.write_all(b"a").is_err() {
+                    return began.elapsed();
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+            panic!("never cut off");
+        })
+    })
+    .collect();
+    assert!(idle.try_answer(true).is_none());
+    assert!(answered.try_answer(true).is_none());
+    assert!(began.elapsed() > Duration::from_millis(900));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    for drip in drips {
+        let cut_after = drip.join().unwrap();
+        assert!(cut_after > Duration::from_millis(400), "{cut_after:?}");
+    }
+    assert_serves(&server);
+}
+
+#[test]
+fn who_shuts_down_its_side_still_gets_its_answer() {
+    let server = Server::of(Workload::Dispatcher);
+    let mut client = server.connect();
+    client.send("GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.answer().body, "1");
+    assert!(client.is_closed());
+}
+
+#[test]
+fn connections_that_go_away_at_any_point_harm_nobody() {
+    let server = Server::of(Workload::Hello);
+    let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    for cut in 0..=request.len() {
+        let mut client = server.connect();
+        client.send(&request[..cut]);
+    }
+    assert_serves(&server);
+    let summary = server.stop();
+    assert_eq!(summary.accepted, request.len() as u64 + 2);
+    assert_eq!(summary.cut_at_end, 0);
+}
+
+#[test]
+fn a_client_that_never_reads_is_cut_off() {
+    let server = with_limits(Limits {
+        idle: Duration::from_millis(500),
+        ..Limits::default()
+    });
+    let mut client = server.connect();
+    let requests = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
+    let began = Instant::now();
+    // Ends when the server, whose answers are not taken, has cut the connection.
+    while client.stream.write_all(requests.as_bytes()).is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(7), "never cut off");
+    }
+    assert_serves(&server);
+}
+
+#[test]
+fn connections_over_the_limit_are_told_503_and_those_within_are_served() {
+    let server = with_limits(Limits {
+        connections: NonZeroUsize::new(10),
+        ..Limits::default()
+    });
+    let mut kept: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    assert_eq!(kept[9].get("/").status, 200);
+    for _ in 0..300 {
+        let mut client = server.connect();
+        // Written at once with the request or after it, the answer must not be lost to a reset.
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let answer = client.answer();
+        assert_eq!(
+            (answer.status, answer.header("retry-after")),
+            (503, Some("1"))
+        );
+        assert!(answer.body.starts_with("{\"error\": "), "{answer:?}");
+        assert!(client.is_closed());
+    }
+    for client in &mut kept {
+        assert_eq!(client.get("/").status, 200);
+    }
+    kept.clear();
+    let until = Instant::now() + Duration::from_secs(3);
+    while server.connect().get("/").status != 200 {
+        assert!(Instant::now() < until, "places are not given back");
+    }
+    let summary = server.stop();
+    assert!(summary.shed >= 300, "{summary:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_kept_are_refused_with_the_mend() {
+    let refused = |change: fn(&mut Settings)| -> ServeError {
+        let mut settings = settings(Workload::Hello);
+        change(&mut settings);
+        serve(settings, std::future::pending(), |_| panic!("started")).unwrap_err()
+    };
+    let error = refused(|s| s.limits.connections = NonZeroUsize::new(usize::MAX));
+    assert!(error.to_string().contains("ask for at most"), "{error}");
+    let error = refused(|s| s.state = Some("state".into()));
+    assert!(
+        error.to_string().contains("hello keeps no state"),
+        "{error}"
+    );
+    let error = refused(|s| s.listen = "192.0.2.1:0".parse().unwrap());
+    assert!(
+        error.to_string().contains("address of this machine"),
+        "{error}"
+    );
+
+    let server = Server::of(Workload::Hello);
+    let mut taken = settings(Workload::Hello);
+    taken.listen = server.address;
+    let error = serve(taken, std::future::pending(), |_| panic!("started")).unwrap_err();
+    assert!(
+        error.to_string().contains("another process has this port"),
+        "{error}"
+    );
+}

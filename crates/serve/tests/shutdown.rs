@@ -1,0 +1,97 @@
+//! What happens to connections when the server is told to stop.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod support;
+
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use floodmark_serve::{Limits, Settings, Workload};
+use support::{Server, settings};
+
+#[test]
+fn idle_connections_do_not_hold_it_up() {
+    let server = Server::of(Workload::Hello);
+    let mut silent = server.connect();
+    let mut kept = server.connect();
+    assert_eq!(kept.get("/").status, 200);
+    let began = Instant::now();
+    let summary = server.stop();
+    assert!(began.elapsed() < Duration::from_secs(1));
+    assert_eq!((summary.accepted, summary.cut_at_end), (2, 0));
+    assert!(silent.is_closed());
+    assert!(kept.is_closed());
+}
+
+#[test]
+fn a_request_in_flight_is_answered_with_connection_close() {
+    let server = Server::of(Workload::Hello);
+    let address = server.address;
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab");
+    thread::sleep(Duration::from_millis(50));
+    let ending = server.begin_stop();
+    thread::sleep(Duration::from_millis(100));
+    assert!(TcpStream::connect(address).is_err(), "accepts no more");
+    client.send("cd");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.body.as_str()), (200, "Hello World"));
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(client.is_closed());
+    assert_eq!(ending.join().unwrap().unwrap().cut_at_end, 0);
+}
+
+#[test]
+fn who_takes_longer_than_the_grace_is_cut_off() {
+    let server = Server::start(Settings {
+        limits: Limits {
+            grace: Duration::from_millis(300),
+            ..Limits::default()
+        },
+        ..settings(Workload::Hello)
+    });
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nX: ");
+    thread::sleep(Duration::from_millis(50));
+    let began = Instant::now();
+    let summary = server.stop();
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(began.elapsed() < Duration::from_secs(3));
+    assert_eq!(summary.cut_at_end, 1);
+    assert!(client.try_answer(true).is_none());
+}
+
+#[test]
+fn under_load_every_answer_is_whole_and_no_number_is_lost() {
+    let server = Server::of(Workload::Dispatcher);
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let mut client = server.connect();
+            thread::spawn(move || {
+                let mut numbers = Vec::new();
+                loop {
+                    let request = b"GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n";
+                    if std::io::Write::write_all(&mut client.stream, request).is_err() {
+                        return numbers;
+                    }
+                    let Some(answer) = client.try_answer(true) else {
+                        return numbers;
+                    };
+                    numbers.push(answer.body.parse::<u64>().unwrap());
+                }
+            })
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(300));
+    let summary = server.stop();
+    let mut all: Vec<u64> = clients
+        .into_iter()
+        .flat_map(|c| c.join().unwrap())
+        .collect();
+    all.sort_unstable();
+    let expected: Vec<u64> = (1..=all.len() as u64).collect();
+    assert_eq!(all, expected, "every number that was taken arrived");
+    assert_eq!(summary.next_number, Some(all.len() as u64 + 1));
+    assert_eq!(summary.cut_at_end, 0);
+}
