@@ -34,23 +34,38 @@ pub fn run(command: &mut Command) -> Result<(), Error> {
 /// Runs a command away from any terminal and returns what it wrote on stdout; what it wrote on stderr is
 /// shown only when it fails.
 pub fn capture(command: &mut Command) -> Result<String, Error> {
+    collect(command).map(|(stdout, _)| stdout)
+}
+
+/// Echoes a command, runs it and returns what it wrote on stderr; that is shown only when it fails.
+pub fn hush(command: &mut Command) -> Result<String, Error> {
+    println!("$ {}", line(command));
+    collect(command).map(|(_, stderr)| stderr)
+}
+
+/// Runs a command and returns what it wrote on stdout and on stderr.
+fn collect(command: &mut Command) -> Result<(String, String), Error> {
     let line = line(command);
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|source| Error::Start {
         command: line.clone(),
         source,
     })?;
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
-        eprint!("{}", String::from_utf8_lossy(&output.stderr));
+        eprint!("{stderr}");
         return Err(Error::Failed {
             command: line,
             status: output.status,
         });
     }
-    String::from_utf8(output.stdout).map_err(|e| Error::Output {
-        command: line,
-        why: e.to_string(),
-    })
+    match String::from_utf8(output.stdout) {
+        Ok(stdout) => Ok((stdout, stderr)),
+        Err(e) => Err(Error::Output {
+            command: line,
+            why: e.to_string(),
+        }),
+    }
 }
 
 /// Whether a command can be run and ends with success; its output is dropped.
@@ -107,6 +122,17 @@ mod tests {
     }
 
     #[test]
+    fn each_stream_is_returned_apart() {
+        let shell = || {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "echo out; echo err >&2"]);
+            shell
+        };
+        assert_eq!(capture(&mut shell()).unwrap(), "out\n");
+        assert_eq!(hush(&mut shell()).unwrap(), "err\n");
+    }
+
+    #[test]
     fn a_failing_command_is_an_error() {
         assert!(matches!(
             run(&mut Command::new("false")),
@@ -115,6 +141,7 @@ mod tests {
         let missing = run(&mut Command::new("no-such-program-of-floodmark"));
         assert!(matches!(missing, Err(Error::Start { .. })));
         assert!(capture(&mut Command::new("false")).is_err());
+        assert!(hush(&mut Command::new("false")).is_err());
         assert!(!succeeds(&mut Command::new("false")));
     }
 }

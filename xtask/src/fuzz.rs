@@ -16,17 +16,19 @@ use crate::workspace::Workspace;
 
 /// The manifest of the targets, from the root.
 pub const MANIFEST: &str = "fuzz/Cargo.toml";
-/// Coverage counters for libFuzzer, and the checks of a debug build at the speed of a release build.
+/// Coverage counters for libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
-    -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
+    -Ccodegen-units=1";
 /// Longest time for one input, in seconds; longer is a finding.
 const INPUT_SECONDS: &str = "10";
 /// Longest input, in bytes: twice the longest head that an answer may have, so that the limit is met.
 const INPUT_BYTES: u32 = 2 * 64 * 1024;
 /// Most memory of a target, in MiB; more is a finding.
 const MEMORY_MIB: &str = "1024";
+/// The line of libFuzzer's final statistics that says how many inputs it ran.
+const INPUTS: &str = "stat::number_of_executed_units:";
 
 /// Runs each target for the given time and fails on the first finding of each.
 pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), Error> {
@@ -69,7 +71,7 @@ fn build(workspace: &Workspace) -> Result<PathBuf, Error> {
     Ok(target.join(host).join("release"))
 }
 
-/// Runs one target; returns a line for each finding.
+/// Runs one target, with `fuzz/seeds/NAME/` and `fuzz/NAME.dict` where they exist; returns a line for each finding.
 fn fuzz(
     workspace: &Workspace,
     name: &str,
@@ -90,14 +92,26 @@ fn fuzz(
     if seeds.is_dir() {
         fuzzer.arg(seeds);
     }
+    let words = workspace.root.join(format!("fuzz/{name}.dict"));
+    if words.is_file() {
+        fuzzer.arg(format!("-dict={}", words.display()));
+    }
     fuzzer.arg(format!("-max_total_time={seconds}"));
     fuzzer.arg(format!("-max_len={INPUT_BYTES}"));
     fuzzer.arg(format!("-timeout={INPUT_SECONDS}"));
     fuzzer.arg(format!("-rss_limit_mb={MEMORY_MIB}"));
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
     fuzzer.args(["-verbosity=0", "-print_final_stats=1"]);
-    let Err(error) = command::run(fuzzer.current_dir(&workspace.root)) else {
-        return Ok(Vec::new());
+    let error = match command::hush(fuzzer.current_dir(&workspace.root)) {
+        Ok(report) => {
+            let inputs = inputs(&report).ok_or_else(|| Error::Output {
+                command: command::line(&fuzzer),
+                why: format!("no line `{INPUTS} N`"),
+            })?;
+            println!("{name}: {inputs} inputs in {seconds} s, no finding");
+            return Ok(Vec::new());
+        }
+        Err(error) => error,
     };
     let again = |input: PathBuf| {
         let input = workspace.relative(&input).display().to_string();
@@ -114,6 +128,12 @@ fn fuzz(
         findings.push(format!("{name}: {error}"));
     }
     Ok(findings)
+}
+
+/// How many inputs libFuzzer says it ran.
+fn inputs(report: &str) -> Option<u64> {
+    let count = report.lines().find_map(|line| line.strip_prefix(INPUTS))?;
+    count.trim().parse().ok()
 }
 
 /// The files of a folder that were written since then.
@@ -151,6 +171,13 @@ mod tests {
         assert_eq!(written_since(folder.path(), now - hour).len(), 1);
         assert!(written_since(folder.path(), now + hour).is_empty());
         assert!(written_since(&folder.path().join("none"), now - hour).is_empty());
+    }
+
+    #[test]
+    fn reads_how_many_inputs_were_run() {
+        let report = "INFO: x\nstat::number_of_executed_units: 348546\nstat::peak_rss_mb: 29\n";
+        assert_eq!(inputs(report), Some(348_546));
+        assert_eq!(inputs("INFO: x\n"), None);
     }
 
     #[test]
