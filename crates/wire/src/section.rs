@@ -75,11 +75,11 @@ impl Partial {
             S::start(&self.bytes)?;
         }
         // Parsing again only at a line's end bounds the work on a head that drips in byte by byte.
-        if more.contains(&b'\n') {
-            if let Some((length, parsed)) = parse::<S>(&self.bytes)? {
-                self.clear();
-                return Ok((length - had, Some(parsed)));
-            }
+        if more.contains(&b'\n')
+            && let Some((length, parsed)) = parse::<S>(&self.bytes)?
+        {
+            self.clear();
+            return Ok((length - had, Some(parsed)));
         }
         if self.bytes.len() == MAX_SECTION_BYTES {
             return Err(S::TOO_LARGE);

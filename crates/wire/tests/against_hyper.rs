@@ -1,0 +1,144 @@
+//! hyper's client reads the same bytes: where this reader accepts, hyper does, with the same status and body.
+
+mod common;
+
+use common::answers::sample;
+use common::check::{Random, Transcript, read};
+use common::mutate::mutate;
+use floodmark_wire::ReadError;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Bytes;
+use hyper_util::rt::TokioIo;
+use proptest::prelude::*;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Status and body as hyper's client reads them from a connection that carries `input` and is then closed.
+fn hyper_reads(
+    runtime: &tokio::runtime::Runtime,
+    input: &[u8],
+    to_head_request: bool,
+) -> Result<(u16, Vec<u8>), hyper::Error> {
+    let (client, mut server) = tokio::io::duplex(input.len().max(4096));
+    let method = if to_head_request { "HEAD" } else { "GET" };
+    let request = hyper::Request::builder()
+        .method(method)
+        .uri("/")
+        .header("host", "test")
+        .body(Empty::<Bytes>::new())
+        .expect("a legal request");
+    let exchange = async move {
+        let (mut sender, connection) =
+            hyper::client::conn::http1::handshake(TokioIo::new(client)).await?;
+        let serve = async {
+            let mut request = [0; 1024];
+            let mut had = 0;
+            while !request[..had].ends_with(b"\r\n\r\n") {
+                had += server
+                    .read(&mut request[had..])
+                    .await
+                    .expect("hyper writes its request");
+            }
+            server
+                .write_all(input)
+                .await
+                .expect("the pipe holds the whole input");
+            drop(server);
+        };
+        let answer = async {
+            let response = sender.send_request(request).await?;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await?.to_bytes();
+            Ok((status, body.to_vec()))
+        };
+        // What hyper's connection says after the answer, such as the close, is of no interest here.
+        let (_, (), answer) = tokio::join!(connection, serve, answer);
+        answer
+    };
+    runtime
+        .block_on(async { tokio::time::timeout(Duration::from_secs(5), exchange).await })
+        .expect("hyper ends when the connection does")
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime")
+}
+
+/// The one answer of which `input` is the start, and where it ends.
+fn first(input: &[u8], to_head_request: bool) -> Transcript {
+    let mut transcript = read(input, to_head_request, || usize::MAX);
+    if transcript.answers.len() > 1 || !transcript.answers.is_empty() && transcript.end.is_err() {
+        transcript = read(&input[..transcript.ends[0]], to_head_request, || usize::MAX);
+    }
+    transcript
+}
+
+/// Where this reader refuses on purpose what hyper takes, each with its reason.
+fn stricter_on_purpose(error: ReadError) -> bool {
+    match error {
+        // hyper skips empty lines before a head. They are allowed only before a request (RFC 9112 section 2.2), and
+        // before an answer they are the tail of a body longer than its length: a server's fault, to be reported.
+        ReadError::NotHttp => true,
+        // hyper hands an upgrade to its caller; no Upgrade header of ours asks for one.
+        ReadError::UnexpectedUpgrade => true,
+        // hyper skips 1xx without bound.
+        ReadError::TooManyInterim => true,
+        // hyper lets Transfer-Encoding win; RFC 9112 section 6.3 rule 3 calls it likely an attack.
+        ReadError::LengthAndTransferEncoding => true,
+        // hyper takes "gzip, chunked" (the body remains compressed), "chunked, chunked", and reads up to the close
+        // after other codings. None was offered in the request, so a server may use none but chunked.
+        ReadError::UnsupportedTransferCoding => true,
+        // hyper does not look at the framing headers of 1xx, 204, 304 and answers to HEAD; nothing excuses them there.
+        ReadError::GarbageContentLength
+        | ReadError::ConflictingContentLength
+        | ReadError::TransferEncodingInHttp10 => true,
+        // hyper allows control characters in chunk extensions and any number of leading zeros in a chunk size.
+        ReadError::GarbageChunkSize | ReadError::ChunkSizeOverflow => true,
+        // hyper ends a chunk of trailers at an empty CR LF line, but takes what it holds up to a lone LF and drops the
+        // rest unread: two readers would not agree on what the trailers are.
+        ReadError::GarbageTrailer => true,
+        _ => false,
+    }
+}
+
+/// Compares both readers on one input.
+fn compare(runtime: &tokio::runtime::Runtime, input: &[u8], to_head_request: bool) -> bool {
+    let ours = first(input, to_head_request);
+    let shown = String::from_utf8_lossy(input);
+    if let [(answer, body)] = &ours.answers[..] {
+        let (status, hyper_body) = hyper_reads(runtime, &input[..ours.ends[0]], to_head_request)
+            .unwrap_or_else(|error| panic!("we take what hyper refuses ({error:?}): {shown:?}"));
+        assert_eq!((answer.status, body), (status, &hyper_body), "{shown:?}");
+        return true;
+    }
+    if let (Err(error), Ok(theirs)) = (ours.end, hyper_reads(runtime, input, to_head_request)) {
+        assert!(
+            stricter_on_purpose(error),
+            "we refuse ({error:?}) what hyper takes ({theirs:?}): {shown:?}"
+        );
+    }
+    false
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn valid_answers_are_read_alike(made in sample(true), to_head_request in any::<bool>()) {
+        prop_assert!(compare(&runtime(), &made.wire, to_head_request));
+    }
+
+    #[test]
+    fn damaged_answers_are_read_alike(made in sample(true), seed in any::<u64>(), to_head_request in any::<bool>()) {
+        let runtime = runtime();
+        let mut random = Random(seed);
+        for _ in 0..8 {
+            let mut damaged = made.wire.clone();
+            mutate(&mut damaged, &mut random);
+            compare(&runtime, &damaged, to_head_request);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What must hold of the reader on any input at all. Used by the tests of the crate and by the fuzz target.
+
+use floodmark_wire::{Answer, ReadError, Reader};
+
+/// Everything that reading one connection's bytes came to.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Transcript {
+    /// Whole answers with their bodies.
+    pub answers: Vec<(Answer, Vec<u8>)>,
+    /// Where each answer ended in the input.
+    pub ends: Vec<usize>,
+    /// What was left of the answer after the last whole one.
+    pub rest: Vec<u8>,
+    /// How it ended: an error, or the close of the connection.
+    pub end: Result<(), ReadError>,
+}
+
+/// Reads `input` as the answers to as many requests as it answers, in pieces whose lengths `next_length` gives.
+pub fn read(
+    input: &[u8],
+    to_head_request: bool,
+    mut next_length: impl FnMut() -> usize,
+) -> Transcript {
+    let mut reader = Reader::new();
+    let mut body = Vec::new();
+    let mut answers = Vec::new();
+    let mut ends = Vec::new();
+    let mut at = 0;
+    reader.expect_answer(to_head_request);
+    let end = 'read: loop {
+        if at == input.len() {
+            break match reader.end() {
+                Ok(Some(answer)) => {
+                    answers.push((answer, std::mem::take(&mut body)));
+                    ends.push(at);
+                    Ok(())
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+        }
+        let end_of_piece = at + next_length().clamp(1, input.len() - at);
+        while at < end_of_piece {
+            let piece = &input[at..end_of_piece];
+            let fed = match reader.feed(piece, &mut body) {
+                Ok(fed) => fed,
+                Err(error) => break 'read Err(error),
+            };
+            assert!(fed.consumed <= piece.len(), "consumed more than was fed");
+            at += fed.consumed;
+            match fed.answer {
+                Some(answer) => {
+                    answers.push((answer, std::mem::take(&mut body)));
+                    ends.push(at);
+                    assert!(!reader.started(), "started before the next answer");
+                    reader.expect_answer(to_head_request);
+                }
+                None => {
+                    assert_eq!(fed.consumed, piece.len(), "left input without an answer");
+                    assert!(reader.started());
+                }
+            }
+        }
+    };
+    Transcript {
+        answers,
+        ends,
+        rest: body,
+        end,
+    }
+}
+
+/// Checks one input: every split gives the same, and every answer is what its bytes say.
+///
+/// # Panics
+/// If it does not hold.
+pub fn check(input: &[u8]) {
+    for to_head_request in [false, true] {
+        let whole = read(input, to_head_request, || usize::MAX);
+        assert_eq!(whole, read(input, to_head_request, || 1));
+        let mut random = Random::of(input);
+        for longest in [7, 40, 1000] {
+            let split = read(input, to_head_request, || 1 + random.below(longest));
+            assert_eq!(whole, split);
+        }
+        let starts = std::iter::once(0).chain(whole.ends.iter().copied());
+        for ((answer, body), (start, &end)) in whole.answers.iter().zip(starts.zip(&whole.ends)) {
+            check_answer(answer, body, &input[start..end], to_head_request);
+        }
+    }
+}
+
+fn check_answer(answer: &Answer, body: &[u8], raw: &[u8], to_head_request: bool) {
+    assert_eq!(answer.body_bytes, body.len() as u64);
+    let (head, after) = final_head(raw);
+    assert_eq!(status(&head), answer.status);
+    if to_head_request || matches!(answer.status, 204 | 304) {
+        assert!(
+            body.is_empty() && after.is_empty(),
+            "a body where none can be"
+        );
+        return;
+    }
+    match declared_length(&head) {
+        Some(length) => {
+            assert_eq!(answer.body_bytes, length);
+            assert_eq!(body, after);
+        }
+        None if after.len() != body.len() => {
+            assert!(
+                after.len() > body.len() && after.ends_with(b"\r\n\r\n"),
+                "not chunked"
+            );
+        }
+        None => assert!(
+            body == after && !answer.keep_alive,
+            "an end that was not marked"
+        ),
+    }
+}
+
+/// The lines of the last head, skipping 1xx, found by plain splitting: independent of the reader's way; and what follows.
+fn final_head(mut raw: &[u8]) -> (Vec<String>, &[u8]) {
+    loop {
+        let mut lines = Vec::new();
+        loop {
+            let newline = raw.iter().position(|&b| b == b'\n').expect("a whole head");
+            let line = String::from_utf8_lossy(&raw[..newline]);
+            let line = line.trim_end_matches('\r').to_ascii_lowercase();
+            raw = &raw[newline + 1..];
+            if line.is_empty() {
+                break;
+            }
+            lines.push(line);
+        }
+        if status(&lines) >= 200 {
+            return (lines, raw);
+        }
+    }
+}
+
+fn status(head: &[String]) -> u16 {
+    head[0][9..12].parse().expect("three digits")
+}
+
+fn declared_length(head: &[String]) -> Option<u64> {
+    let value = head
+        .iter()
+        .find_map(|line| line.strip_prefix("content-length:"))?;
+    let first = value.split(',').next().expect("split gives at least one");
+    Some(first.trim().parse().expect("a length"))
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): enough to choose splits and mutations from a seed.
+pub struct Random(pub u64);
+
+impl Random {
+    /// Seeded with the bytes themselves, so that a finding repeats from its input alone.
+    pub fn of(bytes: &[u8]) -> Random {
+        let fnv = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Random(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv))
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) as usize % bound
+    }
+}

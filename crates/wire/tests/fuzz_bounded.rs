@@ -1,0 +1,40 @@
+//! A bounded run of the fuzz target's check, over its seeds and damaged copies of them.
+
+mod common;
+
+use common::check::{Random, check, read};
+use common::mutate::mutate;
+use std::path::Path;
+
+/// Damaged copies per seed.
+const COPIES: u64 = 1000;
+
+#[test]
+fn seeds_and_damaged_copies() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/reader");
+    let mut paths: Vec<_> = std::fs::read_dir(&folder)
+        .expect("the seeds are in the repository")
+        .map(|entry| entry.expect("a readable folder").path())
+        .collect();
+    paths.sort();
+    assert!(
+        paths.len() >= 8,
+        "seeds are missing in {}",
+        folder.display()
+    );
+    for path in paths {
+        let seed = std::fs::read(&path).expect("a readable seed");
+        let transcript = read(&seed, false, || usize::MAX);
+        assert!(
+            !transcript.answers.is_empty() && transcript.end.is_ok(),
+            "{} is not a valid answer: {transcript:?}",
+            path.display()
+        );
+        check(&seed);
+        for copy in 0..COPIES {
+            let mut damaged = seed.clone();
+            mutate(&mut damaged, &mut Random(copy));
+            check(&damaged);
+        }
+    }
+}
