@@ -1,0 +1,72 @@
+//! T1: fixed delays at a rate that loads nothing.
+
+use super::environment::Environment;
+use super::reference;
+use super::report::Trial;
+use super::{Failure, disturbance};
+use crate::scenario::{Scenario, Service};
+use crate::server::Server;
+
+/// Requests per second and length of each run, seconds.
+const RATE: u64 = 200;
+const SECONDS: u64 = 4;
+
+pub fn none(environment: &Environment) -> Result<Trial, Failure> {
+    delayed(environment, 0)
+}
+
+pub fn one(environment: &Environment) -> Result<Trial, Failure> {
+    delayed(environment, 1_000)
+}
+
+pub fn ten(environment: &Environment) -> Result<Trial, Failure> {
+    delayed(environment, 10_000)
+}
+
+pub fn hundred(environment: &Environment) -> Result<Trial, Failure> {
+    delayed(environment, 100_000)
+}
+
+/// What a median may be off by, microseconds.
+pub fn tolerance_us(truth_us: f64) -> f64 {
+    (truth_us * 0.01).max(50.0)
+}
+
+fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
+    let server = Server::start(Scenario {
+        service: Service::Fixed { delay_us },
+        // The server's own wake-ups are not the client's fault.
+        busy_poll: true,
+        ..Scenario::default()
+    })?;
+    let flags = format!("--rate {RATE} -d {SECONDS}s");
+    let loaded = environment.load(server.address(), &flags, SECONDS)?;
+    let log = server.stop()?;
+    let run = &loaded.run;
+
+    let mut trial = Trial::default();
+    loaded.all_ok(RATE * SECONDS, &mut trial);
+    loaded.agree(&log, &mut trial);
+    let truth = reference::service(&log).quantile(0.5);
+    trial.near(
+        "p50 of the server's log, µs, against what was injected",
+        delay_us as f64,
+        Some(truth),
+        tolerance_us(delay_us as f64),
+    );
+    trial.near(
+        "service_time_us.p50",
+        truth,
+        run.service_time_us.p50,
+        tolerance_us(truth),
+    );
+    let truth = reference::response(&log, RATE as f64).quantile(0.5);
+    trial.near(
+        "response_time_us.p50",
+        truth,
+        run.response_time_us.p50,
+        tolerance_us(truth),
+    );
+    trial.disturbance = disturbance::found(run, &log);
+    Ok(trial)
+}

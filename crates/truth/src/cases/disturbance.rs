@@ -1,0 +1,57 @@
+//! What of the machine may explain a miss: CPU that was not to be had.
+
+use floodmark_record::Run;
+
+use crate::log::Log;
+
+/// A wait for a CPU above this share of the run may explain a miss.
+const RUN_DELAY_SHARE: f64 = 0.02;
+
+/// CPU time taken by the hypervisor above this share of one CPU, in any step, may explain a miss.
+const STEAL_SHARE: f64 = 0.02;
+
+/// What the record of the client and the log of the server say, in words; none when the machine was quiet.
+pub fn found(run: &Run, log: &Log) -> Option<String> {
+    client(run).or_else(|| steal(run)).or_else(|| server(log))
+}
+
+fn client(run: &Run) -> Option<String> {
+    let load = run.client.threads.iter().filter(|t| t.drives_load);
+    let thread = load.max_by(|a, b| a.run_delay_s.total_cmp(&b.run_delay_s))?;
+    (thread.run_delay_s > RUN_DELAY_SHARE * thread.wall_s).then(|| {
+        format!(
+            "load thread {} waited {:.2} s of {:.1} s for a CPU",
+            thread.name, thread.run_delay_s, thread.wall_s
+        )
+    })
+}
+
+fn server(log: &Log) -> Option<String> {
+    let (waited, wall) = (
+        log.run_delay_ns as f64,
+        (log.stopped_ns - log.started_ns) as f64,
+    );
+    (waited > RUN_DELAY_SHARE * wall).then(|| {
+        format!(
+            "the truth server waited {:.2} s of {:.1} s for a CPU",
+            waited / 1e9,
+            wall / 1e9
+        )
+    })
+}
+
+fn steal(run: &Run) -> Option<String> {
+    let mut series = run.observations.iter().filter(|o| o.metric == "steal");
+    series.find_map(|o| {
+        let step_s = o.step_ms as f64 / 1e3;
+        let (at, worst) = o
+            .values
+            .iter()
+            .enumerate()
+            .max_by(|a, b| a.1.total_cmp(b.1))?;
+        (*worst > STEAL_SHARE * step_s).then(|| {
+            let at_s = at as f64 * step_s + o.start_ms as f64 / 1e3;
+            format!("{worst:.2} s of CPU were stolen in the {step_s} s from {at_s:.0} s on")
+        })
+    })
+}

@@ -1,0 +1,142 @@
+//! T3: Poisson arrivals at one server with exponential service times (M/M/1).
+
+use super::environment::Environment;
+use super::reference::{self, Sorted};
+use super::report::Trial;
+use super::{Failure, disturbance};
+use crate::choice::exponential_ns;
+use crate::scenario::{Scenario, Service};
+use crate::server::Server;
+
+/// Mean service time, microseconds.
+const SERVICE_US: f64 = 1_000.0;
+
+/// Length of each run, seconds.
+const SECONDS: u64 = 12;
+
+/// The client's figures may differ this much from the server's log, and by this many microseconds, which are
+/// the way there and back.
+const TOLERANCE: f64 = 0.03;
+const WAY_US: f64 = 50.0;
+
+/// Simulated runs, and how many of them are outside the interval on each side: 99 % are within.
+const SIMULATIONS: usize = 400;
+const OUTSIDE: usize = 2;
+
+pub fn half(environment: &Environment) -> Result<Trial, Failure> {
+    loaded_to(environment, 0.5)
+}
+
+pub fn four_fifths(environment: &Environment) -> Result<Trial, Failure> {
+    loaded_to(environment, 0.8)
+}
+
+pub fn nine_tenths(environment: &Environment) -> Result<Trial, Failure> {
+    loaded_to(environment, 0.9)
+}
+
+fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
+    let server = Server::start(Scenario {
+        service: Service::Exponential {
+            mean_us: SERVICE_US,
+        },
+        ..Scenario::default()
+    })?;
+    let rate = rho * 1e6 / SERVICE_US;
+    let flags = format!("--rate {rate} --arrivals poisson -d {SECONDS}s");
+    let loaded = environment.load(server.address(), &flags, SECONDS)?;
+    let log = server.stop()?;
+    let run = &loaded.run;
+
+    let mut trial = Trial::default();
+    loaded.all_ok(run.requests.intended, &mut trial);
+    loaded.agree(&log, &mut trial);
+    loaded.agree_on_bytes(&log, &mut trial);
+    let truth = reference::service(&log);
+    for (name, truth, got) in [
+        (
+            "service_time_us.mean",
+            truth.mean(),
+            run.service_time_us.mean,
+        ),
+        (
+            "service_time_us.p50",
+            truth.quantile(0.5),
+            run.service_time_us.p50,
+        ),
+        (
+            "service_time_us.p99",
+            truth.quantile(0.99),
+            run.service_time_us.p99,
+        ),
+        (
+            "response_time_us.mean",
+            truth.mean(),
+            run.response_time_us.mean,
+        ),
+        (
+            "response_time_us.p99",
+            truth.quantile(0.99),
+            run.response_time_us.p99,
+        ),
+    ] {
+        trial.near(name, truth, got, (truth * TOLERANCE).max(WAY_US));
+    }
+    let formula = SERVICE_US / (1.0 - rho);
+    let (mean, p99) = intervals(rho, run.requests.intended);
+    trial.between(
+        &format!("response_time_us.mean within the interval of S/(1 − ρ) = {formula:.0}"),
+        (mean.0 * SERVICE_US, mean.1 * SERVICE_US + WAY_US),
+        run.response_time_us.mean,
+    );
+    // The time in the system is exponential, so its 99th percentile is ln 100 means.
+    let formula = formula * 100f64.ln();
+    trial.between(
+        &format!("response_time_us.p99 within the interval of 4.6·S/(1 − ρ) = {formula:.0}"),
+        (p99.0 * SERVICE_US, p99.1 * SERVICE_US + WAY_US),
+        run.response_time_us.p99,
+    );
+    trial.disturbance = disturbance::found(run, &log);
+    Ok(trial)
+}
+
+/// Where the mean and the 99th percentile of `n` times in an M/M/1 system that starts empty lie in 99 % of
+/// runs, in mean service times. By simulation of Lindley's recursion, since successive times depend on each
+/// other so strongly that no formula for independent ones applies.
+fn intervals(rho: f64, n: u64) -> ((f64, f64), (f64, f64)) {
+    let (mut means, mut p99s) = (Vec::new(), Vec::new());
+    for seed in 0..SIMULATIONS as u64 {
+        let draw = |index: u64, mean: f64| exponential_ns(seed, index, mean * 1e9) as f64 / 1e9;
+        let mut wait = 0.0;
+        let times = (0..n).map(|i| {
+            let time = wait + draw(2 * i, 1.0);
+            wait = (time - draw(2 * i + 1, 1.0 / rho)).max(0.0);
+            time
+        });
+        let times = Sorted::new(times.collect());
+        means.push(times.mean());
+        p99s.push(times.quantile(0.99));
+    }
+    let inner = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        (all[OUTSIDE], all[SIMULATIONS - 1 - OUTSIDE])
+    };
+    (inner(means), inner(p99s))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_intervals_hold_the_closed_formulas_and_no_more() {
+        for rho in [0.5, 0.8, 0.9] {
+            let (mean, p99) = intervals(rho, 5_000);
+            let formula = 1.0 / (1.0 - rho);
+            assert!(mean.0 < formula && formula < mean.1, "{rho}: {mean:?}");
+            assert!(p99.0 < formula * 100f64.ln() && formula * 100f64.ln() < p99.1);
+        }
+        let (mean, _) = intervals(0.5, 5_000);
+        assert!(mean.1 - mean.0 < 0.6, "{mean:?}");
+    }
+}

@@ -1,0 +1,132 @@
+//! What a case found.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// The report of one case.
+#[derive(Debug, Clone, Serialize)]
+pub struct CaseReport {
+    /// Its name, such as `T2/short`.
+    pub id: &'static str,
+    /// What it is about.
+    pub about: &'static str,
+    /// Whether every finding held.
+    pub passed: bool,
+    /// Why it was repeated, once for each repetition, and what had been missed.
+    pub repeated_for: Vec<String>,
+    /// How long it took with its repetitions, seconds.
+    pub duration_s: f64,
+    /// What was compared, in the last repetition.
+    pub findings: Vec<Finding>,
+    /// Figures that nothing is asserted of.
+    pub notes: Vec<String>,
+}
+
+/// One comparison.
+#[derive(Debug, Clone, Serialize)]
+pub struct Finding {
+    /// Of what.
+    pub what: String,
+    /// What it had to be.
+    pub expected: String,
+    /// What it was.
+    pub got: String,
+    /// Whether it was.
+    pub held: bool,
+}
+
+/// One run of a case.
+#[derive(Debug, Default)]
+pub struct Trial {
+    pub findings: Vec<Finding>,
+    pub notes: Vec<String>,
+    /// What of the machine may explain a miss.
+    pub disturbance: Option<String>,
+}
+
+impl Trial {
+    pub fn passed(&self) -> bool {
+        self.findings.iter().all(|f| f.held)
+    }
+
+    /// A condition, with what was seen.
+    pub fn holds(&mut self, what: &str, held: bool, got: impl Into<String>) {
+        self.findings.push(Finding {
+            what: what.to_owned(),
+            expected: "holds".to_owned(),
+            got: got.into(),
+            held,
+        });
+    }
+
+    /// Two whole numbers that must be the same.
+    pub fn exactly(&mut self, what: &str, expected: u64, got: u64) {
+        self.findings.push(Finding {
+            what: what.to_owned(),
+            expected: expected.to_string(),
+            got: got.to_string(),
+            held: expected == got,
+        });
+    }
+
+    /// A figure that must be within `tolerance` of the truth; one that was not measured is a miss.
+    pub fn near(&mut self, what: &str, truth: f64, got: Option<f64>, tolerance: f64) {
+        self.between(what, (truth - tolerance, truth + tolerance), got);
+        if let (Some(finding), Some(got)) = (self.findings.last_mut(), got) {
+            finding.expected = format!("{truth:.1} ± {tolerance:.1}");
+            finding.got = format!("{got:.1} ({:+.2} %)", (got / truth - 1.0) * 100.0);
+        }
+    }
+
+    /// A figure that must lie within bounds; one that was not measured is a miss.
+    pub fn between(&mut self, what: &str, (low, high): (f64, f64), got: Option<f64>) {
+        self.findings.push(Finding {
+            what: what.to_owned(),
+            expected: format!("{low:.1} to {high:.1}"),
+            got: got.map_or("nothing".to_owned(), |got| format!("{got:.1}")),
+            held: got.is_some_and(|got| (low..=high).contains(&got)),
+        });
+    }
+
+    pub fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Finding {
+            what,
+            expected,
+            got,
+            ..
+        } = self;
+        if expected == "holds" {
+            return write!(f, "{what}: {got}");
+        }
+        write!(f, "{what}: {got}, expected {expected}")
+    }
+}
+
+impl fmt::Display for CaseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.passed { "ok    " } else { "MISSED" };
+        writeln!(
+            f,
+            "{verdict} {:<12} {} ({:.1} s)",
+            self.id, self.about, self.duration_s
+        )?;
+        for why in &self.repeated_for {
+            writeln!(f, "         repeated: {why}")?;
+        }
+        for finding in &self.findings {
+            let mark = if finding.held { ' ' } else { '!' };
+            writeln!(f, "       {mark} {finding}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "         note: {note}")?;
+        }
+        Ok(())
+    }
+}

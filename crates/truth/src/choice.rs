@@ -1,0 +1,51 @@
+//! Random choices that depend on nothing but a seed and a number, so a scenario injects the same every time.
+
+/// A number from 0 (included) to 1 (excluded) for the `index`-th choice of a seed.
+///
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014), with its
+/// state set directly to the place in the sequence.
+#[must_use]
+pub fn uniform(seed: u64, index: u64) -> f64 {
+    let mut z = seed
+        .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        .wrapping_mul(0xd134_2543_de82_ef95);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// An exponentially distributed time with the given mean, in ns, by inversion.
+#[must_use]
+pub fn exponential_ns(seed: u64, index: u64, mean_ns: f64) -> u64 {
+    (-mean_ns * (1.0 - uniform(seed, index)).ln()).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uniform_fills_every_tenth_evenly() {
+        let mut tenths = [0u32; 10];
+        for i in 0..100_000 {
+            tenths[(uniform(7, i) * 10.0) as usize] += 1;
+        }
+        // Standard deviation of each is 95.
+        assert!(
+            tenths.iter().all(|n| n.abs_diff(10_000) < 400),
+            "{tenths:?}"
+        );
+        assert_eq!(uniform(7, 42).to_bits(), uniform(7, 42).to_bits());
+        assert_ne!(uniform(7, 42).to_bits(), uniform(8, 42).to_bits());
+    }
+
+    #[test]
+    fn exponential_has_its_mean_and_tail() {
+        let n = 100_000;
+        let times: Vec<u64> = (0..n).map(|i| exponential_ns(3, i, 1e6)).collect();
+        let mean = times.iter().sum::<u64>() as f64 / n as f64;
+        assert!((mean / 1e6 - 1.0).abs() < 0.015, "{mean}");
+        let beyond = times.iter().filter(|t| **t > 1_000_000).count() as f64 / n as f64;
+        assert!((beyond - (-1.0f64).exp()).abs() < 0.006, "{beyond}");
+    }
+}
