@@ -72,6 +72,7 @@ pub(crate) fn closed_plan() -> Plan {
         expect: Vec::new(),
         check: None,
         sources: None,
+        ports_per_source: 28_232,
         backend: Backend::Epoll,
         seed: 1,
     }
@@ -160,6 +161,7 @@ pub(crate) fn closed() -> Run {
             reason: EndReason::Completed,
             detail: None,
         },
+        sending_s: 10.0,
         window: Window {
             from_s: 0.0,
             to_s: 10.0,
@@ -189,6 +191,8 @@ pub(crate) fn closed() -> Run {
         connect_time_us: times(&even(100), 0),
         first_byte_us: times(&even(990), 0),
         error_time_us: times(&[], 0),
+        longest_stall_ns: Some(1_200_000),
+        server_gone_since_s: None,
         bytes: Bytes {
             sent: 147_368_000,
             received: 243_157_200,
@@ -228,6 +232,7 @@ pub(crate) fn open_censored() -> Run {
     run.plan.connections = 28_232;
     run.plan.duration_s = Some(12.0);
     run.plan.deadline_s = 0.05;
+    run.sending_s = 12.0;
     run.window.to_s = 12.0;
     run.throughput_per_s = Some(985.0);
     run.throughput_interval = Some(interval(985.0, 0.004));
@@ -343,8 +348,11 @@ pub(crate) fn no_answers() -> Run {
     let mut run = closed();
     run.ended = Ended {
         reason: EndReason::ServerGone,
-        detail: Some("127.0.0.1:8080 refused every connection since 0 s".to_owned()),
+        detail: Some("127.0.0.1:8080 refuses connections".to_owned()),
     };
+    run.sending_s = 3.0;
+    run.window.to_s = 3.0;
+    run.server_gone_since_s = Some(0.0);
     run.throughput_per_s = None;
     run.throughput_interval = None;
     run.goodput_per_s = None;

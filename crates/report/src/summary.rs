@@ -98,16 +98,24 @@ fn draw_end(page: &mut Page, thresholds: &[Threshold], next: Option<&str>) {
 
 /// A run that did not run its course says so before any figure. `which` names the attempt, where there are several.
 pub(crate) fn draw_ended(page: &mut Page, run: &Run, which: &str) {
-    let word = match run.ended.reason {
-        EndReason::Completed => return,
-        EndReason::Interrupted => "interrupted",
-        EndReason::ServerGone => "the server went away",
+    let sending = glue(&seconds(run.sending_s));
+    let (word, when) = match (run.ended.reason, run.server_gone_since_s) {
+        (EndReason::Completed, _) => return,
+        (EndReason::Interrupted, _) => ("interrupted", format!("after {sending}")),
+        (EndReason::ServerGone, None) => ("the server went away", format!("within {sending}")),
+        (EndReason::ServerGone, Some(0.0)) => {
+            ("the server never answered", format!("in {sending}"))
+        }
+        (EndReason::ServerGone, Some(since)) => (
+            "the server went away:",
+            format!("no answer after {}", glue(&seconds(since))),
+        ),
     };
-    let mut spans = vec![plain(which), (Paint::Bad, word.to_owned())];
-    if let Some(last) = run.series.last() {
-        spans.push(plain(format!("after {};", glue(&seconds(last.to_s)))));
-    }
-    spans.push(plain("figures are of what was measured until then"));
+    let mut spans = vec![
+        plain(which),
+        (Paint::Bad, word.to_owned()),
+        plain(format!("{when}; figures are of what was measured")),
+    ];
     if let Some(detail) = &run.ended.detail {
         spans.push(faint(format!("({detail})")));
     }
@@ -163,11 +171,7 @@ pub(crate) fn level(confidence: f64) -> String {
 /// Which part of the run the figures are of and why, where it is not all of it or the run was not steady.
 pub(crate) fn draw_window(page: &mut Page, run: &Run, which: &str) {
     let window = &run.window;
-    let whole = window.from_s <= 0.0
-        && run
-            .plan
-            .duration_s
-            .is_none_or(|asked| window.to_s >= asked * 0.99);
+    let whole = window.from_s <= 0.0 && window.to_s >= run.sending_s * 0.99;
     let calm = whole && run.steady.class == SteadyClass::Steady;
     if calm || window.to_s <= window.from_s {
         return;

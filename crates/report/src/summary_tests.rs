@@ -138,6 +138,7 @@ fn an_interrupted_run_and_a_failing_warmup_are_said() {
     let mut run = fixture::closed();
     run.ended.reason = EndReason::Interrupted;
     run.series.truncate(4);
+    run.sending_s = 4.0;
     run.window = Window {
         from_s: 0.0,
         to_s: 4.0,
@@ -150,6 +151,17 @@ fn an_interrupted_run_and_a_failing_warmup_are_said() {
     });
     run.requests.reconnects = 1;
     insta::assert_snapshot!(draw(&run, PLAIN));
+}
+
+#[test]
+fn a_server_that_dies_midway_is_dated() {
+    let mut run = fixture::closed();
+    run.ended.reason = EndReason::ServerGone;
+    run.sending_s = 9.1;
+    run.server_gone_since_s = Some(4.25);
+    assert!(draw(&run, PLAIN).contains("the server went away: no answer after 4.25 s;"));
+    run.server_gone_since_s = None;
+    assert!(draw(&run, PLAIN).contains("the server went away within 9.1 s;"));
 }
 
 #[test]
