@@ -1,1 +1,13 @@
-//! floodmark-diagnose
+//! What a record means: whether a run's figures can be read as the server's, and what to do next. Functions of the
+//! record, without I/O.
+
+pub mod doctor;
+pub mod next;
+pub mod notes;
+pub mod validity;
+
+pub use next::next_step;
+pub use validity::{Evidence, HostCounters, validity};
+
+#[cfg(test)]
+mod testing;

@@ -93,7 +93,7 @@ mod tests {
             &[99.0, 101.0, 100.0, 98.0, 102.0],
             &[98.0, 100.0, 100.0, 100.0],
         ] {
-            assert_eq!(notes(quiet), [String::new(); 0], "{quiet:?}");
+            assert_eq!(notes(quiet), Vec::<String>::new(), "{quiet:?}");
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn a_hair_apart_is_no_outlier() {
         assert_eq!(
             notes(&[100.0, 100.0, 100.0, 100.0, 101.0, 100.0]),
-            [String::new(); 0]
+            Vec::<String>::new()
         );
     }
 }

@@ -71,8 +71,8 @@ mod tests {
         // Mean 5, s² = 2.5, standard error √(2.5/5) = 0.7071, t(0.95, 4) = 2.776.
         let estimate = Estimate::of_independent(&[3.0, 4.0, 5.0, 6.0, 7.0], "by hand").unwrap();
         let interval = estimate.interval(0.95);
-        assert!((interval.low - (5.0 - 2.776 * 0.70711)).abs() < 1e-3);
-        assert!((interval.high - (5.0 + 2.776 * 0.70711)).abs() < 1e-3);
+        assert!((interval.low - (5.0 - 2.776 * 0.5_f64.sqrt())).abs() < 1e-3);
+        assert!((interval.high - (5.0 + 2.776 * 0.5_f64.sqrt())).abs() < 1e-3);
         assert_eq!(interval.method, "by hand");
     }
 

@@ -1,0 +1,160 @@
+//! Remarks on a run that do not change its validity: each says what was seen, what it means, and what to do.
+
+use floodmark_record::events::EndReason;
+use floodmark_record::plan::{Arrivals, ConnectionUse, Model};
+use floodmark_record::units::{show_ns, show_rate};
+
+use crate::validity::{Evidence, plural};
+
+/// Shorter runs than this say little of what a server does for long: warm-up and chance weigh too much, seconds.
+pub const SHORT_RUN_S: f64 = 5.0;
+
+/// By Little's law as many requests are under way as throughput times response time; a closed run that is off
+/// by more than this share counted or timed something wrongly.
+pub const LITTLE_SHARE: f64 = 0.02;
+
+/// Little's law is asked only where the mean response time is below this share of the window: at either end of it one
+/// response time goes uncounted.
+pub const LITTLE_EDGE: f64 = 0.005;
+
+/// Above this share of what floodmark reaches against a server that costs nothing, floodmark's own cost is a
+/// good part of the figure (T10 of the known-truth tests).
+pub const CEILING_SHARE: f64 = 0.70;
+
+/// The remarks on a run, the weightiest first.
+pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
+    [
+        ended(evidence),
+        timed_out(evidence),
+        listen_queue(evidence),
+        syn_retransmits(evidence),
+        little(evidence),
+        ceiling(evidence),
+        short(evidence),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn ended(evidence: &Evidence<'_>) -> Option<String> {
+    match evidence.ended {
+        EndReason::Completed => None,
+        EndReason::Interrupted => {
+            Some("the run was interrupted: the figures are of the part before that".to_owned())
+        }
+        EndReason::ServerGone => {
+            let since = match evidence.server_gone_since_s {
+                Some(s) => format!("no answer came after {s:.1} s"),
+                None => "no answer came any more".to_owned(),
+            };
+            Some(format!(
+                "the server went away: {since} and it accepts no connection; the figures include the time without it. \
+                 Look into its log, start it again and measure again"
+            ))
+        }
+    }
+}
+
+fn timed_out(evidence: &Evidence<'_>) -> Option<String> {
+    let n = evidence.counts.timed_out;
+    (n > 0).then(|| {
+        format!(
+            "{} got no answer within {} (--timeout): they count in the percentiles as at least that long",
+            plural(n, "request", "requests"),
+            show_ns(evidence.plan.timeout_s * 1e9)
+        )
+    })
+}
+
+/// Overflows are drops too: the larger of both counters is the number of connections concerned.
+fn listen_queue(evidence: &Evidence<'_>) -> Option<String> {
+    let overflows = evidence.host.listen_overflows.unwrap_or(0.0);
+    let drops = evidence.host.listen_drops.unwrap_or(0.0);
+    if overflows > 0.0 {
+        Some(format!(
+            "{} on this machine met a full accept queue (ListenOverflows) and waited a second or more to try again: a server \
+             here took new connections too slowly. Raise its listen backlog and net.core.somaxconn, or open fewer \
+             connections at once",
+            plural(overflows as u64, "new connection", "new connections")
+        ))
+    } else if drops > 0.0 {
+        Some(format!(
+            "{} dropped by a listening socket on this machine (ListenDrops), not for a full queue: memory or a limit of \
+             the kernel may be short. See dmesg",
+            plural(drops as u64, "new connection was", "new connections were")
+        ))
+    } else {
+        None
+    }
+}
+
+fn syn_retransmits(evidence: &Evidence<'_>) -> Option<String> {
+    let n = evidence.host.syn_retransmits.filter(|n| *n > 0.0)?;
+    Some(format!(
+        "{} sent again because nobody answered the first time (TCPSynRetrans); each repeat costs that connection a \
+         second or more. The server's accept queue was full or packets were lost: see the connect times, and raise the server's \
+         listen backlog",
+        plural(
+            n as u64,
+            "connection request was",
+            "connection requests were"
+        )
+    ))
+}
+
+/// N = X·R on kept connections, each always with one request under way.
+fn little(evidence: &Evidence<'_>) -> Option<String> {
+    let plan = evidence.plan;
+    let counts = evidence.counts;
+    if plan.model != Model::Closed
+        || plan.connection_use != ConnectionUse::Kept
+        || counts.ok != counts.sent
+        || counts.reconnects > 0
+        || evidence.ended != EndReason::Completed
+    {
+        return None;
+    }
+    let n = f64::from(plan.connections);
+    let mean_s = evidence.response.mean? / 1e6;
+    if n < 1.0 || mean_s > LITTLE_EDGE * evidence.window_s {
+        return None;
+    }
+    let under_way = evidence.throughput_per_s? * mean_s;
+    if ((n - under_way) / n).abs() <= LITTLE_SHARE {
+        return None;
+    }
+    Some(format!(
+        "throughput times mean response time gives {under_way:.1} requests under way at once, but {n:.0} connections were kept \
+         busy (Little's law): connections stood idle for {:.0} % of the time inside floodmark, or a time was taken wrongly. See \
+         lateness and blocked time",
+        ((n - under_way) / n * 100.0).abs()
+    ))
+}
+
+fn ceiling(evidence: &Evidence<'_>) -> Option<String> {
+    let ceiling = evidence.ceiling_per_s.filter(|c| *c > 0.0)?;
+    let throughput = evidence.throughput_per_s?;
+    let share = throughput / ceiling;
+    (share > CEILING_SHARE).then(|| {
+        format!(
+            "{}/s is {:.0} % of the {}/s that floodmark reaches here against a server that costs nothing: part of \
+             the figure is floodmark's own cost. Use more threads (-t) or another machine for the load",
+            show_rate(throughput),
+            share * 100.0,
+            show_rate(ceiling)
+        )
+    })
+}
+
+/// A burst is short by intent.
+fn short(evidence: &Evidence<'_>) -> Option<String> {
+    let deliberate = evidence.plan.arrivals == Some(Arrivals::Burst);
+    let cut = evidence.ended != EndReason::Completed;
+    (evidence.sending_s < SHORT_RUN_S && !deliberate && !cut).then(|| {
+        format!(
+            "the run lasted only {}: start-up and chance weigh much in it. Use -d 10s or longer",
+            show_ns(evidence.sending_s * 1e9)
+        )
+    })
+}

@@ -1,0 +1,67 @@
+//! A plan and threads for the tests of this crate.
+
+use floodmark_record::events::ThreadUse;
+use floodmark_record::plan::{
+    Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
+};
+
+/// 50 kept connections, one thread, ten seconds.
+pub(crate) fn closed() -> Plan {
+    Plan {
+        target: Target {
+            url: "http://localhost:8080/hello".to_owned(),
+            address: ([127, 0, 0, 1], 8080).into(),
+            resolve_us: None,
+            authority: "localhost:8080".to_owned(),
+            path: "/hello".to_owned(),
+        },
+        request: RequestPlan {
+            method: "GET".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        },
+        model: Model::Closed,
+        rate_per_s: None,
+        arrivals: None,
+        connections: 50,
+        threads: 1,
+        connection_use: ConnectionUse::Kept,
+        requests_per_connection: None,
+        close_first: CloseFirst::Server,
+        duration_s: Some(10.0),
+        requests: None,
+        warmup_s: 0.0,
+        figures_of: FiguresOf::Steady,
+        timeout_s: 5.0,
+        deadline_s: 5.0,
+        drain: true,
+        expect: Vec::new(),
+        check: None,
+        sources: None,
+        ports_per_source: 28_232,
+        backend: Backend::Epoll,
+        seed: 1,
+    }
+}
+
+/// A rate of 1,000/s for ten seconds.
+pub(crate) fn open() -> Plan {
+    Plan {
+        model: Model::Open,
+        rate_per_s: Some(1000.0),
+        arrivals: Some(floodmark_record::plan::Arrivals::Constant),
+        ..closed()
+    }
+}
+
+/// A load thread over ten seconds, with its shares on a CPU and waiting for one.
+pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUse {
+    ThreadUse {
+        name: "load-0".to_owned(),
+        drives_load: true,
+        user_s: on_cpu * 4.0,
+        system_s: on_cpu * 6.0,
+        run_delay_s: waiting * 10.0,
+        wall_s: 10.0,
+    }
+}

@@ -1,0 +1,334 @@
+//! Whether a run's figures can be read as the server's: `valid`, `bound` or `invalid`, in words with the mend.
+//!
+//! Only what floodmark itself did decides. A server that refuses, dies or answers slowly is what is being
+//! measured, and a full core of ours in the open model shows itself as lateness or not at all.
+
+use std::collections::BTreeMap;
+
+use floodmark_record::events::{EndReason, ThreadUse};
+use floodmark_record::outcome::Counts;
+use floodmark_record::plan::{Model, Plan};
+use floodmark_record::run::{Status, Validity};
+use floodmark_record::times::Times;
+use floodmark_record::units::{show_count, show_ns};
+
+use crate::notes::notes;
+
+/// Closed model: from this share of their time on our load threads count as full. The missing twentieth is what a
+/// loaded thread still spends waiting in between, and what the two clocks behind the share disagree by.
+pub const FULL_SHARE: f64 = 0.95;
+
+/// Open model: lateness below a millisecond is that of timers and the scheduler, on any machine.
+pub const LATENESS_US: f64 = 1_000.0;
+
+/// Open model: lateness below a tenth of the response time does not change what the response time says.
+pub const LATENESS_SHARE: f64 = 0.10;
+
+/// Open model: from this share of their time on a CPU, more load threads are likely to help against lateness: requests
+/// come in bunches, and half of the time is already gone.
+const BUSY_SHARE: f64 = 0.5;
+
+/// Share of the intended requests that may stay unsent through our fault: it moves no figure by more than its last
+/// printed digit.
+pub const UNSENT_SHARE: f64 = 0.01;
+
+/// A standstill of ours below this is ordinary scheduling on a busy machine, however short the run, seconds.
+pub const STALL_S: f64 = 0.1;
+
+/// What is known of a run when its validity is judged; all of it is in the record.
+#[derive(Debug, Clone, Copy)]
+pub struct Evidence<'a> {
+    /// What was asked.
+    pub plan: &'a Plan,
+    /// What became of the requests, of the whole run.
+    pub counts: &'a Counts,
+    /// Named reasons of failures with how often each occurred; the names that are ours are in [`OUR_ERRORS`].
+    pub errors: &'a BTreeMap<String, u64>,
+    /// sent − max(intended, free), in the window.
+    pub lateness: &'a Times,
+    /// done − intended, in the window.
+    pub response: &'a Times,
+    /// Ok answers per second in the window.
+    pub throughput_per_s: Option<f64>,
+    /// Length of the window that throughput and times are of, seconds.
+    pub window_s: f64,
+    /// Length of the whole sending window, seconds.
+    pub sending_s: f64,
+    /// Threads of the load process over the sending window.
+    pub threads: &'a [ThreadUse],
+    /// CPUs the load process may use.
+    pub cpus: u32,
+    /// Longest standstill of a load thread that no server explains, ns; 0 where it is not known.
+    pub longest_stall_ns: u64,
+    /// Counters of the host over the run.
+    pub host: HostCounters,
+    /// Why the run ended.
+    pub ended: EndReason,
+    /// When the server went away, seconds from the start.
+    pub server_gone_since_s: Option<f64>,
+    /// What floodmark reaches on this machine against a server that costs nothing, requests per second.
+    pub ceiling_per_s: Option<f64>,
+}
+
+/// Increase of kernel counters over the run, by their names in `/proc/net/netstat`; none where they could not be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct HostCounters {
+    /// `ListenOverflows`: connections that met a full accept queue.
+    pub listen_overflows: Option<f64>,
+    /// `ListenDrops`: connections that a listener dropped for any reason, the overflows among them.
+    pub listen_drops: Option<f64>,
+    /// `TCPSynRetrans`: connection requests sent again because nobody answered.
+    pub syn_retransmits: Option<f64>,
+}
+
+/// Names in `errors` that are floodmark's or its machine's fault: no local port, no file descriptor, no memory for a
+/// socket, or no permission to connect.
+pub const OUR_ERRORS: [&str; 4] = [
+    "ports_exhausted",
+    "fds_exhausted",
+    "no_memory_for_socket",
+    "connect_not_permitted",
+];
+
+/// Names in `errors` by which the server, or the way to it, kept requests from being sent.
+pub const SERVER_ERRORS: [&str; 5] = [
+    "connect_refused",
+    "connect_timed_out",
+    "connect_reset",
+    "unreachable",
+    "connect_failed",
+];
+
+/// Judges a run.
+#[must_use]
+pub fn validity(evidence: &Evidence<'_>) -> Validity {
+    let mut reasons: Vec<String> = unsent(evidence);
+    reasons.extend(match evidence.plan.model {
+        Model::Open => late(evidence),
+        Model::Closed => stalled(evidence),
+    });
+    let mut status = Status::Invalid;
+    if reasons.is_empty() {
+        reasons.extend(full(evidence));
+        status = if reasons.is_empty() {
+            Status::Valid
+        } else {
+            Status::Bound
+        };
+    }
+    Validity {
+        status,
+        reasons,
+        notes: notes(evidence),
+    }
+}
+
+/// How the load threads spent their time, as mean shares of it.
+pub(crate) struct Threads {
+    pub(crate) n: usize,
+    /// Running, in user mode or in the kernel.
+    pub(crate) on_cpu: f64,
+    /// Ready to run, without a CPU.
+    pub(crate) waiting: f64,
+}
+
+impl Threads {
+    /// The next larger useful number of threads; none where there is no CPU for them, or the threads there are
+    /// mostly wait for one already.
+    pub(crate) fn more(&self, cpus: u32) -> Option<usize> {
+        let cpus = cpus as usize;
+        (self.n < cpus && self.waiting <= self.on_cpu).then(|| (self.n * 2).min(cpus))
+    }
+}
+
+/// None without load threads.
+pub(crate) fn load_threads(threads: &[ThreadUse]) -> Option<Threads> {
+    let load: Vec<&ThreadUse> = threads
+        .iter()
+        .filter(|t| t.drives_load && t.wall_s > 0.0)
+        .collect();
+    if load.is_empty() {
+        return None;
+    }
+    let n = load.len() as f64;
+    let mean = |share: fn(&ThreadUse) -> f64| load.iter().map(|t| share(t)).sum::<f64>() / n;
+    Some(Threads {
+        n: load.len(),
+        on_cpu: mean(|t| ((t.user_s + t.system_s) / t.wall_s).min(1.0)),
+        waiting: mean(|t| (t.run_delay_s / t.wall_s).min(1.0)),
+    })
+}
+
+/// Closed model: were our threads the limit?
+fn full(evidence: &Evidence<'_>) -> Option<String> {
+    let threads = load_threads(evidence.threads)?;
+    let busy = (threads.on_cpu + threads.waiting).min(1.0);
+    if evidence.plan.model != Model::Closed || busy < FULL_SHARE {
+        return None;
+    }
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let whose = match threads.n {
+        1 => "its one thread was full".to_owned(),
+        n => format!("its {n} threads were full"),
+    };
+    let shares = format!(
+        "{}: {} on a CPU, {} waiting for one",
+        percent(busy),
+        percent(threads.on_cpu),
+        percent(threads.waiting)
+    );
+    let mend = if let Some(more) = threads.more(evidence.cpus) {
+        format!("Use -t {more}")
+    } else if threads.waiting > threads.on_cpu {
+        "Client and server share the CPUs, so more threads will not help: give each CPUs of its own (taskset -c) or \
+         run floodmark on another machine"
+            .to_owned()
+    } else {
+        format!(
+            "It already has a thread for each of the {} it may use: run floodmark on another machine",
+            plural(u64::from(evidence.cpus), "CPU", "CPUs")
+        )
+    };
+    Some(format!(
+        "floodmark was the limit: {whose} ({shares}); the server may take more than this, and the latencies include \
+         waiting inside floodmark. {mend}"
+    ))
+}
+
+/// Open model: were requests sent too late to say anything about response times?
+fn late(evidence: &Evidence<'_>) -> Option<String> {
+    let late_us = evidence.lateness.p99?;
+    // A percentile among requests that timed out is unknown, but at least the timeout.
+    let response_us = match (evidence.response.p99, evidence.response.censored) {
+        (Some(us), _) => us,
+        (None, 0) => return None,
+        (None, _) => evidence.plan.timeout_s * 1e6,
+    };
+    if late_us <= LATENESS_US || late_us <= LATENESS_SHARE * response_us {
+        return None;
+    }
+    let stall_s = evidence.longest_stall_ns as f64 / 1e9;
+    let (cause, mend) = match load_threads(evidence.threads) {
+        _ if stall_s >= STALL_S => (
+            format!(
+                "; floodmark stood still for {} at a time",
+                show_ns(evidence.longest_stall_ns as f64)
+            ),
+            "Nothing must stop or starve the load process: look for other work on the machine (floodmark doctor)".to_owned(),
+        ),
+        Some(t) if t.waiting > t.on_cpu => (
+            format!(
+                "; its threads waited for a CPU {:.0} % of the time",
+                t.waiting * 100.0
+            ),
+            "Give floodmark CPUs of its own (taskset -c) or another machine, or ask for a lower --rate".to_owned(),
+        ),
+        Some(t) if t.on_cpu >= BUSY_SHARE => (
+            format!("; its threads were busy {:.0} % of the time", t.on_cpu * 100.0),
+            match t.more(evidence.cpus) {
+                Some(more) => format!("Use -t {more} or a lower --rate"),
+                None => "Use a lower --rate or another machine".to_owned(),
+            },
+        ),
+        _ => (
+            String::new(),
+            "Use a lower --rate or another machine".to_owned(),
+        ),
+    };
+    Some(format!(
+        "floodmark sent late: 1 request in 100 left {} or more after its time, which is more than a tenth of the response \
+         time (p99 {}){cause}; the response times are partly floodmark's own. {mend}",
+        show_ns(late_us * 1e3),
+        match evidence.response.p99 {
+            Some(us) => show_ns(us * 1e3),
+            None => format!("> {}", show_ns(response_us * 1e3)),
+        }
+    ))
+}
+
+/// Either model: did requests stay unsent through a fault of ours?
+fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
+    let counts = evidence.counts;
+    let short = counts.intended.saturating_sub(counts.sent);
+    let named = |name: &str| evidence.errors.get(name).copied().unwrap_or(0);
+    let ours: u64 = OUR_ERRORS.iter().map(|n| named(n)).sum();
+    let servers: u64 = SERVER_ERRORS.iter().map(|n| named(n)).sum();
+    // Of the requests that no failed connect explains, a standstill of ours accounts for those due while it lasted.
+    let stall_s = evidence.longest_stall_ns as f64 / 1e9;
+    let due = match evidence.plan.rate_per_s {
+        Some(rate) if stall_s >= STALL_S => (rate * stall_s) as u64,
+        _ => 0,
+    };
+    let stalled = due.min(short.saturating_sub(ours + servers));
+    let lost = ours.min(short) + stalled;
+    if lost as f64 <= UNSENT_SHARE * counts.intended as f64 {
+        return Vec::new();
+    }
+    let share = format!(
+        "{} of {} requests ({:.1} %) were never sent",
+        show_count(short),
+        show_count(counts.intended),
+        100.0 * short as f64 / counts.intended as f64
+    );
+    let mut reasons = Vec::new();
+    if named("ports_exhausted") > 0 {
+        reasons.push(format!(
+            "{share}: this machine had no local port left for {} (each closed connection holds one for up to a minute). \
+             Use more source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), kept connections, or a lower --rate",
+            plural(named("ports_exhausted"), "connection", "connections")
+        ));
+    }
+    if named("fds_exhausted") > 0 {
+        reasons.push(format!(
+            "{share}: floodmark may not open more files (the limit was met {}). Raise it (ulimit -n 65536) or use fewer \
+             connections (-c)",
+            plural(named("fds_exhausted"), "time", "times")
+        ));
+    }
+    if named("no_memory_for_socket") > 0 {
+        reasons.push(format!(
+            "{share}: the kernel had no memory for {}. Use fewer connections (-c) or free memory",
+            plural(named("no_memory_for_socket"), "socket", "sockets")
+        ));
+    }
+    if named("connect_not_permitted") > 0 {
+        reasons.push(format!(
+            "{share}: this machine does not permit floodmark to connect there ({} refused by a local rule). See its \
+             firewall and security rules",
+            plural(named("connect_not_permitted"), "attempt", "attempts")
+        ));
+    }
+    if stalled > 0 {
+        reasons.push(format!(
+            "{share}: floodmark stood still for {} and the server has nothing to do with it. Nothing must stop or starve \
+             the load process: look for other work on the machine (floodmark doctor) and measure again",
+            show_ns(evidence.longest_stall_ns as f64)
+        ));
+    }
+    reasons
+}
+
+/// Closed model: a standstill of ours takes away the requests that would have been sent meanwhile. They are intended by
+/// no schedule, so their share is that of the time.
+fn stalled(evidence: &Evidence<'_>) -> Option<String> {
+    let stall_s = evidence.longest_stall_ns as f64 / 1e9;
+    if stall_s < STALL_S || stall_s <= UNSENT_SHARE * evidence.sending_s {
+        return None;
+    }
+    Some(format!(
+        "floodmark stood still for {} of {} and the server has nothing to do with it: throughput is too low and the \
+         largest latencies are floodmark's. Nothing must stop or starve the load process: look for other work on the machine \
+         (floodmark doctor) and measure again",
+        show_ns(evidence.longest_stall_ns as f64),
+        show_ns(evidence.sending_s * 1e9)
+    ))
+}
+
+/// "1 request", "2,000 requests".
+pub(crate) fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", show_count(n), if n == 1 { one } else { many })
+}
+
+#[cfg(test)]
+#[path = "validity_tests.rs"]
+mod tests;

@@ -1,0 +1,387 @@
+//! Tests of [`super`] and of the notes: each rule, and what looks like it.
+
+use super::*;
+use crate::testing::{closed, open, thread};
+use floodmark_record::plan::Arrivals;
+
+/// What a piece of evidence refers to.
+struct Case {
+    plan: Plan,
+    counts: Counts,
+    errors: BTreeMap<String, u64>,
+    lateness_p99: Option<f64>,
+    response: Times,
+    throughput: f64,
+    threads: Vec<ThreadUse>,
+    cpus: u32,
+    seconds: f64,
+    stall_ns: u64,
+    host: HostCounters,
+    ended: EndReason,
+    gone_s: Option<f64>,
+    ceiling: Option<f64>,
+}
+
+impl Case {
+    /// A run without a fault: 10,000 requests of 50 ms in ten seconds, by the plan.
+    fn good(plan: Plan) -> Self {
+        Case {
+            plan,
+            counts: Counts {
+                intended: 10_000,
+                sent: 10_000,
+                ok: 10_000,
+                ..Counts::default()
+            },
+            errors: BTreeMap::new(),
+            lateness_p99: Some(50.0),
+            response: Times {
+                count: 10_000,
+                mean: Some(50_000.0),
+                p99: Some(80_000.0),
+                ..Times::default()
+            },
+            throughput: 1_000.0,
+            threads: vec![thread(0.3, 0.1)],
+            cpus: 2,
+            seconds: 10.0,
+            stall_ns: 0,
+            host: HostCounters::default(),
+            ended: EndReason::Completed,
+            gone_s: None,
+            ceiling: None,
+        }
+    }
+
+    fn unsent(mut self, n: u64, error: Option<&str>) -> Self {
+        self.counts.sent -= n;
+        self.counts.ok -= n;
+        match error {
+            Some(name) => {
+                self.counts.connect_failed = n;
+                self.errors.insert(name.to_owned(), n);
+            }
+            None => self.counts.unsent = n,
+        }
+        assert_eq!(self.counts.balance(), Ok(()));
+        self
+    }
+
+    fn judge(&self) -> Validity {
+        let lateness = Times {
+            p99: self.lateness_p99,
+            ..Times::default()
+        };
+        validity(&Evidence {
+            plan: &self.plan,
+            counts: &self.counts,
+            errors: &self.errors,
+            lateness: &lateness,
+            response: &self.response,
+            throughput_per_s: Some(self.throughput),
+            window_s: self.seconds,
+            sending_s: self.seconds,
+            threads: &self.threads,
+            cpus: self.cpus,
+            longest_stall_ns: self.stall_ns,
+            host: self.host,
+            ended: self.ended,
+            server_gone_since_s: self.gone_s,
+            ceiling_per_s: self.ceiling,
+        })
+    }
+
+    fn is(&self, status: Status, words: &[&str]) {
+        let judged = self.judge();
+        assert_eq!(judged.status, status, "{judged:?}");
+        let text = judged.reasons.join("\n");
+        for word in words {
+            assert!(text.contains(word), "no \"{word}\" in: {text}");
+        }
+        assert_eq!(status == Status::Valid, judged.reasons.is_empty());
+    }
+
+    fn notes_one(&self, words: &[&str]) {
+        let judged = self.judge();
+        assert_eq!(judged.status, Status::Valid, "{judged:?}");
+        assert_eq!(judged.notes.len(), 1, "{:?}", judged.notes);
+        for word in words {
+            assert!(
+                judged.notes[0].contains(word),
+                "no \"{word}\" in: {}",
+                judged.notes[0]
+            );
+        }
+    }
+
+    fn notes_nothing(&self) {
+        assert_eq!(self.judge().notes, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_good_run_is_valid_without_a_word() {
+    for plan in [closed(), open()] {
+        let case = Case::good(plan);
+        case.is(Status::Valid, &[]);
+        case.notes_nothing();
+    }
+}
+
+#[test]
+fn a_full_closed_client_is_a_bound_with_its_mend() {
+    let mut case = Case::good(closed());
+    case.threads = vec![thread(0.72, 0.27)];
+    let judged = case.judge();
+    assert_eq!(judged.status, Status::Bound);
+    assert_eq!(
+        judged.reasons,
+        [
+            "floodmark was the limit: its one thread was full (99 %: 72 % on a CPU, 27 % waiting for one); the server may take \
+             more than this, and the latencies include waiting inside floodmark. Use -t 2"
+        ]
+    );
+    case.threads = vec![thread(0.98, 0.01), thread(0.96, 0.02)];
+    case.is(
+        Status::Bound,
+        &[
+            "its 2 threads were full",
+            "each of the 2 CPUs",
+            "another machine",
+        ],
+    );
+    case.threads = vec![thread(0.3, 0.68)];
+    case.is(
+        Status::Bound,
+        &["share the CPUs", "more threads will not help", "taskset"],
+    );
+}
+
+#[test]
+fn threads_that_do_not_drive_load_do_not_count() {
+    let mut case = Case::good(closed());
+    case.threads = vec![thread(0.3, 0.0)];
+    case.threads.push(ThreadUse {
+        drives_load: false,
+        ..thread(1.0, 0.0)
+    });
+    case.is(Status::Valid, &[]);
+    case.threads = vec![
+        ThreadUse {
+            drives_load: false,
+            ..thread(0.0, 0.0)
+        },
+        thread(0.99, 0.0),
+    ];
+    case.is(Status::Bound, &[]);
+    case.threads.clear();
+    case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn one_full_thread_of_two_is_no_bound() {
+    let mut case = Case::good(closed());
+    case.threads = vec![thread(1.0, 0.0), thread(0.5, 0.0)];
+    case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn a_full_core_alone_never_invalidates_an_open_run() {
+    let mut case = Case::good(open());
+    case.threads = vec![thread(1.0, 0.0)];
+    case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn lateness_needs_both_thresholds() {
+    let mut case = Case::good(open());
+    case.response.p99 = Some(9_000.0);
+    case.lateness_p99 = Some(2_000.0);
+    case.is(
+        Status::Invalid,
+        &["sent late", "2.00 ms", "p99 9.00 ms", "lower --rate"],
+    );
+    case.response.p99 = Some(21_000.0);
+    case.is(Status::Valid, &[]);
+    (case.response.p99, case.lateness_p99) = (Some(300.0), Some(900.0));
+    case.is(Status::Valid, &[]);
+    case.lateness_p99 = None;
+    case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn lateness_names_its_cause() {
+    let mut case = Case::good(open());
+    (case.response.p99, case.lateness_p99) = (Some(9_000.0), Some(2_000.0));
+    case.threads = vec![thread(0.9, 0.05)];
+    case.is(Status::Invalid, &["busy 90 %", "-t 2"]);
+    case.threads = vec![thread(0.1, 0.8)];
+    case.is(Status::Invalid, &["waited for a CPU 80 %", "taskset"]);
+    case.stall_ns = 500_000_000;
+    case.is(
+        Status::Invalid,
+        &["stood still for 500 ms", "floodmark doctor"],
+    );
+}
+
+#[test]
+fn lateness_under_timeouts_is_weighed_against_the_timeout() {
+    let mut case = Case::good(open());
+    (case.response.p99, case.response.censored) = (None, 400);
+    case.lateness_p99 = Some(100_000.0);
+    case.is(Status::Valid, &[]);
+    case.lateness_p99 = Some(600_000.0);
+    case.is(Status::Invalid, &["p99 > 5.00 s"]);
+}
+
+#[test]
+fn a_closed_run_has_no_lateness_to_be_judged_by() {
+    let mut case = Case::good(closed());
+    case.lateness_p99 = Some(60_000.0);
+    case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn unsent_for_want_of_ports_or_files_is_ours() {
+    for plan in [closed(), open()] {
+        Case::good(plan.clone())
+            .unsent(200, Some("ports_exhausted"))
+            .is(
+                Status::Invalid,
+                &[
+                    "200 of 10,000 requests (2.0 %)",
+                    "no local port",
+                    "--sources",
+                ],
+            );
+        Case::good(plan.clone())
+            .unsent(200, Some("fds_exhausted"))
+            .is(Status::Invalid, &["ulimit -n", "-c"]);
+        Case::good(plan.clone())
+            .unsent(200, Some("no_memory_for_socket"))
+            .is(Status::Invalid, &["no memory for 200 sockets"]);
+        Case::good(plan.clone())
+            .unsent(200, Some("connect_not_permitted"))
+            .is(Status::Invalid, &["does not permit"]);
+        Case::good(plan)
+            .unsent(100, Some("ports_exhausted"))
+            .is(Status::Valid, &[]);
+    }
+}
+
+#[test]
+fn unsent_because_the_server_refused_or_died_is_the_servers() {
+    for name in ["connect_refused", "connect_timed_out"] {
+        Case::good(open())
+            .unsent(5_000, Some(name))
+            .is(Status::Valid, &[]);
+    }
+    let mut slow = Case::good(open()).unsent(5_000, None);
+    slow.is(Status::Valid, &[]);
+    (slow.ended, slow.gone_s) = (EndReason::ServerGone, Some(4.25));
+    slow.notes_one(&["server went away", "4.2 s"]);
+}
+
+#[test]
+fn unsent_through_a_stall_of_ours_is_ours() {
+    let mut case = Case::good(open()).unsent(400, None);
+    case.stall_ns = 500_000_000;
+    case.is(
+        Status::Invalid,
+        &["400 of 10,000", "stood still for 500 ms"],
+    );
+    let mut refused = Case::good(open()).unsent(400, Some("connect_refused"));
+    refused.stall_ns = 500_000_000;
+    refused.is(Status::Valid, &[]);
+}
+
+#[test]
+fn a_stall_of_ours_in_a_closed_run_counts_by_its_time() {
+    let mut case = Case::good(closed());
+    case.stall_ns = 500_000_000;
+    case.is(Status::Invalid, &["stood still for 500 ms of 10.0 s"]);
+    case.seconds = 60.0;
+    case.response.mean = None;
+    case.is(Status::Valid, &[]);
+    (case.seconds, case.stall_ns) = (5.0, 90_000_000);
+    case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn invalid_comes_before_bound() {
+    let mut case = Case::good(closed()).unsent(500, Some("ports_exhausted"));
+    case.threads = vec![thread(1.0, 0.0)];
+    case.is(Status::Invalid, &["no local port"]);
+}
+
+#[test]
+fn each_remark_has_its_figure_and_its_mend() {
+    let mut case = Case::good(closed());
+    case.host.listen_overflows = Some(120.0);
+    case.host.listen_drops = Some(120.0);
+    case.notes_one(&[
+        "120 new connections",
+        "ListenOverflows",
+        "net.core.somaxconn",
+    ]);
+    case.host.listen_overflows = Some(0.0);
+    case.host.listen_drops = Some(1.0);
+    case.notes_one(&["1 new connection was dropped", "ListenDrops"]);
+
+    let mut case = Case::good(closed());
+    case.host.syn_retransmits = Some(3.0);
+    case.notes_one(&["3 connection requests were sent again", "TCPSynRetrans"]);
+
+    let mut case = Case::good(closed());
+    (case.counts.ok, case.counts.timed_out) = (9_998, 2);
+    case.notes_one(&["2 requests got no answer within 5.00 s"]);
+
+    let mut case = Case::good(closed());
+    (case.seconds, case.response.mean) = (2.0, None);
+    case.notes_one(&["lasted only 2.00 s", "-d 10s"]);
+
+    let mut case = Case::good(closed());
+    case.ceiling = Some(1_250.0);
+    case.notes_one(&["1,000/s is 80 % of the 1,250/s"]);
+
+    let mut case = Case::good(open());
+    case.ended = EndReason::Interrupted;
+    case.notes_one(&["interrupted"]);
+}
+
+#[test]
+fn look_alikes_need_no_remark() {
+    let mut burst = Case::good(open());
+    burst.plan.arrivals = Some(Arrivals::Burst);
+    burst.seconds = 1.0;
+    burst.notes_nothing();
+
+    let mut quiet = Case::good(closed());
+    quiet.host = HostCounters {
+        listen_overflows: Some(0.0),
+        listen_drops: Some(0.0),
+        syn_retransmits: Some(0.0),
+    };
+    quiet.ceiling = Some(2_000.0);
+    quiet.notes_nothing();
+}
+
+#[test]
+fn littles_law_is_asked_where_it_holds() {
+    let mut case = Case::good(closed());
+    case.response.mean = Some(49_500.0);
+    case.notes_nothing();
+    case.response.mean = Some(40_000.0);
+    case.notes_one(&["gives 40.0 requests", "50 connections", "20 %"]);
+    // Not with failures, fresh connections, an open schedule, or responses as long as the run.
+    case.counts.reconnects = 1;
+    case.notes_nothing();
+    case.counts.reconnects = 0;
+    case.plan.connection_use = floodmark_record::plan::ConnectionUse::Fresh;
+    case.notes_nothing();
+    case.plan = open();
+    case.notes_nothing();
+    case.plan = closed();
+    case.response.mean = Some(400_000.0);
+    case.notes_nothing();
+}
