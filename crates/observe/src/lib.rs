@@ -21,6 +21,7 @@ mod series;
 pub mod sockstat;
 pub mod sysctl;
 pub mod system_check;
+pub mod time_wait;
 
 pub use environment::environment;
 pub use root::Root;

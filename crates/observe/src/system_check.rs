@@ -7,7 +7,7 @@ use floodmark_record::host::{
     TimeWaitFacts,
 };
 
-use crate::{Root, cgroup, clock, cpu, io_uring, limits, process, sockstat, sysctl};
+use crate::{Root, cgroup, clock, cpu, io_uring, limits, process, sockstat, sysctl, time_wait};
 
 /// Reads the machine; takes `sample` long, in which the load of the machine is watched. With less than half a second the
 /// kernel's ticks of 10 ms make the shares coarse.
@@ -48,6 +48,7 @@ pub fn facts(root: &Root, sample: Duration) -> Facts {
             timestamps: sysctl::number(root, "net.ipv4.tcp_timestamps"),
             max: sysctl::number(root, "net.ipv4.tcp_max_tw_buckets"),
             now: sockstat::read(root).ok().map(|tcp| tcp.time_wait),
+            ports_held: ports.and_then(|range| time_wait::read(root, range)),
         },
         accept_queue: AcceptQueueFacts {
             somaxconn: sysctl::number(root, "net.core.somaxconn"),

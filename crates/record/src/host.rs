@@ -192,8 +192,11 @@ pub struct TimeWaitFacts {
     pub timestamps: Option<u64>,
     /// `net.ipv4.tcp_max_tw_buckets`.
     pub max: Option<u64>,
-    /// Connections in TIME_WAIT now.
+    /// Connections in TIME_WAIT now, on either side of a connection.
     pub now: Option<u64>,
+    /// Ports of the local range that these hold, at the source address that holds most. Where the server closed first, its
+    /// own port rests and none of the range does.
+    pub ports_held: Option<u64>,
 }
 
 /// Rules for connections that a server has not accepted yet.

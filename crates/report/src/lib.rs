@@ -5,6 +5,7 @@
 //! [`plain::line`] before it is shown.
 
 pub mod csv;
+pub mod doctor;
 pub mod hdr;
 pub mod plain;
 pub mod progress;
