@@ -62,7 +62,8 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
     })
     .await;
     if !whole && pace.lingers() && !pace.is_cut() {
-        linger(connection.into_parts().io).await;
+        // In memory of its own: within this future its buffer would cost every connection 4 KiB.
+        Box::pin(linger(connection.into_parts().io)).await;
     }
 }
 
