@@ -34,7 +34,13 @@ impl Fields {
     }
 
     /// A list of options (RFC 9110 section 7.6.1), also over several lines.
+    #[inline]
     fn connection(&mut self, value: &[u8]) {
+        // As most servers spell it.
+        if value == b"keep-alive" {
+            self.keep_alive = true;
+            return;
+        }
         for option in value.split(|&b| b == b',') {
             let option = option.trim_ascii();
             self.close |= option.eq_ignore_ascii_case(b"close");

@@ -48,19 +48,14 @@ impl Partial {
         &mut self,
         input: &[u8],
     ) -> Result<(usize, Option<S::Parsed>), ReadError> {
-        if !self.is_empty() {
-            return self.append::<S>(input);
-        }
-        let window = &input[..input.len().min(MAX_SECTION_BYTES)];
-        S::start(window)?;
-        match parse::<S>(window)? {
-            Some((length, parsed)) => Ok((length, Some(parsed))),
-            None if window.len() == MAX_SECTION_BYTES => Err(S::TOO_LARGE),
-            None => {
-                self.bytes.extend_from_slice(window);
-                Ok((window.len(), None))
+        if self.is_empty() {
+            let window = &input[..input.len().min(MAX_SECTION_BYTES)];
+            S::start(window)?;
+            if let Ok(Some((length, parsed))) = S::parse(window) {
+                return Ok((length, Some(parsed)));
             }
         }
+        self.append::<S>(input)
     }
 
     #[cold]
@@ -74,9 +69,10 @@ impl Partial {
         if had < Self::START {
             S::start(&self.bytes)?;
         }
-        // Parsing again only at a line's end bounds the work on a head that drips in byte by byte.
-        if more.contains(&b'\n')
-            && let Some((length, parsed)) = parse::<S>(&self.bytes)?
+        // Only whole lines are judged, so that the verdict does not depend on where reads were split; and only when a
+        // line became whole, which bounds the work on a head that drips in byte by byte.
+        if let Some(newline) = more.iter().rposition(|&b| b == b'\n')
+            && let Some((length, parsed)) = S::parse(&self.bytes[..had + newline + 1])?
         {
             self.clear();
             return Ok((length - had, Some(parsed)));
@@ -88,11 +84,24 @@ impl Partial {
     }
 }
 
-/// Parses, and refuses only what stands in whole lines, so that the verdict does not depend on where reads were split.
-#[inline]
-fn parse<S: Section>(bytes: &[u8]) -> Result<Option<(usize, S::Parsed)>, ReadError> {
-    S::parse(bytes).or_else(|_| {
-        let whole_lines = bytes.iter().rposition(|&b| b == b'\n').map_or(0, |i| i + 1);
-        S::parse(&bytes[..whole_lines])
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::head::Head;
+
+    #[test]
+    fn memory_is_taken_only_for_a_split_head_and_given_back() {
+        let head = b"HTTP/1.1 204 No Content\r\nA: b\r\n\r\n";
+        let mut partial = Partial::default();
+        let (consumed, whole) = partial.take::<Head>(head).unwrap();
+        assert!(consumed == head.len() && whole.is_some());
+        assert_eq!(partial.bytes.capacity(), 0);
+
+        let (consumed, whole) = partial.take::<Head>(&head[..30]).unwrap();
+        assert!(consumed == 30 && whole.is_none());
+        assert_eq!(partial.bytes, head[..30]);
+        let (consumed, whole) = partial.take::<Head>(&head[30..]).unwrap();
+        assert!(consumed == head.len() - 30 && whole.is_some());
+        assert_eq!(partial.bytes.capacity(), 0);
+    }
 }

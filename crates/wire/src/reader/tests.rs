@@ -307,15 +307,3 @@ fn an_error_stays() {
     assert_eq!(reader.feed(good, &mut ()), Err(ReadError::NotHttp));
     assert_eq!(reader.end(), Err(ReadError::NotHttp));
 }
-
-#[test]
-fn memory_of_a_split_head_is_given_back() {
-    let mut reader = Reader::new();
-    reader.expect_answer(false);
-    reader
-        .feed(b"HTTP/1.1 200 OK\r\nContent-Le", &mut ())
-        .unwrap();
-    reader.feed(b"ngth: 1\r\n\r\n", &mut ()).unwrap();
-    assert!(reader.partial.is_empty());
-    reader.feed(b"x", &mut ()).unwrap().answer.unwrap();
-}
