@@ -39,6 +39,10 @@ fn ended(run: &Run) -> Option<String> {
         EndReason::Interrupted => {
             Some("let it run to its end, or ask for less with -d or -n".to_owned())
         }
+        EndReason::NotHttp => Some(format!(
+            "find out what listens on {}, or load another port",
+            run.plan.target.authority
+        )),
         EndReason::ServerGone => Some(format!(
             "find out in the server's log why {} went away, start it and repeat",
             run.plan.target.authority

@@ -40,6 +40,9 @@ pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
 fn ended(evidence: &Evidence<'_>) -> Option<String> {
     match evidence.ended {
         EndReason::Completed => None,
+        EndReason::NotHttp => Some(
+            "the run was ended: nothing that answered spoke HTTP/1.1; check the port".to_owned(),
+        ),
         EndReason::Interrupted => {
             Some("the run was interrupted: the figures are of the part before that".to_owned())
         }

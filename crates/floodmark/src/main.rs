@@ -1,1 +1,65 @@
-fn main() {}
+//! The command `floodmark`: flags in, exit code out.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod doctor;
+mod exit;
+mod load;
+mod out;
+mod serve;
+mod worker;
+
+use exit::{Ending, Exit};
+
+/// A performance lab for web servers: drives load truthfully and says what the figure means.
+#[derive(Debug, Parser)]
+#[command(name = "floodmark", version, max_term_width = 100, help_expected = true, after_help = exit::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Load(Box<load::args::LoadArgs>),
+    Serve(serve::ServeArgs),
+    Doctor(doctor::DoctorArgs),
+    /// One load process: plan and start time on stdin, events on stdout; started by the other commands
+    Worker,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let ended = match &cli.command {
+        Command::Load(args) => load::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Worker => worker::run(),
+    };
+    match ended {
+        Ok(()) => ExitCode::from(Exit::Fine.code()),
+        Err(Ending { exit, message }) => {
+            out::note(&format!(
+                "floodmark: {}\n",
+                floodmark_report::plain::line(&message)
+            ));
+            ExitCode::from(exit.code())
+        }
+    }
+}
+
+/// Help and version go to stdout and are fine; the rest is wrong usage.
+fn usage(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        out::note(&error.render().to_string());
+        ExitCode::from(Exit::Usage.code())
+    } else {
+        out::print(&error.render().to_string());
+        ExitCode::from(Exit::Fine.code())
+    }
+}

@@ -1,1 +1,15 @@
-//! floodmark-lab
+//! Runs attempts: the worker as a child process, the stream of events, the result folder, and folding
+//! events into the record.
+//!
+//! Invariant: nothing here draws; the caller listens to the same events that are kept.
+
+pub mod attempt;
+pub mod fold;
+pub mod folder;
+mod judge;
+mod tally;
+mod worker;
+
+pub use attempt::{Attempts, LabError, Listener};
+pub use fold::{FoldError, fold};
+pub use folder::{Folder, FolderError};

@@ -28,6 +28,9 @@ const GONE_NS: Ns = 2_000_000_000;
 /// The same before anything was ever reached: there is nothing to wait for.
 const NEVER_THERE_NS: Ns = 300_000_000;
 
+/// This many answers in something else than HTTP, and none in HTTP, and there is no use in going on.
+const NOT_HTTP: u64 = 20;
+
 /// What the backend is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -100,6 +103,7 @@ pub struct Core {
     last_answer: Option<Ns>,
     refusals: u64,
     gone: bool,
+    not_http: u64,
     body: Vec<u8>,
 }
 
@@ -161,6 +165,7 @@ impl Core {
             last_answer: None,
             refusals: 0,
             gone: false,
+            not_http: 0,
             body: Vec::new(),
         }
     }
@@ -320,6 +325,12 @@ impl Core {
     #[must_use]
     pub fn gone(&self) -> bool {
         self.gone
+    }
+
+    /// Whether what answers does not speak HTTP/1.1.
+    #[must_use]
+    pub fn not_http(&self) -> bool {
+        self.not_http >= NOT_HTTP && self.last_answer.is_none()
     }
 
     /// When the last answer came.
@@ -729,6 +740,7 @@ impl Core {
     }
 
     fn malformed(&mut self, slot: Slot, name: &'static str, now: Ns) {
+        self.not_http += u64::from(name == ReadError::NotHttp.name());
         self.fail(slot, name, Outcome::Malformed, now);
     }
 

@@ -9,6 +9,7 @@
 pub mod answers;
 pub mod arrivals;
 pub mod backend;
+pub mod budget;
 pub mod clock;
 pub mod connection;
 pub mod core;

@@ -1,7 +1,7 @@
 //! Plans for this crate's tests.
 
 use floodmark_record::plan::{
-    Arrivals, Backend, CloseFirst, ConnectionUse, Model, Plan, RequestPlan, Target,
+    Arrivals, Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
 };
 
 /// A closed-model plan of `requests` on kept connections to `127.0.0.1:1`.
@@ -30,12 +30,14 @@ pub fn closed_plan(connections: u32, requests: u64) -> Plan {
         duration_s: None,
         requests: Some(requests),
         warmup_s: 0.0,
+        figures_of: FiguresOf::Whole,
         timeout_s: 5.0,
         deadline_s: 5.0,
         drain: true,
         expect: Vec::new(),
         check: None,
         sources: None,
+        ports_per_source: 28_232,
         backend: Backend::Epoll,
         seed: 1,
     }

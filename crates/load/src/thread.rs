@@ -219,6 +219,10 @@ impl<B: Backend> LoadThread<B> {
                 reason = EndReason::ServerGone;
                 break now;
             }
+            if self.core.not_http() {
+                reason = EndReason::NotHttp;
+                break now;
+            }
             if self.core.finished() && window.is_none_or(|end| now >= end) {
                 break now;
             }

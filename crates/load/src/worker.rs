@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +11,9 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::events::{AnswersFile, EndReason, Phase, WorkerReady};
-use floodmark_record::plan::{CloseFirst, Model, Plan};
+use floodmark_record::plan::{CloseFirst, Model, Plan, WorkerInput};
 use floodmark_record::{Event, WorkerEnd};
 use floodmark_wire::{RequestError, RequestSpec, request_bytes};
-use serde::{Deserialize, Serialize};
 
 use crate::backend::epoll::Epoll;
 use crate::clock::{Clock, seconds};
@@ -27,19 +25,6 @@ use crate::usage::{peak_rss_bytes, process_cpu};
 
 /// Offenders shown of all threads together.
 const OFFENDERS_SHOWN: usize = 5;
-
-/// What a worker reads from its stdin, as one line of JSON.
-///
-/// Later lines: `stop` ends the run at once. The end of stdin does the same, so a worker never outlives its parent's interest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WorkerInput {
-    /// What to do.
-    pub plan: Plan,
-    /// When to start, ns since 1970; null for at once.
-    pub start_unix_ns: Option<u64>,
-    /// Where answers kept for a check are written.
-    pub answers_file: Option<PathBuf>,
-}
 
 /// Why a worker could not run.
 #[derive(Debug, thiserror::Error)]
@@ -254,10 +239,14 @@ impl Job<'_> {
         let of = |ends: &[PhaseEnd], what: fn(&PhaseEnd) -> u64| {
             ends.iter().map(what).max().unwrap_or(0)
         };
-        let reason = [EndReason::Interrupted, EndReason::ServerGone]
-            .into_iter()
-            .find(|reason| measured.threads.iter().any(|end| end.reason == *reason))
-            .unwrap_or(EndReason::Completed);
+        let reason = [
+            EndReason::Interrupted,
+            EndReason::ServerGone,
+            EndReason::NotHttp,
+        ]
+        .into_iter()
+        .find(|reason| measured.threads.iter().any(|end| end.reason == *reason))
+        .unwrap_or(EndReason::Completed);
         let mut errors = BTreeMap::new();
         let (mut connects, mut peak_connections, mut out_of_order, mut offenders) =
             (0, 0, 0, Vec::new());

@@ -157,6 +157,8 @@ pub enum EndReason {
     Interrupted,
     /// No connection could be opened any more for several seconds: the server is gone.
     ServerGone,
+    /// What answered does not speak HTTP/1.1.
+    NotHttp,
 }
 
 /// The worker's last word: totals of the measurement.

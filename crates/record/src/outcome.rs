@@ -53,6 +53,8 @@ pub struct Counts {
     /// Requests sent a second time because the server had closed the kept connection between requests.
     pub reconnects: u64,
     /// Whole answers by status code.
+    #[serde(with = "statuses")]
+    #[schemars(with = "BTreeMap<String, u64>")]
     pub statuses: BTreeMap<u16, u64>,
 }
 
@@ -121,6 +123,29 @@ impl Counts {
             ));
         }
         Ok(())
+    }
+}
+
+/// JSON has text for keys, and serde does not turn it back into numbers within a tagged enum such as `Event`.
+mod statuses {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(
+        statuses: &BTreeMap<u16, u64>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(statuses.iter().map(|(status, n)| (status.to_string(), n)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<u16, u64>, D::Error> {
+        BTreeMap::<String, u64>::deserialize(deserializer)?
+            .into_iter()
+            .map(|(status, n)| Ok((status.parse().map_err(D::Error::custom)?, n)))
+            .collect()
     }
 }
 

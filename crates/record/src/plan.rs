@@ -1,6 +1,7 @@
 //! What one run was asked to do. The parent writes it to a worker's stdin; the record keeps it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,8 @@ pub struct Plan {
     pub requests: Option<u64>,
     /// Real load before the measurement, in seconds, kept apart.
     pub warmup_s: f64,
+    /// Which part of the measurement figures are of.
+    pub figures_of: FiguresOf,
     /// Longest wait for an answer, in seconds from the moment of sending; also for a connect.
     pub timeout_s: f64,
     /// An ok answer is good when it came within this many seconds of its intended time.
@@ -46,6 +49,8 @@ pub struct Plan {
     pub check: Option<Check>,
     /// Source addresses to spread connections over.
     pub sources: Option<Sources>,
+    /// Local ports that each source address has for the target.
+    pub ports_per_source: u64,
     /// How I/O is done.
     pub backend: Backend,
     /// Seed of every random choice.
@@ -127,6 +132,16 @@ pub enum CloseFirst {
     Reset,
 }
 
+/// Which part of a measurement figures are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FiguresOf {
+    /// The steady part, where change points show one; else all of it.
+    Steady,
+    /// All of it.
+    Whole,
+}
+
 /// What an answer must be to count as ok.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -164,6 +179,19 @@ pub struct Sources {
 pub enum Backend {
     /// epoll and plain calls.
     Epoll,
+}
+
+/// What a worker reads from its stdin, as one line of JSON.
+///
+/// Later lines: `stop` ends the run at once. The end of stdin does the same, so a worker never outlives its parent's interest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerInput {
+    /// What to do.
+    pub plan: Plan,
+    /// When to start, ns since 1970; null for at once.
+    pub start_unix_ns: Option<u64>,
+    /// Where answers kept for a check are written.
+    pub answers_file: Option<PathBuf>,
 }
 
 mod base64_bytes {

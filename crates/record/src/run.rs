@@ -68,6 +68,8 @@ pub struct Run {
     pub plan: Plan,
     /// Whether it ran its course.
     pub ended: Ended,
+    /// Length of the sending window, seconds.
+    pub sending_s: f64,
     /// The part of the run that throughput and times are of.
     pub window: Window,
     /// What was sent before the measurement, where a warm-up was asked for.
@@ -98,6 +100,11 @@ pub struct Run {
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,
+    /// Longest time by which a load thread came back late from a wait or a turn of its loop, ns; null where the load
+    /// process did not live to tell.
+    pub longest_stall_ns: Option<u64>,
+    /// Since when no answer had come, seconds from the start, where the server went away.
+    pub server_gone_since_s: Option<f64>,
     /// Bytes of the measurement.
     pub bytes: Bytes,
     /// Connections of the measurement.

@@ -102,6 +102,7 @@ pub(crate) fn draw_ended(page: &mut Page, run: &Run, which: &str) {
     let (word, when) = match (run.ended.reason, run.server_gone_since_s) {
         (EndReason::Completed, _) => return,
         (EndReason::Interrupted, _) => ("interrupted", format!("after {sending}")),
+        (EndReason::NotHttp, _) => ("ended early", format!("after {sending}")),
         (EndReason::ServerGone, None) => ("the server went away", format!("within {sending}")),
         (EndReason::ServerGone, Some(0.0)) => {
             ("the server never answered", format!("in {sending}"))

@@ -1,0 +1,314 @@
+//! The flags of `floodmark load`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use floodmark_record::plan::{Check, CloseFirst, Expect, Sources};
+use floodmark_record::units::{parse_count, parse_duration, parse_rate};
+use floodmark_report::Condition;
+
+/// Load one URL and say what the figure means.
+///
+/// Without --rate the model is closed: each connection sends its next request when it has its answer. With --rate it is open:
+/// requests are sent at scheduled times whatever the server does, and response time counts from the time a request should
+/// have been sent. Rates, counts and connections are totals, never per thread.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = crate::exit::HELP)]
+pub struct LoadArgs {
+    /// What to load, such as http://127.0.0.1:8080/
+    #[arg(required_unless_present = "demo", conflicts_with = "demo")]
+    pub url: Option<String>,
+
+    /// Start floodmark's own hello server and load it, kept and fresh: no URL needed
+    #[arg(long)]
+    pub demo: bool,
+
+    /// Connections in all; with --rate the most at once [default: 50; with --rate as many as ports and open files allow]
+    #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
+    pub connections: Option<u64>,
+
+    /// Load threads [default: half the CPUs, at least 1]
+    #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
+    pub threads: Option<u64>,
+
+    /// How long to send, with a unit: 10s, 500ms, 5m [default: 10s]
+    #[arg(short, long, value_name = "TIME", value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
+    pub duration: Option<Duration>,
+
+    /// How many requests to send in all, exactly: 100000, 100k, 2M
+    #[arg(short = 'n', long, value_name = "N", value_parser = count_from_one, conflicts_with = "burst", help_heading = "Load")]
+    pub requests: Option<u64>,
+
+    /// Open model: requests per second in all
+    #[arg(short, long, value_name = "PER_S", value_parser = parse_rate, help_heading = "Load")]
+    pub rate: Option<f64>,
+
+    /// Open model: how the requests of --rate are spaced
+    #[arg(long, value_enum, default_value_t = Spacing::Constant, requires = "rate", help_heading = "Load")]
+    pub arrivals: Spacing,
+
+    /// Open model: N requests at equal spacing within --within, with no cap on connections
+    #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["rate", "connections"], help_heading = "Load")]
+    pub burst: Option<u64>,
+
+    /// The time that --burst is spread over, with a unit
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "burst", help_heading = "Load")]
+    pub within: Option<Duration>,
+
+    /// Real load before the measurement, kept apart: a time with a unit; 0s: none, figures are of the whole run;
+    /// auto: none, figures are of the steady part if there is one
+    #[arg(long, value_name = "auto|TIME", default_value = "auto", value_parser = Warmup::parse, help_heading = "Load")]
+    pub warmup: Warmup,
+
+    /// Repetitions on the same server
+    #[arg(long, value_name = "N", default_value = "1", value_parser = count_from_one, help_heading = "Load")]
+    pub attempts: u64,
+
+    /// Seed of random arrivals; each attempt adds one
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
+    pub seed: u64,
+
+    /// How sockets are driven
+    #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = "Load")]
+    pub backend: Backend,
+
+    /// A fresh connection for each request
+    #[arg(
+        long,
+        conflicts_with = "requests_per_connection",
+        help_heading = "Connections"
+    )]
+    pub fresh: bool,
+
+    /// Close each connection after N requests
+    #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
+    pub requests_per_connection: Option<u64>,
+
+    /// Who closes a used connection and so holds its TIME_WAIT; reset (RST) leaves none
+    #[arg(long, value_enum, default_value_t = Closer::Server, help_heading = "Connections")]
+    pub close_first: Closer,
+
+    /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200
+    #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]
+    pub sources: Option<Sources>,
+
+    /// Longest wait for an answer, or for a connection, with a unit
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, help_heading = "Connections")]
+    pub timeout: Duration,
+
+    /// End without awaiting what is out
+    #[arg(long, help_heading = "Connections")]
+    pub no_drain: bool,
+
+    /// HTTP method [default: GET, with a body POST]
+    #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
+    pub method: Option<String>,
+
+    /// A header, such as 'Accept: text/html'; repeatable
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header, help_heading = "Request")]
+    pub headers: Vec<(String, String)>,
+
+    /// Body of each request
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        conflicts_with = "body_file",
+        help_heading = "Request"
+    )]
+    pub body: Option<String>,
+
+    /// File with the body of each request
+    #[arg(long, value_name = "FILE", help_heading = "Request")]
+    pub body_file: Option<PathBuf>,
+
+    /// What an answer must be to count as ok: status=200, body=TEXT or json=VALUE; repeatable, of one kind any fits
+    /// [default: status 2xx or 3xx]
+    #[arg(long, value_name = "WHAT", value_parser = expect, help_heading = "Judging")]
+    pub expect: Vec<Expect>,
+
+    /// sequence: each answer is a number; each is handed out once, without a gap, in order
+    #[arg(long, value_enum, value_name = "CHECK", help_heading = "Judging")]
+    pub check: Option<CheckArg>,
+
+    /// An ok answer is good when it comes within this time of when it should have been asked for [default: the timeout]
+    #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Judging")]
+    pub deadline: Option<Duration>,
+
+    /// Exit with 1 when this holds, such as 'p99 > 50ms' or 'errors > 0.1%'; repeatable
+    #[arg(long, value_name = "CONDITION", value_parser = condition, help_heading = "Judging")]
+    pub fail_if: Vec<Condition>,
+
+    /// Exit with 4 also when floodmark was the limit (bound)
+    #[arg(long, help_heading = "Judging")]
+    pub strict: bool,
+
+    /// Write the record as JSON; - for stdout, and nothing else there
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+
+    /// Write the figures of each second as CSV
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub csv: Option<PathBuf>,
+
+    /// Write the distribution of response times in HdrHistogram's percentile format
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub hdr: Option<PathBuf>,
+
+    /// Folder to keep the result in [default: one in the temporary folder, the latest 20 are kept]
+    #[arg(long, value_name = "FOLDER", help_heading = "Output")]
+    pub out: Option<PathBuf>,
+
+    /// Neither progress nor summary
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// Allow load on an address outside loopback, link-local and private ranges
+    #[arg(long, help_heading = "Safety")]
+    pub public: bool,
+
+    /// Run although local ports or open files cannot suffice
+    #[arg(long, help_heading = "Safety")]
+    pub anyway: bool,
+}
+
+/// How arrivals are spaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Spacing {
+    /// Equal distances
+    Constant,
+    /// Exponential distances with the same mean
+    Poisson,
+}
+
+/// Who closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Closer {
+    /// The server, asked to by `Connection: close`
+    Server,
+    /// floodmark, after the answer
+    Client,
+    /// floodmark, with RST
+    Reset,
+}
+
+impl From<Closer> for CloseFirst {
+    fn from(closer: Closer) -> Self {
+        match closer {
+            Closer::Server => CloseFirst::Server,
+            Closer::Client => CloseFirst::Client,
+            Closer::Reset => CloseFirst::Reset,
+        }
+    }
+}
+
+/// How sockets are driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// The best that this kernel allows
+    Auto,
+    /// epoll and plain calls
+    Epoll,
+}
+
+/// Which check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CheckArg {
+    /// Numbers from one counter
+    Sequence,
+}
+
+impl From<CheckArg> for Check {
+    fn from(check: CheckArg) -> Self {
+        match check {
+            CheckArg::Sequence => Check::Sequence,
+        }
+    }
+}
+
+/// What is done about warming up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Warmup {
+    /// Figures are of the steady part.
+    Auto,
+    /// Figures are of all of the measurement, which comes after this much real load.
+    Before(Duration),
+}
+
+impl Warmup {
+    fn parse(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Warmup::Auto);
+        }
+        parse_duration(text)
+            .map(Warmup::Before)
+            .map_err(|e| format!("{e}; or auto"))
+    }
+}
+
+fn count_from_one(text: &str) -> Result<u64, String> {
+    match parse_count(text) {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(n) => Ok(n),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn positive_duration(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => Err("must be longer than nothing".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn sources(text: &str) -> Result<Sources, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let address = |part: &str| {
+        part.trim()
+            .parse()
+            .map_err(|_| format!("\"{part}\" is no IP address; write 127.0.0.2-127.0.0.200"))
+    };
+    let sources = Sources {
+        first: address(first)?,
+        last: address(last)?,
+    };
+    match floodmark_load::sources::count(sources) {
+        0 => Err(format!(
+            "\"{text}\" is no range: its ends must be of one family, the first not above the last"
+        )),
+        n if n > 1 << 20 => Err(format!("\"{text}\" holds more than a million addresses")),
+        _ => Ok(sources),
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text
+        .split_once(':')
+        .ok_or_else(|| format!("\"{text}\" has no colon; write 'Name: value'"))?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn condition(text: &str) -> Result<Condition, String> {
+    text.parse()
+        .map_err(|e: floodmark_report::threshold::ConditionError| e.to_string())
+}
+
+fn expect(text: &str) -> Result<Expect, String> {
+    let kinds = "write status=200, body=TEXT or json=VALUE";
+    let (kind, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("\"{text}\" has no =; {kinds}"))?;
+    match kind {
+        "status" => match value.parse() {
+            Ok(status @ 100..=999) => Ok(Expect::Status(status)),
+            _ => Err(format!("\"{value}\" is no status code of three digits")),
+        },
+        "body" => Ok(Expect::Body(value.to_owned())),
+        "json" => serde_json::from_str(value)
+            .map(Expect::Json)
+            .map_err(|e| format!("\"{value}\" is no JSON: {e}")),
+        other => Err(format!("unknown expectation \"{other}\"; {kinds}")),
+    }
+}

@@ -1,0 +1,222 @@
+//! From flags to a plan: contradictions, ranges and what the machine cannot give are refused here, before anything is sent.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use floodmark_load::budget::{self, Offer};
+use floodmark_load::worker::request_sizes;
+use floodmark_observe::{Root, sysctl};
+use floodmark_record::plan::{
+    Arrivals, Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
+};
+use floodmark_record::units::show_rate;
+
+use super::args::{LoadArgs, Spacing, Warmup};
+use super::target;
+use crate::exit::Ending;
+
+/// Connections of the closed model where none are asked for.
+const DEFAULT_CONNECTIONS: u64 = 50;
+
+/// How long the sending window is where nothing is asked for, seconds.
+const DEFAULT_DURATION_S: f64 = 10.0;
+
+/// Largest body that is sent.
+const LARGEST_BODY: u64 = 64 << 20;
+
+/// A plan, with what the user should know of it beforehand.
+pub struct Planned {
+    /// The plan.
+    pub plan: Plan,
+    /// Lines to print before the run.
+    pub remarks: Vec<String>,
+}
+
+/// Makes the plan.
+pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned, Ending> {
+    if !args.public && !target::is_near(target.address.ip()) {
+        return Err(Ending::usage(format!(
+            "{} is {}, a public address; load goes there only with --public, and only if its owner agrees",
+            target.authority,
+            target.address.ip()
+        )));
+    }
+    contradictions(args, target.address.ip())?;
+    let offer = offer(target.address.ip(), open_files);
+    let mut plan = Plan {
+        request: request(args)?,
+        target,
+        model: if args.rate.is_some() || args.burst.is_some() {
+            Model::Open
+        } else {
+            Model::Closed
+        },
+        rate_per_s: rate(args),
+        arrivals: arrivals(args),
+        connections: 0,
+        threads: threads(args)?,
+        connection_use: match (args.fresh, args.requests_per_connection) {
+            (true, _) | (false, Some(1)) => ConnectionUse::Fresh,
+            (false, Some(_)) => ConnectionUse::PerConnection,
+            (false, None) => ConnectionUse::Kept,
+        },
+        requests_per_connection: args.requests_per_connection.filter(|n| *n > 1),
+        close_first: args.close_first.into(),
+        duration_s: match (args.duration, args.requests, args.burst) {
+            (Some(duration), ..) => Some(duration.as_secs_f64()),
+            (None, None, None) => Some(DEFAULT_DURATION_S),
+            _ => None,
+        },
+        requests: args.requests.or(args.burst),
+        warmup_s: match args.warmup {
+            Warmup::Auto => 0.0,
+            Warmup::Before(duration) => duration.as_secs_f64(),
+        },
+        figures_of: if args.warmup == Warmup::Auto {
+            FiguresOf::Steady
+        } else {
+            FiguresOf::Whole
+        },
+        timeout_s: args.timeout.as_secs_f64(),
+        deadline_s: args.deadline.unwrap_or(args.timeout).as_secs_f64(),
+        drain: !args.no_drain,
+        expect: args.expect.clone(),
+        check: args.check.map(Into::into),
+        sources: args.sources,
+        ports_per_source: offer.ports,
+        backend: Backend::Epoll,
+        seed: args.seed,
+    };
+    plan.connections = connections(args, &plan, &offer);
+    if let Some(shortage) = budget::shortage(&plan, &offer)
+        && !args.anyway
+    {
+        return Err(Ending::usage(format!("{shortage}, or run it --anyway")));
+    }
+    request_sizes(&plan).map_err(|e| Ending::usage(format!("the request: {e}")))?;
+    let remarks = remarks(&plan, &offer);
+    Ok(Planned { plan, remarks })
+}
+
+fn contradictions(args: &LoadArgs, target: IpAddr) -> Result<(), Ending> {
+    let kept = !args.fresh && args.requests_per_connection.is_none();
+    let close_first: CloseFirst = args.close_first.into();
+    if kept && close_first != CloseFirst::Server {
+        return Err(Ending::usage(
+            "--close-first says who closes a connection that is used up, but kept connections never are; add --fresh or \
+             --requests-per-connection",
+        ));
+    }
+    if let Some(sources) = args.sources
+        && sources.first.is_ipv4() != target.is_ipv4()
+    {
+        return Err(Ending::usage(format!(
+            "--sources {}-{} are of another family than {target}",
+            sources.first, sources.last
+        )));
+    }
+    if args.rate.is_some_and(|rate| rate > 1e9) {
+        return Err(Ending::usage(
+            "--rate: more than a request per nanosecond cannot be scheduled",
+        ));
+    }
+    Ok(())
+}
+
+/// Rate of arrivals, per second.
+fn rate(args: &LoadArgs) -> Option<f64> {
+    match (args.burst, args.within) {
+        (Some(n), Some(within)) => Some(n as f64 / within.as_secs_f64()),
+        _ => args.rate,
+    }
+}
+
+fn arrivals(args: &LoadArgs) -> Option<Arrivals> {
+    match (args.burst, args.rate, args.arrivals) {
+        (Some(_), ..) => Some(Arrivals::Burst),
+        (None, Some(_), Spacing::Constant) => Some(Arrivals::Constant),
+        (None, Some(_), Spacing::Poisson) => Some(Arrivals::Poisson),
+        (None, None, _) => None,
+    }
+}
+
+fn threads(args: &LoadArgs) -> Result<u32, Ending> {
+    let cpus = floodmark_observe::cpu::allowed(&Root::host()).max(1);
+    match args.threads {
+        None => Ok((cpus / 2).max(1)),
+        Some(n) if n <= 1024 => Ok(n as u32),
+        Some(n) => Err(Ending::usage(format!(
+            "--threads {n}: at most 1024; this machine has {cpus} CPUs"
+        ))),
+    }
+}
+
+fn connections(args: &LoadArgs, plan: &Plan, offer: &Offer) -> u32 {
+    let most = budget::most_connections(plan, offer).max(1);
+    let wanted = match (args.connections, plan.model) {
+        (Some(n), _) => n,
+        (None, Model::Closed) => DEFAULT_CONNECTIONS,
+        (None, Model::Open) => most,
+    };
+    u32::try_from(wanted).unwrap_or(u32::MAX)
+}
+
+fn request(args: &LoadArgs) -> Result<RequestPlan, Ending> {
+    let body = match (&args.body, &args.body_file) {
+        (Some(text), _) => text.clone().into_bytes(),
+        (None, Some(path)) => body_file(path)?,
+        (None, None) => Vec::new(),
+    };
+    let method = match &args.method {
+        Some(method) => method.clone(),
+        None if args.body.is_some() || args.body_file.is_some() => "POST".to_owned(),
+        None => "GET".to_owned(),
+    };
+    Ok(RequestPlan {
+        method,
+        headers: args.headers.clone(),
+        body,
+    })
+}
+
+fn body_file(path: &Path) -> Result<Vec<u8>, Ending> {
+    let failed = |why: String| Ending::usage(format!("--body-file {}: {why}", path.display()));
+    let size = std::fs::metadata(path)
+        .map_err(|e| failed(e.to_string()))?
+        .len();
+    if size > LARGEST_BODY {
+        return Err(failed(format!(
+            "{size} bytes are more than the {LARGEST_BODY} that floodmark sends"
+        )));
+    }
+    std::fs::read(path).map_err(|e| failed(e.to_string()))
+}
+
+fn offer(target: IpAddr, open_files: u64) -> Offer {
+    let root = Root::host();
+    let ports = sysctl::ports(&root).map_or(28_232, |ports| u64::from(ports.usable()));
+    let reuse = sysctl::number(&root, "net.ipv4.tcp_tw_reuse").unwrap_or(0);
+    let delay_s =
+        sysctl::number(&root, "net.ipv4.tcp_tw_reuse_delay").map_or(1.0, |ms| ms as f64 / 1e3);
+    Offer {
+        ports,
+        fds: open_files,
+        time_wait_s: budget::time_wait_s(reuse, delay_s, target.to_canonical().is_loopback()),
+    }
+}
+
+fn remarks(plan: &Plan, offer: &Offer) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(per_s) = budget::connections_per_s(plan, offer) {
+        remarks.push(format!(
+            "the client closes first: its {} local ports, each {} s in TIME_WAIT, allow {} new connections per second for long",
+            budget::ports_in_all(plan, offer),
+            offer.time_wait_s,
+            show_rate(per_s)
+        ));
+    }
+    if plan.close_first == CloseFirst::Reset {
+        remarks.push("connections end with RST (--close-first reset): servers may treat that unlike an orderly close".to_owned());
+    }
+    remarks
+}

@@ -1,0 +1,175 @@
+//! From a URL to the one address that every connection goes to.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Instant;
+
+use floodmark_record::plan::Target;
+use http::Uri;
+
+use crate::exit::Ending;
+
+/// Reads a URL and resolves its host, once, with the time that took.
+pub fn resolve(url: &str) -> Result<Target, Ending> {
+    let parts = Parts::parse(url)?;
+    let target = |address, resolve_us| Target {
+        url: url.to_owned(),
+        address,
+        resolve_us,
+        authority: parts.authority.clone(),
+        path: parts.path.clone(),
+    };
+    if let Ok(ip) = parts.host.parse::<IpAddr>() {
+        return Ok(target(SocketAddr::new(ip, parts.port), None));
+    }
+    let begin = Instant::now();
+    let found = (parts.host.as_str(), parts.port).to_socket_addrs();
+    let took = begin.elapsed().as_micros() as u64;
+    match found.map(|mut addresses| addresses.next()) {
+        Ok(Some(address)) => Ok(target(address, Some(took))),
+        Ok(None) => Err(unknown_host(&parts.host, "it has no address")),
+        Err(error) => Err(unknown_host(&parts.host, &error.to_string())),
+    }
+}
+
+fn unknown_host(host: &str, why: &str) -> Ending {
+    let why = why.trim_start_matches("failed to lookup address information: ");
+    Ending::server(format!(
+        "the host \"{host}\" cannot be resolved ({why}); check its spelling or give its IP address"
+    ))
+}
+
+struct Parts {
+    host: String,
+    port: u16,
+    authority: String,
+    path: String,
+}
+
+impl Parts {
+    fn parse(url: &str) -> Result<Self, Ending> {
+        let wrong = |why: &str| {
+            Ending::usage(format!(
+                "the URL \"{url}\": {why}; write it like http://127.0.0.1:8080/path"
+            ))
+        };
+        let without_fragment = url.split('#').next().unwrap_or(url);
+        let uri: Uri = without_fragment
+            .parse()
+            .map_err(|e: http::uri::InvalidUri| wrong(&e.to_string()))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("HTTPS is not supported yet")),
+            Some(other) => return Err(wrong(&format!("the scheme {other} is not HTTP"))),
+            None => return Err(wrong("the scheme is missing")),
+        }
+        let authority = uri
+            .authority()
+            .ok_or_else(|| wrong("the host is missing"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong(
+                "user and password are not supported, send an Authorization header (-H)",
+            ));
+        }
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        if host.is_empty() {
+            return Err(wrong("the host is missing"));
+        }
+        let given = authority.as_str().len() > authority.host().len();
+        let port = match (authority.port_u16(), given) {
+            (Some(0), _) => return Err(wrong("port 0 cannot be connected to")),
+            (Some(port), _) => port,
+            (None, false) => 80,
+            (None, true) => return Err(wrong("the port is no number from 1 to 65535")),
+        };
+        Ok(Parts {
+            host: host.to_owned(),
+            port,
+            authority: authority.as_str().to_owned(),
+            path: uri.path_and_query().map_or("/", |p| p.as_str()).to_owned(),
+        })
+    }
+}
+
+/// Whether load may go to an address without `--public`: loopback, link-local, private (RFC 1918), unique local (RFC 4193).
+pub fn is_near(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<(String, u16, String, String), String> {
+        Parts::parse(url)
+            .map(|p| (p.host, p.port, p.authority, p.path))
+            .map_err(|e| e.message)
+    }
+
+    #[test]
+    fn urls_as_people_write_them() {
+        let ok = |url: &str| parse(url).unwrap();
+        assert_eq!(
+            ok("http://localhost"),
+            ("localhost".into(), 80, "localhost".into(), "/".into())
+        );
+        assert_eq!(ok("http://127.0.0.1:8080/a?b=c#d").3, "/a?b=c");
+        assert_eq!(ok("http://[::1]:81/").0, "::1");
+        assert_eq!(ok("http://[::1]:81/").2, "[::1]:81");
+    }
+
+    #[test]
+    fn wrong_urls_say_what_is_wrong() {
+        for (url, word) in [
+            ("localhost:8080", "scheme"),
+            ("127.0.0.1:8080/", "http://"),
+            ("ftp://x/", "ftp"),
+            ("https://x/", "HTTPS"),
+            ("http://", "http://"),
+            ("http:///x", "http://"),
+            ("http://x:0/", "port"),
+            ("http://x:99999/", "port"),
+            ("http://x:y/", "http://"),
+            ("http://a b/", "http://"),
+            ("http://u:p@x/", "Authorization"),
+            ("", "http://"),
+        ] {
+            let text = parse(url).unwrap_err();
+            assert!(text.contains(word), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn near_addresses() {
+        for near in [
+            "127.0.0.1",
+            "127.200.0.1",
+            "::1",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.1",
+            "169.254.1.1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(is_near(near.parse().unwrap()), "{near}");
+        }
+        for far in [
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.64.0.1",
+            "0.0.0.0",
+            "2001:db8::1",
+            "::ffff:8.8.8.8",
+            "224.0.0.1",
+        ] {
+            assert!(!is_near(far.parse().unwrap()), "{far}");
+        }
+    }
+}

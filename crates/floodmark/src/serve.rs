@@ -1,0 +1,87 @@
+//! `floodmark serve`: a native server.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use floodmark_host::Stop;
+use floodmark_record::units::{parse_count, parse_duration, show_count};
+use floodmark_serve::{Limits, Settings, Workload};
+
+use crate::exit::{Ending, HELP};
+use crate::out;
+
+/// How often a request to stop is looked for.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Serve a workload natively: the ceiling to compare other servers with.
+///
+/// Prints `listening on http://ADDRESS` when ready; ends on Ctrl-C or SIGTERM, finishing what is in flight.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct ServeArgs {
+    /// hello (GET /), json (GET /json) or dispatcher (GET /dispatcher)
+    pub workload: Workload,
+
+    /// Address and port; port 0 is chosen by the kernel and printed
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    pub listen: SocketAddr,
+
+    /// Threads that serve [default: chosen by measurement for this machine]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+
+    /// dispatcher: file that keeps what was handed out, so that no number is handed out twice even after a crash
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+
+    /// dispatcher with --state: numbers reserved at a time; as many may be skipped after a crash
+    #[arg(long, value_name = "N", default_value = "1048576", value_parser = reserve, requires = "state")]
+    pub reserve: NonZeroU64,
+
+    /// Most connections at once; more are answered 503 [default: as open files allow]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<NonZeroUsize>,
+
+    /// An idle connection is closed after this time
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    pub idle: Duration,
+}
+
+fn reserve(text: &str) -> Result<NonZeroU64, String> {
+    let n = parse_count(text).map_err(|e| e.to_string())?;
+    NonZeroU64::new(n).ok_or_else(|| "must be at least 1".to_owned())
+}
+
+/// Runs the command.
+pub fn run(args: &ServeArgs) -> Result<(), Ending> {
+    let stop = Stop::on_signals()
+        .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
+    let settings = Settings {
+        workload: args.workload,
+        listen: args.listen,
+        threads: args.threads,
+        state: args.state.clone(),
+        limits: Limits {
+            connections: args.max_connections,
+            idle: args.idle,
+            reserve: args.reserve,
+            ..Limits::default()
+        },
+    };
+    let shutdown = async move {
+        while !stop.is_set() {
+            tokio::time::sleep(GLANCE).await;
+        }
+    };
+    let ready = |address| out::print(&format!("listening on http://{address}\n"));
+    let summary = floodmark_serve::serve(settings, shutdown, ready).map_err(Ending::server)?;
+    out::note(&format!(
+        "answered {} requests on {} connections\n",
+        show_count(summary.answered),
+        show_count(summary.accepted)
+    ));
+    Ok(())
+}

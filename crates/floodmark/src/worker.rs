@@ -1,0 +1,50 @@
+//! `floodmark worker`: one load process. Started by floodmark itself; the protocol is in [`WorkerInput`].
+
+use std::io::{self, BufRead, Write};
+
+use floodmark_host::raise_open_files;
+use floodmark_load::worker::{self, StopFlag};
+use floodmark_record::plan::WorkerInput;
+
+use crate::exit::Ending;
+
+/// Reads the plan, runs it, writes events.
+pub fn run() -> Result<(), Ending> {
+    let mut line = String::new();
+    io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|e| Ending::failed(format!("worker: stdin: {e}")))?;
+    let input: WorkerInput = serde_json::from_str(&line).map_err(|e| {
+        Ending::usage(format!(
+            "worker: the first line of stdin is no plan: {e}; see floodmark load"
+        ))
+    })?;
+    let fd_limit = raise_open_files().map(|files| files.soft).unwrap_or(0);
+    let stop = StopFlag::default();
+    let told = stop.clone();
+    // Ends with the process: there is no way to take a thread out of a read.
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            match line {
+                Ok(line) if line.trim() != "stop" => {}
+                _ => break,
+            }
+        }
+        told.stop();
+    });
+    let lost = stop.clone();
+    worker::run(&input, fd_limit, &stop, |event| {
+        let written = serde_json::to_vec(&event)
+            .map_err(io::Error::from)
+            .and_then(|mut line| {
+                line.push(b'\n');
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(&line).and_then(|()| stdout.flush())
+            });
+        if written.is_err() {
+            lost.stop();
+        }
+    })
+    .map_err(|e| Ending::failed(format!("worker: {e}")))
+}

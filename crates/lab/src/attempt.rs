@@ -1,0 +1,161 @@
+//! Attempts at one plan, one after the other on the same server, each kept as it is taken.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use floodmark_host::Stop;
+use floodmark_observe::{Root, environment, sampler::Sampler};
+use floodmark_record::events::RunId;
+use floodmark_record::plan::{Plan, WorkerInput};
+use floodmark_record::run::ToolInfo;
+use floodmark_record::{Event, Record, SCHEMA_VERSION};
+
+use crate::fold::{FoldError, fold};
+use crate::folder::{Folder, FolderError};
+use crate::worker::{self, WorkerFailure};
+
+/// Somebody who wants to see events as they happen, such as the live view.
+pub trait Listener {
+    /// An event has happened.
+    fn on(&mut self, event: &Event);
+}
+
+impl<F: FnMut(&Event)> Listener for F {
+    fn on(&mut self, event: &Event) {
+        self(event);
+    }
+}
+
+/// Why attempts gave no record.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The result folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The worker; what was taken before is in the folder.
+    #[error("{failure}; what was taken is in {}", folder.display())]
+    Worker {
+        /// What happened.
+        #[source]
+        failure: WorkerFailure,
+        /// Where the result is.
+        folder: PathBuf,
+    },
+    /// Folding.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+}
+
+/// Attempts at one plan.
+pub struct Attempts<'a> {
+    /// The plan; the seed of each attempt is the plan's plus its number.
+    pub plan: &'a Plan,
+    /// How many.
+    pub attempts: u32,
+    /// Names of system and workload.
+    pub names: (String, String),
+    /// How floodmark was called.
+    pub tool: ToolInfo,
+    /// Ends them.
+    pub stop: &'a Stop,
+}
+
+impl Attempts<'_> {
+    /// Makes the attempts, keeps their events in `folder` and folds them into its record.
+    ///
+    /// An attempt that is interrupted, or whose server goes away, is the last one.
+    ///
+    /// # Errors
+    /// A folder that cannot be written, a worker that fails. What was taken before stays in the folder.
+    pub fn run(
+        &self,
+        folder: &mut Folder,
+        listener: &mut dyn Listener,
+    ) -> Result<Record, LabError> {
+        folder.append(&Event::Opened {
+            schema: SCHEMA_VERSION,
+            tool: self.tool.clone(),
+            environment: environment::environment(&Root::host()),
+        })?;
+        let mut failure = None;
+        for attempt in 1..=self.attempts {
+            let (id, cut_short) = self.attempt(attempt, folder, listener, &mut failure)?;
+            let over = cut_short.is_some() || self.stop.is_set();
+            folder.append(&Event::RunEnded { run: id, cut_short })?;
+            folder.sync()?;
+            if over {
+                break;
+            }
+        }
+        let record = fold(folder.path())?;
+        folder.write_record(&record)?;
+        match failure {
+            Some(failure) => Err(LabError::Worker {
+                failure,
+                folder: folder.path().to_owned(),
+            }),
+            None => Ok(record),
+        }
+    }
+
+    fn attempt(
+        &self,
+        attempt: u32,
+        folder: &mut Folder,
+        listener: &mut dyn Listener,
+        failure: &mut Option<WorkerFailure>,
+    ) -> Result<(RunId, Option<String>), LabError> {
+        let id = RunId {
+            system: self.names.0.clone(),
+            workload: self.names.1.clone(),
+            process: 1,
+            attempt,
+        };
+        let mut plan = self.plan.clone();
+        plan.seed = plan.seed.wrapping_add(u64::from(attempt) - 1);
+        let unix_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis() as u64;
+        let answers_file = plan
+            .check
+            .map(|_| folder.path().join(format!("answers-{attempt}.bin")));
+        let began = Event::RunBegan {
+            run: id.clone(),
+            plan: plan.clone(),
+            unix_ms,
+        };
+        folder.append(&began)?;
+        listener.on(&began);
+        let sampler = Sampler::start_at(Instant::now(), Duration::from_secs(1));
+        let input = WorkerInput {
+            plan,
+            start_unix_ns: None,
+            answers_file,
+        };
+        let mut unwritten = None;
+        let mut cut_short = None;
+        let ran = worker::run(&worker::this_program(), &input, self.stop, |event| {
+            if let Event::End(end) = &event {
+                cut_short = crate::tally::why_cut_short(end);
+            }
+            if unwritten.is_none() {
+                unwritten = folder.append(&event).err();
+            }
+            listener.on(&event);
+        });
+        let (observations, missing) = sampler.stop();
+        if let Some(error) = unwritten {
+            return Err(error.into());
+        }
+        folder.append(&Event::Observed { observations })?;
+        if !missing.is_empty() {
+            folder.append(&Event::Missing { missing })?;
+        }
+        if let Err(error) = ran {
+            cut_short = Some(error.to_string());
+            *failure = Some(error);
+        }
+        Ok((id, cut_short))
+    }
+}

@@ -1,0 +1,159 @@
+//! What is kept of a run's events while folding: everything but the histograms.
+
+use std::collections::BTreeMap;
+
+use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
+use floodmark_record::plan::Plan;
+use floodmark_record::run::{Ended, Observation, SeriesRow};
+use floodmark_record::units::show_ns;
+use floodmark_record::{Counts, SecondRow, TimeKind, WorkerEnd};
+use floodmark_stats::Histogram;
+
+/// One run's events, without histograms.
+#[derive(Debug)]
+pub struct Tally {
+    pub id: RunId,
+    pub plan: Plan,
+    pub unix_ms: u64,
+    pub ready: Option<WorkerReady>,
+    pub rows: Vec<Row>,
+    pub warmup: Counts,
+    pub warmup_to_ns: u64,
+    pub end: Option<WorkerEnd>,
+    pub observations: Vec<Observation>,
+    pub missing: Vec<String>,
+    pub cut_short: Option<String>,
+}
+
+/// A second of the measurement, its histograms reduced to figures.
+#[derive(Debug)]
+pub struct Row {
+    pub row: SecondRow,
+    pub figures: SeriesRow,
+}
+
+impl Tally {
+    pub fn new(id: RunId, plan: Plan, unix_ms: u64) -> Self {
+        Tally {
+            id,
+            plan,
+            unix_ms,
+            ready: None,
+            rows: Vec::new(),
+            warmup: Counts::default(),
+            warmup_to_ns: 0,
+            end: None,
+            observations: Vec::new(),
+            missing: Vec::new(),
+            cut_short: None,
+        }
+    }
+
+    pub fn take(&mut self, mut row: SecondRow) {
+        if row.phase == Phase::Warmup {
+            self.warmup.merge(&row.counts);
+            self.warmup_to_ns = row.to_ns;
+            return;
+        }
+        let times = response_times(&row.histograms);
+        row.histograms = BTreeMap::new();
+        let length_s = (row.to_ns - row.from_ns) as f64 / 1e9;
+        let figures = SeriesRow {
+            from_s: row.from_ns as f64 / 1e9,
+            to_s: row.to_ns as f64 / 1e9,
+            throughput_per_s: row.ok_in_window as f64 / length_s,
+            goodput_per_s: row.good_in_window as f64 / length_s,
+            failed: row.counts.ended() - row.counts.ok + row.counts.connect_failed,
+            p50_us: times.p50,
+            p90_us: times.p90,
+            p99_us: times.p99,
+            p99_9_us: times.p99_9,
+            max_us: times.max,
+            client_user_cpus: row.user_s / length_s,
+            client_system_cpus: row.system_s / length_s,
+            open_connections: row.open_connections,
+        };
+        self.rows.push(Row { row, figures });
+    }
+
+    /// The end of the sending window, ns.
+    pub fn window_ns(&self) -> u64 {
+        let last = || self.rows.last().map_or(0, |r| r.row.to_ns);
+        self.end.as_ref().map_or_else(last, |end| end.window_ns)
+    }
+
+    /// Counts of the whole measurement. Where the worker did not live to say its last word they are the sums of its
+    /// rows, and what had no outcome by then was in flight.
+    pub fn counts(&self) -> Counts {
+        if let Some(end) = &self.end {
+            return end.counts.clone();
+        }
+        let mut counts = Counts::default();
+        self.rows
+            .iter()
+            .for_each(|row| counts.merge(&row.row.counts));
+        counts.in_flight_at_end += counts
+            .sent
+            .saturating_sub(counts.ended() + counts.in_flight_at_end);
+        counts.unsent += counts
+            .intended
+            .saturating_sub(counts.sent + counts.unsent + counts.connect_failed);
+        counts
+    }
+
+    pub fn ended(&self) -> Ended {
+        let reason = self
+            .end
+            .as_ref()
+            .map_or(EndReason::Interrupted, |end| end.reason);
+        let silent = || {
+            self.end
+                .is_none()
+                .then(|| "the load process ended without its last word".to_owned())
+        };
+        Ended {
+            reason,
+            detail: self.cut_short.clone().or_else(silent),
+        }
+    }
+}
+
+fn response_times(histograms: &BTreeMap<TimeKind, String>) -> floodmark_record::Times {
+    let read = |kind| {
+        histograms
+            .get(&kind)
+            .and_then(|text| Histogram::decode(text).ok())
+            .unwrap_or_default()
+    };
+    Histogram::summarise(&read(TimeKind::Response), &read(TimeKind::Censored))
+}
+
+/// Why a run that its worker ended did not run its course, in words.
+pub fn why_cut_short(end: &WorkerEnd) -> Option<String> {
+    match end.reason {
+        EndReason::Completed => None,
+        EndReason::NotHttp => Some("what answered does not speak HTTP/1.1".to_owned()),
+        EndReason::Interrupted => Some(format!(
+            "interrupted after {}",
+            show_ns(end.ended_ns as f64)
+        )),
+        EndReason::ServerGone => {
+            let why = end
+                .errors
+                .keys()
+                .find(|name| name.starts_with("connect") || name.as_str() == "unreachable");
+            let why = why
+                .map_or("connect_failed", String::as_str)
+                .replace('_', " ");
+            Some(if end.counts.ok + end.connects == 0 {
+                format!("the server could not be reached ({why})")
+            } else {
+                let since = end.server_gone_since_ns.unwrap_or(end.ended_ns);
+                format!(
+                    "the server went away {} into the run ({why})",
+                    show_ns(since as f64)
+                )
+            })
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a plan needs of local ports and open files, worked out before anything is sent.
+//!
+//! A connection that the client closes first keeps its local port in TIME_WAIT (RFC 9293, section 3.6) for 60 s on Linux, or
+//! until `tcp_tw_reuse` lets a new connection have it.
+
+use floodmark_record::plan::{CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::units::{show_count, show_rate};
+
+use crate::sources;
+
+/// Linux holds TIME_WAIT this long (`TCP_TIMEWAIT_LEN`), seconds; it cannot be set.
+pub const TIME_WAIT_S: f64 = 60.0;
+
+/// File descriptors a worker needs beside its connections: standard streams, epoll, files.
+pub const OTHER_FDS: u64 = 64;
+
+/// What the machine offers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Offer {
+    /// Local ports of each source address.
+    pub ports: u64,
+    /// Open files that the worker may have.
+    pub fds: u64,
+    /// How long a port that the client closed first stays taken, seconds.
+    pub time_wait_s: f64,
+}
+
+/// How long TIME_WAIT keeps a client's port, by `tcp_tw_reuse` (0 never reused, 1 always, 2 on loopback) and its delay.
+#[must_use]
+pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
+    match (tw_reuse, loopback) {
+        (1, _) | (2, true) => reuse_delay_s.min(TIME_WAIT_S),
+        _ => TIME_WAIT_S,
+    }
+}
+
+/// Ports over all source addresses.
+#[must_use]
+pub fn ports_in_all(plan: &Plan, offer: &Offer) -> u64 {
+    let addresses = plan.sources.map_or(1, sources::count);
+    u64::try_from(u128::from(offer.ports) * addresses).unwrap_or(u64::MAX)
+}
+
+/// The most connections that ports and open files allow at once.
+#[must_use]
+pub fn most_connections(plan: &Plan, offer: &Offer) -> u64 {
+    ports_in_all(plan, offer).min(offer.fds.saturating_sub(OTHER_FDS))
+}
+
+/// New connections per second that the ports allow for ever, where the client holds the TIME_WAIT.
+#[must_use]
+pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
+    let client_holds =
+        plan.connection_use != ConnectionUse::Kept && plan.close_first == CloseFirst::Client;
+    client_holds.then(|| ports_in_all(plan, offer) as f64 / offer.time_wait_s)
+}
+
+/// Why a plan cannot be carried out on this machine, with the arithmetic and the mend; none where it can as far as is known.
+#[must_use]
+pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
+    let ports = ports_in_all(plan, offer);
+    let connections = u64::from(plan.connections);
+    if plan.model == Model::Closed && connections + OTHER_FDS > offer.fds {
+        return Some(format!(
+            "{} connections need {} open files, this process may have {}; raise the limit (ulimit -n {}) or use -c {}",
+            show_count(connections),
+            show_count(connections + OTHER_FDS),
+            show_count(offer.fds),
+            connections + OTHER_FDS,
+            offer.fds.saturating_sub(OTHER_FDS).max(1)
+        ));
+    }
+    if plan.model == Model::Closed && connections > ports {
+        return Some(format!(
+            "{} connections need as many local ports, there are {}; add source addresses (--sources) or use -c {}",
+            show_count(connections),
+            show_count(ports),
+            ports.max(1)
+        ));
+    }
+    let per_s = connections_per_s(plan, offer)?;
+    let uses = match plan.connection_use {
+        ConnectionUse::PerConnection => plan.requests_per_connection.unwrap_or(1).max(1) as f64,
+        _ => 1.0,
+    };
+    let rate = plan.rate_per_s? / uses;
+    let wanted_s = plan
+        .duration_s
+        .unwrap_or_else(|| plan.requests.unwrap_or(0) as f64 / plan.rate_per_s.unwrap_or(1.0));
+    let held = rate * wanted_s.min(offer.time_wait_s);
+    (held > ports as f64).then(|| {
+        format!(
+            "{}/s new connections closed by the client hold {} local ports in TIME_WAIT ({} s each); there are {}, enough for {}/s. \
+             Add source addresses (--sources), let the server close (--close-first server), or keep connections",
+            show_rate(rate),
+            show_count(held.ceil() as u64),
+            show_rate(offer.time_wait_s),
+            show_count(ports),
+            show_rate(per_s)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{closed_plan, open_plan};
+    use floodmark_record::plan::{Arrivals, Sources};
+
+    const OFFER: Offer = Offer {
+        ports: 28_232,
+        fds: 20_000,
+        time_wait_s: 60.0,
+    };
+
+    fn fresh(rate: f64, seconds: f64) -> Plan {
+        Plan {
+            connection_use: ConnectionUse::Fresh,
+            close_first: CloseFirst::Client,
+            ..open_plan(Arrivals::Constant, rate, Some(seconds), None)
+        }
+    }
+
+    #[test]
+    fn the_well_known_wall_of_470_per_second() {
+        let per_s = connections_per_s(&fresh(100.0, 10.0), &OFFER).unwrap();
+        assert_eq!(per_s.floor(), 470.0);
+        assert_eq!(shortage(&fresh(470.0, 300.0), &OFFER), None);
+        let text = shortage(&fresh(500.0, 300.0), &OFFER).unwrap();
+        assert!(text.contains("30,000") && text.contains("471/s"), "{text}");
+        assert_eq!(
+            shortage(&fresh(5000.0, 5.0), &OFFER),
+            None,
+            "a short run fits into the range"
+        );
+    }
+
+    #[test]
+    fn other_ways_to_close_hold_no_port() {
+        let by_server = Plan {
+            close_first: CloseFirst::Server,
+            ..fresh(50_000.0, 60.0)
+        };
+        assert_eq!(connections_per_s(&by_server, &OFFER), None);
+        assert_eq!(shortage(&by_server, &OFFER), None);
+        assert_eq!(time_wait_s(2, 1.0, true), 1.0);
+        assert_eq!(time_wait_s(2, 1.0, false), 60.0);
+        assert_eq!(time_wait_s(0, 1.0, true), 60.0);
+    }
+
+    #[test]
+    fn source_addresses_multiply_ports() {
+        let sources = Some(Sources {
+            first: "127.0.0.2".parse().unwrap(),
+            last: "127.0.0.200".parse().unwrap(),
+        });
+        let plan = Plan {
+            sources,
+            ..fresh(20_000.0, 10.0)
+        };
+        assert_eq!(ports_in_all(&plan, &OFFER), 199 * 28_232);
+        assert_eq!(shortage(&plan, &OFFER), None);
+    }
+
+    #[test]
+    fn more_connections_than_files_or_ports() {
+        assert!(
+            shortage(&closed_plan(30_000, 1), &OFFER)
+                .unwrap()
+                .contains("ulimit -n 30064")
+        );
+        let many_files = Offer {
+            fds: 1_000_000,
+            ..OFFER
+        };
+        assert!(
+            shortage(&closed_plan(30_000, 1), &many_files)
+                .unwrap()
+                .contains("--sources")
+        );
+        assert_eq!(shortage(&closed_plan(19_936, 1), &OFFER), None);
+        assert_eq!(most_connections(&closed_plan(1, 1), &OFFER), 19_936);
+    }
+}
