@@ -134,7 +134,7 @@ fn draw_throughput(page: &mut Page, run: &Run) {
     }
     let length = glue(&seconds(run.window.to_s - run.window.from_s));
     spans.push(faint(match &run.throughput_interval {
-        Some(i) => format!("({}, {length}, {})", level(i.confidence), i.method),
+        Some(i) => format!("({} within this run, {length})", level(i.confidence)),
         None => format!("({length})"),
     }));
     if run.plan.model == Model::Open
@@ -179,7 +179,7 @@ pub(crate) fn draw_window(page: &mut Page, run: &Run, which: &str) {
     }
     let (from, to) = (seconds(window.from_s), seconds(window.to_s));
     let part = if whole {
-        "all of it:".to_owned()
+        String::new()
     } else if window.from_s <= 0.0 {
         format!("the first {}:", glue(&to))
     } else {
