@@ -28,6 +28,16 @@ const GONE_NS: Ns = 2_000_000_000;
 /// The same before anything was ever reached: there is nothing to wait for.
 const NEVER_THERE_NS: Ns = 300_000_000;
 
+/// Connections opened in one turn at most. Opening costs several times what a request costs, so a thread that is behind catches
+/// up by using the connections it has, and does not bury itself and the server under new ones.
+const OPENS_PER_TURN: u32 = 8;
+
+/// The open model's kept connections opened before the clock starts: as many as arrive in this time, seconds.
+const READY_FOR_S: f64 = 0.002;
+
+/// At most this many of those, so that no server's accept queue is filled by them.
+const READY_AT_MOST: f64 = 100.0;
+
 /// This many answers in something else than HTTP, and none in HTTP, and there is no use in going on.
 const NOT_HTTP: u64 = 20;
 
@@ -92,6 +102,9 @@ pub struct Core {
     timeout: Ns,
     /// Connections whose handshake is under way and that no request was given to.
     opening_unclaimed: u64,
+    opens_left: u32,
+    /// Connections to open before the clock starts.
+    ready: usize,
     open: usize,
     in_flight: u64,
     /// Requests given to connections that do not stand yet.
@@ -112,6 +125,18 @@ pub struct Core {
 enum Uses {
     Unlimited,
     Limited(u64),
+}
+
+/// How many connections a thread opens before the clock starts, of the `cap` it may have.
+fn ready_connections(plan: &Plan, cap: usize) -> usize {
+    if plan.connection_use == ConnectionUse::Fresh {
+        return 0;
+    }
+    let Some(rate) = plan.rate_per_s else {
+        return cap;
+    };
+    let ready = (rate / f64::from(plan.threads.max(1)) * READY_FOR_S).ceil();
+    cap.min(ready.clamp(1.0, READY_AT_MOST) as usize)
 }
 
 impl Core {
@@ -155,6 +180,8 @@ impl Core {
             to_head: plan.request.method == "HEAD",
             timeout: seconds(plan.timeout_s).max(1),
             opening_unclaimed: 0,
+            opens_left: OPENS_PER_TURN,
+            ready: ready_connections(plan, cap),
             open: 0,
             in_flight: 0,
             carried: 0,
@@ -170,14 +197,13 @@ impl Core {
         }
     }
 
-    /// Opens the closed model's kept connections before the clock starts, so that no figure holds their set-up.
+    /// Opens kept connections before the clock starts, so that no figure holds their set-up: all of the closed model's, and
+    /// those that the open model's first arrivals need.
     pub fn prepare(&mut self, now: Ns) {
         self.preparing = true;
         self.last_life = now;
-        if self.uses != Uses::Limited(1) {
-            while self.open < self.cap {
-                self.open_unclaimed(now, 0);
-            }
+        while self.open < self.ready {
+            self.open_unclaimed(now, 0);
         }
     }
 
@@ -210,7 +236,9 @@ impl Core {
     /// What time alone brings: arrivals, ends of pauses, timeouts, the next row.
     pub fn turn(&mut self, now: Ns) {
         self.recorder.tick(now);
+        self.opens_left = OPENS_PER_TURN;
         self.arrive(now);
+        self.serve_waiting(now);
         while let Some(slot) = self.paused.front() {
             if self.connections[slot as usize].gives_up > now {
                 break;
@@ -248,6 +276,12 @@ impl Core {
     pub fn next_turn(&mut self) -> Ns {
         let mut at = self.recorder.row_end();
         if let Arrivals::Open(waiting) = &mut self.arrivals {
+            if self.opens_left == 0
+                && waiting.waiting() > self.opening_unclaimed
+                && self.open < self.cap
+            {
+                return 0;
+            }
             at = at.min(waiting.next_due().unwrap_or(Ns::MAX));
         }
         if let Some(slot) = self.pressing.front() {
@@ -492,9 +526,10 @@ impl Core {
                 return;
             }
             if fresh {
-                if self.open >= self.cap {
+                if self.open >= self.cap || self.opens_left == 0 {
                     return;
                 }
+                self.opens_left -= 1;
                 let Some(intended) = waiting.take() else {
                     return;
                 };
@@ -507,9 +542,13 @@ impl Core {
                 self.assign(slot, intended, intended);
             } else {
                 let waiting_now = waiting.waiting();
-                if self.opening_unclaimed >= waiting_now || self.open >= self.cap {
+                if self.opening_unclaimed >= waiting_now
+                    || self.open >= self.cap
+                    || self.opens_left == 0
+                {
                     return;
                 }
+                self.opens_left -= 1;
                 let late = self.newest_arrival_lateness(now);
                 self.open_unclaimed(now, late);
             }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::events::{AnswersFile, EndReason, Phase, WorkerReady};
-use floodmark_record::plan::{CloseFirst, Model, Plan, WorkerInput};
+use floodmark_record::plan::{CloseFirst, Plan, WorkerInput};
 use floodmark_record::{Event, WorkerEnd};
 use floodmark_wire::{RequestError, RequestSpec, request_bytes};
 
@@ -215,9 +215,7 @@ impl Job<'_> {
                 backend,
                 requests: Requests { kept, last },
             };
-            if plan.model == Model::Closed {
-                thread.prepare(shared)?;
-            }
+            thread.prepare(shared)?;
             Ok(thread)
         });
         let share = Share {
