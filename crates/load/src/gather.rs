@@ -18,7 +18,10 @@ pub struct Gatherer {
     /// For each thread the first second that it may still have something to say of.
     reached: Vec<u64>,
     next: u64,
+    /// CPU at the end of the row before the next one.
     cpu: (f64, f64),
+    /// CPU at the ends of rows that are not emitted yet.
+    cpu_at: BTreeMap<u64, (f64, f64)>,
     totals: Totals,
 }
 
@@ -45,6 +48,7 @@ impl Gatherer {
             reached: vec![0; threads],
             next: 0,
             cpu: (0.0, 0.0),
+            cpu_at: BTreeMap::new(),
             totals: Totals::default(),
         }
     }
@@ -56,6 +60,7 @@ impl Gatherer {
         self.reached.fill(0);
         self.next = 0;
         self.cpu = cpu;
+        self.cpu_at.clear();
         self.totals = Totals::default();
     }
 
@@ -73,6 +78,9 @@ impl Gatherer {
             }
         }
         let whole = self.reached.iter().copied().min().unwrap_or(0);
+        if whole > self.next {
+            self.cpu_at.entry(whole - 1).or_insert_with(process_cpu);
+        }
         // The last row is held back: only the end of the phase tells how long it was.
         self.rows_before(whole.saturating_sub(1))
     }
@@ -104,7 +112,7 @@ impl Gatherer {
     }
 
     fn row(&mut self, slice: Option<&Slice>) -> SecondRow {
-        let cpu = process_cpu();
+        let cpu = self.cpu_at.remove(&self.next).unwrap_or(self.cpu);
         let before = std::mem::replace(&mut self.cpu, cpu);
         let counts = slice.map(Slice::whole_counts).unwrap_or_default();
         let value = |of: fn(&Slice) -> u64| slice.map_or(0, of);
