@@ -66,6 +66,10 @@ pub fn stopped(environment: &Environment) -> Result<Trial, Failure> {
         run.service_time_us.p50,
     );
     invalid(&loaded, &mut trial);
+    trial.note(format!(
+        "blocked p99 {:.0} µs",
+        run.blocked_us.p99.unwrap_or(0.0)
+    ));
     trial.disturbance = disturbance::found(run, &log);
     Ok(trial)
 }
@@ -218,6 +222,10 @@ pub fn overload(environment: &Environment) -> Result<Trial, Failure> {
         ),
     );
     trial.note(rates(&loaded, rate));
+    trial.note(format!(
+        "notes of validity: {}",
+        run.validity.notes.join(" | ")
+    ));
     Ok(trial)
 }
 

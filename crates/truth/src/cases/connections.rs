@@ -7,7 +7,7 @@ use super::reference::{self, Sorted};
 use super::report::Trial;
 use super::{Failure, disturbance};
 use crate::log::Log;
-use crate::scenario::{CloseAfter, Fault, Scenario, Share};
+use crate::scenario::{CloseAfter, Fault, Scenario, Service, Share};
 use crate::server::Server;
 
 /// Requests on each connection.
@@ -71,10 +71,16 @@ pub fn continued(environment: &Environment) -> Result<Trial, Failure> {
     slow(environment, Fault::Continue { gap_us: 20_000 })
 }
 
+/// How long the first byte takes, microseconds.
+const FIRST_BYTE_US: u64 = 10_000;
+
 fn slow(environment: &Environment, fault: Fault) -> Result<Trial, Failure> {
-    const RATE: u64 = 50;
+    const RATE: u64 = 200;
     const SECONDS: u64 = 3;
     let server = Server::start(Scenario {
+        service: Service::Fixed {
+            delay_us: FIRST_BYTE_US,
+        },
         faults: vec![Share { share: 1.0, fault }],
         busy_poll: true,
         ..Scenario::default()

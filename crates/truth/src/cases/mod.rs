@@ -133,12 +133,12 @@ const CASES: &[Case] = &[
     },
     Case {
         id: "T6/drip",
-        about: "bodies in five pieces, 20 ms apart: first and last byte",
+        about: "bodies in five pieces, 20 ms apart, after 10 ms: first and last byte",
         run: connections::drip,
     },
     Case {
         id: "T6/continue",
-        about: "100 Continue, and the answer 20 ms later",
+        about: "100 Continue after 10 ms, and the answer 20 ms later",
         run: connections::continued,
     },
     Case {

@@ -75,7 +75,7 @@ impl Trial {
         self.between(what, (truth - tolerance, truth + tolerance), got);
         if let (Some(finding), Some(got)) = (self.findings.last_mut(), got) {
             finding.expected = format!("{truth:.1} ± {tolerance:.1}");
-            finding.got = format!("{got:.1} ({:+.2} %)", (got / truth - 1.0) * 100.0);
+            finding.got = format!("{got:.1} ({:+.1})", got - truth);
         }
     }
 
