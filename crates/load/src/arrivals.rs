@@ -26,7 +26,7 @@ pub struct Waiting {
     ahead: Schedule,
     behind: Schedule,
     waiting: u64,
-    newest: Option<Ns>,
+    newest: Ns,
 }
 
 impl Waiting {
@@ -38,7 +38,7 @@ impl Waiting {
             behind: schedule.clone(),
             ahead: schedule,
             waiting: 0,
-            newest: None,
+            newest: 0,
         }
     }
 
@@ -47,22 +47,21 @@ impl Waiting {
         self.ahead.peek().map(|at| self.start + at)
     }
 
-    /// Moves an arrival that is due by `now` to those that wait.
+    /// Moves an arrival that is due by `now` to those that wait, if there is one.
+    #[inline]
     pub fn arrive(&mut self, now: Ns) -> bool {
-        match self.next_due() {
-            Some(at) if at <= now => {
-                self.ahead.take();
-                self.waiting += 1;
-                self.newest = Some(at);
-                true
-            }
-            _ => false,
-        }
+        let Some(due) = self.next_due().filter(|due| *due <= now) else {
+            return false;
+        };
+        self.ahead.take();
+        self.waiting += 1;
+        self.newest = due;
+        true
     }
 
     /// When the latest arrival was due.
     #[must_use]
-    pub fn newest_due(&self) -> Option<Ns> {
+    pub fn newest_due(&self) -> Ns {
         self.newest
     }
 

@@ -1,7 +1,5 @@
 //! One connection as the engine sees it: a state, the request it carries, and the reader of its answers.
 
-use std::net::IpAddr;
-
 use floodmark_wire::Reader;
 
 use crate::clock::Ns;
@@ -39,6 +37,8 @@ pub struct Connection {
     pub last: bool,
     /// Requests answered since it was opened.
     pub used: u64,
+    /// Whether it has stood without a request since it was opened.
+    pub rested: bool,
     /// Start of the handshake.
     pub opening: Ns,
     /// How much later than it could have been the handshake was started.
@@ -47,8 +47,6 @@ pub struct Connection {
     pub gives_up: Ns,
     /// The request's moments.
     pub moments: Moments,
-    /// Source address it was bound to.
-    pub source: Option<IpAddr>,
     /// Reads answers.
     pub reader: Reader,
     /// The part of a body that came with earlier reads, where bodies are kept.
@@ -68,11 +66,11 @@ impl Connection {
             retried: false,
             last: false,
             used: 0,
+            rested: false,
             opening: 0,
             opened_late: 0,
             gives_up: 0,
             moments: Moments::default(),
-            source: None,
             reader: Reader::new(),
             body: Vec::new(),
             last_number: None,

@@ -77,7 +77,20 @@ impl Gatherer {
                 self.pending.insert(index, slice);
             }
         }
+        self.whole_rows()
+    }
+
+    /// Takes note that a thread has nothing more to say of this phase; returns the rows that are whole now.
+    pub fn ended(&mut self, thread: u32) -> Vec<SecondRow> {
+        self.reached[thread as usize] = u64::MAX;
+        self.whole_rows()
+    }
+
+    fn whole_rows(&mut self) -> Vec<SecondRow> {
         let whole = self.reached.iter().copied().min().unwrap_or(0);
+        if whole == u64::MAX {
+            return Vec::new();
+        }
         if whole > self.next {
             self.cpu_at.entry(whole - 1).or_insert_with(process_cpu);
         }

@@ -1,10 +1,11 @@
 //! What one load thread counts and times, second by second.
 //!
 //! A thread owns its slice of the current second and hands it over when the second is over; empty
-//! slices come back, so nothing is allocated while load runs.
+//! slices come back, so nothing is allocated while load runs. Were none back in time, because the gatherer or who
+//! reads its rows is stuck, the current slice takes the next second in too: no figure is lost and no memory grows.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, SyncSender};
 
 use floodmark_record::events::Phase;
 use floodmark_record::{Counts, Outcome, TimeKind};
@@ -16,8 +17,9 @@ use crate::thread::Message;
 /// Length of a row.
 pub const ROW_NS: Ns = 1_000_000_000;
 
-/// Slices that go round between a thread and the gatherer: one filling, one on its way, one spare.
-pub const SLICES: usize = 3;
+/// Slices that go round between a thread and the gatherer: one filling, one held back until its row is whole,
+/// one on its way, one spare.
+pub const SLICES: usize = 4;
 
 /// What one thread saw in one second.
 #[derive(Debug)]
@@ -138,7 +140,7 @@ pub struct Moments {
 /// One thread's recorder.
 pub struct Recorder {
     live: Box<Slice>,
-    out: Sender<Message>,
+    out: SyncSender<Message>,
     back: Receiver<Box<Slice>>,
     phase_start: Ns,
     row_end: Ns,
@@ -155,7 +157,7 @@ impl Recorder {
     #[must_use]
     pub fn new(
         first: Box<Slice>,
-        out: Sender<Message>,
+        out: SyncSender<Message>,
         back: Receiver<Box<Slice>>,
         deadline: Ns,
     ) -> Self {
@@ -186,8 +188,11 @@ impl Recorder {
     /// Ends the phase, handing over what there is.
     pub fn end(&mut self, now: Ns) {
         self.tick(now);
-        self.hand_over(self.live.index);
         self.row_end = Ns::MAX;
+        // No request is out any more, so there is time to wait for an empty slice.
+        if let Ok(empty) = self.back.recv() {
+            self.hand_over(empty);
+        }
     }
 
     /// When the current second ends.
@@ -200,22 +205,25 @@ impl Recorder {
     #[inline]
     pub fn tick(&mut self, now: Ns) {
         if now >= self.row_end {
-            let index = (now - self.phase_start) / ROW_NS;
-            self.hand_over(index);
-            self.row_end = self.phase_start + (index + 1) * ROW_NS;
+            self.turn_over(now);
         }
     }
 
     #[cold]
-    fn hand_over(&mut self, next_index: u64) {
-        let mut fresh = self
-            .back
-            .try_recv()
-            .unwrap_or_else(|_| Box::new(Slice::new(self.live.thread)));
-        fresh.phase = self.live.phase;
-        fresh.index = next_index;
+    fn turn_over(&mut self, now: Ns) {
+        let index = (now - self.phase_start) / ROW_NS;
+        self.row_end = self.phase_start + (index + 1) * ROW_NS;
+        if let Ok(empty) = self.back.try_recv() {
+            self.hand_over(empty);
+            self.live.index = index;
+        }
+    }
+
+    /// Sends the live slice off; `empty` takes its place.
+    fn hand_over(&mut self, empty: Box<Slice>) {
         self.live.open = self.open;
-        let full = std::mem::replace(&mut self.live, fresh);
+        let full = std::mem::replace(&mut self.live, empty);
+        self.live.phase = full.phase;
         // The gatherer outlives the threads; were it gone, there would be nobody to tell.
         let _ = self.out.send(Message::Slice(full));
     }

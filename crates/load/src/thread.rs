@@ -1,14 +1,15 @@
 //! One load thread: the loop between the core and a backend.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
 
 use floodmark_record::ThreadUse;
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::plan::{Arrivals as Spacing, Model, Plan};
+use floodmark_record::plan::{Arrivals as Spacing, Plan};
 
 use crate::arrivals::{Arrivals, Waiting};
 use crate::backend::Backend;
@@ -37,16 +38,19 @@ pub struct Shared {
     pub meet: Barrier,
     /// Start of the phase, set by one thread at the meeting point.
     pub start: AtomicU64,
+    /// The clock that all threads read.
+    pub clock: Clock,
 }
 
 impl Shared {
     /// What `threads` threads share.
     #[must_use]
-    pub fn new(threads: u32, stop: Arc<AtomicBool>) -> Self {
+    pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock) -> Self {
         Shared {
             stop,
             meet: Barrier::new(threads as usize),
             start: AtomicU64::new(0),
+            clock,
         }
     }
 }
@@ -58,8 +62,8 @@ pub enum Message {
     Began((f64, f64)),
     /// A second is over.
     Slice(Box<Slice>),
-    /// A thread has ended a phase.
-    End(io::Result<PhaseEnd>),
+    /// A thread (its number) has ended a phase.
+    End(u32, io::Result<PhaseEnd>),
 }
 
 /// One thread's part in a phase.
@@ -110,6 +114,67 @@ impl PhaseEnd {
     }
 }
 
+/// What one thread is to do in a phase, worked out before it begins.
+#[derive(Debug)]
+pub struct PhaseJob {
+    phase: Phase,
+    source: Source,
+    /// Length of the sending window, where it is known beforehand.
+    length: Option<Ns>,
+    /// Whether time ends the phase; else a number of requests does.
+    timed: bool,
+    /// Whether what is out at the end of the window is awaited.
+    drain: bool,
+    thread: u32,
+}
+
+/// Where a phase's requests come from, before it has a start.
+#[derive(Debug)]
+enum Source {
+    Closed { left: Option<u64> },
+    Open(Schedule),
+}
+
+impl Source {
+    fn arrivals(self, start: Ns, until: Option<Ns>) -> Arrivals {
+        match self {
+            Source::Closed { left } => Arrivals::Closed { left, until },
+            Source::Open(schedule) => Arrivals::Open(Waiting::new(schedule, start)),
+        }
+    }
+}
+
+impl PhaseJob {
+    /// A thread's part in a phase of a plan.
+    #[must_use]
+    pub fn new(plan: &Plan, phase: Phase, share: Share) -> Self {
+        let duration_s = match phase {
+            Phase::Warmup => Some(plan.warmup_s),
+            Phase::Measure => plan.duration_s,
+        };
+        let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
+        let schedule = Schedule::new(plan, duration_s, thread, threads);
+        let length = match (&schedule, duration_s, plan.arrivals) {
+            (_, Some(s), _) => Some(seconds(s)),
+            (Some(schedule), None, Some(Spacing::Poisson)) => Some(schedule.clone().last_at()),
+            (Some(schedule), None, _) => {
+                let rate = plan.rate_per_s.unwrap_or(1.0);
+                Some(seconds(schedule.total() as f64 / rate))
+            }
+            (None, None, _) => None,
+        };
+        let left = share.requests.filter(|_| duration_s.is_none());
+        PhaseJob {
+            phase,
+            source: schedule.map_or(Source::Closed { left }, Source::Open),
+            length,
+            timed: duration_s.is_some(),
+            drain: plan.drain,
+            thread: share.thread,
+        }
+    }
+}
+
 /// A core with its backend.
 pub struct LoadThread<B> {
     /// Clock shared by the worker's threads.
@@ -131,26 +196,32 @@ pub fn run_phases<B: Backend>(
     share: Share,
     start_after: impl Fn(),
     shared: &Shared,
-    out: &Sender<Message>,
+    out: &SyncSender<Message>,
 ) -> Option<Core> {
+    if made.is_err() {
+        shared.stop.store(true, Ordering::Relaxed);
+    }
     for phase in phases {
+        // Before the clock starts: random arrivals are counted by drawing them all.
+        let job = PhaseJob::new(plan, *phase, share);
         if shared.meet.wait().is_leader() {
             start_after();
             let _ = out.send(Message::Began(process_cpu()));
-            let now = made.as_ref().map_or(0, |thread| thread.clock.now());
-            shared.start.store(now, Ordering::Release);
+            shared.start.store(shared.clock.now(), Ordering::Release);
         }
         shared.meet.wait();
         let start = shared.start.load(Ordering::Acquire);
         let end = match &mut made {
-            Ok(thread) => thread.run(plan, *phase, share, start, shared),
+            // A panic is passed on as an error: the other threads wait at the meeting point.
+            Ok(thread) => catch_unwind(AssertUnwindSafe(|| thread.run(job, start, shared)))
+                .unwrap_or_else(|_| Err(io::Error::other("a load thread failed"))),
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
         };
         if end.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
         }
         // The gatherer outlives the threads; were it gone, there would be nobody to tell.
-        let _ = out.send(Message::End(end));
+        let _ = out.send(Message::End(share.thread, end));
     }
     made.ok().map(|thread| thread.core)
 }
@@ -179,55 +250,49 @@ impl<B: Backend> LoadThread<B> {
     ///
     /// # Errors
     /// When the kernel refuses to wait.
-    pub fn run(
-        &mut self,
-        plan: &Plan,
-        phase: Phase,
-        share: Share,
-        start: Ns,
-        shared: &Shared,
-    ) -> io::Result<PhaseEnd> {
-        let duration_s = match phase {
-            Phase::Warmup => Some(plan.warmup_s),
-            Phase::Measure => plan.duration_s,
-        };
-        let (arrivals, window) = self.arrivals(plan, duration_s, share, start);
+    pub fn run(&mut self, job: PhaseJob, start: Ns, shared: &Shared) -> io::Result<PhaseEnd> {
+        let PhaseJob {
+            phase,
+            source,
+            length,
+            timed,
+            drain,
+            thread,
+        } = job;
+        let window = length.map(|length| start + length);
         self.core.recorder.begin(phase, start, window);
         let before = ThreadReading::now();
-        self.core.begin(arrivals, self.clock.now().max(start));
+        if !shared.stop.load(Ordering::Relaxed) {
+            let arrivals = source.arrivals(start, window.filter(|_| timed));
+            self.core.begin(arrivals, self.clock.now().max(start));
+        }
         let mut usage: Option<(ThreadReading, Ns)> = None;
         let mut longest_stall = 0;
-        let mut reason = EndReason::Completed;
         let mut due_back = Ns::MAX;
-        let ended = loop {
+        let (reason, ended) = loop {
             self.act();
             let now = self.clock.now();
             longest_stall = longest_stall.max(now.saturating_sub(due_back));
+            self.core.turn(now);
+            self.act();
             if usage.is_none() && window.is_some_and(|end| now >= end) {
                 usage = Some((ThreadReading::now(), now));
-                if duration_s.is_some() {
+                if timed {
                     self.core.wind_up();
                 }
             }
-            self.core.turn(now);
-            self.act();
             if shared.stop.load(Ordering::Relaxed) {
-                reason = EndReason::Interrupted;
-                break now;
+                break (EndReason::Interrupted, now);
             }
-            if self.core.gone() {
-                reason = EndReason::ServerGone;
-                break now;
+            if let Some(reason) = self.core.hopeless() {
+                break (reason, now);
             }
-            if self.core.not_http() {
-                reason = EndReason::NotHttp;
-                break now;
+            let over = window.is_none_or(|end| now >= end);
+            if over && self.core.finished() {
+                break (self.core.completed(), now);
             }
-            if self.core.finished() && window.is_none_or(|end| now >= end) {
-                break now;
-            }
-            if usage.is_some() && !plan.drain {
-                break now;
+            if usage.is_some() && !drain {
+                break (EndReason::Completed, now);
             }
             let until = self
                 .core
@@ -238,7 +303,7 @@ impl<B: Backend> LoadThread<B> {
             due_back = until.max(now);
             self.take_in();
         };
-        self.core.abandon();
+        self.core.abandon(ended);
         self.act();
         self.core.recorder.end(ended);
         let (after, sending_ended) = usage.unwrap_or_else(|| (ThreadReading::now(), ended));
@@ -256,59 +321,11 @@ impl<B: Backend> LoadThread<B> {
             longest_stall,
             usage: after.since(
                 &before,
-                format!("load-{}", share.thread),
+                format!("load-{thread}"),
                 true,
                 sending_ended.saturating_sub(start),
             ),
         })
-    }
-
-    /// The thread's arrivals and the end of the sending window, where it is known beforehand.
-    fn arrivals(
-        &self,
-        plan: &Plan,
-        duration_s: Option<f64>,
-        share: Share,
-        start: Ns,
-    ) -> (Arrivals, Option<Ns>) {
-        match plan.model {
-            Model::Closed => {
-                let until = duration_s.map(|s| start + seconds(s));
-                let left = if duration_s.is_some() {
-                    None
-                } else {
-                    share.requests
-                };
-                (Arrivals::Closed { left, until }, until)
-            }
-            Model::Open => {
-                let schedule = Schedule::new(
-                    plan,
-                    duration_s,
-                    u64::from(share.thread),
-                    u64::from(share.threads),
-                );
-                let Some(schedule) = schedule else {
-                    return (
-                        Arrivals::Closed {
-                            left: Some(0),
-                            until: None,
-                        },
-                        Some(start),
-                    );
-                };
-                let rate = plan.rate_per_s.unwrap_or(1.0);
-                let length = match (duration_s, plan.arrivals) {
-                    (Some(s), _) => s,
-                    (None, Some(Spacing::Poisson)) => schedule.clone().last_at() as f64 / 1e9,
-                    (None, _) => schedule.total() as f64 / rate,
-                };
-                (
-                    Arrivals::Open(Waiting::new(schedule, start)),
-                    Some(start + seconds(length)),
-                )
-            }
-        }
     }
 
     fn take_in(&mut self) {

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -110,10 +110,12 @@ pub fn run(
         },
         clock: Clock::start(),
     };
-    let shared = Shared::new(job.threads, Arc::clone(&stop.0));
+    let shared = Shared::new(job.threads, Arc::clone(&stop.0), job.clock);
     // One encoding before the clock starts: what compressing rows takes is in memory from the beginning.
     drop(Slice::new(0).times[0].encode());
-    let (out, messages) = channel();
+    // Room for every slice in circulation and for what is said of each phase: no load thread ever waits here.
+    let room = job.threads as usize * (SLICES + 2 * job.phases.len());
+    let (out, messages) = sync_channel(room);
     let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads).map(stocked).unzip();
     emit(Event::Ready(WorkerReady {
         pid: std::process::id(),
@@ -140,6 +142,8 @@ pub fn run(
             .iter()
             .map(|phase| gather(*phase, job.threads, &mut gatherer, &messages, &mut emit))
             .collect();
+        // After a failure nobody waits for slices to come back.
+        drop(gatherer);
         let mut cores = Vec::new();
         for handle in handles {
             cores.extend(handle.join().map_err(|_| WorkerError::Thread)?);
@@ -191,19 +195,20 @@ impl Job<'_> {
         thread: u32,
         shared: &Shared,
         returned: Receiver<Box<Slice>>,
-        out: &Sender<Message>,
+        out: &SyncSender<Message>,
     ) -> Option<Core> {
         let plan = &self.input.plan;
         let first = returned
             .recv()
             .unwrap_or_else(|_| Box::new(Slice::new(thread)));
         let recorder = Recorder::new(first, out.clone(), returned, seconds(plan.deadline_s));
-        let cap = split(u64::from(plan.connections), thread, self.threads) as usize;
+        let connections = u64::from(plan.connections.max(1));
+        let cap = split(connections, thread, self.threads) as usize;
         let sizes = RequestSizes {
             kept: self.forms[0].len(),
             last: self.forms[1].len(),
         };
-        let core = Core::new(plan, thread, cap, sizes, recorder);
+        let core = Core::new(plan, (thread, self.threads), cap, sizes, recorder);
         let [kept, last] = [
             Rc::from(self.forms[0].as_slice()),
             Rc::from(self.forms[1].as_slice()),
@@ -332,10 +337,15 @@ fn gather(
                 .take(slice)
                 .into_iter()
                 .for_each(|row| emit(Event::Second(row))),
-            Ok(Message::End(Ok(end))) => ends.push(end),
-            Ok(Message::End(Err(error))) => {
-                failed = Some(error);
-                ends.push(PhaseEnd::nothing());
+            Ok(Message::End(thread, end)) => {
+                gatherer
+                    .ended(thread)
+                    .into_iter()
+                    .for_each(|row| emit(Event::Second(row)));
+                ends.push(end.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    PhaseEnd::nothing()
+                }));
             }
             Err(_) => return Err(WorkerError::Thread),
         }

@@ -3,15 +3,17 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use floodmark_record::plan::CloseFirst;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use super::calls::{
+    bind_address_no_port, fire_when_due, new_epoll, receive, register, send_some, wait_events,
+};
 use super::{Backend, Completion, Slot};
 use crate::clock::{Clock, Ns};
 
@@ -35,7 +37,7 @@ pub struct Epoll {
     slots: Vec<Entry>,
     events: Vec<libc::epoll_event>,
     at: usize,
-    /// What was found out outside of an event: at most one entry for each open slot.
+    /// What was found out outside of an event: at most two entries for each open slot.
     early: VecDeque<Early>,
     buffer: Box<[u8]>,
 }
@@ -55,7 +57,6 @@ enum Early {
         slot: Slot,
         generation: u32,
         at: Ns,
-        sent: bool,
     },
     ConnectFailed {
         slot: Slot,
@@ -69,6 +70,16 @@ enum Early {
     },
 }
 
+/// What became of an attempt to connect that the kernel did not refuse.
+enum Opened {
+    /// An event will tell.
+    NotYet,
+    /// It stands, and the request is on its way.
+    Stands(Ns),
+    /// It stood, and the peer cut it before the request could go.
+    Broke(Ns, io::Error),
+}
+
 /// What an event led to, before the borrow of the buffer.
 enum Found {
     Nothing,
@@ -80,18 +91,13 @@ enum Found {
 }
 
 impl Epoll {
-    /// A backend whose connections all go to `target`.
+    /// A backend whose connections all go to `target`, for the calling thread.
     ///
     /// # Errors
     /// When the kernel gives no epoll descriptor.
     pub fn new(clock: Clock, target: SocketAddr) -> io::Result<Self> {
-        // SAFETY: no pointers; the result is checked before it is owned.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` was just made and belongs to nobody else.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        fire_when_due()?;
+        let epoll = new_epoll()?;
         Ok(Epoll {
             clock,
             epoll,
@@ -110,7 +116,7 @@ impl Epoll {
         slot: Slot,
         source: Option<IpAddr>,
         first: Option<&Rc<[u8]>>,
-    ) -> io::Result<Option<(Ns, bool)>> {
+    ) -> io::Result<Opened> {
         let socket = Socket::new(
             self.domain,
             Type::STREAM.nonblocking().cloexec(),
@@ -134,23 +140,30 @@ impl Epoll {
         entry.socket = Some(socket);
         entry.connecting = true;
         entry.pending = None;
+        register(&self.epoll, fd, token)?;
         // On loopback the handshake is over when connect returns, so a request can go out at once;
         // elsewhere the socket refuses it and the first event says when.
-        let mut opened = None;
-        if let Some(bytes) = first {
-            let at = self.clock.now();
-            match send_some(fd, bytes) {
-                Ok(n) => {
-                    entry.connecting = false;
-                    entry.pending = (n < bytes.len()).then(|| (Rc::clone(bytes), n));
-                    opened = Some((at, true));
-                }
-                Err(e) if refused_for_now(&e) => entry.pending = Some((Rc::clone(bytes), 0)),
-                Err(e) => return Err(e),
+        let Some(bytes) = first else {
+            return Ok(Opened::NotYet);
+        };
+        let at = self.clock.now();
+        match send_some(fd, bytes) {
+            Ok(n) => {
+                entry.connecting = false;
+                entry.pending = (n < bytes.len()).then(|| (Rc::clone(bytes), n));
+                Ok(Opened::Stands(at))
             }
+            Err(e) if refused_for_now(&e) => {
+                entry.pending = Some((Rc::clone(bytes), 0));
+                Ok(Opened::NotYet)
+            }
+            // A handshake is refused otherwise (ECONNREFUSED): this connection stood and was cut at once.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE)) => {
+                entry.connecting = false;
+                Ok(Opened::Broke(at, e))
+            }
+            Err(e) => Err(e),
         }
-        register(&self.epoll, fd, token)?;
-        Ok(opened)
     }
 
     /// Looks into what an event says of its slot.
@@ -175,7 +188,12 @@ impl Epoll {
             let at = self.clock.now();
             let sent = entry.pending.is_some();
             if let Err(error) = push_pending(fd, &mut entry.pending) {
-                return Found::Failed(error);
+                let generation = entry.generation;
+                self.early.push_back(Early::Failed {
+                    slot,
+                    generation,
+                    error,
+                });
             }
             return Found::Connected { at, sent };
         }
@@ -205,13 +223,24 @@ impl Backend for Epoll {
         }
         let generation = self.slots[slot as usize].generation;
         match self.try_open(slot, source, first) {
-            Ok(Some((at, sent))) => self.early.push_back(Early::Connected {
+            Ok(Opened::NotYet) => {}
+            Ok(Opened::Stands(at)) => self.early.push_back(Early::Connected {
                 slot,
                 generation,
                 at,
-                sent,
             }),
-            Ok(None) => {}
+            Ok(Opened::Broke(at, error)) => {
+                self.early.push_back(Early::Connected {
+                    slot,
+                    generation,
+                    at,
+                });
+                self.early.push_back(Early::Failed {
+                    slot,
+                    generation,
+                    error,
+                });
+            }
             Err(error) => {
                 self.slots[slot as usize].socket = None;
                 self.early.push_back(Early::ConnectFailed {
@@ -228,7 +257,13 @@ impl Backend for Epoll {
         let Some(socket) = entry.socket.as_ref() else {
             return;
         };
-        match send_some(socket.as_raw_fd(), bytes) {
+        let sent = if entry.pending.is_none() {
+            send_some(socket.as_raw_fd(), bytes)
+        } else {
+            // The server answered before it had read the whole request before: nothing can follow on this one.
+            Err(io::Error::from_raw_os_error(libc::EPIPE))
+        };
+        match sent {
             Ok(n) if n == bytes.len() => {}
             Ok(n) => entry.pending = Some((Rc::clone(bytes), n)),
             Err(e) if refused_for_now(&e) => entry.pending = Some((Rc::clone(bytes), 0)),
@@ -275,8 +310,8 @@ impl Backend for Epoll {
                     slot,
                     generation,
                     at,
-                    sent,
                 } if current(slot, generation) => {
+                    let sent = true;
                     return Some(Completion::Connected { slot, at, sent });
                 }
                 Early::ConnectFailed {
@@ -354,85 +389,6 @@ fn push_pending(fd: RawFd, pending: &mut Option<(Rc<[u8]>, usize)>) -> io::Resul
             Ok(n) => *done += n,
             Err(e) if refused_for_now(&e) => {}
             Err(e) => return Err(e),
-        }
-    }
-    Ok(())
-}
-
-/// Leaves the choice of a local port to connect, where the whole four-tuple counts: without it a bind to
-/// each source address would use up the port range of all of them together (Linux 4.2).
-fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the option takes an int, which outlives the call.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const on).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn register(epoll: &OwnedFd, fd: RawFd, token: u64) -> io::Result<()> {
-    let mut event = libc::epoll_event {
-        events: (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32,
-        u64: token,
-    };
-    // SAFETY: both descriptors are open and the event outlives the call.
-    let done =
-        unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn send_some(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: pointer and length are of one live slice.
-    let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
-}
-
-fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: pointer and length are of one live, writable slice.
-    let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
-}
-
-/// Fills `events` with what has happened, after at most `wait` ns; a signal ends it early.
-fn wait_events(epoll: &OwnedFd, events: &mut Vec<libc::epoll_event>, wait: Ns) -> io::Result<()> {
-    events.clear();
-    let timeout = libc::timespec {
-        tv_sec: (wait / 1_000_000_000) as libc::time_t,
-        tv_nsec: (wait % 1_000_000_000) as libc::c_long,
-    };
-    let spare: &mut [MaybeUninit<libc::epoll_event>] = events.spare_capacity_mut();
-    // SAFETY: the kernel writes at most `EVENTS` entries into the vector's spare capacity of that size.
-    let n = unsafe {
-        libc::epoll_pwait2(
-            epoll.as_raw_fd(),
-            spare.as_mut_ptr().cast(),
-            EVENTS as libc::c_int,
-            &raw const timeout,
-            std::ptr::null(),
-        )
-    };
-    match usize::try_from(n) {
-        // SAFETY: the kernel has filled the first `n` entries.
-        Ok(n) => unsafe { events.set_len(n) },
-        Err(_) => {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
         }
     }
     Ok(())

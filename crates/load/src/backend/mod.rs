@@ -11,6 +11,7 @@ use floodmark_record::plan::CloseFirst;
 
 use crate::clock::Ns;
 
+mod calls;
 pub mod epoll;
 
 /// Index of a connection within its load thread.

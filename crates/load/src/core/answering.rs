@@ -1,0 +1,117 @@
+//! Reading answers and judging them.
+
+use floodmark_record::Outcome;
+use floodmark_record::plan::CloseFirst;
+use floodmark_wire::ReadError;
+
+use super::{Core, Uses};
+use crate::backend::Slot;
+use crate::clock::Ns;
+use crate::connection::State;
+use crate::judge;
+
+impl Core {
+    pub(super) fn received(&mut self, slot: Slot, data: &[u8], now: Ns) {
+        self.recorder.received(data.len());
+        let connection = &mut self.connections[slot as usize];
+        match connection.state {
+            State::Busy => {}
+            State::Closing => {
+                self.recorder.error(ReadError::DataAfterClose.name());
+                return self.done_with(slot, now);
+            }
+            State::Idle => {
+                self.recorder.error(ReadError::Unsolicited.name());
+                self.idle.remove(&mut self.connections, slot);
+                return self.shut(slot, CloseFirst::Client, now);
+            }
+            State::Closed | State::Connecting | State::Paused => return,
+        }
+        if !connection.reader.started() {
+            connection.moments.first = now;
+        }
+        let fed = if self.judge.needs_body() {
+            self.body.clear();
+            let fed = connection.reader.feed(data, &mut self.body);
+            // A body that came in one piece is judged where it lies; one in several is gathered first.
+            if !connection.body.is_empty() || !matches!(&fed, Ok(fed) if fed.answer.is_some()) {
+                let room = (judge::LONGEST_BODY + 1).saturating_sub(connection.body.len());
+                let piece = &self.body[..self.body.len().min(room)];
+                connection.body.extend_from_slice(piece);
+            }
+            fed
+        } else {
+            connection.reader.feed(data, &mut ())
+        };
+        match fed {
+            Err(error) => self.malformed(slot, error.name(), now),
+            Ok(fed) => {
+                let Some(answer) = fed.answer else { return };
+                if fed.consumed < data.len() {
+                    let error = if answer.keep_alive {
+                        ReadError::Unsolicited
+                    } else {
+                        ReadError::DataAfterClose
+                    };
+                    return self.malformed(slot, error.name(), now);
+                }
+                self.answered(slot, answer.status, now);
+                self.go_on(slot, answer.keep_alive, now);
+            }
+        }
+    }
+
+    /// Counts an answer whose end was marked by the connection's.
+    pub(super) fn answered_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
+        self.body.clear();
+        self.answered(slot, status, now);
+    }
+
+    /// Judges and counts a whole answer.
+    fn answered(&mut self, slot: Slot, status: u16, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        let body = if connection.body.is_empty() {
+            &self.body
+        } else {
+            &connection.body
+        };
+        let outcome = self.judge.outcome(status, body);
+        self.recorder
+            .answered(&connection.moments, now, status, outcome);
+        if self.judge.wants_numbers() {
+            match judge::number(body) {
+                Some(number) if outcome == Outcome::Ok => {
+                    let sent = connection.moments.sent;
+                    self.answers
+                        .add(number, sent, now, &mut connection.last_number);
+                }
+                _ if (200..400).contains(&status) => self.recorder.error("not_a_number"),
+                _ => {}
+            }
+        }
+        connection.used += 1;
+        // An idle connection holds no body.
+        connection.body = Vec::new();
+        self.last_life = now;
+        self.refused_since = None;
+        self.last_answer = Some(now);
+        self.in_flight -= 1;
+        self.pressing.remove(&mut self.connections, slot);
+    }
+
+    /// What a connection does after an answer that left it standing.
+    fn go_on(&mut self, slot: Slot, keep_alive: bool, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        let used_up = matches!(self.uses, Uses::Limited(n) if connection.used >= n);
+        if used_up && self.close_first != CloseFirst::Server {
+            self.shut(slot, self.close_first, now);
+            self.refill(now);
+        } else if used_up || !keep_alive {
+            connection.state = State::Closing;
+            connection.gives_up = now + self.timeout;
+            self.pressing.push_back(&mut self.connections, slot);
+        } else {
+            self.vacant(slot, now, now);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! How requests and connections end otherwise than by an answer.
+
+use floodmark_record::Outcome;
+use floodmark_record::plan::CloseFirst;
+use floodmark_wire::ReadError;
+
+use super::{Action, Core};
+use crate::arrivals::Arrivals;
+use crate::backend::Slot;
+use crate::clock::Ns;
+use crate::connection::State;
+use crate::failure;
+
+impl Core {
+    /// Gives up everything that is out, so that the counts add up.
+    pub fn abandon(&mut self, now: Ns) {
+        if let Arrivals::Open(waiting) = &mut self.arrivals {
+            let given_up = waiting.give_up_beyond(0);
+            self.recorder.unsent(given_up);
+        }
+        for slot in 0..self.connections.len() {
+            let connection = &mut self.connections[slot];
+            match connection.state {
+                State::Busy => {
+                    self.recorder.in_flight_at_end();
+                    self.in_flight -= 1;
+                }
+                State::Connecting if connection.carries => {
+                    if connection.retried {
+                        self.recorder.in_flight_at_end();
+                    } else {
+                        self.recorder.unsent(1);
+                    }
+                    self.carried -= 1;
+                }
+                _ => continue,
+            }
+            connection.carries = false;
+            self.pressing.remove(&mut self.connections, slot as Slot);
+            self.shut(slot as Slot, CloseFirst::Client, now);
+        }
+    }
+
+    /// The peer sends no more.
+    pub(super) fn ended(&mut self, slot: Slot, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        match connection.state {
+            State::Busy => match connection.reader.end() {
+                Ok(Some(answer)) => {
+                    self.answered_by_close(slot, answer.status, now);
+                    self.shut(slot, CloseFirst::Client, now);
+                    self.refill(now);
+                }
+                Ok(None) => self.lost(slot, failure::CLOSED_EARLY, now),
+                Err(error) => self.malformed(slot, error.name(), now),
+            },
+            State::Closing => self.done_with(slot, now),
+            State::Idle => {
+                self.idle.remove(&mut self.connections, slot);
+                self.shut(slot, CloseFirst::Client, now);
+            }
+            State::Closed | State::Connecting | State::Paused => {}
+        }
+    }
+
+    /// The connection broke.
+    pub(super) fn broken(&mut self, slot: Slot, name: &'static str, now: Ns) {
+        let connection = &self.connections[slot as usize];
+        match connection.state {
+            State::Busy if connection.reader.started() => self.malformed(slot, name, now),
+            State::Busy => self.lost(slot, name, now),
+            _ => self.ended(slot, now),
+        }
+    }
+
+    /// The connection went away without a byte of an answer: the request is retried, once, if the connection
+    /// stood before the request was given to it.
+    fn lost(&mut self, slot: Slot, name: &'static str, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        if (connection.used > 0 || connection.rested) && !connection.retried {
+            connection.retried = true;
+            self.in_flight -= 1;
+            self.pressing.remove(&mut self.connections, slot);
+            self.recorder.disconnected();
+            self.actions.push(Action::Close {
+                slot,
+                how: CloseFirst::Client,
+            });
+            self.carry(slot, now, 0);
+            return;
+        }
+        self.fail(slot, name, Outcome::Reset, now);
+    }
+
+    pub(super) fn malformed(&mut self, slot: Slot, name: &'static str, now: Ns) {
+        self.not_http += u64::from(name == ReadError::NotHttp.name());
+        self.fail(slot, name, Outcome::Malformed, now);
+    }
+
+    fn fail(&mut self, slot: Slot, name: &'static str, outcome: Outcome, now: Ns) {
+        self.recorder.error(name);
+        let moments = self.connections[slot as usize].moments;
+        self.recorder.failed(&moments, now, outcome);
+        self.in_flight -= 1;
+        self.done_with(slot, now);
+    }
+
+    pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
+        let connection = &self.connections[slot as usize];
+        match connection.state {
+            State::Busy => {
+                let moments = connection.moments;
+                self.recorder.failed(&moments, now, Outcome::TimedOut);
+                self.in_flight -= 1;
+                self.done_with(slot, now);
+            }
+            State::Connecting => {
+                self.actions.push(Action::Close {
+                    slot,
+                    how: CloseFirst::Client,
+                });
+                self.connect_failed(slot, failure::CONNECT_TIMED_OUT, true, now);
+            }
+            State::Closing => {
+                self.recorder.error(failure::NOT_CLOSED);
+                self.done_with(slot, now);
+            }
+            State::Closed | State::Idle | State::Paused => {
+                self.pressing.remove(&mut self.connections, slot);
+            }
+        }
+    }
+
+    /// Closes a connection that is on the list of those with a deadline, and goes on without it.
+    pub(super) fn done_with(&mut self, slot: Slot, now: Ns) {
+        self.pressing.remove(&mut self.connections, slot);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
+    }
+
+    /// Closes a connection that is in no list.
+    pub(super) fn shut(&mut self, slot: Slot, how: CloseFirst, now: Ns) {
+        if self.connections[slot as usize].state != State::Connecting {
+            self.recorder.disconnected();
+        }
+        self.actions.push(Action::Close { slot, how });
+        self.release(slot, now);
+    }
+}

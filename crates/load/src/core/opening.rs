@@ -1,0 +1,236 @@
+//! Connections: opening them, and what follows when that fails.
+
+use floodmark_record::Outcome;
+use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
+
+use super::{Action, Core, Uses};
+use crate::arrivals::Arrivals;
+use crate::backend::Slot;
+use crate::clock::Ns;
+use crate::connection::{Connection, State};
+use crate::recorder::Moments;
+use crate::sources::SourceCycle;
+
+/// Pause after a connect that failed, before that slot is tried again: short against any human's patience, long
+/// enough that a dead server does not turn the client into a spinning loop.
+pub(super) const PAUSE_NS: Ns = 10_000_000;
+
+/// With no connection and no answer for this long while connects are refused, the server is gone.
+pub(super) const GONE_NS: Ns = 2_000_000_000;
+
+/// The same before anything was ever reached: there is nothing to wait for.
+pub(super) const NEVER_THERE_NS: Ns = 300_000_000;
+
+/// The open model's kept connections opened before the clock starts: as many as arrive in this time, seconds.
+const READY_FOR_S: f64 = 0.002;
+
+/// At most this many of those, so that no server's accept queue is filled by them.
+const READY_AT_MOST: f64 = 100.0;
+
+/// How many connections one of `threads` threads opens before the clock starts, of the `cap` it may have.
+pub(super) fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
+    if plan.connection_use == ConnectionUse::Fresh {
+        return 0;
+    }
+    let Some(rate) = plan.rate_per_s else {
+        return cap;
+    };
+    let ready = (rate / f64::from(threads) * READY_FOR_S).ceil();
+    cap.min(ready.clamp(1.0, READY_AT_MOST) as usize)
+}
+
+impl Core {
+    /// Opens kept connections before the clock starts, so that no figure holds their set-up: all of the closed model's, and
+    /// those that the open model's first arrivals need.
+    pub fn prepare(&mut self, now: Ns) {
+        self.preparing = true;
+        self.last_life = now;
+        while self.open < self.ready {
+            self.open_unclaimed(now, 0);
+        }
+    }
+
+    /// Whether nothing is being prepared any more.
+    #[must_use]
+    pub fn prepared(&self) -> bool {
+        self.opening_unclaimed == 0
+    }
+
+    /// Whether the request that goes with the slot's handshake asks the server to close.
+    #[must_use]
+    pub fn carries_last(&self, slot: Slot) -> bool {
+        self.connections[slot as usize].last
+    }
+
+    fn slot(&mut self) -> Slot {
+        self.open += 1;
+        self.free.pop().unwrap_or_else(|| {
+            self.connections.push(Connection::new());
+            (self.connections.len() - 1) as Slot
+        })
+    }
+
+    pub(super) fn release(&mut self, slot: Slot, now: Ns) {
+        if self.open == self.cap {
+            self.room_since = now;
+        }
+        let connection = &mut self.connections[slot as usize];
+        connection.state = State::Closed;
+        connection.body = Vec::new();
+        self.open -= 1;
+        self.free.push(slot);
+    }
+
+    /// Opens a connection, `late` ns after it could have been, for whoever waits longest when it stands.
+    pub(super) fn open_unclaimed(&mut self, now: Ns, late: Ns) {
+        let slot = self.slot();
+        self.opening_unclaimed += 1;
+        self.start_opening(slot, now, late, false);
+    }
+
+    /// The closed model's next request on a connection to be opened for it.
+    pub(super) fn open_claimed(&mut self, now: Ns) -> bool {
+        if !self.claim(now) {
+            return false;
+        }
+        self.open_for(now, 0, now);
+        true
+    }
+
+    /// Opens a connection for a request, `late` ns after it could have been.
+    pub(super) fn open_for(&mut self, intended: Ns, late: Ns, now: Ns) {
+        let slot = self.slot();
+        let connection = &mut self.connections[slot as usize];
+        connection.moments = Moments {
+            intended,
+            free: intended,
+            ..Moments::default()
+        };
+        connection.retried = false;
+        self.carry(slot, now, late);
+    }
+
+    /// Opens the slot for the request that its moments are of.
+    pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
+        let last = self.close_first == CloseFirst::Server && self.uses == Uses::Limited(1);
+        self.connections[slot as usize].last = last;
+        self.carried += 1;
+        self.start_opening(slot, now, late, true);
+    }
+
+    fn start_opening(&mut self, slot: Slot, now: Ns, late: Ns, carries: bool) {
+        let source = self.sources.as_mut().map(SourceCycle::take);
+        let connection = &mut self.connections[slot as usize];
+        connection.state = State::Connecting;
+        connection.carries = carries;
+        connection.used = 0;
+        connection.rested = false;
+        connection.last_number = None;
+        connection.opening = now;
+        connection.opened_late = late;
+        connection.gives_up = now + self.timeout;
+        connection.reader = floodmark_wire::Reader::new();
+        connection.body = Vec::new();
+        self.pressing.push_back(&mut self.connections, slot);
+        self.actions.push(Action::Open {
+            slot,
+            source,
+            first: carries,
+        });
+    }
+
+    pub(super) fn connected(&mut self, slot: Slot, at: Ns, sent: bool, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        if connection.state != State::Connecting {
+            return;
+        }
+        self.ever_connected = true;
+        self.last_life = now;
+        self.refused_since = None;
+        self.recorder
+            .connected(at.saturating_sub(connection.opening));
+        let free = at.saturating_sub(connection.opened_late);
+        connection.moments.free = free;
+        let carries = std::mem::replace(&mut connection.carries, false);
+        self.pressing.remove(&mut self.connections, slot);
+        if carries {
+            self.carried -= 1;
+            self.dispatch(slot, now);
+            if sent {
+                self.sending(slot, at);
+            } else {
+                self.actions.push(Action::Send { slot });
+            }
+            return;
+        }
+        self.opening_unclaimed -= 1;
+        if self.preparing {
+            self.rest(slot);
+        } else {
+            self.vacant(slot, free, now);
+        }
+    }
+
+    pub(super) fn connect_failed(
+        &mut self,
+        slot: Slot,
+        name: &'static str,
+        by_server: bool,
+        now: Ns,
+    ) {
+        let connection = &mut self.connections[slot as usize];
+        if connection.state != State::Connecting {
+            return;
+        }
+        let (moments, opening) = (connection.moments, connection.opening);
+        let carried = std::mem::replace(&mut connection.carries, false);
+        let retried = connection.retried;
+        self.recorder.error(name);
+        self.pressing.remove(&mut self.connections, slot);
+        if carried {
+            self.carried -= 1;
+            if retried {
+                self.recorder.failed(&moments, now, Outcome::Reset);
+            } else {
+                self.recorder.connect_failed(moments.intended, now);
+            }
+        } else {
+            self.opening_unclaimed -= 1;
+            // The arrival that the connection was opened for fails with it, unless another connection has
+            // taken it meanwhile.
+            if let Arrivals::Open(waiting) = &mut self.arrivals
+                && waiting.waiting() > self.opening_unclaimed
+                && let Some(intended) = waiting.take()
+            {
+                self.recorder.connect_failed(intended, now);
+            }
+        }
+        let closed_model = matches!(self.arrivals, Arrivals::Closed { .. });
+        if closed_model && !self.preparing && !self.winding_up {
+            let connection = &mut self.connections[slot as usize];
+            connection.state = State::Paused;
+            connection.gives_up = now + PAUSE_NS;
+            self.paused.push_back(&mut self.connections, slot);
+        } else {
+            self.release(slot, now);
+        }
+        if by_server {
+            self.refused(opening, now);
+        }
+    }
+
+    /// The server refused a connection that was tried from `opening` on.
+    fn refused(&mut self, opening: Ns, now: Ns) {
+        let since = *self
+            .refused_since
+            .get_or_insert(opening.max(self.last_life));
+        let patience = if self.ever_connected {
+            GONE_NS
+        } else {
+            NEVER_THERE_NS
+        };
+        if self.in_flight == 0 && now.saturating_sub(since) >= patience {
+            self.gone = true;
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Which request starts when, and on which connection.
+
+use floodmark_record::plan::CloseFirst;
+
+use super::{Action, Core, Uses};
+use crate::arrivals::Arrivals;
+use crate::backend::Slot;
+use crate::clock::Ns;
+use crate::connection::State;
+use crate::recorder::Moments;
+
+impl Core {
+    /// Begins a phase.
+    pub fn begin(&mut self, arrivals: Arrivals, now: Ns) {
+        self.preparing = false;
+        self.winding_up = false;
+        self.arrivals = arrivals;
+        self.last_life = now;
+        if matches!(self.arrivals, Arrivals::Closed { .. }) {
+            while let Some(slot) = self.idle.front() {
+                if !self.claim(now) {
+                    break;
+                }
+                self.idle.remove(&mut self.connections, slot);
+                self.assign(slot, now, now, now);
+            }
+            while self.open < self.cap && self.open_claimed(now) {}
+        } else {
+            self.turn(now);
+        }
+    }
+
+    /// Lets arrivals that are due in, and gives them connections.
+    #[inline]
+    pub fn arrive(&mut self, now: Ns) {
+        while let Arrivals::Open(waiting) = &mut self.arrivals
+            && waiting.arrive(now)
+        {
+            self.recorder.intended(1);
+            self.serve_waiting(now);
+        }
+    }
+
+    /// Gives those who wait an idle connection, or opens another one where there is room.
+    pub(super) fn serve_waiting(&mut self, now: Ns) {
+        while let Arrivals::Open(waiting) = &mut self.arrivals {
+            if waiting.waiting() == 0 {
+                return;
+            }
+            if self.uses == Uses::Limited(1) {
+                if self.open >= self.cap || self.opens_left == 0 {
+                    return;
+                }
+                self.opens_left -= 1;
+                let Some(intended) = waiting.take() else {
+                    return;
+                };
+                let late = now - intended.max(self.room_since);
+                self.open_for(intended, late, now);
+            } else if let Some(slot) = self.idle.front() {
+                let Some(intended) = waiting.take() else {
+                    return;
+                };
+                self.idle.remove(&mut self.connections, slot);
+                self.assign(slot, intended, intended, now);
+            } else {
+                if self.opening_unclaimed >= waiting.waiting()
+                    || self.open >= self.cap
+                    || self.opens_left == 0
+                {
+                    return;
+                }
+                self.opens_left -= 1;
+                let late = now - waiting.newest_due().max(self.room_since);
+                self.open_unclaimed(now, late);
+            }
+        }
+    }
+
+    /// A connection stands without a request since `free`: it takes the next one, or waits.
+    pub(super) fn vacant(&mut self, slot: Slot, free: Ns, now: Ns) {
+        let next = match &mut self.arrivals {
+            Arrivals::Open(waiting) => waiting.take(),
+            Arrivals::Closed { .. } => self.claim(now).then_some(now),
+        };
+        match next {
+            Some(intended) => self.assign(slot, intended, free.max(intended), now),
+            None => self.rest(slot),
+        }
+    }
+
+    /// Puts a connection among the idle ones, where the latest is used first.
+    pub(super) fn rest(&mut self, slot: Slot) {
+        let connection = &mut self.connections[slot as usize];
+        connection.state = State::Idle;
+        connection.rested = true;
+        self.idle.push_front(&mut self.connections, slot);
+    }
+
+    /// Gives a request to a connection that stands and is in no list.
+    fn assign(&mut self, slot: Slot, intended: Ns, free: Ns, now: Ns) {
+        let uses = self.uses;
+        let connection = &mut self.connections[slot as usize];
+        connection.moments = Moments {
+            intended,
+            free,
+            ..Moments::default()
+        };
+        connection.retried = false;
+        connection.last = self.close_first == CloseFirst::Server
+            && matches!(uses, Uses::Limited(n) if connection.used + 1 >= n);
+        self.dispatch(slot, now);
+        self.actions.push(Action::Send { slot });
+    }
+
+    /// Marks the slot's request as out.
+    pub(super) fn dispatch(&mut self, slot: Slot, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        connection.state = State::Busy;
+        // Until the moment of sending is known: what the connection did before must not press it.
+        connection.gives_up = now + self.timeout;
+        connection.reader.expect_answer(self.to_head);
+        self.in_flight += 1;
+        self.pressing.push_back(&mut self.connections, slot);
+    }
+
+    /// Takes note of when a request was handed to the kernel. Returns whether it is its connection's last.
+    #[inline]
+    pub fn sending(&mut self, slot: Slot, now: Ns) -> bool {
+        let connection = &mut self.connections[slot as usize];
+        connection.moments.sent = now;
+        connection.gives_up = now + self.timeout;
+        let bytes = if connection.last {
+            self.sizes.last
+        } else {
+            self.sizes.kept
+        };
+        if connection.retried {
+            self.recorder.resent(bytes);
+        } else {
+            self.recorder.sent(&connection.moments, bytes);
+        }
+        connection.last
+    }
+
+    /// Begins a request of the closed model, if there is one to begin.
+    pub(super) fn claim(&mut self, now: Ns) -> bool {
+        let Arrivals::Closed { left, until } = &mut self.arrivals else {
+            return false;
+        };
+        if until.is_some_and(|until| now >= until) {
+            return false;
+        }
+        match left {
+            Some(0) => return false,
+            Some(n) => *n -= 1,
+            None => {}
+        }
+        self.recorder.intended(1);
+        true
+    }
+
+    /// A slot has become free: the closed model opens the next connection, the open model serves who waits.
+    pub(super) fn refill(&mut self, now: Ns) {
+        match self.arrivals {
+            Arrivals::Closed { .. } => {
+                if self.open < self.cap {
+                    self.open_claimed(now);
+                }
+            }
+            Arrivals::Open(_) => self.serve_waiting(now),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Servers on loopback: one that is as fast as a single thread can be, and one that does what a closure says.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A whole answer.
+pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+
+/// Has `serve` speak to each connection, in a thread of its own, with the number of the connection.
+pub fn serve(serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    serve_on(listener, serve);
+    address
+}
+
+pub fn serve_on(listener: TcpListener, serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) {
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let (Ok(stream), serve) = (stream, Arc::clone(&serve)) else {
+                return;
+            };
+            std::thread::spawn(move || serve(stream, number as u64));
+        }
+    });
+}
+
+/// Reads one request without a body; whether there was one.
+pub fn read_request(stream: &mut TcpStream) -> bool {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while !bytes.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut buffer) {
+            Ok(n) if n > 0 => bytes.extend_from_slice(&buffer[..n]),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Answers every request of a connection, closing when asked to.
+pub fn answer_all(stream: &mut TcpStream, answered: &AtomicU64) {
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(n) if n > 0 => bytes.extend_from_slice(&buffer[..n]),
+            _ => return,
+        }
+        if bytes.ends_with(b"\r\n\r\n") {
+            answered.fetch_add(1, Ordering::Relaxed);
+            let last = String::from_utf8_lossy(&bytes).contains("onnection: close");
+            if stream.write_all(ANSWER).is_err() || last {
+                return;
+            }
+            bytes.clear();
+        }
+    }
+}
+
+/// Answers every read with [`ANSWER`] in one thread with epoll, until the process ends: for load that a thread for
+/// each connection could not take.
+pub fn fast(listener: TcpListener) {
+    const LISTENER: u64 = u64::MAX;
+    // SAFETY: no pointers.
+    let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    assert!(epoll >= 0);
+    let watch = |fd: i32, token: u64| {
+        let mut event = libc::epoll_event {
+            events: libc::EPOLLIN as u32,
+            u64: token,
+        };
+        // SAFETY: both descriptors are open and the event outlives the call.
+        unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+    };
+    listener.set_nonblocking(true).unwrap();
+    watch(listener.as_raw_fd(), LISTENER);
+    let mut streams = HashMap::new();
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 256];
+    let mut buffer = [0; 4096];
+    loop {
+        // SAFETY: the kernel writes at most as many events as the array has.
+        let n = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), 256, -1) };
+        for event in &events[..n.max(0) as usize] {
+            let token = event.u64;
+            if token == LISTENER {
+                while let Ok((stream, _)) = listener.accept() {
+                    let _ = stream.set_nodelay(true);
+                    let fd = stream.as_raw_fd();
+                    watch(fd, fd as u64);
+                    streams.insert(fd as u64, stream);
+                }
+                continue;
+            }
+            let stream: &mut TcpStream = streams.get_mut(&token).unwrap();
+            match stream.read(&mut buffer) {
+                Ok(n) if n > 0 => drop(stream.write_all(ANSWER)),
+                _ => drop(streams.remove(&token)),
+            }
+        }
+    }
+}
