@@ -9,10 +9,10 @@ use crate::scenario::{Scenario, Service};
 use crate::server::Server;
 
 /// Mean service time, microseconds.
-const SERVICE_US: f64 = 1_000.0;
+const SERVICE_US: f64 = 2_000.0;
 
 /// Length of each run, seconds.
-const SECONDS: u64 = 12;
+const SECONDS: u64 = 15;
 
 /// The client's figures may differ this much from the server's log, and by this many microseconds, which are
 /// the way there and back.
