@@ -94,6 +94,17 @@ pub fn confine(cpu: usize, nice: i32) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets this thread run only when nothing else wants its CPU (sched(7), SCHED_IDLE).
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn lowest_priority() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 means this thread; the parameters outlive the call.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) })
+        .map(|_| ())
+}
+
 /// An epoll instance, level-triggered.
 #[derive(Debug)]
 pub struct Poller {

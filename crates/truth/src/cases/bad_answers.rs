@@ -1,17 +1,22 @@
 //! T5: answers that are not what was asked for, each counted as what it is.
 
+use floodmark_record::Run;
+
 use super::environment::Environment;
 use super::report::Trial;
 use super::{Failure, disturbance};
-use crate::log::Kind;
-use crate::scenario::{Fault, Scenario, Share};
+use crate::log::{Kind, Log, RequestEntry};
+use crate::scenario::{Change, Fault, Scenario, Service, Share};
 use crate::server::Server;
 
 const RATE: u64 = 1_000;
 const SECONDS: u64 = 6;
 
-/// Slow answers take twice the deadline of 100 ms: they are ok and not good.
-const SLOW_US: u64 = 200_000;
+/// An answer after that is ok and not good.
+const DEADLINE_US: u64 = 100_000;
+
+/// Slow answers take this long.
+const SLOW_US: u64 = 2 * DEADLINE_US;
 
 pub fn run(environment: &Environment) -> Result<Trial, Failure> {
     let faults = [
@@ -33,12 +38,20 @@ pub fn run(environment: &Environment) -> Result<Trial, Failure> {
     ];
     let server = Server::start(Scenario {
         faults: faults.map(|(share, fault)| Share { share, fault }).to_vec(),
+        // From shortly before the end on, every answer is too late to be good: whether an answer still comes
+        // within the window must not hang on a millisecond.
+        change: Some(Change {
+            at_ms: SECONDS * 1_000 - 100,
+            service: Service::Fixed {
+                delay_us: 3 * DEADLINE_US,
+            },
+        }),
         // One word, since flags are parted by blanks.
         body: "right-answer!".to_owned(),
         ..Scenario::default()
     })?;
     let flags = format!(
-        "--rate {RATE} -d {SECONDS}s --timeout 1s --deadline 100ms --expect body=right-answer!"
+        "--rate {RATE} -d {SECONDS}s --timeout 1s --deadline {DEADLINE_US}us --expect body=right-answer!"
     );
     let loaded = environment.load(server.address(), &flags, SECONDS)?;
     let log = server.stop()?;
@@ -82,21 +95,24 @@ pub fn run(environment: &Environment) -> Result<Trial, Failure> {
     ] {
         trial.exactly(name, expected, got);
     }
-    goodput(run, count(&[Kind::Answer]), &mut trial);
+    goodput(run, &log, &mut trial);
     censored(run, &mut trial);
     trial.disturbance = disturbance::found(run, &log);
     Ok(trial)
 }
 
-/// Goodput holds every plain answer and nothing else.
-fn goodput(run: &floodmark_record::Run, good: u64, trial: &mut Trial) {
+/// Goodput holds every plain answer that left within the deadline and nothing else.
+fn goodput(run: &Run, log: &Log, trial: &mut Trial) {
+    let plain = log.requests.iter().filter(|r| r.kind == Kind::Answer);
+    let times = plain.filter_map(RequestEntry::service_ns);
+    let good = times.filter(|ns| *ns < DEADLINE_US * 1_000).count() as u64;
     let window_s = run.window.to_s - run.window.from_s;
     let answers = run.goodput_per_s.map_or(0.0, |rate| rate * window_s);
     trial.exactly("goodput times window", good, answers.round() as u64);
 }
 
 /// Answers that never came are in the response time at the timeout, known only from below.
-fn censored(run: &floodmark_record::Run, trial: &mut Trial) {
+fn censored(run: &Run, trial: &mut Trial) {
     let (requests, times) = (&run.requests, &run.response_time_us);
     trial.exactly(
         "response_time_us.count",

@@ -1,5 +1,6 @@
 //! T6: connections that the server ends, bodies that drip, interim answers.
 
+use super::awake::Awake;
 use super::delay::tolerance_us;
 use super::environment::Environment;
 use super::loaded::Loaded;
@@ -77,12 +78,12 @@ const FIRST_BYTE_US: u64 = 10_000;
 fn slow(environment: &Environment, fault: Fault) -> Result<Trial, Failure> {
     const RATE: u64 = 200;
     const SECONDS: u64 = 3;
+    let _awake = Awake::keep();
     let server = Server::start(Scenario {
         service: Service::Fixed {
             delay_us: FIRST_BYTE_US,
         },
         faults: vec![Share { share: 1.0, fault }],
-        busy_poll: true,
         ..Scenario::default()
     })?;
     let flags = format!("--rate {RATE} -d {SECONDS}s");

@@ -1,5 +1,6 @@
 //! T1: fixed delays at a rate that loads nothing.
 
+use super::awake::Awake;
 use super::environment::Environment;
 use super::reference;
 use super::report::Trial;
@@ -33,10 +34,9 @@ pub fn tolerance_us(truth_us: f64) -> f64 {
 }
 
 fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
+    let _awake = Awake::keep();
     let server = Server::start(Scenario {
         service: Service::Fixed { delay_us },
-        // The server's own wake-ups are not the client's fault.
-        busy_poll: true,
         ..Scenario::default()
     })?;
     let flags = format!("--rate {RATE} -d {SECONDS}s");

@@ -4,6 +4,7 @@
 //! and not floodmark was at fault ([`disturbance`]), and the report says so.
 
 mod anderson;
+mod awake;
 mod bad_answers;
 mod ceiling;
 mod change;

@@ -1,5 +1,6 @@
 //! T8: what arrives at the server is what was scheduled.
 
+use super::awake::Awake;
 use super::environment::Environment;
 use super::report::Trial;
 use super::{Failure, anderson, disturbance};
@@ -16,11 +17,8 @@ const SECONDS: u64 = 12;
 const BY_CHANCE: f64 = 0.001;
 
 pub fn run(environment: &Environment) -> Result<Trial, Failure> {
-    let server = Server::start(Scenario {
-        // Arrivals are to be seen when they come, not when a sleeper wakes.
-        busy_poll: true,
-        ..Scenario::default()
-    })?;
+    let _awake = Awake::keep();
+    let server = Server::start(Scenario::default())?;
     let flags = format!("--rate {RATE} --arrivals poisson -d {SECONDS}s");
     let loaded = environment.load(server.address(), &flags, SECONDS)?;
     let log = server.stop()?;
