@@ -30,6 +30,21 @@ pub fn print(text: &str) {
     write(&mut io::stdout().lock(), text);
 }
 
+/// Writes what was asked for by a flag to stdout.
+///
+/// # Errors
+/// When it cannot be written although there is a reader.
+pub fn deliver(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+    {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Writes to stderr.
 pub fn note(text: &str) {
     write(&mut io::stderr().lock(), text);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use floodmark_host::Stop;
 use floodmark_record::units::{parse_count, parse_duration, show_count};
-use floodmark_serve::{Limits, Settings, Workload};
+use floodmark_serve::{Limits, ServeError, Settings, StateError, Workload};
 
 use crate::exit::{Ending, HELP};
 use crate::out;
@@ -26,14 +26,15 @@ pub struct ServeArgs {
     pub workload: Workload,
 
     /// Address and port; port 0 is chosen by the kernel and printed
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
 
-    /// Threads that serve [default: chosen by measurement for this machine]
+    /// Threads that serve [default: half the CPUs, at least 1]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
 
-    /// dispatcher: file that keeps what was handed out, so that no number is handed out twice even after a crash
+    /// dispatcher: file that keeps what was handed out, so that no number is handed out twice even after a
+    /// crash [default: none, numbers begin at 1 with each start]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
@@ -45,14 +46,32 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N")]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// An idle connection is closed after this time
+    /// An idle connection is closed after this time, with a unit
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub idle: Duration,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "write an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080".to_owned()
+    })
 }
 
 fn reserve(text: &str) -> Result<NonZeroU64, String> {
     let n = parse_count(text).map_err(|e| e.to_string())?;
     NonZeroU64::new(n).ok_or_else(|| "must be at least 1".to_owned())
+}
+
+/// Whether the call was wrong, the server did not start, or floodmark failed.
+fn fault(error: ServeError) -> Ending {
+    match error {
+        ServeError::State(StateError::Locked(_)) => Ending::server(error),
+        ServeError::NoState(_) | ServeError::Connections { .. } | ServeError::State(_) => {
+            Ending::usage(error)
+        }
+        ServeError::Listen { .. } | ServeError::Thread(_) => Ending::server(error),
+        ServeError::Panicked => Ending::failed(error),
+    }
 }
 
 /// Runs the command.
@@ -77,7 +96,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         }
     };
     let ready = |address| out::print(&format!("listening on http://{address}\n"));
-    let summary = floodmark_serve::serve(settings, shutdown, ready).map_err(Ending::server)?;
+    let summary = floodmark_serve::serve(settings, shutdown, ready).map_err(fault)?;
     out::note(&format!(
         "answered {} requests on {} connections\n",
         show_count(summary.answered),

@@ -32,7 +32,7 @@ pub enum LabError {
     /// The result folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
-    /// The worker; what was taken before is in the folder.
+    /// The worker.
     #[error("{failure}; what was taken is in {}", folder.display())]
     Worker {
         /// What happened.
@@ -40,6 +40,8 @@ pub enum LabError {
         failure: WorkerFailure,
         /// Where the result is.
         folder: PathBuf,
+        /// What was taken before.
+        record: Box<Record>,
     },
     /// Folding.
     #[error(transparent)]
@@ -93,6 +95,7 @@ impl Attempts<'_> {
             Some(failure) => Err(LabError::Worker {
                 failure,
                 folder: folder.path().to_owned(),
+                record: Box::new(record),
             }),
             None => Ok(record),
         }

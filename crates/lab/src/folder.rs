@@ -125,20 +125,27 @@ impl Folder {
     }
 }
 
-/// Removes all but the latest results; names sort by time.
+/// Removes all but the latest results; names sort by time. What a floodmark that still runs is writing stays, however many
+/// have come after it: a name ends in its process's id.
 fn forget_old(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
     };
     let mut results: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join(EVENTS).is_file())
+        .filter(|path| path.join(EVENTS).is_file() && !being_written(path))
         .collect();
     results.sort_unstable();
     for old in results.iter().rev().skip(KEPT_RESULTS) {
         // Another floodmark may be removing the same one.
         let _ = fs::remove_dir_all(old);
     }
+}
+
+fn being_written(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.rsplit_once('-'))
+        .is_some_and(|(_, pid)| Path::new("/proc").join(pid).exists())
 }
 
 #[cfg(test)]
@@ -174,8 +181,11 @@ mod tests {
             drop(Folder::create(&parent.path().join(format!("{i:03}"))).unwrap());
         }
         fs::create_dir(parent.path().join("foreign")).unwrap();
+        let running = parent.path().join(format!("000-{}", std::process::id()));
+        drop(Folder::create(&running).unwrap());
         forget_old(parent.path());
         assert!(!parent.path().join("002").exists());
+        assert!(running.exists(), "a result that is being written stays");
         assert!(parent.path().join("003").exists());
         assert!(parent.path().join("foreign").exists());
     }

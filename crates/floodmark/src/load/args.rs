@@ -20,8 +20,10 @@ pub struct LoadArgs {
     #[arg(required_unless_present = "demo", conflicts_with = "demo")]
     pub url: Option<String>,
 
-    /// Start floodmark's own hello server and load it, kept and fresh: no URL needed
-    #[arg(long)]
+    /// Start floodmark's own hello server and load it for 5s with kept and for 5s with fresh connections: no URL needed
+    #[arg(long, conflicts_with_all = [
+        "fresh", "requests_per_connection", "close_first", "sources", "json", "csv", "hdr", "out",
+    ])]
     pub demo: bool,
 
     /// Connections in all; with --rate the most at once [default: 50; with --rate as many as ports and open files allow]
@@ -36,36 +38,36 @@ pub struct LoadArgs {
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
     pub duration: Option<Duration>,
 
-    /// How many requests to send in all, exactly: 100000, 100k, 2M
+    /// How many requests to send in all, exactly: 100000, 100k, 2M [default: as many as --duration allows]
     #[arg(short = 'n', long, value_name = "N", value_parser = count_from_one, conflicts_with = "burst", help_heading = "Load")]
     pub requests: Option<u64>,
 
-    /// Open model: requests per second in all
+    /// Open model: requests per second in all: 500, 2.5k, 1M [default: none, the model is closed]
     #[arg(short, long, value_name = "PER_S", value_parser = parse_rate, help_heading = "Load")]
     pub rate: Option<f64>,
 
     /// Open model: how the requests of --rate are spaced
-    #[arg(long, value_enum, default_value_t = Spacing::Constant, requires = "rate", help_heading = "Load")]
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Spacing::Constant, requires = "rate", help_heading = "Load")]
     pub arrivals: Spacing,
 
-    /// Open model: N requests at equal spacing within --within, with no cap on connections
-    #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["rate", "connections"], help_heading = "Load")]
+    /// Open model: N requests at equal spacing over the time of --within, with no cap on connections [default: none]
+    #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["rate", "arrivals", "connections"], help_heading = "Load")]
     pub burst: Option<u64>,
 
-    /// The time that --burst is spread over, with a unit
+    /// The time over which --burst is spread, with a unit: 500ms, 10s [no default: --burst needs it]
     #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
 
-    /// Real load before the measurement, kept apart: a time with a unit; 0s: none, figures are of the whole run;
-    /// auto: none, figures are of the steady part if there is one
+    /// Real load before the measurement, kept apart from it, for a time with a unit: 5s. With 0s there is none, and figures
+    /// are of the whole run; with auto there is none, and figures are of the steady part where there is one
     #[arg(long, value_name = "auto|TIME", default_value = "auto", value_parser = Warmup::parse, help_heading = "Load")]
     pub warmup: Warmup,
 
-    /// Repetitions on the same server
-    #[arg(long, value_name = "N", default_value = "1", value_parser = count_from_one, help_heading = "Load")]
-    pub attempts: u64,
+    /// Measurements one after the other on the same server, at most 10k
+    #[arg(long, value_name = "N", default_value = "1", value_parser = attempts, help_heading = "Load")]
+    pub attempts: u32,
 
-    /// Seed of random arrivals; each attempt adds one
+    /// Seed of the arrivals of --arrivals poisson; each attempt adds one
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
@@ -73,7 +75,7 @@ pub struct LoadArgs {
     #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = "Load")]
     pub backend: Backend,
 
-    /// A fresh connection for each request
+    /// A fresh connection for each request [default: connections are kept]
     #[arg(
         long,
         conflicts_with = "requests_per_connection",
@@ -81,23 +83,23 @@ pub struct LoadArgs {
     )]
     pub fresh: bool,
 
-    /// Close each connection after N requests
+    /// Close each connection after N requests [default: no limit]
     #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
     pub requests_per_connection: Option<u64>,
 
     /// Who closes a used connection and so holds its TIME_WAIT; reset (RST) leaves none
-    #[arg(long, value_enum, default_value_t = Closer::Server, help_heading = "Connections")]
+    #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
     pub close_first: Closer,
 
-    /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200
+    /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: the kernel chooses one]
     #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]
     pub sources: Option<Sources>,
 
-    /// Longest wait for an answer, or for a connection, with a unit
+    /// Longest wait for an answer, and for a connection, with a unit: 5s, 300ms
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, help_heading = "Connections")]
     pub timeout: Duration,
 
-    /// End without awaiting what is out
+    /// End without awaiting answers that are still out [default: they are awaited up to --timeout]
     #[arg(long, help_heading = "Connections")]
     pub no_drain: bool,
 
@@ -105,11 +107,11 @@ pub struct LoadArgs {
     #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
     pub method: Option<String>,
 
-    /// A header, such as 'Accept: text/html'; repeatable
+    /// A header, such as 'Accept: text/html'; repeatable [default: Host, User-Agent and Accept: */*]
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header, help_heading = "Request")]
     pub headers: Vec<(String, String)>,
 
-    /// Body of each request
+    /// Body of each request, as text [default: none]
     #[arg(
         short,
         long,
@@ -119,48 +121,50 @@ pub struct LoadArgs {
     )]
     pub body: Option<String>,
 
-    /// File with the body of each request
+    /// File with the body of each request, at most 64 MiB [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub body_file: Option<PathBuf>,
 
-    /// What an answer must be to count as ok: status=200, body=TEXT or json=VALUE; repeatable, of one kind any fits
-    /// [default: status 2xx or 3xx]
+    /// What an answer must be to count as ok: status=200, body=TEXT or json=VALUE; repeatable: several of a kind
+    /// are alternatives, different kinds must all hold [default: status 2xx or 3xx]
     #[arg(long, value_name = "WHAT", value_parser = expect, help_heading = "Judging")]
     pub expect: Vec<Expect>,
 
-    /// sequence: each answer is a number; each is handed out once, without a gap, in order
+    /// sequence: each answer is a number; each is handed out once, without a gap, in order [default: none]
     #[arg(long, value_enum, value_name = "CHECK", help_heading = "Judging")]
     pub check: Option<CheckArg>,
 
-    /// An ok answer is good when it comes within this time of when it should have been asked for [default: the timeout]
+    /// An ok answer counts as goodput when it comes within this time, with a unit, of the moment when its request should have
+    /// been sent [default: as --timeout]
     #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Judging")]
     pub deadline: Option<Duration>,
 
-    /// Exit with 1 when this holds, such as 'p99 > 50ms' or 'errors > 0.1%'; repeatable
+    /// Exit with 1 when this holds, such as 'p99 > 50ms' or 'errors > 0.1%'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION", value_parser = condition, help_heading = "Judging")]
     pub fail_if: Vec<Condition>,
 
-    /// Exit with 4 also when floodmark was the limit (bound)
+    /// Exit with 4 also when floodmark was the limit (bound) [default: exit with 0 and say so]
     #[arg(long, help_heading = "Judging")]
     pub strict: bool,
 
-    /// Write the record as JSON; - for stdout, and nothing else there
+    /// Write the record as JSON; - for stdout, and nothing else there [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
 
-    /// Write the figures of each second as CSV
+    /// Write the figures of each second as CSV [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
 
-    /// Write the distribution of response times in HdrHistogram's percentile format
+    /// Write the distribution of response times in HdrHistogram's percentile format [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub hdr: Option<PathBuf>,
 
-    /// Folder to keep the result in [default: one in the temporary folder, the latest 20 are kept]
+    /// Folder to keep the result in, which holds none yet [default: a new one in the temporary folder, where the latest 20 are
+    /// kept]
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub out: Option<PathBuf>,
 
-    /// Neither progress nor summary
+    /// Print neither progress nor summary
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 
@@ -168,7 +172,7 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Safety")]
     pub public: bool,
 
-    /// Run although local ports or open files cannot suffice
+    /// Run although local ports or open files cannot suffice [default: refuse, with the arithmetic]
     #[arg(long, help_heading = "Safety")]
     pub anyway: bool,
 }
@@ -252,6 +256,13 @@ fn count_from_one(text: &str) -> Result<u64, String> {
         Ok(0) => Err("must be at least 1".to_owned()),
         Ok(n) => Ok(n),
         Err(e) => Err(e.to_string()),
+    }
+}
+
+fn attempts(text: &str) -> Result<u32, String> {
+    match count_from_one(text)? {
+        n if n > 10_000 => Err("at most 10000".to_owned()),
+        n => Ok(n as u32),
     }
 }
 

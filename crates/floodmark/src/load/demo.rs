@@ -7,7 +7,7 @@ use std::time::Duration;
 use floodmark_host::{Child, Stop};
 
 use super::args::LoadArgs;
-use super::{ending, measure, plan, show, target, write_files};
+use super::{ending, measure, plan, show, target};
 use crate::exit::{Ending, Exit};
 use crate::out;
 
@@ -26,6 +26,9 @@ pub fn run(args: &LoadArgs, open_files: u64, stop: &Stop) -> Result<(), Ending> 
         .args(["serve", "hello", "--listen", "127.0.0.1:0"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
+    if args.quiet {
+        command.stderr(Stdio::null());
+    }
     let mut server = Child::start(command).map_err(Ending::failed)?;
     let stdout = server
         .stdout()
@@ -37,7 +40,8 @@ pub fn run(args: &LoadArgs, open_files: u64, stop: &Stop) -> Result<(), Ending> 
     let Some(address) = line.trim().strip_prefix("listening on ") else {
         return Err(Ending {
             exit: Exit::Server,
-            message: "the demo server did not start; its messages are above".to_owned(),
+            message: "the demo server did not start; try floodmark serve hello, which says why"
+                .to_owned(),
         });
     };
     let url = format!(
@@ -76,11 +80,10 @@ fn one(
         ..args.clone()
     };
     let planned = plan::plan(&args, target::resolve(url)?, open_files)?;
-    let record = measure(&args, &planned, stop)?;
-    write_files(&args, &record)?;
-    show(&args, &record);
+    let measured = measure(&args, &planned, stop)?;
+    show(&args, &measured.record);
     if !args.quiet && !fresh {
         out::print("\n");
     }
-    ending(&args, &record, stop)
+    ending(&args, measured, stop)
 }

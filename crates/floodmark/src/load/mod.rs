@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use floodmark_host::{Stop, raise_open_files};
-use floodmark_lab::{Attempts, Folder};
+use floodmark_lab::{Attempts, Folder, LabError};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Plan;
@@ -31,26 +31,39 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     let Some(url) = &args.url else {
         return demo::run(args, open_files, &stop);
     };
+    writable(args)?;
     let target = match target::resolve(url) {
         Ok(target) => target,
         Err(ending) if ending.exit == Exit::Usage => return Err(ending),
         Err(ending) => {
-            let mut record = Record::new(tool(), environment(&Root::host()));
-            record.skipped.push(ending.message.clone());
-            write_files(args, &record)?;
+            write_files(args, &nothing_taken(&ending))?;
             return Err(ending);
         }
     };
     let planned = plan::plan(args, target, open_files)?;
-    let record = measure(args, &planned, &stop)?;
-    write_files(args, &record)?;
-    show(args, &record);
-    ending(args, &record, &stop)
+    let measured = measure(args, &planned, &stop)?;
+    write_files(args, &measured.record)?;
+    show(args, &measured.record);
+    ending(args, measured, &stop)
 }
 
-/// Makes the attempts; the record that comes back is judged by the thresholds too.
-fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Record, Ending> {
-    writable(args)?;
+/// What attempts came to.
+struct Measured {
+    /// With the thresholds judged.
+    record: Record,
+    /// Where floodmark itself failed.
+    failure: Option<Ending>,
+}
+
+/// The record of a run that could not begin, or left nothing behind.
+fn nothing_taken(ending: &Ending) -> Record {
+    let mut record = Record::new(tool(), environment(&Root::host()));
+    record.skipped.push(ending.message.clone());
+    record
+}
+
+/// Makes the attempts.
+fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Measured, Ending> {
     if !args.quiet {
         for remark in &planned.remarks {
             out::note(&format!("{remark}\n"));
@@ -64,36 +77,47 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Reco
     let plan = &planned.plan;
     let attempts = Attempts {
         plan,
-        attempts: u32::try_from(args.attempts).unwrap_or(u32::MAX),
+        attempts: args.attempts,
         names: (plan.target.authority.clone(), plan.target.path.clone()),
         tool: tool(),
         stop,
     };
     let mut live = Live::new(args.quiet);
     let mut listener = |event: &Event| live.on(event);
-    let record = attempts.run(&mut folder, &mut listener);
+    let ran = attempts.run(&mut folder, &mut listener);
     live.clear();
-    let mut record = record.map_err(Ending::failed)?;
+    let failure = ran.as_ref().err().map(Ending::failed);
+    let mut record = match ran {
+        Ok(record) => record,
+        Err(LabError::Worker { record, .. }) => *record,
+        Err(error) => nothing_taken(&Ending::failed(error)),
+    };
     record.thresholds = args
         .fail_if
         .iter()
         .map(|condition| condition.of_record(&record))
         .collect();
-    if !record.thresholds.is_empty() {
-        folder.write_record(&record).map_err(Ending::failed)?;
-    }
-    Ok(record)
+    let kept = match &failure {
+        None if !record.thresholds.is_empty() => folder.write_record(&record).err(),
+        _ => None,
+    };
+    Ok(Measured {
+        record,
+        failure: failure.or_else(|| kept.map(Ending::failed)),
+    })
 }
 
 fn tool() -> ToolInfo {
     ToolInfo {
         name: "floodmark".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: std::env::args().collect(),
+        command: std::env::args_os()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect(),
     }
 }
 
-/// Finds out before the run that a file cannot be written after it.
+/// Finds out before the run that a file cannot be written after it. Nothing is left behind: the run may yet be refused.
 fn writable(args: &LoadArgs) -> Result<(), Ending> {
     for (flag, path) in [
         ("--json", &args.json),
@@ -106,11 +130,25 @@ fn writable(args: &LoadArgs) -> Result<(), Ending> {
         else {
             continue;
         };
-        fs::File::options()
-            .create(true)
-            .append(true)
-            .open(path)
-            .map_err(|e| Ending::usage(format!("{flag} {}: {e}", path.display())))?;
+        let existing = fs::metadata(path).ok();
+        if existing
+            .as_ref()
+            .is_some_and(|meta| !meta.is_file() && !meta.is_dir())
+        {
+            // Opening a pipe or a device is something its other end may notice.
+            continue;
+        }
+        let tried = fs::File::options().create(true).append(true).open(path);
+        if tried.is_ok() && existing.is_none() {
+            // Its absence does no harm: it is made anew after the run.
+            let _ = fs::remove_file(path);
+        }
+        tried.map_err(|e| {
+            Ending::usage(format!(
+                "{flag} {}: {e}; name a file in a folder that exists and can be written",
+                path.display()
+            ))
+        })?;
     }
     Ok(())
 }
@@ -122,7 +160,7 @@ fn write_files(args: &LoadArgs, record: &Record) -> Result<(), Ending> {
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(record).map_err(Ending::failed)? + "\n";
         if path == Path::new("-") {
-            out::print(&text);
+            out::deliver(&text).map_err(|e| Ending::failed(format!("--json -: stdout: {e}")))?;
         } else {
             write(path, text)?;
         }
@@ -156,32 +194,34 @@ fn show(args: &LoadArgs, record: &Record) {
     }
 }
 
-fn ending(args: &LoadArgs, record: &Record, stop: &Stop) -> Result<(), Ending> {
-    let mut endings = Vec::new();
-    if stop.is_set()
-        || record
-            .runs
-            .iter()
-            .any(|run| run.ended.reason == EndReason::Interrupted)
-    {
+fn ending(args: &LoadArgs, measured: Measured, stop: &Stop) -> Result<(), Ending> {
+    let Measured { record, failure } = measured;
+    // A load process that failed is without its last word too, but nobody interrupted it.
+    let cut_short = |run: &Run| run.ended.reason == EndReason::Interrupted;
+    let interrupted = failure.is_none() && record.runs.iter().any(cut_short);
+    let mut endings = Vec::from_iter(failure);
+    if stop.is_set() || interrupted {
         endings.push(Ending {
             exit: Exit::Interrupted,
             message: "interrupted; the figures are of what was taken until then".to_owned(),
         });
     }
     endings.extend(record.runs.iter().find_map(server_fault));
-    let worst = record.runs.iter().map(|run| run.validity.status).max();
+    let worst = record.runs.iter().max_by_key(|run| run.validity.status);
+    // The summary has the reasons; without one they stand here.
+    let why = |run: &Run| match run.validity.reasons.first() {
+        Some(reason) if args.quiet => reason.clone(),
+        _ => "for the reasons above".to_owned(),
+    };
     match worst {
-        Some(Status::Invalid) => endings.push(Ending {
+        Some(run) if run.validity.status == Status::Invalid => endings.push(Ending {
             exit: Exit::Invalid,
-            message: "the result is invalid, for the reasons above".to_owned(),
+            message: format!("the result is invalid: {}", why(run)),
         }),
-        Some(Status::Bound) if args.strict => {
-            endings.push(Ending {
-                exit: Exit::Invalid,
-                message: "floodmark was the limit (--strict), for the reasons above".to_owned(),
-            });
-        }
+        Some(run) if run.validity.status == Status::Bound && args.strict => endings.push(Ending {
+            exit: Exit::Invalid,
+            message: format!("the result is bound (--strict): {}", why(run)),
+        }),
         _ => {}
     }
     let broken = record
@@ -235,7 +275,9 @@ fn server_fault(run: &Run) -> Option<Ending> {
             "{} ({}) answers with something that is not HTTP/1.1; check the port",
             target.authority, target.address
         ))),
-        EndReason::Completed if answers == 0 && run.requests.intended > 0 => {
+        EndReason::Completed
+            if answers == 0 && (run.requests.intended > 0 || !run.errors.is_empty()) =>
+        {
             let most = run
                 .errors
                 .iter()

@@ -9,14 +9,17 @@ use floodmark_observe::{Root, sysctl};
 use floodmark_record::plan::{
     Arrivals, Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
 };
-use floodmark_record::units::show_rate;
+use floodmark_record::units::{show_count, show_rate};
 
 use super::args::{LoadArgs, Spacing, Warmup};
 use super::target;
 use crate::exit::Ending;
 
 /// Connections of the closed model where none are asked for.
-const DEFAULT_CONNECTIONS: u64 = 50;
+const DEFAULT_CONNECTIONS: u32 = 50;
+
+/// Most connections of one load process; their state alone is 2 GiB at most.
+const MOST_CONNECTIONS: u64 = 1_000_000;
 
 /// How long the sending window is where nothing is asked for, seconds.
 const DEFAULT_DURATION_S: f64 = 10.0;
@@ -36,7 +39,7 @@ pub struct Planned {
 pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned, Ending> {
     if !args.public && !target::is_near(target.address.ip()) {
         return Err(Ending::usage(format!(
-            "{} is {}, a public address; load goes there only with --public, and only if its owner agrees",
+            "{} is a public address ({}); load goes there only with --public, and only if its owner agrees",
             target.authority,
             target.address.ip()
         )));
@@ -87,7 +90,7 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
         backend: Backend::Epoll,
         seed: args.seed,
     };
-    plan.connections = connections(args, &plan, &offer);
+    plan.connections = connections(args, &plan, &offer)?;
     if let Some(shortage) = budget::shortage(&plan, &offer)
         && !args.anyway
     {
@@ -151,14 +154,19 @@ fn threads(args: &LoadArgs) -> Result<u32, Ending> {
     }
 }
 
-fn connections(args: &LoadArgs, plan: &Plan, offer: &Offer) -> u32 {
-    let most = budget::most_connections(plan, offer).max(1);
-    let wanted = match (args.connections, plan.model) {
-        (Some(n), _) => n,
-        (None, Model::Closed) => DEFAULT_CONNECTIONS,
-        (None, Model::Open) => most,
-    };
-    u32::try_from(wanted).unwrap_or(u32::MAX)
+fn connections(args: &LoadArgs, plan: &Plan, offer: &Offer) -> Result<u32, Ending> {
+    match (args.connections, plan.model) {
+        (Some(n), _) if n > MOST_CONNECTIONS => Err(Ending::usage(format!(
+            "--connections {n}: at most {}; use several machines for more",
+            show_count(MOST_CONNECTIONS)
+        ))),
+        (Some(n), _) => Ok(n as u32),
+        (None, Model::Closed) => Ok(DEFAULT_CONNECTIONS),
+        (None, Model::Open) => {
+            let most = budget::most_connections(plan, offer);
+            Ok(most.clamp(1, MOST_CONNECTIONS) as u32)
+        }
+    }
 }
 
 fn request(args: &LoadArgs) -> Result<RequestPlan, Ending> {
@@ -194,7 +202,7 @@ fn body_file(path: &Path) -> Result<Vec<u8>, Ending> {
 
 fn offer(target: IpAddr, open_files: u64) -> Offer {
     let root = Root::host();
-    let ports = sysctl::ports(&root).map_or(28_232, |ports| u64::from(ports.usable()));
+    let ports = sysctl::ports(&root).map_or(28_232, |ports| ports.usable());
     let reuse = sysctl::number(&root, "net.ipv4.tcp_tw_reuse").unwrap_or(0);
     let delay_s =
         sysctl::number(&root, "net.ipv4.tcp_tw_reuse_delay").map_or(1.0, |ms| ms as f64 / 1e3);
