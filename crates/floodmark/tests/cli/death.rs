@@ -1,0 +1,66 @@
+//! What is left when somebody dies midway: the server, or floodmark itself.
+
+use std::time::Duration;
+
+use floodmark_record::events::EndReason;
+use floodmark_truth::Scenario;
+
+use crate::support::{Serve, alive, folded, start_load, truth, wait_for};
+
+#[test]
+fn a_server_that_dies_midway_ends_the_run_with_what_was_measured() {
+    for model in [&["-c", "5"][..], &["-r", "500"]] {
+        let mut server = Serve::start(&["hello"]);
+        let mut arguments = vec!["-d", "8s"];
+        arguments.extend_from_slice(model);
+        let started = start_load(&server.url, &arguments);
+        started.wait_for_a_second();
+        server.kill();
+        let load = started.end();
+        assert_eq!(load.code(), 3, "{model:?}: {}", load.stderr());
+        let run = load.run();
+        assert_eq!(run.ended.reason, EndReason::ServerGone);
+        assert!(run.sending_s < 7.0, "ends early, after {} s", run.sending_s);
+        let died = run.server_gone_since_s.unwrap();
+        assert!((0.9..4.0).contains(&died), "{died}");
+        assert!(run.requests.ok >= 100, "{:?}", run.requests);
+        let said = load.stderr();
+        assert!(
+            said.contains("went away") && said.contains(" s into the run"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn a_floodmark_that_is_killed_leaves_its_result_and_no_process() {
+    let server = Serve::start(&["hello"]);
+    let started = start_load(&server.url, &["-r", "500", "-d", "20s"]);
+    let worker = started.worker();
+    started.wait_for_a_second();
+    let folder = started.kill();
+    let at = std::time::Instant::now();
+    wait_for("the worker's end", || (!alive(worker)).then_some(()));
+    assert!(at.elapsed() < Duration::from_secs(2));
+    let record = folded(&folder.path().join("result"));
+    assert_eq!(record.runs.len(), 1);
+    assert!(record.runs[0].requests.ok > 0);
+    assert_eq!(record.runs[0].ended.reason, EndReason::Interrupted);
+    assert!(record.runs[0].ended.detail.is_some());
+}
+
+#[test]
+fn a_result_folder_that_vanishes_is_our_failure() {
+    let (_server, url) = truth(Scenario::default());
+    let started = start_load(&url, &["-r", "200", "-d", "2s"]);
+    started.wait_for_a_second();
+    std::fs::remove_dir_all(started.result()).unwrap();
+    let load = started.end();
+    assert_eq!(load.code(), 5, "{}", load.stderr());
+    assert_eq!(load.record.runs.len(), 0);
+    assert!(
+        load.record.skipped[0].contains("events.jsonl"),
+        "{:?}",
+        load.record.skipped
+    );
+}

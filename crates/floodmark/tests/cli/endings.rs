@@ -1,0 +1,219 @@
+//! Exit codes, and which one wins. The record is written on every code but 2.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use floodmark_record::events::EndReason;
+use floodmark_record::run::Status;
+use floodmark_truth::Scenario;
+
+use crate::support::hostile::{Listener, answer_each};
+use crate::support::{load, signal, start_load, truth};
+
+fn hello() -> (floodmark_truth::Server, String) {
+    truth(Scenario::default())
+}
+
+#[test]
+fn a_threshold_that_is_met() {
+    let (_server, url) = hello();
+    let load = load(
+        &url,
+        &[
+            "-n",
+            "10",
+            "--fail-if",
+            "throughput > 1",
+            "--fail-if",
+            "p99 > 1h",
+        ],
+    );
+    load.ends_with(1);
+    assert!(
+        load.stderr().contains("--fail-if 'throughput > 1'"),
+        "{}",
+        load.stderr()
+    );
+    let met: Vec<_> = load.record.thresholds.iter().map(|t| t.met).collect();
+    assert_eq!(met, [Some(true), Some(false)]);
+}
+
+#[test]
+fn a_figure_that_was_not_measured_fails_too() {
+    let listener = Listener::answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let load = load(&listener.url, &["-n", "10", "--fail-if", "p99 > 1h"]);
+    load.ends_with(1);
+    assert!(load.stderr().contains("not measured"), "{}", load.stderr());
+}
+
+#[test]
+fn a_server_that_hands_out_a_number_twice() {
+    let next = AtomicU64::new(0);
+    let listener = Listener::start(move |stream| {
+        answer_each(stream, |_| {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            // The hundredth number is that of the one before.
+            let number = (n + 1 - u64::from(n == 99)).to_string();
+            format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}",
+                number.len()
+            )
+            .into()
+        });
+    });
+    let load = load(
+        &listener.url,
+        &["-n", "200", "-c", "4", "--check", "sequence"],
+    );
+    load.ends_with(1);
+    assert_eq!(load.counts().ok, 200);
+    let check = &load.run().checks[0];
+    assert!(
+        !check.held && check.detail.contains("99"),
+        "{}",
+        check.detail
+    );
+}
+
+#[test]
+fn a_starved_load_process_is_invalid_and_goes_before_a_threshold() {
+    let (_server, url) = hello();
+    let started = start_load(
+        &url,
+        &[
+            "-r",
+            "2000",
+            "-d",
+            "2s",
+            "--fresh",
+            "--fail-if",
+            "throughput > 1",
+            "-q",
+        ],
+    );
+    let worker = started.worker();
+    thread::sleep(Duration::from_millis(300));
+    signal(worker, libc::SIGSTOP);
+    thread::sleep(Duration::from_millis(500));
+    signal(worker, libc::SIGCONT);
+    let load = started.end();
+    assert_eq!(load.run().validity.status, Status::Invalid);
+    assert_eq!(load.counts().intended, 4000);
+    assert_eq!(load.record.thresholds[0].met, Some(true));
+    assert_eq!(load.code(), 4);
+    let said = load.stderr();
+    assert!(
+        said.lines().count() == 1 && said.contains("invalid: floodmark"),
+        "{said}"
+    );
+}
+
+#[test]
+fn bound_is_fine_unless_strict() {
+    // Many connections on one thread against as fast a server as there is; where that does not fill the thread, strict is fine.
+    let (_server, url) = hello();
+    let load = load(&url, &["-d", "1s", "-c", "200", "-t", "1", "--strict"]);
+    let expected = match load.run().validity.status {
+        Status::Valid => 0,
+        Status::Bound | Status::Invalid => 4,
+    };
+    assert_eq!(load.code(), expected, "{:?}", load.run().validity);
+}
+
+#[test]
+fn interrupted_runs_report_what_was_measured() {
+    let (_server, url) = hello();
+    let started = start_load(
+        &url,
+        &["-r", "200", "-d", "20s", "--fail-if", "throughput > 1"],
+    );
+    started.wait_for_a_second();
+    signal(started.pid(), libc::SIGINT);
+    let load = started.end();
+    assert_eq!(load.code(), 130);
+    assert_eq!(load.run().ended.reason, EndReason::Interrupted);
+    assert!(load.counts().ok >= 100, "{:?}", load.counts());
+    assert!(load.stderr().contains("interrupted"), "{}", load.stderr());
+}
+
+#[test]
+fn a_load_process_that_is_killed_is_our_failure() {
+    let (_server, url) = hello();
+    let started = start_load(&url, &["-r", "200", "-d", "20s"]);
+    started.wait_for_a_second();
+    signal(started.worker(), libc::SIGKILL);
+    let load = started.end();
+    assert_eq!(load.code(), 5);
+    assert!(load.counts().ok > 0);
+    assert!(load.stderr().contains("ended early"), "{}", load.stderr());
+}
+
+#[test]
+fn an_unknown_host() {
+    let load = load("http://no-such-host.invalid/", &[]);
+    assert_eq!(load.code(), 3);
+    assert_eq!(load.stderr().lines().count(), 1, "{}", load.stderr());
+    assert!(
+        load.stderr().contains("no-such-host.invalid"),
+        "{}",
+        load.stderr()
+    );
+    assert_eq!(load.record.skipped.len(), 1);
+}
+
+#[test]
+fn a_port_that_refuses() {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for extra in [
+        &["-n", "5"][..],
+        &["-d", "5s"],
+        &["-r", "100"],
+        &["-d", "1ns"],
+    ] {
+        let mut arguments = extra.to_vec();
+        arguments.push("-q");
+        let load = load(&format!("http://{address}/"), &arguments);
+        assert_eq!(load.code(), 3, "{extra:?}");
+        let said = load.stderr();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.contains(&address.to_string()) && said.contains("refused"),
+            "{said}"
+        );
+        assert_eq!(load.counts().ok, 0);
+    }
+}
+
+#[test]
+fn a_listener_that_never_answers() {
+    let listener = Listener::silent();
+    let load = load(&listener.url, &["-n", "5", "--timeout", "300ms", "-q"]);
+    assert_eq!(load.code(), 3);
+    assert_eq!(load.counts().timed_out, 5);
+    assert!(load.stderr().contains("0.3 s"), "{}", load.stderr());
+}
+
+#[test]
+fn a_host_that_speaks_something_else() {
+    let banner = |mut stream: std::net::TcpStream| {
+        let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n");
+        while stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {}
+    };
+    let listener = Listener::start(banner);
+    let parrot = Listener::answering(b"220 mail.example ESMTP\r\n");
+    for url in [&listener.url, &parrot.url] {
+        for arguments in [["-d", "8s", "-q"], ["-n", "5", "-q"]] {
+            let load = load(url, &arguments);
+            assert_eq!(load.code(), 3, "{}", load.stderr());
+            assert_eq!(load.stderr().lines().count(), 1, "{}", load.stderr());
+            assert!(load.run().sending_s < 4.0, "it ends when that is plain");
+            assert_eq!(load.counts().ok, 0);
+        }
+    }
+}

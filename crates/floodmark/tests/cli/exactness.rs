@@ -1,0 +1,201 @@
+//! Exactly as many requests as asked for, counted by both sides.
+
+use std::time::Duration;
+
+use floodmark_truth::log::ClosedBy;
+use floodmark_truth::scenario::Service;
+use floodmark_truth::{Log, Scenario, Server};
+
+use crate::support::{Load, Serve, load, truth};
+
+/// Runs a load against a fresh truth server. Both sides must agree on requests, connections and bytes.
+fn agree(arguments: &[&str]) -> (Load, Log) {
+    agree_on(Scenario::default(), arguments)
+}
+
+fn agree_on(scenario: Scenario, arguments: &[&str]) -> (Load, Log) {
+    let (server, url) = truth(scenario);
+    let load = load(&url, arguments);
+    // What the client closed last the server sees a moment later.
+    std::thread::sleep(Duration::from_millis(50));
+    let log = stop(server);
+    load.ends_with(0);
+    let run =
+        |what: fn(&floodmark_record::Run) -> u64| load.record.runs.iter().map(what).sum::<u64>();
+    let warm: u64 = load
+        .record
+        .runs
+        .iter()
+        .flat_map(|r| &r.warmup)
+        .map(|w| w.requests.sent)
+        .sum();
+    assert_eq!(run(|r| r.requests.sent) + warm, log.totals.requests);
+    assert_eq!(run(|r| r.requests.ok), run(|r| r.requests.intended));
+    assert_eq!(run(|r| r.connections.opened), log.totals.accepted);
+    if warm == 0 {
+        assert_eq!(run(|r| r.bytes.sent), log.totals.bytes_in);
+        assert_eq!(run(|r| r.bytes.received), log.totals.bytes_out);
+    }
+    assert_eq!(log.totals.bad_requests, 0);
+    (load, log)
+}
+
+fn stop(server: Server) -> Log {
+    server.stop().unwrap()
+}
+
+#[test]
+fn closed_counts() {
+    for (arguments, requests, connections) in [
+        (&["-n", "1000", "-c", "7"][..], 1000, 7),
+        // The kept connections stand before the clock starts, needed or not.
+        (&["-n", "10", "-c", "50"], 10, 50),
+        (&["-n", "5000", "-t", "2", "-c", "3"], 5000, 3),
+        (&["-n", "1", "-t", "2", "-c", "1"], 1, 1),
+        (&["-n", "1001", "-c", "5", "--fresh"], 1001, 1001),
+        (&["-n", "10", "-c", "50", "--fresh"], 10, 10),
+        (&["-n", "200", "-c", "3", "-b", "0123456789"], 200, 3),
+    ] {
+        let (load, log) = agree(arguments);
+        assert_eq!(load.counts().intended, requests, "{arguments:?}");
+        assert_eq!(log.totals.accepted, connections, "{arguments:?}");
+        assert_eq!(load.run().response_time_us.count, requests);
+    }
+}
+
+#[test]
+fn a_rate_for_a_time_is_a_number_of_requests() {
+    let (load, _) = agree(&["-r", "500", "-d", "2s", "-t", "2"]);
+    assert_eq!(load.counts().intended, 1000);
+    assert_eq!(load.run().plan.requests, None);
+    let (load, _) = agree(&["-r", "400", "-n", "333"]);
+    assert_eq!(load.counts().intended, 333);
+}
+
+#[test]
+fn poisson_arrivals_with_a_count() {
+    let poisson = |seed| {
+        let (load, log) = agree(&[
+            "-r",
+            "1k",
+            "--arrivals",
+            "poisson",
+            "-n",
+            "777",
+            "--seed",
+            seed,
+        ]);
+        assert_eq!(load.counts().intended, 777);
+        log.requests
+            .iter()
+            .map(|r| r.arrival_ns)
+            .collect::<Vec<_>>()
+    };
+    let gaps = |times: &[u64]| -> f64 {
+        let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        gaps.iter().map(|g| (g / mean - 1.0).powi(2)).sum::<f64>() / gaps.len() as f64
+    };
+    // The squared coefficient of variation of exponential gaps is 1, that of equal ones 0.
+    assert!(gaps(&poisson("1")) > 0.5);
+}
+
+#[test]
+fn a_burst_of_fresh_connections() {
+    let (load, log) = agree(&["--burst", "300", "--within", "500ms", "--fresh"]);
+    assert_eq!(load.counts().intended, 300);
+    assert_eq!(log.totals.accepted, 300);
+    assert!((load.run().sending_s - 0.5).abs() < 0.01);
+}
+
+#[test]
+fn requests_per_connection() {
+    let (load, log) = agree(&["-n", "100", "-c", "4", "--requests-per-connection", "3"]);
+    assert_eq!(load.counts().intended, 100);
+    let most = log.connections.iter().map(|c| c.requests).max();
+    assert_eq!(most, Some(3));
+    assert!(log.totals.accepted >= 34, "{}", log.totals.accepted);
+    assert_eq!(
+        log.connections.iter().filter(|c| c.requests == 3).count(),
+        32
+    );
+}
+
+#[test]
+fn whoever_is_to_close_first_does() {
+    for (who, by) in [
+        ("server", ClosedBy::Server),
+        ("client", ClosedBy::Client),
+        ("reset", ClosedBy::ClientReset),
+    ] {
+        let (_, log) = agree(&["-n", "200", "-c", "4", "--fresh", "--close-first", who]);
+        assert_eq!(log.closed(by), 200, "{who}: {:?}", log.totals.closed);
+    }
+}
+
+#[test]
+fn a_warmup_is_kept_apart() {
+    let (load, log) = agree(&["-n", "500", "-c", "2", "--warmup", "300ms"]);
+    let warmup = load.run().warmup.as_ref().unwrap();
+    assert_eq!(load.counts().intended, 500);
+    assert!(warmup.requests.ok > 0 && (warmup.duration_s - 0.3).abs() < 0.1);
+    assert_eq!(log.totals.requests, 500 + warmup.requests.sent);
+    let (load, _) = agree(&["-r", "200", "-d", "1s", "--warmup", "500ms"]);
+    assert_eq!(load.counts().intended, 200);
+    assert_eq!(load.run().warmup.as_ref().unwrap().requests.intended, 100);
+}
+
+#[test]
+fn attempts_on_one_server() {
+    let (load, log) = agree(&["-n", "100", "-c", "5", "--attempts", "3"]);
+    assert_eq!(load.record.runs.len(), 3);
+    for (i, run) in load.record.runs.iter().enumerate() {
+        assert_eq!((run.attempt as usize, run.requests.ok), (i + 1, 100));
+    }
+    assert_eq!(load.record.overall.as_ref().unwrap().attempts, 3);
+    assert_eq!(log.totals.requests, 300);
+}
+
+#[test]
+fn goodput_counts_answers_within_the_deadline() {
+    let slow = Scenario {
+        service: Service::Fixed { delay_us: 60_000 },
+        ..Scenario::default()
+    };
+    for (deadline, good) in [("10ms", false), ("4s", true)] {
+        let (load, _) = agree_on(
+            slow.clone(),
+            &["-n", "40", "-c", "8", "--deadline", deadline],
+        );
+        let run = load.run();
+        if good {
+            assert_eq!(run.goodput_per_s, run.throughput_per_s);
+        } else {
+            assert_eq!(run.goodput_per_s, Some(0.0));
+        }
+        assert!(run.throughput_per_s > Some(0.0));
+    }
+}
+
+#[test]
+fn ipv6() {
+    let server = Serve::start_on("[::1]:0", &["hello"]);
+    let taken = load(&server.url, &["-n", "100", "-c", "3"]);
+    taken.ends_with(0);
+    assert_eq!(taken.counts().ok, 100);
+    assert!(taken.run().plan.target.address.is_ipv6());
+}
+
+#[test]
+fn source_addresses_are_used() {
+    let (load, log) = agree(&[
+        "-n",
+        "60",
+        "-c",
+        "6",
+        "--fresh",
+        "--sources",
+        "127.0.0.2-127.0.0.9",
+    ]);
+    assert_eq!((load.counts().ok, log.totals.accepted), (60, 60));
+}

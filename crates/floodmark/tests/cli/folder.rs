@@ -1,0 +1,69 @@
+//! The result folder: the events are the measurement, and the record follows from them.
+
+use std::fs;
+
+use floodmark_truth::Scenario;
+
+use crate::support::{Serve, code, folded, load, run, truth};
+
+#[test]
+fn folding_again_gives_the_same_record() {
+    let server = Serve::start(&["dispatcher"]);
+    let url = format!("{}/dispatcher", server.url);
+    for arguments in [
+        &["-n", "2000", "-c", "5"][..],
+        &["-r", "300", "-d", "1200ms", "--warmup", "200ms"],
+        &[
+            "-n",
+            "300",
+            "--fresh",
+            "--check",
+            "sequence",
+            "--attempts",
+            "2",
+        ],
+    ] {
+        let load = load(&url, arguments);
+        load.ends_with(0);
+        let result = load.folder.path().join("result");
+        assert_eq!(folded(&result), load.record, "{arguments:?}");
+        let kept = serde_json::from_slice(&fs::read(result.join("record.json")).unwrap()).unwrap();
+        assert_eq!(crate::support::valid(kept), load.record);
+    }
+}
+
+#[test]
+fn a_last_line_that_was_cut_off_is_passed_over() {
+    let (_server, url) = truth(Scenario::default());
+    let load = load(&url, &["-r", "300", "-d", "1s"]);
+    let whole = fs::read(load.events()).unwrap();
+    // Cut within the last line: the end of the run is not known, what was measured is.
+    fs::write(load.events(), &whole[..whole.len() - 10]).unwrap();
+    let record = folded(&load.folder.path().join("result"));
+    assert_eq!(record.runs[0].requests, load.run().requests);
+    assert_eq!(record.runs[0].response_time_us, load.run().response_time_us);
+}
+
+#[test]
+fn a_result_is_not_written_over() {
+    let (_server, url) = truth(Scenario::default());
+    let load = load(&url, &["-n", "10"]);
+    let result = load.folder.path().join("result");
+    let before = fs::read(load.events()).unwrap();
+    let again = run(&["load", &url, "-n", "10", "--out", result.to_str().unwrap()]);
+    assert_eq!(code(&again), 2);
+    assert_eq!(fs::read(load.events()).unwrap(), before);
+}
+
+#[test]
+fn files_that_were_asked_for_are_written() {
+    let (_server, url) = truth(Scenario::default());
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (csv, hdr) = (name("x.csv"), name("x.hdr"));
+    let load = load(&url, &["-n", "100", "--csv", &csv, "--hdr", &hdr]);
+    load.ends_with(0);
+    let csv = fs::read_to_string(csv).unwrap();
+    assert_eq!(csv.lines().count(), 1 + load.run().series.len(), "{csv}");
+    assert!(fs::read_to_string(hdr).unwrap().contains("Value"));
+}

@@ -1,0 +1,61 @@
+//! The help as it is printed without a terminal: every flag with its unit and its default.
+
+use crate::support::{code, run, text};
+
+fn help(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert_eq!(code(&output), 0);
+    assert!(output.stderr.is_empty());
+    text(&output.stdout)
+}
+
+#[test]
+fn of_floodmark() {
+    insta::assert_snapshot!(help(&["--help"]));
+}
+
+#[test]
+fn of_load() {
+    insta::assert_snapshot!(help(&["load", "--help"]));
+}
+
+#[test]
+fn of_serve() {
+    insta::assert_snapshot!(help(&["serve", "--help"]));
+}
+
+#[test]
+fn of_doctor() {
+    insta::assert_snapshot!(help(&["doctor", "--help"]));
+}
+
+#[test]
+fn no_line_is_wider_than_the_page() {
+    for command in [&["--help"][..], &["load", "--help"], &["serve", "--help"]] {
+        for line in help(command).lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}
+
+#[test]
+fn every_flag_with_a_value_says_what_holds_without_it() {
+    for command in ["load", "serve"] {
+        let help = help(&[command, "--help"]);
+        let flags = help.split("\n\n").filter(|part| part.contains("--"));
+        let mut seen = 0;
+        let parts: Vec<&str> = flags.collect();
+        for name in parts.iter().flat_map(|part| part.lines()) {
+            let line = name.trim_start();
+            if line.starts_with('-') && line.ends_with('>') {
+                seen += 1;
+                let from = help.find(name).unwrap() + name.len();
+                let rest = &help[from..];
+                let end = rest.find("\n      -").unwrap_or(rest.len());
+                let end = end.min(rest.find("\n  -").unwrap_or(rest.len()));
+                assert!(rest[..end].contains("default:"), "{command} {line}");
+            }
+        }
+        assert!(seen >= 6, "{command}: {seen}");
+    }
+}

@@ -1,0 +1,15 @@
+//! The real command against real servers: what a user types, sees and gets back as exit code and record.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+mod bad_input;
+mod budget;
+mod death;
+mod doctor;
+mod endings;
+mod exactness;
+mod folder;
+mod help;
+mod request;
+mod serve;
+mod support;
+mod terminal;

@@ -1,0 +1,161 @@
+//! What is sent, byte for byte, and what of the answers counts as ok.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex};
+
+use floodmark_truth::Scenario;
+use floodmark_truth::log::Kind;
+use floodmark_truth::scenario::{Fault, Share};
+
+use crate::support::hostile::Listener;
+use crate::support::{Serve, load, truth};
+
+/// Keeps everything that the first connection sends until the client closes, answering each time something comes.
+fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
+    let seen = Arc::<Mutex<Vec<u8>>>::default();
+    let kept = Arc::clone(&seen);
+    let listener = Listener::start(move |mut stream| {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(n @ 1..) = stream.read(&mut buffer) {
+            kept.lock().unwrap().extend_from_slice(&buffer[..n]);
+            let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n");
+        }
+    });
+    (listener, seen)
+}
+
+#[test]
+fn method_headers_and_body_go_out_as_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("body");
+    std::fs::write(&file, [0, 13, 10, 255]).unwrap();
+    let file = file.to_str().unwrap();
+    let cases: [(&[&str], &str, &[u8]); 4] = [
+        (&["-X", "HEAD"], "HEAD /a?b=c HTTP/1.1\r\n", b""),
+        (
+            &["-b", "héllo"],
+            "POST /a?b=c HTTP/1.1\r\n",
+            "héllo".as_bytes(),
+        ),
+        (
+            &["--body-file", file],
+            "POST /a?b=c HTTP/1.1\r\n",
+            &[0, 13, 10, 255],
+        ),
+        (
+            &[
+                "-X",
+                "PUT",
+                "-b",
+                "x",
+                "-H",
+                "Accept: text/html",
+                "-H",
+                "X-A: 1",
+                "-H",
+                "X-A: 2",
+            ],
+            "PUT /a?b=c HTTP/1.1\r\n",
+            b"x",
+        ),
+    ];
+    for (arguments, line, body) in cases {
+        let (listener, seen) = recorder();
+        let mut all = vec!["-n", "1", "-c", "1"];
+        all.extend_from_slice(arguments);
+        let load = load(&format!("{}a?b=c", listener.url), &all);
+        load.ends_with(0);
+        let seen = seen.lock().unwrap();
+        let end = seen.windows(4).position(|w| w == b"\r\n\r\n").unwrap() + 4;
+        let head = String::from_utf8(seen[..end].to_vec()).unwrap();
+        assert!(head.starts_with(line), "{head}");
+        assert_eq!(&seen[end..], body);
+        assert_eq!(load.run().bytes.sent, seen.len() as u64);
+        assert_eq!(head.matches("Host: 127.0.0.1:").count(), 1);
+        if !body.is_empty() {
+            assert!(
+                head.contains(&format!("Content-Length: {}\r\n", body.len())),
+                "{head}"
+            );
+        }
+        for header in arguments.iter().filter(|a| a.contains(": ")) {
+            assert!(head.contains(&format!("{header}\r\n")), "{head}");
+        }
+        assert_eq!(head.matches("Accept: ").count(), 1, "{head}");
+    }
+}
+
+#[test]
+fn answers_to_head_have_no_body() {
+    let server = Serve::start(&["hello"]);
+    let load = load(&server.url, &["-X", "HEAD", "-n", "200", "-c", "3"]);
+    load.ends_with(0);
+    assert_eq!(load.counts().statuses.get(&200), Some(&200));
+    assert_eq!(load.counts().ok, 200);
+}
+
+#[test]
+fn expectations() {
+    let body = Scenario {
+        body: r#"{"a": [1, 2]}"#.to_owned(),
+        ..Scenario::default()
+    };
+    for (expect, ok) in [
+        ("status=200", true),
+        ("status=201", false),
+        (r#"body={"a": [1, 2]}"#, true),
+        (r#"body={"a":[1,2]}"#, false),
+        (r#"json={"a":[1,2]}"#, true),
+        (r#"json={"a":[2,1]}"#, false),
+    ] {
+        let (server, url) = truth(body.clone());
+        let load = load(&url, &["-n", "50", "-c", "2", "--expect", expect]);
+        let expected = if ok { (50, 0) } else { (0, 50) };
+        assert_eq!(
+            (load.counts().ok, load.counts().wrong),
+            expected,
+            "{expect}"
+        );
+        assert_eq!(server.stop().unwrap().totals.requests, 50);
+    }
+}
+
+#[test]
+fn wrong_and_rejected_answers_are_counted_to_the_last_one() {
+    let share = |share, fault| Share { share, fault };
+    let faults = vec![
+        share(0.2, Fault::Status { code: 503 }),
+        share(0.2, Fault::Status { code: 500 }),
+        share(0.1, Fault::WrongBody),
+        share(0.1, Fault::TruncatedBody),
+        share(0.1, Fault::ResetBefore),
+    ];
+    let (server, url) = truth(Scenario {
+        faults,
+        ..Scenario::default()
+    });
+    let load = load(
+        &url,
+        &[
+            "-n",
+            "1000",
+            "-c",
+            "4",
+            "--fresh",
+            "--expect",
+            "body=Hello, World!",
+        ],
+    );
+    let log = server.stop().unwrap();
+    let counts = load.counts();
+    let count = |kind| log.count(kind);
+    assert_eq!(counts.sent, log.totals.requests);
+    assert_eq!(
+        counts.rejected + counts.wrong,
+        count(Kind::Status) + count(Kind::WrongBody)
+    );
+    assert_eq!(counts.statuses.get(&503).copied(), Some(counts.rejected));
+    assert_eq!(counts.malformed, count(Kind::TruncatedBody));
+    assert_eq!(counts.reset, count(Kind::ResetBefore));
+    assert_eq!(counts.ok, count(Kind::Answer));
+}

@@ -1,0 +1,124 @@
+//! `floodmark serve`.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use crate::support::{Serve, code, load, run, signal, text};
+
+fn dispatcher(state: &Path) -> Serve {
+    Serve::start(&[
+        "dispatcher",
+        "--state",
+        state.to_str().unwrap(),
+        "--reserve",
+        "64",
+    ])
+}
+
+/// The next number, over a connection of its own.
+fn next(server: &Serve) -> u64 {
+    let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
+    stream
+        .write_all(b"GET /dispatcher HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+        .split_once("\r\n\r\n")
+        .unwrap()
+        .1
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn the_dispatcher_under_the_sequence_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = dispatcher(&folder.path().join("state"));
+    let url = format!("{}/dispatcher", server.url);
+    let load = load(&url, &["--check", "sequence", "--fresh", "-n", "2000"]);
+    load.ends_with(0);
+    assert_eq!(load.counts().ok, 2000);
+    assert!(load.run().checks[0].held, "{}", load.run().checks[0].detail);
+    assert_eq!(next(&server), 2001);
+}
+
+#[test]
+fn no_number_twice_after_kill_9() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let mut seen = BTreeSet::new();
+    for _ in 0..3 {
+        let mut server = dispatcher(&state);
+        for _ in 0..100 {
+            let number = next(&server);
+            assert!(seen.insert(number), "{number} twice");
+            assert_eq!(seen.last(), Some(&number));
+        }
+        server.kill();
+    }
+}
+
+#[test]
+fn sigterm_ends_it_well() {
+    let mut server = Serve::start(&["hello"]);
+    signal(server.pid(), libc::SIGTERM);
+    assert_eq!(server.wait().code(), Some(0));
+}
+
+#[test]
+fn a_busy_port() {
+    let first = Serve::start(&["hello"]);
+    let address = first.url.strip_prefix("http://").unwrap();
+    let output = run(&["serve", "hello", "--listen", address]);
+    assert_eq!(code(&output), 3);
+    let said = text(&output.stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains(address) && said.contains("another port"),
+        "{said}"
+    );
+}
+
+#[test]
+fn wrong_usage() {
+    for (arguments, words) in [
+        (&["serve", "helo"][..], &["did you mean \"hello\""][..]),
+        (
+            &["serve", "hello", "--listen", "8080"],
+            &["--listen", "127.0.0.1:8080"],
+        ),
+        (
+            &["serve", "hello", "--listen", "localhost:8080"],
+            &["--listen", "127.0.0.1:8080"],
+        ),
+        (&["serve", "hello", "--idle", "5"], &["--idle", "5s"]),
+        (&["serve", "hello", "--state", "/tmp"], &["keeps no state"]),
+        (
+            &[
+                "serve",
+                "dispatcher",
+                "--listen",
+                "127.0.0.1:0",
+                "--state",
+                "/no/such/file",
+            ],
+            &["/no/such/file"],
+        ),
+        (
+            &["serve", "dispatcher", "--reserve", "0"],
+            &["--reserve", "at least 1"],
+        ),
+        (&["serve"], &["WORKLOAD"]),
+    ] {
+        let output = run(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{arguments:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{arguments:?} lacks {word:?}: {said}");
+        }
+    }
+}

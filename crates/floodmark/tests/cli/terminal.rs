@@ -1,0 +1,186 @@
+//! What reaches a terminal, a pipe, and a pipe that nobody reads.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::process::Stdio;
+
+use floodmark_truth::Scenario;
+
+use crate::support::hostile::Listener;
+use crate::support::{Serve, code, finish, floodmark, load, run, text, truth, was_fine};
+
+fn hello() -> (floodmark_truth::Server, String) {
+    truth(Scenario::default())
+}
+
+#[test]
+fn json_on_stdout_leaves_the_summary_to_stderr() {
+    let (_server, url) = hello();
+    let load = load(&url, &["-n", "100"]);
+    load.ends_with(0);
+    assert!(load.stderr().contains("throughput"), "{}", load.stderr());
+    assert!(!load.stderr().contains('\u{1b}'));
+}
+
+#[test]
+fn the_summary_without_a_terminal_is_plain() {
+    let (_server, url) = hello();
+    let output = run(&["load", &url, "-n", "100"]);
+    let said = text(&output.stdout);
+    assert!(said.contains("outcomes     100 ok"), "{said}");
+    assert!(
+        !said.contains('\u{1b}') && said.lines().all(|l| l.chars().count() <= 100),
+        "{said}"
+    );
+}
+
+#[test]
+fn quiet_is_quiet() {
+    let (_server, url) = hello();
+    for arguments in [
+        &["load", &url, "-n", "10", "-q"][..],
+        &["load", "--demo", "-n", "10", "-q"],
+    ] {
+        let output = run(arguments);
+        assert!(output.stdout.is_empty(), "{output:?}");
+        let said = text(&output.stderr);
+        match code(&output) {
+            0 => assert_eq!(said, ""),
+            // A busy machine: why, in one line.
+            4 => assert!(said.lines().count() == 1 && said.len() > 80, "{said}"),
+            other => panic!("{other}: {said}"),
+        }
+    }
+}
+
+#[test]
+fn the_demonstration_loads_kept_and_fresh() {
+    let output = run(&["load", "--demo", "-n", "200"]);
+    let said = text(&output.stdout);
+    was_fine(&output);
+    assert!(
+        said.contains("kept connections") && said.contains("fresh connections"),
+        "{said}"
+    );
+    assert_eq!(said.matches("200 ok").count(), 2, "{said}");
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let (_server, url) = hello();
+    for extra in [&[][..], &["--json", "-"]] {
+        let mut all = vec!["load", url.as_str(), "-n", "100"];
+        all.extend_from_slice(extra);
+        let mut child = floodmark(&all).spawn().unwrap();
+        drop(child.stdout.take());
+        was_fine(&finish(child));
+        let mut child = floodmark(&all).spawn().unwrap();
+        drop((child.stdout.take(), child.stderr.take()));
+        was_fine(&finish(child));
+    }
+}
+
+#[test]
+fn a_full_disk_is_a_failure() {
+    let (_server, url) = hello();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = floodmark(&["load", &url, "-n", "10", "-q", "--json", "-"]);
+    let output = finish(command.stdout(Stdio::from(full)).spawn().unwrap());
+    assert_eq!(code(&output), 5);
+    assert!(text(&output.stderr).contains("No space left"), "{output:?}");
+}
+
+#[test]
+fn escape_sequences_of_a_server_do_not_reach_the_terminal() {
+    let answers: [&[u8]; 3] = [
+        b"HTTP/1.1 200 \x1b[31mOK\x1b]0;owned\x07\r\nContent-Length: 9\r\n\r\n\x1b[2J12345",
+        b"\x1b[31mHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: \x1b[31m5\r\n\r\n",
+    ];
+    for answer in answers {
+        let listener = Listener::answering(answer);
+        let output = run(&["load", &listener.url, "-n", "30", "--check", "sequence"]);
+        code(&output);
+        for stream in [&output.stdout, &output.stderr] {
+            assert!(
+                !stream.contains(&0x1b) && !stream.contains(&7),
+                "{}",
+                String::from_utf8_lossy(stream)
+            );
+        }
+    }
+}
+
+/// Both ends of a pseudo-terminal of 100 columns.
+fn terminal() -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (0, 0);
+    let size = libc::winsize {
+        ws_row: 30,
+        ws_col: 100,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    // SAFETY: both ends are written to before the call returns 0; name and settings may be null (openpty(3)).
+    let made = unsafe {
+        libc::openpty(
+            &raw mut ours,
+            &raw mut theirs,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            &raw const size,
+        )
+    };
+    assert_eq!(made, 0);
+    // SAFETY: the two descriptors are new and owned by nobody else.
+    unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
+}
+
+/// What a command shows on a terminal.
+fn on_terminal(arguments: &[&str], no_colour: bool) -> String {
+    let (mut ours, theirs) = terminal();
+    let mut command = floodmark(arguments);
+    command
+        .env("TERM", "xterm")
+        .stdout(Stdio::from(theirs.try_clone().unwrap()))
+        .stderr(Stdio::from(theirs));
+    if no_colour {
+        command.env("NO_COLOR", "1");
+    }
+    let child = command.spawn().unwrap();
+    // The command's copies of the other end: without them reading ends with its life.
+    drop(command);
+    let reader = std::thread::spawn(move || {
+        let mut shown = Vec::new();
+        let mut buffer = [0; 4096];
+        // A terminal whose other end is closed gives EIO.
+        while let Ok(n @ 1..) = ours.read(&mut buffer) {
+            shown.extend_from_slice(&buffer[..n]);
+        }
+        text(&shown)
+    });
+    was_fine(&finish(child));
+    reader.join().unwrap()
+}
+
+#[test]
+fn progress_is_drawn_over_and_cleared() {
+    const CLEAR: &str = "\r\x1b[K";
+    let server = Serve::start(&["hello"]);
+    for no_colour in [false, true] {
+        let shown = on_terminal(
+            &["load", &server.url, "-r", "100", "-d", "2500ms"],
+            no_colour,
+        );
+        let (progress, summary) = shown.rsplit_once(CLEAR).unwrap();
+        assert!(progress.matches(CLEAR).count() >= 2, "{shown:?}");
+        assert!(progress.contains("/s"), "{shown:?}");
+        assert!(
+            summary.contains("throughput") && summary.contains("250 ok"),
+            "{shown:?}"
+        );
+        assert!(!progress.contains("throughput"), "{shown:?}");
+        let colours = shown.matches("\x1b[").count() - shown.matches("\x1b[K").count();
+        assert_eq!(colours == 0, no_colour, "{shown:?}");
+    }
+}

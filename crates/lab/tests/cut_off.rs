@@ -1,0 +1,227 @@
+//! A stream of events that was cut off at any byte folds to what was complete by then.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+
+use floodmark_lab::{FoldError, Folder, fold};
+use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
+use floodmark_record::plan::{
+    Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
+};
+use floodmark_record::run::{Environment, ToolInfo};
+use floodmark_record::{Counts, Event, SCHEMA_VERSION, SecondRow, TimeKind, WorkerEnd};
+use floodmark_stats::Histogram;
+
+const SECONDS: u64 = 4;
+const PER_SECOND: u64 = 100;
+
+fn plan() -> Plan {
+    let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
+    Plan {
+        target: Target {
+            url: "http://127.0.0.1/".to_owned(),
+            address,
+            resolve_us: None,
+            authority: "127.0.0.1".to_owned(),
+            path: "/".to_owned(),
+        },
+        request: RequestPlan {
+            method: "GET".to_owned(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        },
+        model: Model::Closed,
+        rate_per_s: None,
+        arrivals: None,
+        connections: 10,
+        threads: 1,
+        connection_use: ConnectionUse::Kept,
+        requests_per_connection: None,
+        close_first: CloseFirst::Server,
+        duration_s: Some(SECONDS as f64),
+        requests: None,
+        warmup_s: 0.0,
+        figures_of: FiguresOf::Whole,
+        timeout_s: 5.0,
+        deadline_s: 5.0,
+        drain: true,
+        expect: Vec::new(),
+        check: None,
+        sources: None,
+        ports_per_source: 28_232,
+        backend: Backend::Epoll,
+        seed: 1,
+    }
+}
+
+/// Ten more are sent in a second than end in it.
+fn counts(of_seconds: u64) -> Counts {
+    Counts {
+        intended: of_seconds * PER_SECOND + 10,
+        sent: of_seconds * PER_SECOND + 10,
+        ok: of_seconds * PER_SECOND,
+        ..Counts::default()
+    }
+}
+
+fn second(index: u64) -> Event {
+    let mut times = Histogram::new();
+    (0..PER_SECOND).for_each(|i| times.record(1_000_000 + i));
+    let began = if index == 0 {
+        PER_SECOND + 10
+    } else {
+        PER_SECOND
+    };
+    Event::Second(SecondRow {
+        phase: Phase::Measure,
+        index,
+        from_ns: index * 1_000_000_000,
+        to_ns: (index + 1) * 1_000_000_000,
+        counts: Counts {
+            intended: began,
+            sent: began,
+            ok: PER_SECOND,
+            ..Counts::default()
+        },
+        good: PER_SECOND,
+        ok_in_window: PER_SECOND,
+        good_in_window: PER_SECOND,
+        bytes_sent: 1,
+        bytes_received: 1,
+        connects: 0,
+        open_connections: 10,
+        user_s: 0.1,
+        system_s: 0.1,
+        histograms: BTreeMap::from([(TimeKind::Response, times.encode())]),
+    })
+}
+
+fn events() -> Vec<Event> {
+    let run = RunId {
+        system: "127.0.0.1".to_owned(),
+        workload: "/".to_owned(),
+        process: 1,
+        attempt: 1,
+    };
+    let mut all = vec![
+        Event::Opened {
+            schema: SCHEMA_VERSION,
+            tool: ToolInfo {
+                name: "floodmark".to_owned(),
+                version: "0".to_owned(),
+                command: Vec::new(),
+            },
+            environment: Environment::default(),
+        },
+        Event::RunBegan {
+            run: run.clone(),
+            plan: plan(),
+            unix_ms: 0,
+        },
+        Event::Ready(WorkerReady {
+            pid: 1,
+            notices: Vec::new(),
+            fd_limit: 1024,
+        }),
+    ];
+    all.extend((0..SECONDS).map(second));
+    all.push(Event::End(WorkerEnd {
+        reason: EndReason::Completed,
+        server_gone_since_ns: None,
+        window_ns: SECONDS * 1_000_000_000,
+        ended_ns: SECONDS * 1_000_000_000,
+        counts: Counts {
+            in_flight_at_end: 10,
+            ..counts(SECONDS)
+        },
+        warmup_counts: None,
+        warmup_ns: 0,
+        bytes_sent: SECONDS,
+        bytes_received: SECONDS,
+        connects: 10,
+        peak_connections: 10,
+        longest_stall_ns: 0,
+        errors: BTreeMap::new(),
+        user_s: 0.4,
+        system_s: 0.4,
+        peak_rss_bytes: 1,
+        threads: Vec::new(),
+        answers: None,
+        out_of_order: 0,
+        offenders: Vec::new(),
+        not_numbers: 0,
+    }));
+    all.push(Event::Observed {
+        observations: Vec::new(),
+    });
+    all.push(Event::RunEnded {
+        run,
+        cut_short: None,
+    });
+    all
+}
+
+/// A folder with these events, and the length of each line.
+fn written(parent: &tempfile::TempDir) -> (std::path::PathBuf, Vec<u8>) {
+    let path = parent.path().join("result");
+    let mut folder = Folder::create(&path).unwrap();
+    for event in events() {
+        folder.append(&event).unwrap();
+    }
+    let bytes = fs::read(path.join("events.jsonl")).unwrap();
+    (path, bytes)
+}
+
+#[test]
+fn at_any_byte() {
+    let parent = tempfile::tempdir().unwrap();
+    let (path, bytes) = written(&parent);
+    let schema = jsonschema::validator_for(&floodmark_record::schema()).unwrap();
+    for cut in (0..bytes.len()).step_by(7).chain([bytes.len()]) {
+        fs::write(path.join("events.jsonl"), &bytes[..cut]).unwrap();
+        let text = String::from_utf8_lossy(&bytes[..cut]);
+        // A line that lacks nothing but its line feed is whole.
+        let whole = text
+            .lines()
+            .filter(|line| serde_json::from_str::<Event>(line).is_ok())
+            .count();
+        let record = match fold(&path) {
+            Ok(record) => record,
+            Err(FoldError::NoResult { .. }) if whole == 0 => continue,
+            Err(error) => panic!("cut at {cut}: {error}"),
+        };
+        assert_eq!(record.runs.len(), usize::from(whole >= 2), "cut at {cut}");
+        let value = serde_json::to_value(&record).unwrap();
+        assert!(schema.is_valid(&value), "cut at {cut}");
+        let Some(run) = record.runs.first() else {
+            continue;
+        };
+        assert_eq!(run.requests.balance(), Ok(()), "cut at {cut}");
+        let seconds = (whole as u64).saturating_sub(3).min(SECONDS);
+        assert_eq!(run.requests.ok, seconds * PER_SECOND, "cut at {cut}");
+        assert_eq!(
+            run.response_time_us.count,
+            seconds * PER_SECOND,
+            "cut at {cut}"
+        );
+        let ended = whole as u64 > 3 + SECONDS;
+        assert_eq!(
+            run.ended.reason == EndReason::Completed,
+            ended,
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn a_line_in_the_middle_that_is_no_event_is_named() {
+    let parent = tempfile::tempdir().unwrap();
+    let (path, bytes) = written(&parent);
+    let mut lines: Vec<&[u8]> = bytes.split_inclusive(|b| *b == b'\n').collect();
+    lines[4] = b"{\"event\":\"second\"}\n";
+    fs::write(path.join("events.jsonl"), lines.concat()).unwrap();
+    let text = fold(&path).unwrap_err().to_string();
+    assert!(text.contains("events.jsonl:5:"), "{text}");
+}
