@@ -89,6 +89,23 @@ impl List {
 }
 
 #[cfg(test)]
+impl List {
+    /// All entries from the front; the way back is checked to be the same.
+    pub fn members<T: Linked>(&self, all: &mut [T]) -> Vec<u32> {
+        let (mut members, mut at) = (Vec::new(), self.front);
+        while at != NONE {
+            assert!(members.len() < all.len(), "a circle");
+            let link = *all[at as usize].link();
+            assert_eq!(link.before, members.last().copied().unwrap_or(NONE));
+            members.push(at);
+            at = link.after;
+        }
+        assert_eq!(self.back, members.last().copied().unwrap_or(NONE));
+        members
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

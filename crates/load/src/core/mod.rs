@@ -11,6 +11,10 @@ mod answering;
 mod ending;
 mod opening;
 mod starting;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
 
 use std::net::IpAddr;
 
@@ -143,6 +147,11 @@ impl Core {
                 Uses::Limited(plan.requests_per_connection.unwrap_or(1).max(1))
             }
         };
+        let ready = match uses {
+            // Such a connection is opened for its request and with it.
+            Uses::Limited(1) => 0,
+            _ => opening::ready_connections(plan, threads, cap),
+        };
         Core {
             actions: Vec::with_capacity(64),
             recorder,
@@ -166,7 +175,7 @@ impl Core {
             timeout: seconds(plan.timeout_s).max(1),
             opening_unclaimed: 0,
             opens_left: OPENS_PER_TURN,
-            ready: opening::ready_connections(plan, threads, cap),
+            ready,
             open: 0,
             room_since: 0,
             in_flight: 0,

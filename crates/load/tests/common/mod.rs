@@ -1,5 +1,6 @@
 //! What the tests with real sockets share: plans, servers, and a run of a whole worker.
 #![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "../../src/testing.rs"]
 pub mod plans;

@@ -25,6 +25,7 @@ pub fn serve_on(listener: TcpListener, serve: impl Fn(TcpStream, u64) + Send + S
             let (Ok(stream), serve) = (stream, Arc::clone(&serve)) else {
                 return;
             };
+            let _ = stream.set_nodelay(true);
             std::thread::spawn(move || serve(stream, number as u64));
         }
     });

@@ -1,0 +1,412 @@
+//! The core in a simulated world: whatever happens, everything is accounted for and nothing is left behind.
+
+use std::sync::mpsc::{Receiver, channel, sync_channel};
+
+use floodmark_record::events::{EndReason, Phase};
+use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::{Counts, SecondRow, TimeKind};
+use floodmark_stats::Histogram;
+use proptest::prelude::*;
+
+use super::world::World;
+use super::{Core, RequestSizes};
+use crate::arrivals::{Arrivals, Waiting};
+use crate::backend::Completion;
+use crate::clock::{Ns, seconds};
+use crate::connection::State;
+use crate::gather::{Gatherer, Totals};
+use crate::recorder::{Recorder, SLICES, Slice};
+use crate::schedule::Schedule;
+use crate::testing::{closed_plan, open_plan};
+use crate::thread::Message;
+
+const SIZES: RequestSizes = RequestSizes { kept: 50, last: 70 };
+
+/// A core with its gatherer, as a worker of one thread has them.
+struct Lab {
+    core: Core,
+    gatherer: Gatherer,
+    messages: Receiver<Message>,
+    rows: Vec<SecondRow>,
+}
+
+impl Lab {
+    fn new(plan: &Plan) -> Self {
+        let (out, messages) = sync_channel(100);
+        let (give_back, back) = channel();
+        for _ in 1..SLICES {
+            give_back.send(Box::new(Slice::new(0))).unwrap();
+        }
+        let deadline = seconds(plan.deadline_s);
+        let recorder = Recorder::new(Box::new(Slice::new(0)), out, back, deadline);
+        let core = Core::new(plan, (0, 1), plan.connections as usize, SIZES, recorder);
+        let gatherer = Gatherer::new(vec![give_back]);
+        let rows = Vec::new();
+        Lab {
+            core,
+            gatherer,
+            messages,
+            rows,
+        }
+    }
+
+    fn gather(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            if let Message::Slice(slice) = message {
+                self.rows.extend(self.gatherer.take(slice));
+            }
+        }
+    }
+
+    /// One phase, as a load thread runs it.
+    fn phase(
+        &mut self,
+        world: &mut World,
+        plan: &Plan,
+        phase: Phase,
+        interrupt: Option<Ns>,
+    ) -> (EndReason, Totals) {
+        let start = world.now;
+        let duration_s = match phase {
+            Phase::Warmup => Some(plan.warmup_s),
+            Phase::Measure => plan.duration_s,
+        };
+        let (arrivals, window) = match Schedule::new(plan, duration_s, 0, 1) {
+            None => {
+                let until = duration_s.map(|s| start + seconds(s));
+                let left = plan.requests.filter(|_| until.is_none());
+                (Arrivals::Closed { left, until }, until)
+            }
+            Some(schedule) => {
+                let length = duration_s.map_or(schedule.clone().last_at(), seconds);
+                let waiting = Waiting::new(schedule, start);
+                (Arrivals::Open(waiting), Some(start + length))
+            }
+        };
+        self.gatherer.begin(phase, (0.0, 0.0));
+        self.rows.clear();
+        self.core.recorder.begin(phase, start, window);
+        self.core.begin(arrivals, world.now);
+        let mut over = false;
+        let reason = loop {
+            self.gather();
+            let core = &mut self.core;
+            world.act(core);
+            core.turn(world.now);
+            world.act(core);
+            core.check(world);
+            if !over && window.is_some_and(|end| world.now >= end) {
+                over = true;
+                if duration_s.is_some() {
+                    core.wind_up();
+                }
+            }
+            if interrupt.is_some_and(|at| world.now >= start + at) {
+                break EndReason::Interrupted;
+            }
+            if let Some(reason) = core.hopeless() {
+                break reason;
+            }
+            if (over || window.is_none()) && core.finished() {
+                break core.completed();
+            }
+            if over && !plan.drain {
+                break EndReason::Completed;
+            }
+            assert!(world.now < start + seconds(600.0), "it never ends");
+            let ends = window.filter(|end| *end > world.now).unwrap_or(Ns::MAX);
+            world.wait(core.next_turn().min(ends).min(world.now + 50_000_000));
+            world.take_in(core);
+            core.check(world);
+        };
+        let core = &mut self.core;
+        core.abandon(world.now);
+        world.act(core);
+        core.check(world);
+        assert_eq!((core.in_flight, core.carried), (0, 0), "abandoned");
+        core.recorder.end(world.now);
+        self.gather();
+        let (rows, totals) = self.gatherer.end(world.now - start);
+        self.rows.extend(rows);
+        (reason, totals)
+    }
+
+    fn times(&self, kind: TimeKind) -> Histogram {
+        let mut all = Histogram::new();
+        let texts = self.rows.iter().filter_map(|r| r.histograms.get(&kind));
+        texts.for_each(|text| all.merge(&Histogram::decode(text).unwrap()));
+        all
+    }
+}
+
+impl Core {
+    /// Each slot is in the one list that its state says, and the numbers kept are those of the slots.
+    fn check(&mut self, world: &World) {
+        let lists = [
+            self.idle.members(&mut self.connections),
+            self.pressing.members(&mut self.connections),
+            self.paused.members(&mut self.connections),
+            self.free.clone(),
+        ];
+        let mut seen: Vec<u32> = lists.concat();
+        seen.sort_unstable();
+        assert!(seen.iter().copied().eq(0..self.connections.len() as u32));
+        let (mut busy, mut carried, mut unclaimed) = (0, 0, 0);
+        for (slot, connection) in self.connections.iter().enumerate() {
+            let list = match connection.state {
+                State::Idle => 0,
+                State::Connecting | State::Busy | State::Closing => 1,
+                State::Paused => 2,
+                State::Closed => 3,
+            };
+            assert!(lists[list].contains(&(slot as u32)), "{connection:?}");
+            let connecting = connection.state == State::Connecting;
+            busy += u64::from(connection.state == State::Busy);
+            carried += u64::from(connecting && connection.carries);
+            unclaimed += u64::from(connecting && !connection.carries);
+        }
+        assert_eq!(busy, self.in_flight);
+        assert_eq!(carried, self.carried);
+        assert_eq!(unclaimed, self.opening_unclaimed);
+        assert_eq!(self.open, self.connections.len() - self.free.len());
+        assert!(self.open <= self.cap, "over the cap");
+        assert_eq!(self.open - lists[2].len(), world.open_sockets());
+    }
+}
+
+fn sum(rows: &[SecondRow]) -> Counts {
+    let mut sum = Counts::default();
+    rows.iter().for_each(|row| sum.merge(&row.counts));
+    sum
+}
+
+prop_compose! {
+    fn plans()(
+        open in any::<bool>(),
+        connections in 1u32..9,
+        requests in 1u64..150,
+        duration_s in prop::option::of(0.05f64..1.5),
+        rate in 20.0f64..3000.0,
+        arrivals in prop_oneof![Just(Spacing::Constant), Just(Spacing::Poisson), Just(Spacing::Burst)],
+        connection_use in prop_oneof![Just(ConnectionUse::Kept), Just(ConnectionUse::Fresh), Just(ConnectionUse::PerConnection)],
+        per_connection in 1u64..5,
+        close_first in prop_oneof![Just(CloseFirst::Server), Just(CloseFirst::Client), Just(CloseFirst::Reset)],
+        timeout_s in 0.02f64..0.3,
+        drain in any::<bool>(),
+        warmup_s in prop_oneof![Just(0.0), 0.01f64..0.5],
+    ) -> Plan {
+        Plan {
+            model: if open { Model::Open } else { Model::Closed },
+            rate_per_s: open.then_some(rate),
+            arrivals: open.then_some(arrivals),
+            connections,
+            requests: duration_s.is_none().then_some(requests),
+            duration_s,
+            connection_use,
+            requests_per_connection: Some(per_connection),
+            close_first,
+            timeout_s,
+            drain,
+            warmup_s,
+            ..closed_plan(1, 1)
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_is_accounted_for(
+        plan in plans(),
+        seed in any::<u64>(),
+        hostile in any::<bool>(),
+        dies_after in prop::option::of(0u64..1_000_000_000),
+        interrupt in prop::option::of(0u64..500_000_000),
+    ) {
+        let mut world = World::new(seed, hostile);
+        world.dead_from = dies_after.map_or(Ns::MAX, |after| world.now + after);
+        let mut lab = Lab::new(&plan);
+        lab.core.prepare(world.now);
+        world.act(&mut lab.core);
+        while !lab.core.prepared() {
+            lab.core.turn(world.now);
+            world.act(&mut lab.core);
+            lab.core.check(&world);
+            world.wait(lab.core.next_turn().min(world.now + 50_000_000));
+            world.take_in(&mut lab.core);
+        }
+        let mut interrupted = false;
+        if plan.warmup_s > 0.0 {
+            let (reason, totals) = lab.phase(&mut world, &plan, Phase::Warmup, None);
+            prop_assert_eq!(totals.counts.balance(), Ok(()));
+            interrupted = reason != EndReason::Completed;
+        }
+        let before = world.sends;
+        let (reason, totals) = lab.phase(&mut world, &plan, Phase::Measure, interrupt);
+        let counts = &totals.counts;
+        prop_assert_eq!(counts.balance(), Ok(()));
+        prop_assert_eq!(&sum(&lab.rows), counts);
+        prop_assert_eq!(counts.statuses.values().sum::<u64>(), counts.ok + counts.rejected + counts.wrong);
+        let answered = lab.times(TimeKind::Response).count();
+        prop_assert_eq!(answered, counts.ok);
+        prop_assert_eq!(lab.times(TimeKind::Censored).count(), counts.timed_out);
+        prop_assert_eq!(lab.times(TimeKind::Blocked).count(), counts.sent);
+        prop_assert_eq!(lab.times(TimeKind::Lateness).count(), counts.sent);
+        prop_assert_eq!(lab.times(TimeKind::Error).count(),
+            counts.rejected + counts.wrong + counts.malformed + counts.reset + counts.connect_failed);
+        // A request whose handshake is under way at the end may be on its way in this world already.
+        prop_assert!(world.sends - before >= counts.sent + counts.reconnects);
+        if let Some(n) = plan.requests {
+            prop_assert!(counts.intended <= n);
+            if !interrupted && reason == EndReason::Completed && (plan.drain || plan.model == Model::Closed) {
+                prop_assert_eq!(counts.intended, n);
+                prop_assert_eq!(counts.in_flight_at_end, 0);
+            }
+        }
+        if hostile && plan.drain && reason == EndReason::Completed {
+            prop_assert_eq!(counts.in_flight_at_end, 0);
+        }
+        if !hostile && dies_after.is_none() {
+            prop_assert_eq!(counts.malformed + counts.reset + counts.rejected + counts.wrong + counts.reconnects, 0);
+            prop_assert!(matches!(reason, EndReason::Completed | EndReason::Interrupted | EndReason::ServerGone), "{:?}", reason);
+        }
+    }
+
+    #[test]
+    fn the_four_times_add_up(plan in plans(), seed in any::<u64>()) {
+        let plan = Plan { warmup_s: 0.0, drain: true, timeout_s: 60.0, ..plan };
+        let mut world = World::new(seed, false);
+        let mut lab = Lab::new(&plan);
+        let (reason, totals) = lab.phase(&mut world, &plan, Phase::Measure, None);
+        prop_assert_eq!(reason, EndReason::Completed);
+        prop_assert_eq!(totals.counts.ok + totals.counts.unsent, totals.counts.intended);
+        let whole = |kind| {
+            let times = lab.times(kind);
+            times.mean().unwrap_or(0.0) * times.count() as f64
+        };
+        let parts = whole(TimeKind::Blocked) + whole(TimeKind::Lateness) + whole(TimeKind::Service);
+        let response = whole(TimeKind::Response);
+        prop_assert!((parts - response).abs() <= response * 2e-3 + 1000.0, "{} {}", parts, response);
+    }
+}
+
+/// A core that is driven by hand, with one connection that stands.
+fn by_hand(plan: &Plan) -> (Lab, Ns) {
+    let mut lab = Lab::new(plan);
+    let now = seconds(1.0);
+    lab.core.recorder.begin(Phase::Measure, now, None);
+    let schedule = Schedule::new(plan, plan.duration_s, 0, 1).unwrap();
+    lab.core
+        .begin(Arrivals::Open(Waiting::new(schedule, now)), now);
+    (lab, now)
+}
+
+const MS: Ns = 1_000_000;
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+fn connect(core: &mut Core, at: Ns) {
+    core.actions.clear();
+    let sent = core.connections[0].carries;
+    core.on(Completion::Connected { slot: 0, at, sent }, at);
+}
+
+fn send(core: &mut Core, at: Ns) {
+    assert_eq!(core.actions.len(), 1, "{:?}", core.actions);
+    core.actions.clear();
+    core.sending(0, at);
+}
+
+fn answer(core: &mut Core, at: Ns) {
+    let data = ANSWER;
+    core.on(Completion::Received { slot: 0, data }, at);
+}
+
+#[test]
+fn a_request_on_a_connection_idle_for_longer_than_the_timeout_is_not_timed_out_unsent() {
+    let plan = Plan {
+        timeout_s: 0.5,
+        connections: 1,
+        ..open_plan(Spacing::Constant, 1.0, None, Some(2))
+    };
+    let (mut lab, start) = by_hand(&plan);
+    let core = &mut lab.core;
+    connect(core, start + MS);
+    send(core, start + MS);
+    answer(core, start + 2 * MS);
+    core.turn(start + 1000 * MS);
+    send(core, start + 1000 * MS);
+    core.turn(start + 1001 * MS);
+    assert_eq!((core.in_flight, core.actions.len()), (1, 0));
+    answer(core, start + 1002 * MS);
+    assert!(core.finished());
+}
+
+#[test]
+fn waiting_for_the_only_connection_is_blocked_time_and_keeps_the_order() {
+    for connection_use in [ConnectionUse::Kept, ConnectionUse::Fresh] {
+        let plan = Plan {
+            connections: 1,
+            connection_use,
+            close_first: CloseFirst::Client,
+            ..open_plan(Spacing::Constant, 1000.0, None, Some(3))
+        };
+        let (mut lab, start) = by_hand(&plan);
+        for request in 0..3 {
+            let core = &mut lab.core;
+            let at = start + 100 * MS * request;
+            if connection_use == ConnectionUse::Fresh || request == 0 {
+                connect(core, at);
+            }
+            if connection_use == ConnectionUse::Kept {
+                send(core, at);
+            }
+            assert_eq!(core.connections[0].moments.intended, start + request * MS);
+            if request == 0 {
+                core.turn(start + MS);
+                core.turn(start + 2 * MS);
+            }
+            answer(core, at + 100 * MS);
+        }
+        lab.core.recorder.end(start + 300 * MS);
+        lab.gather();
+        let (rows, totals) = lab.gatherer.end(300 * MS);
+        lab.rows.extend(rows);
+        assert_eq!(totals.counts.ok, 3);
+        assert_eq!(lab.times(TimeKind::Lateness).max(), Some(0));
+        let blocked = lab.times(TimeKind::Blocked).max().unwrap();
+        assert!(blocked.abs_diff(198 * MS) < MS, "{blocked}");
+    }
+}
+
+#[test]
+fn the_connection_used_last_is_used_first() {
+    let plan = Plan {
+        connections: 3,
+        rate_per_s: Some(1000.0),
+        ..open_plan(Spacing::Constant, 1000.0, None, Some(4))
+    };
+    let (mut lab, start) = by_hand(&plan);
+    let core = &mut lab.core;
+    core.turn(start + 2 * MS);
+    core.actions.clear();
+    for slot in [0, 1, 2] {
+        let at = start + 2 * MS;
+        core.on(
+            Completion::Connected {
+                slot,
+                at,
+                sent: false,
+            },
+            at,
+        );
+        core.sending(slot, at);
+    }
+    for slot in [2, 0, 1] {
+        let data = ANSWER;
+        core.on(Completion::Received { slot, data }, start + 2 * MS + 1);
+    }
+    core.actions.clear();
+    core.turn(start + 3 * MS);
+    assert_eq!(core.actions, [super::Action::Send { slot: 1 }]);
+}

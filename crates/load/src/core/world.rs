@@ -1,0 +1,278 @@
+//! A simulated world for the core: a clock that is told, and servers and a network that do, in seeded random order,
+//! whatever servers and networks do.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{Action, Core};
+use crate::backend::{Completion, Slot};
+use crate::clock::Ns;
+
+const US: Ns = 1_000;
+const MS: Ns = 1_000_000;
+
+const WHOLE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12345";
+const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\n12345";
+const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nuntil the end";
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+
+enum Happening {
+    Connected { sent: bool },
+    Refused(i32),
+    Data(Vec<u8>),
+    End,
+    Broke(i32),
+}
+
+#[derive(Default)]
+struct Socket {
+    generation: u32,
+    open: bool,
+    standing: bool,
+}
+
+/// What is on the other side of a core.
+pub struct World {
+    pub now: Ns,
+    /// Requests that went out.
+    pub sends: u64,
+    /// Whether servers misbehave.
+    hostile: bool,
+    /// From when on nothing can be reached.
+    pub dead_from: Ns,
+    random: Xoshiro256PlusPlus,
+    sockets: Vec<Socket>,
+    ahead: BTreeMap<(Ns, u64), (Slot, u32, Happening)>,
+    order: u64,
+    /// Passes in a row in which nothing happened and time stood still.
+    standstill: u32,
+}
+
+impl World {
+    pub fn new(seed: u64, hostile: bool) -> Self {
+        World {
+            now: 1000 * MS,
+            sends: 0,
+            hostile,
+            dead_from: Ns::MAX,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed),
+            sockets: Vec::new(),
+            ahead: BTreeMap::new(),
+            order: 0,
+            standstill: 0,
+        }
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.random.next_u64() % n
+    }
+
+    /// Mostly quick, now and then longer than any timeout of the tests.
+    fn some_time(&mut self) -> Ns {
+        match self.below(20) {
+            0 => self.below(400 * MS),
+            1..5 => self.below(20 * MS),
+            _ => self.below(300 * US),
+        }
+    }
+
+    fn plan(&mut self, at: Ns, slot: Slot, what: Happening) {
+        self.order += 1;
+        let generation = self.sockets[slot as usize].generation;
+        self.ahead
+            .insert((at, self.order), (slot, generation, what));
+    }
+
+    /// Does what the core wants done.
+    pub fn act(&mut self, core: &mut Core) {
+        for action in std::mem::take(&mut core.actions) {
+            match action {
+                Action::Send { slot } => {
+                    let last = core.sending(slot, self.now);
+                    assert!(
+                        self.sockets[slot as usize].standing,
+                        "sent on no connection"
+                    );
+                    self.request(slot, self.now, last);
+                }
+                Action::Open { slot, first, .. } => self.open(slot, first, core.carries_last(slot)),
+                Action::Close { slot, .. } => self.close(slot),
+            }
+        }
+    }
+
+    fn open(&mut self, slot: Slot, first: bool, last: bool) {
+        if self.sockets.len() <= slot as usize {
+            self.sockets.resize_with(slot as usize + 1, Socket::default);
+        }
+        let socket = &mut self.sockets[slot as usize];
+        assert!(!socket.open, "opened twice");
+        socket.open = true;
+        if self.now >= self.dead_from {
+            return self.plan(self.now, slot, Happening::Refused(libc::ECONNREFUSED));
+        }
+        let at = self.now + self.some_time();
+        match self.below(if self.hostile { 30 } else { 1 }) {
+            1 => self.plan(self.now, slot, Happening::Refused(libc::EADDRNOTAVAIL)),
+            2 => self.plan(at, slot, Happening::Refused(libc::ECONNREFUSED)),
+            3 => self.plan(at, slot, Happening::Refused(libc::ETIMEDOUT)),
+            4 => {}
+            5 => {
+                self.plan(at, slot, Happening::Connected { sent: first });
+                self.plan(at, slot, Happening::Broke(libc::ECONNRESET));
+                self.sends += u64::from(first);
+            }
+            6 => {
+                self.plan(at, slot, Happening::Connected { sent: first });
+                self.plan(at, slot, Happening::Data(b"SSH-2.0\r\n".to_vec()));
+                self.sends += u64::from(first);
+            }
+            _ => {
+                self.plan(at, slot, Happening::Connected { sent: first });
+                if first {
+                    self.request(slot, at, last);
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, slot: Slot) {
+        let socket = &mut self.sockets[slot as usize];
+        assert!(socket.open, "closed twice");
+        socket.open = false;
+        socket.standing = false;
+        socket.generation += 1;
+    }
+
+    /// What a server does with a request, perhaps its connection's `last`, that reaches it from `sent` on.
+    fn request(&mut self, slot: Slot, sent: Ns, last: bool) {
+        self.sends += 1;
+        let at = sent + self.some_time();
+        let later = at + self.some_time();
+        let data = |bytes: &[u8]| Happening::Data(bytes.to_vec());
+        let kind = self.below(if self.hostile { 24 } else { 4 });
+        match kind {
+            0..3 => self.plan(at, slot, data(WHOLE)),
+            3 => {
+                let cut = self.below(WHOLE.len() as u64 - 1) as usize + 1;
+                self.plan(at, slot, data(&WHOLE[..cut]));
+                self.plan(later, slot, data(&WHOLE[cut..]));
+            }
+            4 => {
+                self.plan(at, slot, data(WHOLE));
+                self.plan(at, slot, Happening::End);
+            }
+            5 => {
+                self.plan(at, slot, data(WHOLE));
+                self.plan(later, slot, Happening::End);
+            }
+            6 => self.plan(at, slot, Happening::End),
+            7 => self.plan(at, slot, Happening::Broke(libc::ECONNRESET)),
+            8 | 9 => {
+                let cut = self.below(WHOLE.len() as u64) as usize;
+                self.plan(at, slot, data(&WHOLE[..cut.max(1)]));
+                let end = if kind == 8 {
+                    Happening::End
+                } else {
+                    Happening::Broke(libc::ECONNRESET)
+                };
+                self.plan(later, slot, end);
+            }
+            10 => {}
+            11 => self.plan(at, slot, data(b"\x15\x03\x01\x00\x02")),
+            12 => self.plan(at, slot, data(&[WHOLE, WHOLE].concat())),
+            13 => {
+                self.plan(at, slot, data(UNTIL_CLOSE));
+                self.plan(later, slot, Happening::End);
+            }
+            14 => {
+                self.plan(at, slot, data(LAST));
+                self.plan(later, slot, Happening::End);
+            }
+            15 => self.plan(at, slot, data(LAST)),
+            16 => {
+                self.plan(at, slot, data(LAST));
+                self.plan(later, slot, data(WHOLE));
+            }
+            17 => self.plan(at, slot, data(BUSY)),
+            18 => {
+                self.plan(at, slot, data(WHOLE));
+                self.plan(later, slot, data(b"HTTP/1.1 200"));
+            }
+            19 => self.plan(sent, slot, Happening::Broke(libc::EPIPE)),
+            20 => {
+                self.plan(at, slot, data(b"HTTP/1.1 100 Continue\r\n\r\n"));
+                self.plan(later, slot, Happening::End);
+            }
+            _ => self.plan(at, slot, data(WHOLE)),
+        }
+        if last && kind < 4 {
+            self.plan(later, slot, Happening::End);
+        }
+    }
+
+    /// Lets time pass until something happens or `until`, and now and then longer: our own stalls.
+    pub fn wait(&mut self, until: Ns) {
+        let next = self.ahead.first_key_value().map_or(Ns::MAX, |(at, _)| at.0);
+        let to = next.min(until);
+        assert!(to < Ns::MAX, "nothing will ever happen again");
+        self.standstill = if to > self.now {
+            0
+        } else {
+            self.standstill + 1
+        };
+        assert!(self.standstill < 100, "time stands still");
+        let late = match self.below(50) {
+            0 => self.below(30 * MS),
+            1..25 => self.below(50 * US),
+            _ => 0,
+        };
+        self.now = self.now.max(to) + late;
+    }
+
+    /// Hands the core what has happened by now.
+    pub fn take_in(&mut self, core: &mut Core) {
+        while let Some(entry) = self.ahead.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let (slot, generation, what) = entry.remove();
+            let socket = &mut self.sockets[slot as usize];
+            if socket.generation != generation {
+                continue;
+            }
+            self.now += US;
+            self.standstill = 0;
+            let (now, error) = (self.now, io::Error::from_raw_os_error);
+            match what {
+                Happening::Connected { sent } => {
+                    socket.standing = true;
+                    let at = now;
+                    core.on(Completion::Connected { slot, at, sent }, now);
+                }
+                Happening::Refused(errno) => {
+                    self.close(slot);
+                    let error = error(errno);
+                    core.on(Completion::ConnectFailed { slot, error }, now);
+                }
+                Happening::Data(data) => core.on(Completion::Received { slot, data: &data }, now),
+                Happening::End => core.on(Completion::Ended { slot }, now),
+                Happening::Broke(errno) => {
+                    let error = error(errno);
+                    core.on(Completion::Failed { slot, error }, now);
+                }
+            }
+            if now >= core.next_arrival() {
+                core.arrive(now);
+            }
+            self.act(core);
+        }
+    }
+
+    /// Connections that the core holds, opening ones included.
+    pub fn open_sockets(&self) -> usize {
+        self.sockets.iter().filter(|socket| socket.open).count()
+    }
+}
