@@ -210,4 +210,25 @@ mod tests {
             "slices go back"
         );
     }
+
+    #[test]
+    fn a_thread_that_has_ended_holds_nobody_up() {
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+        let mut gatherer = Gatherer::new(senders);
+        gatherer.begin(Phase::Measure, (0.0, 0.0));
+        assert!(gatherer.take(slice(1, 0, 1)).is_empty());
+        assert!(gatherer.ended(1).is_empty());
+        let mut rows = Vec::new();
+        for index in 0..20 {
+            rows.extend(gatherer.take(slice(0, index, 1)));
+        }
+        assert_eq!((rows.len(), rows[0].counts.ok), (19, 2));
+        assert_eq!(
+            receivers[0].try_iter().count() + receivers[1].try_iter().count(),
+            20
+        );
+        assert!(gatherer.ended(0).is_empty());
+        let (rows, totals) = gatherer.end(19_500_000_000);
+        assert_eq!((rows.len(), totals.counts.ok), (1, 21));
+    }
 }

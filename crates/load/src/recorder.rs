@@ -347,3 +347,35 @@ impl Recorder {
         self.live.times[kind as usize].record(ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{channel, sync_channel};
+
+    #[test]
+    fn without_an_empty_slice_the_current_one_takes_the_next_second_in() {
+        let (out, messages) = sync_channel(10);
+        let (give_back, back) = channel();
+        let first = Box::new(Slice::new(0));
+        let mut recorder = Recorder::new(first, out, back, ROW_NS);
+        recorder.begin(Phase::Measure, 0, None);
+        for second in 0..4 {
+            recorder.tick(second * ROW_NS);
+            recorder.intended(1);
+            if second == 2 {
+                give_back.send(Box::new(Slice::new(0))).unwrap();
+            }
+        }
+        give_back.send(Box::new(Slice::new(0))).unwrap();
+        recorder.end(3 * ROW_NS + 1);
+        let slices: Vec<_> = messages
+            .try_iter()
+            .filter_map(|message| match message {
+                Message::Slice(slice) => Some((slice.index, slice.counts.intended)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(slices, [(0, 3), (3, 1)]);
+    }
+}

@@ -1,0 +1,196 @@
+//! Load costs no memory: a load thread allocates nothing while it runs, and an idle connection takes little.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::plans::closed_plan;
+use common::server::fast;
+use common::{run, run_with};
+use floodmark_load::worker::StopFlag;
+use floodmark_record::plan::Plan;
+
+/// Counts the allocations of load threads while it is told to.
+struct Counting;
+
+static WATCH: AtomicBool = AtomicBool::new(false);
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Whether this is known to be a load thread.
+    static LOADS: Cell<bool> = const { Cell::new(false) };
+}
+
+fn count() {
+    if !WATCH.load(Ordering::Relaxed) {
+        return;
+    }
+    let loads = LOADS.try_with(|known| {
+        if !known.get() {
+            let mut name = [0u8; 16];
+            // SAFETY: the kernel writes at most 16 bytes.
+            unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+            known.set(name.starts_with(b"load-"));
+        }
+        known.get()
+    });
+    if loads == Ok(true) {
+        COUNTED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise is handed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A server in a process of its own, so that its files and memory are not ours.
+struct Server(Child, SocketAddr);
+
+impl Server {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_server", "--nocapture"])
+            .env("FLOODMARK_TEST_SERVER", "1")
+            .stdout(Stdio::piped())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.split_once("listening on ")?.1.parse().ok())
+            .expect("the server's address");
+        Server(child, address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The process of [`Server`].
+#[test]
+fn child_server() {
+    if std::env::var_os("FLOODMARK_TEST_SERVER").is_none() {
+        return;
+    }
+    // Ends with its parent, however that ends.
+    thread::spawn(|| {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        std::process::exit(0);
+    });
+    raise_open_files();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // SAFETY: no pointers; a longer queue for the many connections that come at once.
+    unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) };
+    println!("\nlistening on {}", listener.local_addr().unwrap());
+    fast(listener);
+}
+
+fn plan(server: &Server, connections: u32, seconds: f64) -> Plan {
+    let mut plan = closed_plan(connections, 0);
+    plan.target.address = server.1;
+    plan.requests = None;
+    plan.duration_s = Some(seconds);
+    plan
+}
+
+/// Raises the limit of open files as far as it goes; the limit.
+fn raise_open_files() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls are given a limit that outlives them.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+    limit.rlim_cur
+}
+
+/// Resident memory of this process, bytes.
+fn resident() -> u64 {
+    let text = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// One test, since both parts watch the whole process.
+#[test]
+fn load_costs_no_memory() {
+    let server = Server::start();
+
+    WATCH.store(true, Ordering::Relaxed);
+    run(plan(&server, 5, 0.1));
+    WATCH.store(false, Ordering::Relaxed);
+    let setting_up = COUNTED.swap(0, Ordering::Relaxed);
+    assert!(setting_up > 5, "setting up allocates, and that is seen");
+
+    // Two whole rows are handed over between the two moments.
+    let watcher = thread::spawn(|| {
+        thread::sleep(Duration::from_millis(800));
+        WATCH.store(true, Ordering::Relaxed);
+        thread::sleep(Duration::from_millis(2000));
+        WATCH.store(false, Ordering::Relaxed);
+    });
+    let run = run(plan(&server, 20, 3.2));
+    watcher.join().unwrap();
+    let watched: u64 = run.rows[1..3].iter().map(|row| row.counts.ok).sum();
+    assert!(watched > 20_000, "{watched} requests watched");
+    assert_eq!(run.end.counts.ok, run.end.counts.intended);
+    assert_eq!(COUNTED.load(Ordering::Relaxed), 0, "allocations");
+
+    // The same worker with few and with 10,000 more connections, all open when it is looked at.
+    let more = 10_000.min(raise_open_files() - 200);
+    let held = |connections| {
+        let stop = StopFlag::default();
+        let looking = stop.clone();
+        let looker = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(2500));
+            let resident = resident();
+            looking.stop();
+            resident
+        });
+        let run = run_with(plan(&server, connections, 20.0), None, &stop);
+        assert_eq!(run.end.peak_connections, u64::from(connections));
+        looker.join().unwrap()
+    };
+    let (few, many) = (held(10), held(10 + more as u32));
+    let each = many.saturating_sub(few) / more;
+    assert!(each <= 2048, "{each} bytes for each connection");
+    eprintln!("{each} bytes for each connection");
+}

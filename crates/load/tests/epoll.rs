@@ -1,0 +1,393 @@
+//! The epoll backend against real sockets on loopback.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
+use std::process::Command;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use common::plans::closed_plan;
+use common::run;
+use common::server::{ANSWER, answer_all, read_request, serve, serve_on};
+use floodmark_load::backend::epoll::Epoll;
+use floodmark_load::backend::{Backend, Completion, Slot};
+use floodmark_load::clock::Clock;
+use floodmark_record::events::EndReason;
+use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan, Sources};
+use socket2::{Domain, Socket, Type};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+
+/// A completion that owns its bytes.
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Connected(Slot, bool),
+    ConnectFailed(Slot, Option<i32>),
+    Received(Slot, Vec<u8>),
+    Ended(Slot),
+    Failed(Slot, Option<i32>),
+}
+
+struct Driver {
+    clock: Clock,
+    backend: Epoll,
+}
+
+impl Driver {
+    fn new(target: SocketAddr) -> Self {
+        let clock = Clock::start();
+        let backend = Epoll::new(clock, target).unwrap();
+        Driver { clock, backend }
+    }
+
+    fn open(&mut self, slot: Slot, first: Option<&[u8]>) {
+        let first: Option<Rc<[u8]>> = first.map(Rc::from);
+        self.backend.open(slot, None, first.as_ref());
+    }
+
+    fn send(&mut self, slot: Slot, bytes: &[u8]) {
+        self.backend.send(slot, &Rc::from(bytes));
+    }
+
+    fn next(&mut self) -> Option<Seen> {
+        self.backend.next().map(|completion| match completion {
+            Completion::Connected { slot, sent, .. } => Seen::Connected(slot, sent),
+            Completion::ConnectFailed { slot, error } => {
+                Seen::ConnectFailed(slot, error.raw_os_error())
+            }
+            Completion::Received { slot, data } => Seen::Received(slot, data.to_vec()),
+            Completion::Ended { slot } => Seen::Ended(slot),
+            Completion::Failed { slot, error } => Seen::Failed(slot, error.raw_os_error()),
+        })
+    }
+
+    /// What comes within `ms` milliseconds, up to the first that `last` holds of.
+    fn until(&mut self, ms: u64, last: impl Fn(&Seen) -> bool) -> Vec<Seen> {
+        let end = self.clock.now() + ms * 1_000_000;
+        let mut all = Vec::new();
+        while self.clock.now() < end {
+            self.backend.wait(end).unwrap();
+            while let Some(seen) = self.next() {
+                all.push(seen);
+                if last(all.last().unwrap()) {
+                    return all;
+                }
+            }
+        }
+        all
+    }
+}
+
+fn ended(seen: &Seen) -> bool {
+    matches!(seen, Seen::Ended(_) | Seen::Failed(..))
+}
+
+fn bytes(all: &[Seen]) -> Vec<u8> {
+    let parts = all.iter().filter_map(|seen| match seen {
+        Seen::Received(_, data) => Some(data.as_slice()),
+        _ => None,
+    });
+    parts.collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn a_large_request_reaches_a_slow_reader_whole() {
+    let body: Vec<u8> = (0..8_000_000u32).map(|i| (i % 251) as u8).collect();
+    let expected = body.clone();
+    let address = serve(move |mut stream, _| {
+        let mut read = vec![0; expected.len()];
+        for part in read.chunks_mut(500_000) {
+            thread::sleep(Duration::from_millis(5));
+            stream.read_exact(part).unwrap();
+        }
+        let answer: &[u8] = if read == expected { b"whole" } else { b"torn" };
+        stream.write_all(answer).unwrap();
+    });
+    for carried in [true, false] {
+        let mut driver = Driver::new(address);
+        driver.open(0, carried.then_some(body.as_slice()));
+        let mut all = driver.until(1000, |seen| matches!(seen, Seen::Connected(..)));
+        assert_eq!(all, [Seen::Connected(0, carried)]);
+        if !carried {
+            driver.send(0, &body);
+        }
+        all = driver.until(5000, ended);
+        assert_eq!(bytes(&all), b"whole");
+    }
+}
+
+#[test]
+fn nothing_is_sent_behind_a_request_that_is_not_whole() {
+    let address = serve(|mut stream, _| {
+        let _ = stream.write_all(ANSWER);
+        thread::sleep(Duration::from_millis(500));
+    });
+    let mut driver = Driver::new(address);
+    driver.open(0, Some(&vec![b'x'; 8_000_000]));
+    driver.until(1000, |seen| matches!(seen, Seen::Received(..)));
+    driver.send(0, REQUEST);
+    let all = driver.until(200, ended);
+    assert_eq!(all, [Seen::Failed(0, Some(libc::EPIPE))]);
+}
+
+#[test]
+fn a_large_answer_comes_in_pieces_and_whole() {
+    let answer: Vec<u8> = (0..10_000_000u32).map(|i| (i % 253) as u8).collect();
+    let sent = answer.clone();
+    let address = serve(move |mut stream, _| {
+        read_request(&mut stream);
+        stream.write_all(&sent).unwrap();
+    });
+    let mut driver = Driver::new(address);
+    driver.open(0, Some(REQUEST));
+    let all = driver.until(5000, ended);
+    assert_eq!(all.last(), Some(&Seen::Ended(0)));
+    assert!(bytes(&all) == answer && all.len() > 100);
+}
+
+#[test]
+fn an_end_right_behind_the_data_is_seen_after_it() {
+    let address = serve(|mut stream, _| {
+        read_request(&mut stream);
+        let _ = stream.write_all(ANSWER);
+    });
+    let mut driver = Driver::new(address);
+    for _ in 0..50 {
+        driver.open(0, Some(REQUEST));
+        let all = driver.until(1000, ended);
+        assert_eq!(all.first(), Some(&Seen::Connected(0, true)));
+        assert_eq!(bytes(&all), ANSWER);
+        assert_eq!(all.last(), Some(&Seen::Ended(0)));
+        driver.backend.close(0, CloseFirst::Client);
+    }
+}
+
+#[test]
+fn a_half_closed_connection_still_takes_a_request() {
+    let address = serve(|mut stream, _| {
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert!(read_request(&mut stream));
+        thread::sleep(Duration::from_millis(300));
+    });
+    let mut driver = Driver::new(address);
+    driver.open(0, None);
+    assert_eq!(driver.until(1000, ended).last(), Some(&Seen::Ended(0)));
+    driver.send(0, REQUEST);
+    assert_eq!(driver.until(100, ended), []);
+}
+
+#[test]
+fn a_reset_is_a_failure_after_the_connection_stood() {
+    let address = serve(|mut stream, number| {
+        if number % 2 == 0 {
+            read_request(&mut stream);
+        }
+        let socket = Socket::from(stream);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+    });
+    let mut driver = Driver::new(address);
+    for _ in 0..100 {
+        driver.open(0, Some(REQUEST));
+        let all = driver.until(1000, |seen| {
+            ended(seen) || matches!(seen, Seen::ConnectFailed(..))
+        });
+        match &all[..] {
+            [
+                Seen::Connected(0, true),
+                Seen::Failed(0, Some(libc::ECONNRESET | libc::EPIPE)),
+            ] => {
+                driver.backend.close(0, CloseFirst::Client);
+            }
+            // Cut before the event of the handshake was looked at.
+            [Seen::ConnectFailed(0, Some(libc::ECONNRESET))] => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_closed_port_refuses() {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut driver = Driver::new(address);
+    for first in [None, Some(REQUEST)] {
+        driver.open(0, first);
+        let all = driver.until(1000, |_| true);
+        assert_eq!(all, [Seen::ConnectFailed(0, Some(libc::ECONNREFUSED))]);
+    }
+}
+
+#[test]
+fn a_full_backlog_is_a_connect_that_times_out() {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    listener.bind(&any.into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let run = run(Plan {
+        connection_use: ConnectionUse::Fresh,
+        timeout_s: 0.4,
+        target: floodmark_record::plan::Target {
+            address,
+            ..closed_plan(1, 1).target
+        },
+        ..closed_plan(6, 6)
+    });
+    let counts = &run.end.counts;
+    assert!(run.end.errors["connect_timed_out"] >= 4, "{counts:?}");
+    assert_eq!(counts.connect_failed + counts.timed_out, 6, "{counts:?}");
+    assert!(run.took < Duration::from_secs(2));
+}
+
+#[test]
+fn an_event_of_a_closed_connection_is_not_its_successors() {
+    let address = serve(|mut stream, _| {
+        let _ = stream.write_all(ANSWER);
+        while read_request(&mut stream) {}
+    });
+    let mut driver = Driver::new(address);
+    for slot in 0..2 {
+        driver.open(slot, None);
+    }
+    thread::sleep(Duration::from_millis(100));
+    driver.backend.wait(driver.clock.now()).unwrap();
+    // Both have events in this batch; each closes and reopens the other before its own are looked at.
+    let first = driver.next().unwrap();
+    let Seen::Connected(slot, false) = first else {
+        panic!("{first:?}");
+    };
+    let other = 1 - slot;
+    driver.backend.close(other, CloseFirst::Client);
+    driver.open(other, Some(REQUEST));
+    let mut seen_of_other = Vec::new();
+    while let Some(seen) = driver.next() {
+        match seen {
+            Seen::Connected(s, sent) if s == other => seen_of_other.push(sent),
+            Seen::Connected(..) | Seen::Received(..) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(seen_of_other, [true], "only the successor is told of");
+    driver.backend.close(slot, CloseFirst::Client);
+    let all = driver.until(100, ended);
+    assert_eq!(bytes(&all), ANSWER);
+}
+
+#[test]
+fn ipv6_works() {
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        eprintln!("skipped: no IPv6 on this machine");
+        return;
+    };
+    let address = listener.local_addr().unwrap();
+    serve_on(listener, |mut stream, _| {
+        answer_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
+    });
+    let mut plan = closed_plan(3, 50);
+    plan.target.address = address;
+    plan.sources = Some(Sources {
+        first: "::1".parse().unwrap(),
+        last: "::1".parse().unwrap(),
+    });
+    assert_eq!(run(plan).end.counts.ok, 50);
+}
+
+#[test]
+fn connections_come_from_every_source_address_however_many_there_are() {
+    let peers: Arc<Mutex<Vec<SocketAddr>>> = Arc::default();
+    let seen = Arc::clone(&peers);
+    let address = serve(move |mut stream, _| {
+        seen.lock().unwrap().push(stream.peer_addr().unwrap());
+        answer_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
+    });
+    for threads in [1, 2, 3] {
+        peers.lock().unwrap().clear();
+        let mut plan = closed_plan(6, 3000);
+        plan.target.address = address;
+        plan.threads = threads;
+        plan.connection_use = ConnectionUse::Fresh;
+        plan.sources = Some(Sources {
+            first: "127.0.0.2".parse().unwrap(),
+            last: "127.0.0.5".parse().unwrap(),
+        });
+        assert_eq!(run(plan).end.counts.ok, 3000);
+        let peers = peers.lock().unwrap();
+        let used: BTreeSet<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
+        let expected: BTreeSet<IpAddr> = (2..6).map(|i| IpAddr::from([127, 0, 0, i])).collect();
+        assert_eq!(used, expected);
+        // The port is chosen by connect, for each address apart: some are used at several addresses.
+        let ports: BTreeSet<u16> = peers.iter().map(SocketAddr::port).collect();
+        assert!(ports.len() < peers.len());
+    }
+}
+
+#[test]
+fn a_close_by_reset_sends_one() {
+    for (how, reset) in [(CloseFirst::Reset, true), (CloseFirst::Client, false)] {
+        let (out, results) = std::sync::mpsc::channel();
+        let address = serve(move |mut stream, _| {
+            read_request(&mut stream);
+            out.send(stream.read(&mut [0]).map_err(|e| e.raw_os_error()))
+                .unwrap();
+        });
+        let mut driver = Driver::new(address);
+        driver.open(0, Some(REQUEST));
+        driver.until(1000, |seen| matches!(seen, Seen::Connected(..)));
+        thread::sleep(Duration::from_millis(50));
+        driver.backend.close(0, how);
+        let result = results.recv_timeout(Duration::from_secs(2)).unwrap();
+        let expected = if reset {
+            Err(Some(libc::ECONNRESET))
+        } else {
+            Ok(0)
+        };
+        assert_eq!(result, expected);
+    }
+}
+
+/// Run in a process of its own by [`a_process_out_of_files_says_so`], since the limit is the process's.
+#[test]
+fn child_out_of_files() {
+    let Ok(address) = std::env::var("FLOODMARK_TEST_TARGET") else {
+        return;
+    };
+    let limit = libc::rlimit {
+        rlim_cur: 40,
+        rlim_max: 40,
+    };
+    // SAFETY: the limit outlives the call.
+    let done = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!(done, 0);
+    let mut plan = closed_plan(100, 1000);
+    plan.target.address = address.parse().unwrap();
+    plan.connection_use = ConnectionUse::Fresh;
+    let run = run(plan);
+    assert_eq!(run.end.reason, EndReason::Completed);
+    let counts = &run.end.counts;
+    assert!(counts.ok > 0 && counts.connect_failed > 0, "{counts:?}");
+    assert_eq!(counts.ok + counts.connect_failed, 1000);
+    assert_eq!(run.end.errors["fds_exhausted"], counts.connect_failed);
+}
+
+#[test]
+fn a_process_out_of_files_says_so() {
+    let address = serve(|mut stream, _| {
+        answer_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
+    });
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_out_of_files", "--nocapture"])
+        .env("FLOODMARK_TEST_TARGET", address.to_string())
+        .env("RUST_BACKTRACE", "0")
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
