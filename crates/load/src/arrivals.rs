@@ -1,7 +1,17 @@
 //! Where requests come from: a schedule (open model) or free connections (closed model).
 
+use std::collections::VecDeque;
+
 use crate::clock::Ns;
 use crate::schedule::Schedule;
+
+/// An arrival that is let in later than this after its time was kept waiting by us, and that is remembered; less is
+/// what a turn of the loop takes.
+const LATE_NS: Ns = 100_000;
+
+/// Standstills remembered at once. More of them while arrivals from before the first still wait would need a
+/// thread that stands still all the time; later ones then count as waiting for a connection.
+const STANDSTILLS: usize = 4096;
 
 /// Source of requests of one thread in one phase.
 #[derive(Debug)]
@@ -19,14 +29,25 @@ pub enum Arrivals {
 
 /// Arrivals of the open model: those ahead, and those that are due and wait for a connection, in order.
 ///
-/// The wait needs no memory: its head is a second cursor on the same schedule.
+/// The wait needs no memory but for our own standstills: its head is a second cursor on the same schedule.
 #[derive(Debug)]
 pub struct Waiting {
     start: Ns,
     ahead: Schedule,
     behind: Schedule,
     waiting: u64,
-    newest: Ns,
+    newest_in: Ns,
+    /// When arrivals were due that were let in late, and when they were: first due, let in.
+    standstills: VecDeque<(Ns, Ns)>,
+}
+
+/// An arrival that is taken out of the wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    /// When it was due.
+    pub intended: Ns,
+    /// When it was let in: later than it was due where the thread stood still.
+    pub let_in: Ns,
 }
 
 impl Waiting {
@@ -38,7 +59,8 @@ impl Waiting {
             behind: schedule.clone(),
             ahead: schedule,
             waiting: 0,
-            newest: 0,
+            newest_in: 0,
+            standstills: VecDeque::new(),
         }
     }
 
@@ -55,14 +77,21 @@ impl Waiting {
         };
         self.ahead.take();
         self.waiting += 1;
-        self.newest = due;
+        self.newest_in = due;
+        if now - due > LATE_NS {
+            self.newest_in = now;
+            let known = self.standstills.back().is_some_and(|(_, end)| *end == now);
+            if !known && self.standstills.len() < STANDSTILLS {
+                self.standstills.push_back((due, now));
+            }
+        }
         true
     }
 
-    /// When the latest arrival was due.
+    /// Since when the latest arrival has been able to have a connection: when it was due, or let in if that was late.
     #[must_use]
-    pub fn newest_due(&self) -> Ns {
-        self.newest
+    pub fn newest_in(&self) -> Ns {
+        self.newest_in
     }
 
     /// How many wait.
@@ -71,13 +100,25 @@ impl Waiting {
         self.waiting
     }
 
-    /// Takes the one that waits longest: its intended time.
-    pub fn take(&mut self) -> Option<Ns> {
+    /// Takes the one that waits longest.
+    pub fn take(&mut self) -> Option<Taken> {
         if self.waiting == 0 {
             return None;
         }
         self.waiting -= 1;
-        self.behind.take().map(|at| self.start + at)
+        let intended = self.start + self.behind.take()?;
+        while self
+            .standstills
+            .front()
+            .is_some_and(|(_, end)| *end < intended)
+        {
+            self.standstills.pop_front();
+        }
+        let let_in = match self.standstills.front() {
+            Some((begin, end)) if *begin <= intended => *end,
+            _ => intended,
+        };
+        Some(Taken { intended, let_in })
     }
 
     /// Gives up all that wait beyond the first `keep`, which can only be the latest; returns how many.
@@ -85,5 +126,49 @@ impl Waiting {
         let given_up = self.waiting.saturating_sub(keep);
         self.waiting -= given_up;
         given_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::open_plan;
+    use floodmark_record::plan::Arrivals as Spacing;
+
+    fn waiting() -> Waiting {
+        let plan = open_plan(Spacing::Constant, 1000.0, Some(1.0), None);
+        let schedule = Schedule::new(&plan, plan.duration_s, 0, 1).unwrap();
+        Waiting::new(schedule, 0)
+    }
+
+    #[test]
+    fn an_arrival_is_let_in_when_we_come_to_it() {
+        const MS: Ns = 1_000_000;
+        let mut waiting = waiting();
+        let mut come = |at: Ns| while waiting.arrive(at) {};
+        come(0);
+        come(MS + 20_000);
+        // The thread stands still from 1 to 5.5 ms and from 6 to 8.5 ms.
+        come(5 * MS + 500_000);
+        come(6 * MS);
+        come(8 * MS + 500_000);
+        let taken: Vec<_> = std::iter::from_fn(|| waiting.take())
+            .map(|t| (t.intended, t.let_in))
+            .collect();
+        let late = |due: Ns, tenths: Ns| (due * MS, tenths * MS / 10);
+        assert_eq!(
+            taken,
+            [
+                late(0, 0),
+                late(1, 10),
+                late(2, 55),
+                late(3, 55),
+                late(4, 55),
+                late(5, 55),
+                late(6, 60),
+                late(7, 85),
+                late(8, 85),
+            ]
+        );
     }
 }

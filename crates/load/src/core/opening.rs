@@ -200,9 +200,9 @@ impl Core {
             // taken it meanwhile.
             if let Arrivals::Open(waiting) = &mut self.arrivals
                 && waiting.waiting() > self.opening_unclaimed
-                && let Some(intended) = waiting.take()
+                && let Some(taken) = waiting.take()
             {
-                self.recorder.connect_failed(intended, now);
+                self.recorder.connect_failed(taken.intended, now);
             }
         }
         let closed_model = matches!(self.arrivals, Arrivals::Closed { .. });

@@ -3,7 +3,7 @@
 use floodmark_record::plan::CloseFirst;
 
 use super::{Action, Core, Uses};
-use crate::arrivals::Arrivals;
+use crate::arrivals::{Arrivals, Taken};
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::State;
@@ -52,17 +52,17 @@ impl Core {
                     return;
                 }
                 self.opens_left -= 1;
-                let Some(intended) = waiting.take() else {
+                let Some(taken) = waiting.take() else {
                     return;
                 };
-                let late = now - intended.max(self.room_since);
-                self.open_for(intended, late, now);
+                let late = now - taken.intended.max(self.room_since);
+                self.open_for(taken.intended, late, now);
             } else if let Some(slot) = self.idle.front() {
-                let Some(intended) = waiting.take() else {
+                let Some(taken) = waiting.take() else {
                     return;
                 };
                 self.idle.remove(&mut self.connections, slot);
-                self.assign(slot, intended, intended, now);
+                self.assign(slot, taken.intended, taken.intended, now);
             } else {
                 if self.opening_unclaimed >= waiting.waiting()
                     || self.open >= self.cap
@@ -71,7 +71,7 @@ impl Core {
                     return;
                 }
                 self.opens_left -= 1;
-                let late = now - waiting.newest_due().max(self.room_since);
+                let late = now - waiting.newest_in().max(self.room_since);
                 self.open_unclaimed(now, late);
             }
         }
@@ -81,10 +81,17 @@ impl Core {
     pub(super) fn vacant(&mut self, slot: Slot, free: Ns, now: Ns) {
         let next = match &mut self.arrivals {
             Arrivals::Open(waiting) => waiting.take(),
-            Arrivals::Closed { .. } => self.claim(now).then_some(now),
+            Arrivals::Closed { .. } => self.claim(now).then_some(Taken {
+                intended: now,
+                let_in: now,
+            }),
         };
         match next {
-            Some(intended) => self.assign(slot, intended, free.max(intended), now),
+            Some(Taken { intended, let_in }) => {
+                // What passed until it was let in is lateness, whatever else it then waits for.
+                let free = free.max(let_in) - (let_in - intended);
+                self.assign(slot, intended, free, now);
+            }
             None => self.rest(slot),
         }
     }
