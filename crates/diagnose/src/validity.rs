@@ -35,6 +35,9 @@ pub const UNSENT_SHARE: f64 = 0.01;
 /// A standstill of ours below this is ordinary scheduling on a busy machine, however short the run, seconds.
 pub const STALL_S: f64 = 0.1;
 
+/// A run shorter than this says nothing of whether a thread was full: starting up is all it did, seconds.
+pub const FULL_FROM_S: f64 = 0.1;
+
 /// What is known of a run when its validity is judged; all of it is in the record.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
@@ -103,10 +106,15 @@ pub const SERVER_ERRORS: [&str; 5] = [
 #[must_use]
 pub fn validity(evidence: &Evidence<'_>) -> Validity {
     let mut reasons: Vec<String> = unsent(evidence);
-    reasons.extend(match evidence.plan.model {
-        Model::Open => late(evidence),
-        Model::Closed => stalled(evidence),
-    });
+    if evidence.plan.model == Model::Open {
+        reasons.extend(late(evidence));
+        if reasons.is_empty() {
+            reasons.extend(too_much(evidence));
+        }
+    }
+    if evidence.plan.model == Model::Closed {
+        reasons.extend(stalled(evidence));
+    }
     let mut status = Status::Invalid;
     if reasons.is_empty() {
         reasons.extend(full(evidence));
@@ -161,38 +169,82 @@ pub(crate) fn load_threads(threads: &[ThreadUse]) -> Option<Threads> {
 
 /// Closed model: were our threads the limit?
 fn full(evidence: &Evidence<'_>) -> Option<String> {
-    let threads = load_threads(evidence.threads)?;
-    let busy = (threads.on_cpu + threads.waiting).min(1.0);
-    if evidence.plan.model != Model::Closed || busy < FULL_SHARE {
+    if evidence.plan.model != Model::Closed {
         return None;
     }
-    let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    let whose = match threads.n {
-        1 => "its one thread was full".to_owned(),
-        n => format!("its {n} threads were full"),
-    };
-    let shares = format!(
-        "{}: {} on a CPU, {} waiting for one",
-        percent(busy),
-        percent(threads.on_cpu),
-        percent(threads.waiting)
-    );
-    let mend = if let Some(more) = threads.more(evidence.cpus) {
-        format!("Use -t {more}")
-    } else if threads.waiting > threads.on_cpu {
-        "Client and server share the CPUs, so more threads will not help: give each CPUs of its own (taskset -c) or \
-         run floodmark on another machine"
-            .to_owned()
-    } else {
-        format!(
-            "It already has a thread for each of the {} it may use: run floodmark on another machine",
-            plural(u64::from(evidence.cpus), "CPU", "CPUs")
-        )
-    };
+    let threads = full_threads(evidence)?;
     Some(format!(
-        "floodmark was the limit: {whose} ({shares}); the server may take more than this, and the latencies include \
-         waiting inside floodmark. {mend}"
+        "floodmark was the limit: {}; the server may take more than this, and the latencies include waiting inside \
+         floodmark. {}",
+        threads.full(),
+        threads.mend(evidence)
     ))
+}
+
+/// Open model: did requests stay unsent because our threads could not keep up?
+fn too_much(evidence: &Evidence<'_>) -> Option<String> {
+    let counts = evidence.counts;
+    let servers: u64 = SERVER_ERRORS
+        .iter()
+        .filter_map(|n| evidence.errors.get(*n))
+        .sum();
+    let lost = counts.intended.saturating_sub(counts.sent + servers);
+    if lost as f64 <= UNSENT_SHARE * counts.intended as f64 {
+        return None;
+    }
+    let threads = full_threads(evidence)?;
+    Some(format!(
+        "{} of {} requests ({:.1} %) were never sent, and {}: the rate is more than floodmark can send here. {}, or ask for a \
+         lower --rate",
+        show_count(lost),
+        show_count(counts.intended),
+        100.0 * lost as f64 / counts.intended as f64,
+        threads.full(),
+        threads.mend(evidence)
+    ))
+}
+
+/// The load threads, where they were full.
+fn full_threads(evidence: &Evidence<'_>) -> Option<Threads> {
+    load_threads(evidence.threads)
+        .filter(|threads| threads.busy() >= FULL_SHARE && evidence.sending_s >= FULL_FROM_S)
+}
+
+impl Threads {
+    fn busy(&self) -> f64 {
+        (self.on_cpu + self.waiting).min(1.0)
+    }
+
+    /// How full they were, in words.
+    fn full(&self) -> String {
+        let whose = match self.n {
+            1 => "its one thread was full".to_owned(),
+            n => format!("its {n} threads were full"),
+        };
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        format!(
+            "{whose} ({}: {} on a CPU, {} waiting for one)",
+            percent(self.busy()),
+            percent(self.on_cpu),
+            percent(self.waiting)
+        )
+    }
+
+    /// What to do about it.
+    fn mend(&self, evidence: &Evidence<'_>) -> String {
+        if let Some(more) = self.more(evidence.cpus) {
+            format!("Use -t {more}")
+        } else if self.waiting > self.on_cpu {
+            "Client and server share the CPUs, so more threads will not help: give each CPUs of its own (taskset -c) or \
+             run floodmark on another machine"
+                .to_owned()
+        } else {
+            format!(
+                "It already has a thread for each of the {} it may use: run floodmark on another machine",
+                plural(u64::from(evidence.cpus), "CPU", "CPUs")
+            )
+        }
+    }
 }
 
 /// Open model: were requests sent too late to say anything about response times?

@@ -385,3 +385,25 @@ fn littles_law_is_asked_where_it_holds() {
     case.response.mean = Some(400_000.0);
     case.notes_nothing();
 }
+
+#[test]
+fn an_open_run_that_full_threads_could_not_send_is_invalid() {
+    let mut case = Case::good(open()).unsent(5_000, None);
+    case.is(Status::Valid, &[]);
+    case.threads = vec![thread(0.6, 0.37)];
+    case.is(Status::Invalid, &["never sent", "97 %", "lower --rate"]);
+    let mut refused = Case::good(open());
+    refused.threads = vec![thread(0.6, 0.37)];
+    refused
+        .unsent(5_000, Some("connect_refused"))
+        .is(Status::Valid, &[]);
+}
+
+#[test]
+fn a_run_of_milliseconds_does_not_fill_a_thread() {
+    let mut case = Case::good(closed());
+    case.threads = vec![thread(0.99, 0.0)];
+    case.is(Status::Bound, &["full"]);
+    case.seconds = 0.003;
+    case.is(Status::Valid, &[]);
+}

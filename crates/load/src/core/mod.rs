@@ -25,7 +25,7 @@ use crate::answers::Answers;
 use crate::arrivals::Arrivals;
 use crate::backend::{Completion, Slot};
 use crate::clock::{Ns, seconds};
-use crate::connection::Connection;
+use crate::connection::{Connection, State};
 use crate::failure;
 use crate::judge::Judge;
 use crate::linked::List;
@@ -298,10 +298,12 @@ impl Core {
         }
     }
 
-    /// Why a run that was too short for [`Core::hopeless`] came to nothing; completed where it did not.
+    /// Whether a run that came to its end before [`Core::hopeless`] was sure had a server then; completed where it had.
     #[must_use]
     pub fn completed(&self) -> EndReason {
-        if !self.ever_connected && self.refused_since.is_some() {
+        let standing =
+            |c: &Connection| matches!(c.state, State::Idle | State::Busy | State::Closing);
+        if self.refused_since.is_some() && !self.connections.iter().any(standing) {
             EndReason::ServerGone
         } else if self.not_http > 0 && self.last_answer.is_none() {
             EndReason::NotHttp
