@@ -30,7 +30,7 @@ pub struct RequestEntry {
     pub connection: u32,
     /// What was injected.
     pub kind: Kind,
-    /// When epoll reported the input that made it whole.
+    /// When the kernel got the input that made it whole; where it did not stamp it, when epoll reported it.
     pub readable_ns: u64,
     /// When its last byte had been read.
     pub arrival_ns: u64,

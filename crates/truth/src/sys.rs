@@ -37,6 +37,64 @@ fn timespec(ns: u64) -> libc::timespec {
     }
 }
 
+/// Has the kernel stamp what a socket receives, and what the sockets receive that it accepts (socket(7), SO_TIMESTAMPNS).
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the option takes an int, which outlives the call.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            (&raw const on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })
+    .map(|_| ())
+}
+
+/// Reads once; also tells when the kernel got the last of it, in the time of [`monotonic_ns`], where it stamped it.
+///
+/// # Errors
+/// Those of recvmsg(2).
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // Room for one control message with a timespec, aligned as control messages are.
+    let mut control = [0u64; 8];
+    // SAFETY: a msghdr of zeroes is valid; its pointers are to memory of our own that outlives the call and have its
+    // sizes; control messages are walked by the C library's own macros within what the kernel says it filled.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control);
+        let n = libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0);
+        let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        let stamped = !header.is_null()
+            && (*header).cmsg_level == libc::SOL_SOCKET
+            && (*header).cmsg_type == libc::SCM_TIMESTAMPNS;
+        if !stamped {
+            return Ok((n, None));
+        }
+        let stamp = libc::CMSG_DATA(header)
+            .cast::<libc::timespec>()
+            .read_unaligned();
+        let mut now: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
+        // The stamp is of the wall clock; its age is the same on both.
+        let age_ns = (now.tv_sec - stamp.tv_sec) * 1_000_000_000 + (now.tv_nsec - stamp.tv_nsec);
+        Ok((n, monotonic_ns().checked_add_signed(-age_ns)))
+    }
+}
+
 /// Lets this thread's timers fire when they are due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
 pub fn finest_timer_slack() {
     // SAFETY: takes no pointers and only changes this thread's slack, to 1 ns.

@@ -54,6 +54,7 @@ fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
         Some(truth),
         tolerance_us(delay_us as f64),
     );
+    let truth = reference::service_with_wake_up(&log).quantile(0.5);
     trial.near(
         "service_time_us.p50",
         truth,

@@ -39,6 +39,17 @@ pub fn service(log: &Log) -> Sorted {
     )
 }
 
+/// departure − the moment the kernel had the request, of every answered one: [`service`] with the server's own wake-up,
+/// which is part of what every client waits for.
+pub fn service_with_wake_up(log: &Log) -> Sorted {
+    let answered = log.requests.iter().filter(|r| r.departure_ns != 0);
+    Sorted::new(
+        answered
+            .map(|r| us(r.departure_ns.saturating_sub(r.readable_ns)))
+            .collect(),
+    )
+}
+
 /// first byte − arrival of every answered request.
 pub fn first_byte(log: &Log) -> Sorted {
     let answered = log.requests.iter().filter(|r| r.first_byte_ns != 0);

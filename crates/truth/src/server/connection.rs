@@ -1,12 +1,14 @@
 //! One connection: what has come in, and what is still to go out.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::answers::Step;
 use super::request::{BadRequest, HEAD_LIMIT, Head, read_head};
+use crate::sys;
 
 /// Most bytes of input held for one connection; a client that sends ahead of its answers beyond that is cut off.
 const INPUT_LIMIT: usize = 4 * HEAD_LIMIT;
@@ -23,6 +25,8 @@ pub struct Connection {
     pub steps: VecDeque<Step>,
     /// Whether epoll watches for room to write.
     pub watches_writing: bool,
+    /// When the kernel got what was read last, where it stamped it.
+    pub stamp_ns: Option<u64>,
     /// Entry of the request that is being answered, where the log still took it.
     pub entry: Option<usize>,
     input: Vec<u8>,
@@ -61,6 +65,7 @@ impl Connection {
             requests: 0,
             steps: VecDeque::new(),
             watches_writing: false,
+            stamp_ns: None,
             entry: None,
             input: Vec::new(),
             head: None,
@@ -71,10 +76,11 @@ impl Connection {
 
     /// Reads once; level-triggered epoll comes back when there is more.
     pub fn read(&mut self, buffer: &mut [u8]) -> Input {
-        match self.stream.read(buffer) {
-            Ok(0) => Input::End,
-            Ok(n) if self.input.len() + n > INPUT_LIMIT => Input::TooMuch,
-            Ok(n) => {
+        match sys::receive(self.stream.as_fd(), buffer) {
+            Ok((0, _)) => Input::End,
+            Ok((n, _)) if self.input.len() + n > INPUT_LIMIT => Input::TooMuch,
+            Ok((n, stamp_ns)) => {
+                self.stamp_ns = stamp_ns;
                 // A body is counted and not kept.
                 let body = self.body_left.min(n as u64) as usize;
                 self.body_left -= body as u64;

@@ -309,10 +309,10 @@ impl EventLoop {
                 connection: connection.number,
                 kind,
                 // A request that waited behind another one's answer became readable with that one.
-                readable_ns: if readable_ns == 0 {
-                    arrival_ns
-                } else {
-                    readable_ns
+                readable_ns: match connection.stamp_ns {
+                    Some(stamp_ns) => stamp_ns,
+                    None if readable_ns == 0 => arrival_ns,
+                    None => readable_ns,
                 },
                 arrival_ns,
                 first_byte_ns: 0,

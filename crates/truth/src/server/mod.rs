@@ -7,6 +7,7 @@ mod request;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -100,5 +101,6 @@ fn listen() -> io::Result<TcpListener> {
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
+    sys::stamp_arrivals(socket.as_fd())?;
     Ok(socket.into())
 }
