@@ -1,47 +1,16 @@
 //! A plan and threads for the tests of this crate.
 
 use floodmark_record::events::ThreadUse;
-use floodmark_record::plan::{
-    Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
-};
+use floodmark_record::plan::{Model, Plan, Target};
 
 /// 50 kept connections, one thread, ten seconds.
 pub(crate) fn closed() -> Plan {
-    Plan {
-        target: Target {
-            url: "http://localhost:8080/hello".to_owned(),
-            address: ([127, 0, 0, 1], 8080).into(),
-            resolve_us: None,
-            authority: "localhost:8080".to_owned(),
-            path: "/hello".to_owned(),
-        },
-        request: RequestPlan {
-            method: "GET".to_owned(),
-            headers: Vec::new(),
-            body: Vec::new(),
-        },
-        model: Model::Closed,
-        rate_per_s: None,
-        arrivals: None,
-        connections: 50,
-        threads: 1,
-        connection_use: ConnectionUse::Kept,
-        requests_per_connection: None,
-        close_first: CloseFirst::Server,
-        duration_s: Some(10.0),
-        requests: None,
-        warmup_s: 0.0,
-        figures_of: FiguresOf::Steady,
-        timeout_s: 5.0,
-        deadline_s: 5.0,
-        drain: true,
-        expect: Vec::new(),
-        check: None,
-        sources: None,
-        ports_per_source: 28_232,
-        backend: Backend::Epoll,
-        seed: 1,
-    }
+    Plan::of(Target {
+        url: "http://localhost:8080/hello".to_owned(),
+        authority: "localhost:8080".to_owned(),
+        path: "/hello".to_owned(),
+        ..Target::from(std::net::SocketAddr::from(([127, 0, 0, 1], 8080)))
+    })
 }
 
 /// A rate of 1,000/s for ten seconds.

@@ -7,9 +7,7 @@ use std::net::SocketAddr;
 
 use floodmark_lab::{FoldError, Folder, fold};
 use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
-use floodmark_record::plan::{
-    Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
-};
+use floodmark_record::plan::{FiguresOf, Plan};
 use floodmark_record::run::{Environment, ToolInfo};
 use floodmark_record::{Counts, Event, SCHEMA_VERSION, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
@@ -20,39 +18,10 @@ const PER_SECOND: u64 = 100;
 fn plan() -> Plan {
     let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
     Plan {
-        target: Target {
-            url: "http://127.0.0.1/".to_owned(),
-            address,
-            resolve_us: None,
-            authority: "127.0.0.1".to_owned(),
-            path: "/".to_owned(),
-        },
-        request: RequestPlan {
-            method: "GET".to_owned(),
-            headers: Vec::new(),
-            body: Vec::new(),
-        },
-        model: Model::Closed,
-        rate_per_s: None,
-        arrivals: None,
         connections: 10,
-        threads: 1,
-        connection_use: ConnectionUse::Kept,
-        requests_per_connection: None,
-        close_first: CloseFirst::Server,
         duration_s: Some(SECONDS as f64),
-        requests: None,
-        warmup_s: 0.0,
         figures_of: FiguresOf::Whole,
-        timeout_s: 5.0,
-        deadline_s: 5.0,
-        drain: true,
-        expect: Vec::new(),
-        check: None,
-        sources: None,
-        ports_per_source: 28_232,
-        backend: Backend::Epoll,
-        seed: 1,
+        ..Plan::of(address.into())
     }
 }
 

@@ -57,6 +57,68 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// How many connections the closed model has where nothing else is asked for.
+pub const DEFAULT_CONNECTIONS: u32 = 50;
+
+/// How long the sending window is where nothing else is asked for, seconds.
+pub const DEFAULT_DURATION_S: f64 = 10.0;
+
+/// The timeout where nothing else is asked for, seconds.
+pub const DEFAULT_TIMEOUT_S: f64 = 5.0;
+
+/// Ports of Linux's default range, 32768–60999.
+pub const DEFAULT_PORTS: u64 = 28_232;
+
+impl Plan {
+    /// What is done to `target` where nothing else is asked for: the closed model with GET on kept connections and one thread,
+    /// figures of the steady part.
+    #[must_use]
+    pub fn of(target: Target) -> Self {
+        Plan {
+            target,
+            request: RequestPlan {
+                method: "GET".to_owned(),
+                headers: Vec::new(),
+                body: Vec::new(),
+            },
+            model: Model::Closed,
+            rate_per_s: None,
+            arrivals: None,
+            connections: DEFAULT_CONNECTIONS,
+            threads: 1,
+            connection_use: ConnectionUse::Kept,
+            requests_per_connection: None,
+            close_first: CloseFirst::Server,
+            duration_s: Some(DEFAULT_DURATION_S),
+            requests: None,
+            warmup_s: 0.0,
+            figures_of: FiguresOf::Steady,
+            timeout_s: DEFAULT_TIMEOUT_S,
+            deadline_s: DEFAULT_TIMEOUT_S,
+            drain: true,
+            expect: Vec::new(),
+            check: None,
+            sources: None,
+            ports_per_source: DEFAULT_PORTS,
+            backend: Backend::Epoll,
+            seed: 1,
+        }
+    }
+}
+
+impl From<SocketAddr> for Target {
+    /// The root of the server at an address.
+    fn from(address: SocketAddr) -> Self {
+        Target {
+            url: format!("http://{address}/"),
+            address,
+            resolve_us: None,
+            authority: address.to_string(),
+            path: "/".to_owned(),
+        }
+    }
+}
+
 /// Where the requests go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {

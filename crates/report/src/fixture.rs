@@ -1,6 +1,7 @@
 //! Runs for tests, built from real histograms so that their figures belong together.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use floodmark_record::events::{EndReason, Phase, SecondRow, ThreadUse};
 use floodmark_record::outcome::Counts;
@@ -41,41 +42,7 @@ fn even(step_ns: u64) -> Vec<u64> {
 }
 
 pub(crate) fn closed_plan() -> Plan {
-    Plan {
-        target: Target {
-            url: "http://127.0.0.1:8080/".to_owned(),
-            address: "127.0.0.1:8080".parse().unwrap(),
-            resolve_us: None,
-            authority: "127.0.0.1:8080".to_owned(),
-            path: "/".to_owned(),
-        },
-        request: RequestPlan {
-            method: "GET".to_owned(),
-            headers: Vec::new(),
-            body: Vec::new(),
-        },
-        model: Model::Closed,
-        rate_per_s: None,
-        arrivals: None,
-        connections: 50,
-        threads: 1,
-        connection_use: ConnectionUse::Kept,
-        requests_per_connection: None,
-        close_first: CloseFirst::Server,
-        duration_s: Some(10.0),
-        requests: None,
-        warmup_s: 0.0,
-        figures_of: FiguresOf::Steady,
-        timeout_s: 5.0,
-        deadline_s: 5.0,
-        drain: true,
-        expect: Vec::new(),
-        check: None,
-        sources: None,
-        ports_per_source: 28_232,
-        backend: Backend::Epoll,
-        seed: 1,
-    }
+    Plan::of("127.0.0.1:8080".parse::<SocketAddr>().unwrap().into())
 }
 
 /// A second with `ok` answers of 1 to 1000 µs and `failed` resets.

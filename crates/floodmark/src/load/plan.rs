@@ -7,7 +7,8 @@ use floodmark_load::budget::{self, Offer};
 use floodmark_load::worker::request_sizes;
 use floodmark_observe::{Root, sysctl};
 use floodmark_record::plan::{
-    Arrivals, Backend, CloseFirst, ConnectionUse, FiguresOf, Model, Plan, RequestPlan, Target,
+    Arrivals, Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_DURATION_S,
+    DEFAULT_PORTS, FiguresOf, Model, Plan, RequestPlan, Target,
 };
 use floodmark_record::units::{show_count, show_rate};
 
@@ -15,14 +16,8 @@ use super::args::{LoadArgs, Spacing, Warmup};
 use super::target;
 use crate::exit::Ending;
 
-/// Connections of the closed model where none are asked for.
-const DEFAULT_CONNECTIONS: u32 = 50;
-
 /// Most connections of one load process; their state alone is 2 GiB at most.
 const MOST_CONNECTIONS: u64 = 1_000_000;
-
-/// How long the sending window is where nothing is asked for, seconds.
-const DEFAULT_DURATION_S: f64 = 10.0;
 
 /// Largest body that is sent.
 const LARGEST_BODY: u64 = 64 << 20;
@@ -202,7 +197,7 @@ fn body_file(path: &Path) -> Result<Vec<u8>, Ending> {
 
 fn offer(target: IpAddr, open_files: u64) -> Offer {
     let root = Root::host();
-    let ports = sysctl::ports(&root).map_or(28_232, |ports| ports.usable());
+    let ports = sysctl::ports(&root).map_or(DEFAULT_PORTS, |ports| ports.usable());
     let reuse = sysctl::number(&root, "net.ipv4.tcp_tw_reuse").unwrap_or(0);
     let delay_s =
         sysctl::number(&root, "net.ipv4.tcp_tw_reuse_delay").map_or(1.0, |ms| ms as f64 / 1e3);

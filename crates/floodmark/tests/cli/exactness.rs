@@ -114,10 +114,13 @@ fn requests_per_connection() {
     assert_eq!(load.counts().intended, 100);
     let most = log.connections.iter().map(|c| c.requests).max();
     assert_eq!(most, Some(3));
-    assert!(log.totals.accepted >= 34, "{}", log.totals.accepted);
-    assert_eq!(
-        log.connections.iter().filter(|c| c.requests == 3).count(),
-        32
+    // Only the last connection of each of the four may be used less often: 3 · full + at most 4 · 2 = 100.
+    let full = log.connections.iter().filter(|c| c.requests == 3).count() as u64;
+    assert!((31..=33).contains(&full), "{full}");
+    assert!(
+        (34..=full + 4).contains(&log.totals.accepted),
+        "{}",
+        log.totals.accepted
     );
 }
 
