@@ -7,7 +7,7 @@ use floodmark_record::events::Phase;
 use floodmark_record::{Counts, SecondRow, TimeKind};
 
 use crate::clock::Ns;
-use crate::recorder::{ROW_NS, Slice};
+use crate::slice::{ROW_NS, Slice};
 use crate::usage::process_cpu;
 
 /// Rows of one phase in the making.

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
 
-use floodmark_record::ThreadUse;
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{Arrivals as Spacing, Plan};
 
@@ -15,7 +14,7 @@ use crate::arrivals::{Arrivals, Waiting};
 use crate::backend::Backend;
 use crate::clock::{Clock, Ns, seconds};
 use crate::core::{Action, Core};
-use crate::recorder::Slice;
+use crate::message::{Message, PhaseEnd};
 use crate::schedule::Schedule;
 use crate::usage::{ThreadReading, process_cpu};
 
@@ -55,17 +54,6 @@ impl Shared {
     }
 }
 
-/// What threads send to the gatherer.
-#[derive(Debug)]
-pub enum Message {
-    /// A phase begins; what the process has used so far: user and kernel seconds.
-    Began((f64, f64)),
-    /// A second is over.
-    Slice(Box<Slice>),
-    /// A thread (its number) has ended a phase.
-    End(u32, io::Result<PhaseEnd>),
-}
-
 /// One thread's part in a phase.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
@@ -75,43 +63,6 @@ pub struct Share {
     pub threads: u32,
     /// Its part of a closed model's requests.
     pub requests: Option<u64>,
-}
-
-/// What one thread has to report of one phase.
-#[derive(Debug, Clone)]
-pub struct PhaseEnd {
-    /// Why it ended.
-    pub reason: EndReason,
-    /// Since when no answer had come, where the server went away, ns from the phase's start.
-    pub gone_since: Option<Ns>,
-    /// End of its sending window, ns from the phase's start.
-    pub window: Ns,
-    /// When its last request had its outcome, ns from the phase's start.
-    pub ended: Ns,
-    /// Longest time by which the thread came back late from a wait or a turn: a stall of our own.
-    pub longest_stall: Ns,
-    /// What it used within the sending window.
-    pub usage: ThreadUse,
-}
-
-impl PhaseEnd {
-    /// The end of a phase that could not be run.
-    #[must_use]
-    pub fn nothing() -> Self {
-        PhaseEnd {
-            reason: EndReason::Interrupted,
-            gone_since: None,
-            window: 0,
-            ended: 0,
-            longest_stall: 0,
-            usage: ThreadReading::default().since(
-                &ThreadReading::default(),
-                String::new(),
-                true,
-                0,
-            ),
-        }
-    }
 }
 
 /// What one thread is to do in a phase, worked out before it begins.

@@ -19,8 +19,10 @@ use crate::backend::epoll::Epoll;
 use crate::clock::{Clock, seconds};
 use crate::core::{Core, RequestSizes};
 use crate::gather::{Gatherer, Totals};
-use crate::recorder::{Recorder, SLICES, Slice};
-use crate::thread::{LoadThread, Message, PhaseEnd, Requests, Share, Shared, run_phases};
+use crate::message::{Message, PhaseEnd};
+use crate::recorder::Recorder;
+use crate::slice::{SLICES, Slice};
+use crate::thread::{LoadThread, Requests, Share, Shared, run_phases};
 use crate::usage::{peak_rss_bytes, process_cpu};
 
 /// Offenders shown of all threads together.

@@ -15,10 +15,11 @@ use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
 use crate::connection::State;
 use crate::gather::{Gatherer, Totals};
-use crate::recorder::{Recorder, SLICES, Slice};
+use crate::message::Message;
+use crate::recorder::Recorder;
 use crate::schedule::Schedule;
+use crate::slice::{SLICES, Slice};
 use crate::testing::{closed_plan, open_plan};
-use crate::thread::Message;
 
 const SIZES: RequestSizes = RequestSizes { kept: 50, last: 70 };
 
