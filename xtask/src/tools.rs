@@ -58,23 +58,31 @@ fn provide_tool(tool: &Tool) -> Result<(), Error> {
     if present() {
         return Ok(());
     }
-    let apt = || {
-        let mut apt = Command::new("apt-get");
-        apt.env("DEBIAN_FRONTEND", "noninteractive");
-        apt
-    };
-    if is_root() && command::succeeds(apt().arg("--version")) {
-        command::run(apt().args(["update", "--quiet"]))?;
-        let flags = ["install", "--quiet", "--yes", "--no-install-recommends"];
-        command::run(apt().args(flags).arg(tool.package))?;
-        if present() {
-            return Ok(());
-        }
+    if install(&[tool.package]).is_ok() && present() {
+        return Ok(());
     }
     Err(Error::Found(vec![format!(
         "{} is missing, needed for {}: get it with `apt-get install {}` as root, or your system's package of it",
         tool.program, tool.needed_for, tool.package
     )]))
+}
+
+/// Installs Debian packages where we may.
+pub fn install(packages: &[&str]) -> Result<(), Error> {
+    let apt = || {
+        let mut apt = Command::new("apt-get");
+        apt.env("DEBIAN_FRONTEND", "noninteractive");
+        apt
+    };
+    if !is_root() || !command::succeeds(apt().arg("--version")) {
+        return Err(Error::Found(vec![format!(
+            "not installed: get it with `apt-get install {}` as root",
+            packages.join(" ")
+        )]));
+    }
+    command::run(apt().args(["update", "--quiet"]))?;
+    let flags = ["install", "--quiet", "--yes", "--no-install-recommends"];
+    command::run(apt().args(flags).args(packages))
 }
 
 /// Whether this process may install packages.

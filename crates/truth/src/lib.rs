@@ -13,7 +13,7 @@ pub mod scenario;
 pub mod server;
 pub mod sys;
 
-pub use cases::{CaseReport, run_cases};
+pub use cases::{CaseReport, reference, run_cases};
 pub use log::Log;
 pub use scenario::Scenario;
 pub use server::{Server, TruthError};

@@ -17,7 +17,7 @@ mod little;
 mod loaded;
 mod one_server;
 mod poisson;
-mod reference;
+pub mod reference;
 mod report;
 mod stall;
 

@@ -7,12 +7,15 @@ use crate::log::{Log, RequestEntry};
 pub struct Sorted(Vec<f64>);
 
 impl Sorted {
+    /// Of times in any order.
+    #[must_use]
     pub fn new(mut times: Vec<f64>) -> Sorted {
         times.sort_by(f64::total_cmp);
         Sorted(times)
     }
 
     /// The value at or below which a share `q` lies: the nearest rank, as in a HdrHistogram. 0 of nothing.
+    #[must_use]
     pub fn quantile(&self, q: f64) -> f64 {
         let rank = (q * self.0.len() as f64).ceil().max(1.0) as usize;
         self.0
@@ -22,6 +25,8 @@ impl Sorted {
             .unwrap_or(0.0)
     }
 
+    /// The mean; not a number of nothing.
+    #[must_use]
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
@@ -29,6 +34,7 @@ impl Sorted {
 
 /// departure − arrival of every answered request: the service time as the server saw it. The client's
 /// holds the way there and back too, on loopback some ten microseconds and the wake-up of both sides.
+#[must_use]
 pub fn service(log: &Log) -> Sorted {
     Sorted::new(
         log.requests
@@ -41,6 +47,7 @@ pub fn service(log: &Log) -> Sorted {
 
 /// departure − the moment the kernel had the request, of every answered one: [`service`] with the server's own wake-up,
 /// which is part of what every client waits for.
+#[must_use]
 pub fn service_with_wake_up(log: &Log) -> Sorted {
     let answered = log.requests.iter().filter(|r| r.departure_ns != 0);
     Sorted::new(
@@ -51,6 +58,7 @@ pub fn service_with_wake_up(log: &Log) -> Sorted {
 }
 
 /// first byte − arrival of every answered request.
+#[must_use]
 pub fn first_byte(log: &Log) -> Sorted {
     let answered = log.requests.iter().filter(|r| r.first_byte_ns != 0);
     Sorted::new(
@@ -68,6 +76,7 @@ pub fn first_byte(log: &Log) -> Sorted {
 ///
 /// Departures and intended times are both paired in order. Where the server drains a backlog in another
 /// order than it was sent in, single times are off by at most the time the drain takes, their mean is not.
+#[must_use]
 pub fn response(log: &Log, rate: f64) -> Sorted {
     let gap_ns = 1e9 / rate;
     let in_order = |time: fn(&RequestEntry) -> u64| {

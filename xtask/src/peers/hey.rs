@@ -1,0 +1,133 @@
+//! hey: goroutines with net/http; its rate is one for each worker.
+
+use super::peer::{Claim, Origin, Output, Peer, Percentiles, after, number};
+
+/// As it is run here. At a fixed rate its samples are asked for, since its summary has no 99.9th percentile.
+pub const PEER: Peer = Peer {
+    name: "hey",
+    program: "hey",
+    origin: Origin::Debian("hey"),
+    kept: &[
+        "-cpus",
+        "1",
+        "-disable-compression",
+        "-c",
+        "100",
+        "-z",
+        "{seconds}s",
+        "{url}",
+    ],
+    fresh: &[
+        "-cpus",
+        "1",
+        "-disable-compression",
+        "-disable-keepalive",
+        "-c",
+        "100",
+        "-z",
+        "{seconds}s",
+        "{url}",
+    ],
+    rate: Some(&[
+        "-cpus",
+        "1",
+        "-disable-compression",
+        "-c",
+        "100",
+        "-q",
+        "10",
+        "-z",
+        "{seconds}s",
+        "-o",
+        "csv",
+        "{url}",
+    ]),
+    claim,
+    percentiles,
+    note: "hey gives a rate to each of its 100 workers, which all send at once every 100 ms; percentiles are worked out from the samples it writes, which are rounded to 0.1 ms.",
+};
+
+fn claim(output: &Output) -> Result<Claim, String> {
+    let text = &output.stdout;
+    let (mut answers, mut failures) = (0, Vec::new());
+    let (_, statuses) = text
+        .split_once("Status code distribution:")
+        .ok_or("no `Status code distribution:` in its output")?;
+    let (statuses, errors) = statuses
+        .split_once("Error distribution:")
+        .unwrap_or((statuses, ""));
+    for line in statuses
+        .lines()
+        .map(str::trim)
+        .filter(|l| l.starts_with('['))
+    {
+        let (status, count) = line.split_once(']').ok_or("a status without `]`")?;
+        let count = number(count).ok_or("a status without a count")? as u64;
+        match status {
+            "[200" => answers += count,
+            _ => failures.push(format!("{status}] {count} responses")),
+        }
+    }
+    let errors = errors.lines().map(str::trim).filter(|l| l.starts_with('['));
+    failures.extend(errors.map(|line| line.replace('\t', " ")));
+    Ok(Claim {
+        answers,
+        per_s: after(text, "Requests/sec:")?,
+        own_cpu_us: None,
+        failures: (!failures.is_empty()).then(|| failures.join("; ")),
+    })
+}
+
+/// From the first column of `response-time,DNS+dialup,…`, seconds.
+fn percentiles(output: &Output) -> Result<Percentiles, String> {
+    let mut lines = output.stdout.lines();
+    let head = lines.next().unwrap_or_default();
+    if !head.starts_with("response-time,") {
+        return Err(format!("its samples begin with `{head}`"));
+    }
+    let samples = lines.map(|line| number(line).map(|s| s * 1e6).ok_or(line));
+    let samples: Result<Vec<f64>, &str> = samples.collect();
+    Ok(Percentiles::of(samples.map_err(|line| {
+        format!("a sample without a time: `{line}`")
+    })?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: &str = include_str!("fixtures/hey-kept.txt");
+
+    #[test]
+    fn reads_what_it_printed() {
+        let claim = claim(&Output::of(KEPT)).unwrap();
+        assert_eq!((claim.answers, claim.per_s), (62_880, 31_363.699_7));
+        assert_eq!(claim.failures, None);
+    }
+
+    #[test]
+    fn failures_are_named() {
+        let bad = KEPT.replace(
+            "  [200]\t62880 responses",
+            "  [200]\t60000 responses\n  [503]\t2880 responses\n\nError distribution:\n  [12]\tGet: connection reset",
+        );
+        let claim = claim(&Output::of(&bad)).unwrap();
+        assert_eq!(claim.answers, 60_000);
+        assert_eq!(
+            claim.failures.unwrap(),
+            "[503] 2880 responses; [12] Get: connection reset"
+        );
+    }
+
+    #[test]
+    fn percentiles_are_of_its_samples() {
+        let samples = include_str!("fixtures/hey-rate.csv");
+        let p = percentiles(&Output::of(samples)).unwrap();
+        let mut times: Vec<&str> = samples.lines().skip(1).map(|line| &line[..6]).collect();
+        times.sort_unstable();
+        let us = |text: &str| text.parse::<f64>().ok().map(|s| s * 1e6);
+        assert_eq!(p.p50, us(times[times.len().div_ceil(2) - 1]));
+        assert_eq!(p.p99_9, us(times[times.len() - 1]));
+        assert!(percentiles(&Output::of(KEPT)).is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! oha: hyper on tokio.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::peer::{Claim, Origin, Output, Peer, Percentiles};
+
+/// The version that is built.
+pub const VERSION: &str = "1.16.0";
+
+/// As it is run here. Without its live view it takes its faster path.
+pub const PEER: Peer = Peer {
+    name: "oha",
+    program: "oha",
+    origin: Origin::Crate(VERSION),
+    kept: &[
+        "--no-tui",
+        "--worker-threads=1",
+        "--disable-compression",
+        "--output-format=json",
+        "-c100",
+        "-z{seconds}s",
+        "{url}",
+    ],
+    fresh: &[
+        "--no-tui",
+        "--worker-threads=1",
+        "--disable-compression",
+        "--output-format=json",
+        "--disable-keepalive",
+        "-c100",
+        "-z{seconds}s",
+        "{url}",
+    ],
+    rate: Some(&[
+        "--no-tui",
+        "--worker-threads=1",
+        "--disable-compression",
+        "--output-format=json",
+        "-c100",
+        "-q1000",
+        "--latency-correction",
+        "-w",
+        "-z{seconds}s",
+        "{url}",
+    ]),
+    claim,
+    percentiles,
+    note: "",
+};
+
+/// The parts of its JSON that are read.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    summary: Summary,
+    latency_percentiles: BTreeMap<String, f64>,
+    status_code_distribution: BTreeMap<String, u64>,
+    error_distribution: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    requests_per_sec: f64,
+}
+
+/// What it says of the requests that the end of the run cut off: no failures.
+const CUT_OFF: &str = "aborted due to deadline";
+
+fn report(output: &Output) -> Result<Report, String> {
+    serde_json::from_str(&output.stdout).map_err(|e| format!("its JSON: {e}"))
+}
+
+fn claim(output: &Output) -> Result<Claim, String> {
+    let report = report(output)?;
+    let other = report
+        .status_code_distribution
+        .iter()
+        .filter(|(s, _)| *s != "200");
+    let errors = report
+        .error_distribution
+        .iter()
+        .filter(|(e, _)| *e != CUT_OFF);
+    let failures: Vec<String> = other
+        .chain(errors)
+        .map(|(what, count)| format!("{count} × {what}"))
+        .collect();
+    let answers = report.status_code_distribution.get("200");
+    Ok(Claim {
+        answers: answers.copied().unwrap_or(0),
+        per_s: report.summary.requests_per_sec,
+        own_cpu_us: None,
+        failures: (!failures.is_empty()).then(|| failures.join("; ")),
+    })
+}
+
+/// In its JSON they are seconds.
+fn percentiles(output: &Output) -> Result<Percentiles, String> {
+    let report = report(output)?;
+    let at = |name| report.latency_percentiles.get(name).map(|s| s * 1e6);
+    Ok(Percentiles {
+        p50: at("p50"),
+        p99: at("p99"),
+        p99_9: at("p99.9"),
+    })
+}

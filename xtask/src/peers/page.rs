@@ -1,0 +1,404 @@
+//! The page, `docs/peers.md`: every figure in it comes from the runs.
+
+use super::closed;
+use super::fixed_rate::{self, RATE, SECONDS, STALL};
+use super::install::Ready;
+use super::machine::Machine;
+use super::nginx;
+use super::peer::{CONNECTIONS, Load, Percentiles};
+use super::statistics::{Estimate, coverage, estimate};
+use super::table::{Table, grouped};
+
+/// All that the page is made of.
+pub struct Page<'a> {
+    /// As it was typed.
+    pub command: String,
+    /// Where.
+    pub machine: &'a Machine,
+    /// Share of CPU time that the hypervisor took during the runs, 0 to 1.
+    pub stolen: f64,
+    /// nginx's version.
+    pub nginx: String,
+    /// The peers, in the order of all samples.
+    pub peers: &'a [Ready],
+    /// What was left out, and why.
+    pub skipped: &'a [String],
+    /// Length of a closed run, seconds.
+    pub seconds: u64,
+    /// Peak memory that is shown for a program that does nothing, bytes.
+    pub idle_bytes: u64,
+    /// Kept connections.
+    pub kept: Vec<closed::Rounds>,
+    /// Fresh connections.
+    pub fresh: Vec<closed::Rounds>,
+    /// The peers that can send at a fixed rate, and their samples.
+    pub rate: Vec<(&'a Ready, fixed_rate::Rounds)>,
+}
+
+impl Page<'_> {
+    /// As Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!(
+            "# floodmark beside its peers\n\nWritten by `{}`; no figure is typed by hand.\n\n",
+            self.command
+        );
+        text.push_str(&self.conditions());
+        for (load, samples, about) in [
+            (
+                Load::Kept,
+                &self.kept,
+                "Kept connections, closed model: each connection sends its next request when it has its answer.",
+            ),
+            (
+                Load::Fresh,
+                &self.fresh,
+                "A connection for each request (`Connection: close`), closed model.",
+            ),
+        ] {
+            text.push_str(&format!("\n## {load:?} connections\n\n{about}\n\n"));
+            text.push_str(&self.figures(samples));
+            text.push_str(&self.failures(samples));
+            if let Some(ratios) = self.ratios(samples) {
+                text.push_str("\nRatios of figures of the same round, median [interval]; CPU is that per request:\n\n");
+                text.push_str(&ratios);
+            }
+        }
+        text.push_str(&self.truth());
+        text.push_str(&self.reading());
+        text.push_str(&self.commands());
+        text
+    }
+
+    fn conditions(&self) -> String {
+        let machine = self.machine;
+        let kind = if machine.is_virtual {
+            "virtual machine"
+        } else {
+            "no hypervisor shows"
+        };
+        let mut table = Table::new(&["what", "which"]);
+        let mut row = |what: &str, which: String| table.row(vec![what.to_owned(), which]);
+        row("date", machine.date.clone());
+        row("commit", machine.commit.clone());
+        row(
+            "CPU",
+            format!("{}, {} CPUs, {kind}", machine.cpu, machine.cpus),
+        );
+        row("kernel", format!("Linux {}", machine.kernel));
+        row(
+            "quiet",
+            format!(
+                "load average {} before the first run; {:.1} % of CPU time stolen during the runs",
+                machine.load_average,
+                self.stolen * 100.0
+            ),
+        );
+        row("server", format!("nginx {}, 1 worker", self.nginx));
+        for ready in self.peers {
+            row(ready.peer.name, ready.version.clone());
+        }
+        let mut text = table.markdown();
+        for skipped in self.skipped {
+            text.push_str(&format!("\nLeft out: {skipped}.\n"));
+        }
+        text
+    }
+
+    /// The table of what each peer did.
+    fn figures(&self, samples: &[closed::Rounds]) -> String {
+        let mut table = Table::new(&[
+            "peer",
+            "requests/s",
+            "CPU µs/request",
+            "its own figure",
+            "peak MiB",
+            "says ÷ served",
+        ]);
+        for (ready, rounds) in self.peers.iter().zip(samples) {
+            let of = |figure: &dyn Fn(&closed::Sample) -> Option<f64>| {
+                estimate(rounds.iter().flatten().filter_map(figure).collect())
+            };
+            let cell = |e: Option<Estimate>, show: &dyn Fn(f64) -> String| {
+                e.map_or("–".to_owned(), |e| {
+                    format!("{} ({}–{})", show(e.median), show(e.least), show(e.most))
+                })
+            };
+            let two = |figure: f64| format!("{figure:.2}");
+            table.row(vec![
+                ready.peer.name.to_owned(),
+                cell(of(&|s| Some(s.claim.per_s)), &grouped),
+                cell(of(&|s| Some(s.cpu_us)), &two),
+                of(&|s| s.claim.own_cpu_us).map_or("–".to_owned(), |e| two(e.median)),
+                of(&|s| Some(mebibytes(s.peak_bytes)))
+                    .map_or("–".to_owned(), |e| format!("{:.1}", e.median)),
+                of(&|s| Some(s.claim.answers as f64 / s.served as f64))
+                    .map_or("–".to_owned(), |e| format!("{:.4}", e.median)),
+            ]);
+        }
+        table.markdown()
+    }
+
+    /// What peers said of failed requests, and rounds that failed as a whole.
+    fn failures(&self, samples: &[closed::Rounds]) -> String {
+        let mut text = String::new();
+        for (ready, rounds) in self.peers.iter().zip(samples) {
+            let name = ready.peer.name;
+            let gaps = rounds.iter().filter(|sample| sample.is_none()).count();
+            if gaps > 0 {
+                text.push_str(&format!(
+                    "\n{name}: {gaps} of {} runs failed.\n",
+                    rounds.len()
+                ));
+            }
+            let said = rounds
+                .iter()
+                .flatten()
+                .filter_map(|s| s.claim.failures.as_ref());
+            let said: Vec<&String> = said.collect();
+            if let Some(last) = said.last() {
+                let times = said.len();
+                text.push_str(&format!(
+                    "\n{name} reports failures in {times} runs; the last: {last}\n"
+                ));
+            }
+        }
+        text
+    }
+
+    /// Each peer against wrk, and each row of floodmark against each peer.
+    fn ratios(&self, samples: &[closed::Rounds]) -> Option<String> {
+        let names = || self.peers.iter().map(|ready| ready.peer.name);
+        let wrk = names().position(|name| name == "wrk");
+        let ours: Vec<usize> = names()
+            .enumerate()
+            .filter(|(_, name)| name.starts_with("floodmark/"))
+            .map(|(index, _)| index)
+            .collect();
+        if samples.first()?.is_empty() || (wrk.is_none() && ours.is_empty()) {
+            return None;
+        }
+        let mut heads = vec!["peer".to_owned()];
+        if wrk.is_some() {
+            heads.extend(["requests/s ÷ wrk's".to_owned(), "CPU ÷ wrk's".to_owned()]);
+        }
+        for &index in &ours {
+            heads.push(format!("CPU of {} ÷ its", self.peers[index].peer.name));
+        }
+        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+        let mut table = Table::new(&heads);
+        for (index, name) in names().enumerate() {
+            let mut row = vec![name.to_owned()];
+            let mut add = |a: usize, b: usize, figure: fn(&closed::Sample) -> f64| {
+                row.push(match a == b {
+                    true => "1".to_owned(),
+                    false => interval(estimate(pairs(&samples[a], &samples[b], figure))),
+                });
+            };
+            if let Some(wrk) = wrk {
+                add(index, wrk, |sample| sample.claim.per_s);
+                add(index, wrk, |sample| sample.cpu_us);
+            }
+            for &our in &ours {
+                add(our, index, |sample| sample.cpu_us);
+            }
+            table.row(row);
+        }
+        Some(table.markdown())
+    }
+
+    fn truth(&self) -> String {
+        let mut text = format!(
+            "\n## Truth at {}/s\n\n{} requests in {SECONDS} s against a server that does nothing for {} ms of each {} ms and logs every request \
+             (case T2 of `cargo xtask truth`). All times in ms, medians of {} rounds, errors with their range:\n\n\
+- *says*: the peer's figure.\n\
+- *even*: what requests wait there that arrive at even distances, worked out from the stalls: what the peer was asked to find out.\n\
+- *due*: by the server's log of that run, from when the k-th request was due by an even schedule of the asked rate to the k-th answer. \
+A peer that sends in bursts sends most of each burst late, and this holds it.\n\
+- *sent*: by the same log, from when the server's kernel had a request to its answer: what the peer's requests waited, however it sent them.\n\n",
+            grouped(RATE as f64),
+            grouped((RATE * SECONDS) as f64),
+            STALL.length_ms,
+            STALL.every_ms,
+            self.rate.first().map_or(0, |(_, rounds)| rounds.len()),
+        );
+        let even = fixed_rate::even_arrivals();
+        let mut table = Table::new(&[
+            "peer",
+            "requests",
+            "percentile",
+            "says",
+            "even",
+            "says − even",
+            "due",
+            "says − due",
+            "sent",
+        ]);
+        for (ready, rounds) in &self.rate {
+            type Pick = fn(&Percentiles) -> Option<f64>;
+            let picks: [(&str, Pick); 3] = [
+                ("p50", |p| p.p50),
+                ("p99", |p| p.p99),
+                ("p99.9", |p| p.p99_9),
+            ];
+            let requests = rounds.iter().flatten().map(|s| s.requests as f64).collect();
+            let requests = estimate(requests).map_or("–".to_owned(), |e| grouped(e.median));
+            let mut first = vec![ready.peer.name.to_owned(), requests];
+            for (name, pick) in picks {
+                let of = |figure: &dyn Fn(&fixed_rate::Sample) -> Option<f64>| {
+                    estimate(rounds.iter().flatten().filter_map(figure).collect())
+                };
+                let ms = |us: f64| format!("{:.2}", us / 1e3).replace('-', "−");
+                let median = |e: Option<Estimate>| e.map_or("–".to_owned(), |e| ms(e.median));
+                let error = |e: Option<Estimate>| {
+                    e.map_or("–".to_owned(), |e| {
+                        format!("{} ({} to {})", ms(e.median), ms(e.least), ms(e.most))
+                    })
+                };
+                let mut row = std::mem::replace(&mut first, vec![String::new(), String::new()]);
+                row.extend([
+                    name.to_owned(),
+                    median(of(&|s| pick(&s.says))),
+                    pick(&even).map_or("–".to_owned(), ms),
+                    error(of(&|s| Some(pick(&s.says)? - pick(&even)?))),
+                    median(of(&|s| pick(&s.due))),
+                    error(of(&|s| Some(pick(&s.says)? - pick(&s.due)?))),
+                    median(of(&|s| pick(&s.sent))),
+                ]);
+                table.row(row);
+            }
+        }
+        text.push_str(&table.markdown());
+        let unable = self.peers.iter().filter(|ready| ready.peer.rate.is_none());
+        let unable: Vec<&str> = unable.map(|ready| ready.peer.name).collect();
+        if !unable.is_empty() {
+            text.push_str(&format!(
+                "\nCannot send at a fixed rate: {}.\n",
+                unable.join(", ")
+            ));
+        }
+        text
+    }
+
+    fn reading(&self) -> String {
+        let rounds = self.kept.first().map_or(0, Vec::len);
+        let level = match rounds {
+            0 | 1 => "There is no interval, since there was one round.".to_owned(),
+            n => format!(
+                "An interval lies between two order statistics and assumes nothing of how figures are spread; with {n} rounds it holds \
+                 the true median with at least {:.1} %{}.",
+                intervals_coverage(n) * 100.0,
+                if intervals_coverage(n) < 0.95 {
+                    " (95 % needs `--rounds 6`)"
+                } else {
+                    ""
+                }
+            ),
+        };
+        let notes = self
+            .peers
+            .iter()
+            .map(|ready| ready.peer.note)
+            .filter(|note| !note.is_empty());
+        let mut notes: Vec<String> = notes.map(|note| format!("- {note}\n")).collect();
+        notes.dedup();
+        format!(
+            "\n## How to read this\n\n\
+- All peers ran in turn on the same server process, {rounds} rounds of {} s each, the order rotated from round to round, {CONNECTIONS} connections, one thread or process each.\n\
+- *Requests/s* is the peer's own figure, median (least–most). *Says ÷ served* is its count of good answers over the requests that nginx counted: \
+below 1 are requests that it sent and did not count, such as those under way at the end.\n\
+- *CPU* is user and system time of the whole process tree (wait4(2)) over the requests that nginx counted, start and end of the process included: \
+floodmark's command, worker and samplers too. *Its own figure* is what the peer itself says.\n\
+- *Peak* is the peak resident memory of the tree's largest process (`ru_maxrss`); a program that does nothing shows {:.1} MiB here.\n\
+- {level}\n{}\n\
+## What this cannot show\n\n\
+- Client and server share {} CPUs: where both are full, a cheaper client leaves more to the server, and requests/s are of the pair. \
+CPU per request is the steadier figure; it still moves with the load on the caches and with batching.\n\
+- Loopback has no network card, no loss and no delay. Its sending side does the receiver's work in the kernel too.\n\
+- One thread, {CONNECTIONS} connections, 11 bytes of body: nothing of many threads, large bodies or TLS.\n",
+            self.seconds,
+            mebibytes(self.idle_bytes),
+            notes.concat(),
+            self.machine.cpus,
+        )
+    }
+
+    fn commands(&self) -> String {
+        let mut text = "\n## Commands\n\n`SECONDS` is the length of a run, `REQUESTS` what fills it by a probe before the first round, `EACH` that over the connections.\n\n```text\n".to_owned();
+        for ready in self.peers {
+            for load in [Load::Kept, Load::Fresh, Load::Rate] {
+                if let Some(line) = ready.peer.shown(load) {
+                    text.push_str(&format!("{line}\n"));
+                }
+            }
+        }
+        text.push_str("```\n\nnginx, started with `nginx -p FOLDER -c nginx.conf`:\n\n```text\n");
+        text.push_str(&nginx::configuration("PORT"));
+        text.push_str("```\n");
+        text
+    }
+}
+
+/// Ratios of a figure of two peers in the rounds that both have.
+fn pairs(a: &closed::Rounds, b: &closed::Rounds, figure: fn(&closed::Sample) -> f64) -> Vec<f64> {
+    let both = a
+        .iter()
+        .zip(b)
+        .filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
+    both.map(|(a, b)| figure(a) / figure(b)).collect()
+}
+
+fn interval(e: Option<Estimate>) -> String {
+    match e {
+        None => "–".to_owned(),
+        Some(e) => match e.interval {
+            None => format!("{:.2}", e.median),
+            Some(i) => format!("{:.2} [{:.2}, {:.2}]", e.median, i.low, i.high),
+        },
+    }
+}
+
+/// The coverage of the intervals of that many rounds.
+fn intervals_coverage(rounds: usize) -> f64 {
+    let interval = estimate(vec![0.0; rounds]).and_then(|e| e.interval);
+    interval.map_or(coverage(rounds, 0), |i| i.coverage)
+}
+
+fn mebibytes(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peer::Claim;
+    use super::*;
+
+    fn sample(cpu_us: f64) -> Option<closed::Sample> {
+        Some(closed::Sample {
+            claim: Claim {
+                answers: 10,
+                per_s: 1e6 / cpu_us,
+                own_cpu_us: None,
+                failures: None,
+            },
+            served: 10,
+            cpu_us,
+            peak_bytes: 1 << 20,
+        })
+    }
+
+    #[test]
+    fn only_figures_of_the_same_round_are_paired() {
+        let ours = vec![sample(3.0), None, sample(4.0), sample(9.0)];
+        let theirs = vec![sample(6.0), sample(1.0), sample(4.0), None];
+        assert_eq!(pairs(&ours, &theirs, |s| s.cpu_us), [0.5, 1.0]);
+        let shown = interval(estimate(pairs(&ours, &theirs, |s| s.cpu_us)));
+        assert_eq!(shown, "0.75 [0.50, 1.00]");
+        assert_eq!(interval(estimate(Vec::new())), "–");
+    }
+
+    #[test]
+    fn five_rounds_miss_the_level_and_six_reach_it() {
+        assert!((intervals_coverage(5) - 0.9375).abs() < 1e-12);
+        assert!(intervals_coverage(6) >= 0.95);
+    }
+}
