@@ -106,3 +106,38 @@ fn percentiles(output: &Output) -> Result<Percentiles, String> {
         p99_9: at("p99.9"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: &str = include_str!("fixtures/oha-kept.json");
+
+    #[test]
+    fn reads_what_it_printed() {
+        let claim = claim(&Output::of(KEPT)).unwrap();
+        assert_eq!(claim.answers, 179_081);
+        assert!((claim.per_s - 89_158.20).abs() < 0.01);
+        // What the end of the run cut off is no failure.
+        assert_eq!(claim.failures, None);
+        assert!(super::claim(&Output::of("Error: 1")).is_err());
+    }
+
+    #[test]
+    fn failures_are_named() {
+        let bad = KEPT.replace(r#""200": 179081"#, r#""200": 179000, "503": 81"#);
+        let claim = claim(&Output::of(&bad)).unwrap();
+        assert_eq!(claim.answers, 179_000);
+        assert_eq!(claim.failures.unwrap(), "81 × 503");
+    }
+
+    #[test]
+    fn its_seconds_become_microseconds() {
+        let p = percentiles(&Output::of(include_str!("fixtures/oha-rate.json"))).unwrap();
+        let near = |us: Option<f64>, wanted: f64| (us.unwrap() - wanted).abs() < 0.001;
+        assert!(
+            near(p.p50, 105.192) && near(p.p99, 2959.978) && near(p.p99_9, 4304.933),
+            "{p:?}"
+        );
+    }
+}
