@@ -58,6 +58,8 @@ pub struct Attempts<'a> {
     pub names: (String, String),
     /// How floodmark was called.
     pub tool: ToolInfo,
+    /// What floodmark had to settle for; kept with each run.
+    pub notices: &'a [String],
     /// Ends them.
     pub stop: &'a Stop,
 }
@@ -152,6 +154,7 @@ impl Attempts<'_> {
             return Err(error.into());
         }
         folder.append(&Event::Observed { observations })?;
+        let missing: Vec<String> = self.notices.iter().cloned().chain(missing).collect();
         if !missing.is_empty() {
             folder.append(&Event::Missing { missing })?;
         }

@@ -27,7 +27,7 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
         Some(libc::ENOBUFS | libc::ENOMEM) => ("no_memory_for_socket", false),
         Some(libc::EACCES | libc::EPERM) => ("connect_not_permitted", false),
         Some(libc::ECONNREFUSED) => ("connect_refused", true),
-        Some(libc::ECONNRESET | libc::EPIPE) => ("connect_reset", true),
+        Some(libc::ECONNRESET | libc::ECONNABORTED | libc::EPIPE) => ("connect_reset", true),
         Some(libc::ETIMEDOUT) => (CONNECT_TIMED_OUT, true),
         Some(libc::EHOSTUNREACH | libc::ENETUNREACH) => ("unreachable", true),
         _ => ("connect_failed", true),

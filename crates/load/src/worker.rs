@@ -11,11 +11,13 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::events::{AnswersFile, EndReason, Phase, WorkerReady};
-use floodmark_record::plan::{CloseFirst, Plan, WorkerInput};
+use floodmark_record::plan::{Backend, CloseFirst, Plan, WorkerInput};
 use floodmark_record::{Event, WorkerEnd};
 use floodmark_wire::{RequestError, RequestSpec, request_bytes};
 
+use crate::backend as io_backend;
 use crate::backend::epoll::Epoll;
+use crate::backend::uring::{Uring, unavailable};
 use crate::clock::{Clock, seconds};
 use crate::core::{Core, RequestSizes};
 use crate::gather::{Gatherer, Totals};
@@ -211,11 +213,33 @@ impl Job<'_> {
             last: self.forms[1].len(),
         };
         let core = Core::new(plan, (thread, self.threads), cap, sizes, recorder);
+        let (clock, target) = (self.clock, plan.target.address);
+        match plan.backend {
+            Backend::Epoll => self.drive(Epoll::new(clock, target), core, thread, shared, out),
+            Backend::Uring => {
+                let longest = sizes.kept.max(sizes.last);
+                let uring = Uring::new(clock, target, cap, longest)
+                    .map_err(|error| io::Error::other(unavailable(&error)));
+                self.drive(uring, core, thread, shared, out)
+            }
+        }
+    }
+
+    /// Takes a thread through the phases on the backend that was made for it.
+    fn drive<B: io_backend::Backend>(
+        &self,
+        backend: io::Result<B>,
+        core: Core,
+        thread: u32,
+        shared: &Shared,
+        out: &SyncSender<Message>,
+    ) -> Option<Core> {
+        let plan = &self.input.plan;
         let [kept, last] = [
             Rc::from(self.forms[0].as_slice()),
             Rc::from(self.forms[1].as_slice()),
         ];
-        let made = Epoll::new(self.clock, plan.target.address).and_then(|backend| {
+        let made = backend.and_then(|backend| {
             let mut thread = LoadThread {
                 clock: self.clock,
                 core,

@@ -1,5 +1,8 @@
 //! Whole workers against small servers on loopback: what was asked is done exactly, and every end is the right one.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[macro_use]
 mod common;
 
 use std::io::Write;
@@ -14,10 +17,25 @@ use common::server::{ANSWER, answer_all, read_request, serve, serve_on};
 use common::{run, run_with};
 use floodmark_load::worker::StopFlag;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Arrivals, Check, CloseFirst, ConnectionUse, Plan};
+use floodmark_record::plan::{Arrivals, Backend, Check, CloseFirst, ConnectionUse, Plan};
 
-fn to(address: std::net::SocketAddr, plan: Plan) -> Plan {
-    let mut plan = plan;
+on_both_backends! {
+    exactly_n_requests_over_any_threads_and_connections
+    threads_share_the_open_schedule
+    a_stop_ends_the_run_at_once_with_what_is_out
+    a_stop_before_the_start_sends_nothing
+    the_window_is_as_long_as_asked_and_what_is_out_is_awaited
+    a_server_that_dies_midway_ends_the_run_with_what_was_measured
+    a_server_that_never_was_there_ends_the_run_soon
+    what_does_not_speak_http_is_named
+    a_warm_up_is_real_load_kept_apart
+    the_answers_file_holds_every_number
+    a_server_that_closes_between_requests_costs_one_reconnect_each
+    answers_that_end_with_the_connection_work_with_every_way_to_close
+}
+
+fn to(backend: Backend, address: std::net::SocketAddr, mut plan: Plan) -> Plan {
+    plan.backend = backend;
     plan.target.address = address;
     plan
 }
@@ -30,8 +48,7 @@ fn timed(connections: u32, seconds: f64) -> Plan {
     }
 }
 
-#[test]
-fn exactly_n_requests_over_any_threads_and_connections() {
+fn exactly_n_requests_over_any_threads_and_connections(backend: Backend) {
     let answered = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&answered);
     let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
@@ -51,6 +68,7 @@ fn exactly_n_requests_over_any_threads_and_connections() {
             for close_first in [CloseFirst::Server, CloseFirst::Client, CloseFirst::Reset] {
                 answered.store(0, Ordering::Relaxed);
                 let run = run(to(
+                    backend,
                     address,
                     Plan {
                         threads,
@@ -70,8 +88,7 @@ fn exactly_n_requests_over_any_threads_and_connections() {
     }
 }
 
-#[test]
-fn threads_share_the_open_schedule() {
+fn threads_share_the_open_schedule(backend: Backend) {
     let answered = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&answered);
     let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
@@ -85,11 +102,12 @@ fn threads_share_the_open_schedule() {
             threads,
             ..open_plan(arrivals, 2000.0, None, Some(1000))
         };
-        let run = run(to(address, plan));
+        let run = run(to(backend, address, plan));
         assert_eq!((run.end.counts.intended, run.end.counts.ok), (1000, 1000));
         assert_eq!(answered.load(Ordering::Relaxed), 1000);
     }
     let run = run(to(
+        backend,
         address,
         Plan {
             threads: 2,
@@ -100,8 +118,7 @@ fn threads_share_the_open_schedule() {
     assert_eq!(run.end.window_ns, 500_000_000);
 }
 
-#[test]
-fn a_stop_ends_the_run_at_once_with_what_is_out() {
+fn a_stop_ends_the_run_at_once_with_what_is_out(backend: Backend) {
     let address = serve(|mut stream, _| {
         while read_request(&mut stream) {}
         thread::sleep(Duration::from_secs(5));
@@ -116,7 +133,7 @@ fn a_stop_ends_the_run_at_once_with_what_is_out() {
         threads: 2,
         ..timed(6, 30.0)
     };
-    let run = run_with(to(address, plan), None, &stop);
+    let run = run_with(to(backend, address, plan), None, &stop);
     assert!(run.took < Duration::from_secs(1), "{:?}", run.took);
     assert_eq!(run.end.reason, EndReason::Interrupted);
     let counts = &run.end.counts;
@@ -124,18 +141,16 @@ fn a_stop_ends_the_run_at_once_with_what_is_out() {
     assert_eq!(run.end.window_ns, run.end.ended_ns);
 }
 
-#[test]
-fn a_stop_before_the_start_sends_nothing() {
+fn a_stop_before_the_start_sends_nothing(backend: Backend) {
     let address = serve(|mut stream, _| answer_all(&mut stream, &AtomicU64::new(0)));
     let stop = StopFlag::default();
     stop.stop();
-    let run = run_with(to(address, timed(2, 5.0)), None, &stop);
+    let run = run_with(to(backend, address, timed(2, 5.0)), None, &stop);
     assert_eq!(run.end.reason, EndReason::Interrupted);
     assert_eq!(run.end.counts.intended, 0);
 }
 
-#[test]
-fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited() {
+fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited(backend: Backend) {
     let slow = |mut stream: TcpStream, _| {
         while read_request(&mut stream) {
             thread::sleep(Duration::from_millis(400));
@@ -145,7 +160,7 @@ fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited() {
         }
     };
     let address = serve(slow);
-    let drained = run(to(address, timed(4, 0.6)));
+    let drained = run(to(backend, address, timed(4, 0.6)));
     assert_eq!(drained.end.window_ns, 600_000_000);
     assert!((700..1200).contains(&(drained.end.ended_ns / 1_000_000)));
     let counts = &drained.end.counts;
@@ -154,6 +169,7 @@ fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited() {
     assert_eq!(in_window, 4, "drained answers are no throughput");
 
     let cut = run(to(
+        backend,
         address,
         Plan {
             drain: false,
@@ -164,8 +180,7 @@ fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited() {
     assert_eq!(cut.end.counts.in_flight_at_end, 4);
 }
 
-#[test]
-fn a_server_that_dies_midway_ends_the_run_with_what_was_measured() {
+fn a_server_that_dies_midway_ends_the_run_with_what_was_measured(backend: Backend) {
     let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
     let dead = Arc::new(AtomicBool::new(false));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -190,6 +205,7 @@ fn a_server_that_dies_midway_ends_the_run_with_what_was_measured() {
         }
     });
     let run = run(to(
+        backend,
         address,
         Plan {
             threads: 2,
@@ -206,8 +222,7 @@ fn a_server_that_dies_midway_ends_the_run_with_what_was_measured() {
     assert_eq!(counts.ok + counts.reset, counts.sent);
 }
 
-#[test]
-fn a_server_that_never_was_there_ends_the_run_soon() {
+fn a_server_that_never_was_there_ends_the_run_soon(backend: Backend) {
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -218,7 +233,7 @@ fn a_server_that_never_was_there_ends_the_run_soon() {
         open_plan(Arrivals::Constant, 500.0, Some(20.0), None),
         open_plan(Arrivals::Constant, 10.0, None, Some(1)),
     ] {
-        let run = run(to(address, plan));
+        let run = run(to(backend, address, plan));
         assert!(run.took < Duration::from_secs(2), "{:?}", run.took);
         assert_eq!(run.end.reason, EndReason::ServerGone);
         assert_eq!(run.end.counts.sent, 0);
@@ -226,14 +241,13 @@ fn a_server_that_never_was_there_ends_the_run_soon() {
     }
 }
 
-#[test]
-fn what_does_not_speak_http_is_named() {
+fn what_does_not_speak_http_is_named(backend: Backend) {
     let address = serve(|mut stream, _| {
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n");
         while read_request(&mut stream) {}
     });
     for plan in [timed(3, 20.0), closed_plan(1, 2)] {
-        let run = run(to(address, plan));
+        let run = run(to(backend, address, plan));
         assert!(run.took < Duration::from_secs(2), "{:?}", run.took);
         assert_eq!(run.end.reason, EndReason::NotHttp);
         let counts = &run.end.counts;
@@ -241,12 +255,12 @@ fn what_does_not_speak_http_is_named() {
     }
 }
 
-#[test]
-fn a_warm_up_is_real_load_kept_apart() {
+fn a_warm_up_is_real_load_kept_apart(backend: Backend) {
     let answered = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&answered);
     let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
     let run = run(to(
+        backend,
         address,
         Plan {
             threads: 2,
@@ -262,8 +276,7 @@ fn a_warm_up_is_real_load_kept_apart() {
     assert_eq!(run.end.connects, 4, "connections outlive the warm-up");
 }
 
-#[test]
-fn the_answers_file_holds_every_number() {
+fn the_answers_file_holds_every_number(backend: Backend) {
     let next = Arc::new(AtomicU64::new(1));
     let address = serve(move |mut stream, _| {
         while read_request(&mut stream) {
@@ -287,7 +300,11 @@ fn the_answers_file_holds_every_number() {
         check: Some(Check::Sequence),
         ..closed_plan(5, 2000)
     };
-    let run = run_with(to(address, plan), Some(file.clone()), &StopFlag::default());
+    let run = run_with(
+        to(backend, address, plan),
+        Some(file.clone()),
+        &StopFlag::default(),
+    );
     let bytes = std::fs::read(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     let words: Vec<u64> = bytes
@@ -305,8 +322,7 @@ fn the_answers_file_holds_every_number() {
     assert_eq!((run.end.out_of_order, run.end.not_numbers), (0, 0));
 }
 
-#[test]
-fn a_server_that_closes_between_requests_costs_one_reconnect_each() {
+fn a_server_that_closes_between_requests_costs_one_reconnect_each(backend: Backend) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     // Three answers on each connection and no word of closing, then the end.
@@ -317,15 +333,14 @@ fn a_server_that_closes_between_requests_costs_one_reconnect_each() {
             }
         }
     });
-    let run = run(to(address, closed_plan(2, 300)));
+    let run = run(to(backend, address, closed_plan(2, 300)));
     let counts = &run.end.counts;
     assert_eq!((counts.sent, counts.ok), (300, 300));
     assert!((95..=100).contains(&counts.reconnects), "{counts:?}");
     assert_eq!(run.end.connects, 2 + counts.reconnects);
 }
 
-#[test]
-fn answers_that_end_with_the_connection_work_with_every_way_to_close() {
+fn answers_that_end_with_the_connection_work_with_every_way_to_close(backend: Backend) {
     let address = serve(|mut stream, _| {
         if read_request(&mut stream) {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end");
@@ -334,6 +349,7 @@ fn answers_that_end_with_the_connection_work_with_every_way_to_close() {
     for close_first in [CloseFirst::Server, CloseFirst::Client, CloseFirst::Reset] {
         for connection_use in [ConnectionUse::Kept, ConnectionUse::Fresh] {
             let run = run(to(
+                backend,
                 address,
                 Plan {
                     connection_use,

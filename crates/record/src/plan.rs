@@ -239,6 +239,8 @@ pub struct Sources {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
+    /// io_uring.
+    Uring,
     /// epoll and plain calls.
     Epoll,
 }

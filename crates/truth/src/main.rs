@@ -36,6 +36,9 @@ enum Command {
         /// Only this case, such as T2
         #[arg(long)]
         only: Option<String>,
+        /// The backend that floodmark is to use; without it the best there is
+        #[arg(long)]
+        backend: Option<String>,
         /// Also write the reports here, as JSON
         #[arg(long)]
         json: Option<PathBuf>,
@@ -48,8 +51,9 @@ fn main() -> ExitCode {
         Command::Cases {
             floodmark,
             only,
+            backend,
             json,
-        } => cases(&floodmark, only.as_deref(), json.as_deref()),
+        } => cases(&floodmark, backend, only.as_deref(), json.as_deref()),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -82,10 +86,11 @@ fn serve(scenario: &str, log: Option<&Path>) -> Result<(), Box<dyn std::error::E
 
 fn cases(
     floodmark: &Path,
+    backend: Option<String>,
     only: Option<&str>,
     json: Option<&Path>,
 ) -> Result<bool, Box<dyn std::error::Error>> {
-    let reports = run_cases(floodmark, only);
+    let reports = run_cases(floodmark, backend, only);
     if reports.is_empty() {
         return Err(format!("no case is called {}", only.unwrap_or("so")).into());
     }

@@ -210,8 +210,10 @@ impl From<Closer> for CloseFirst {
 /// How sockets are driven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// The best that this kernel allows
+    /// io_uring where this kernel allows it, else epoll
     Auto,
+    /// io_uring, or refuse to run
+    Uring,
     /// epoll and plain calls
     Epoll,
 }

@@ -80,6 +80,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
         attempts: args.attempts,
         names: (plan.target.authority.clone(), plan.target.path.clone()),
         tool: tool(),
+        notices: &planned.notices,
         stop,
     };
     let mut live = Live::new(args.quiet);

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
+use floodmark_load::backend::uring::{self, Uring};
 use floodmark_load::budget::{self, Offer};
 use floodmark_load::worker::request_sizes;
 use floodmark_observe::{Root, sysctl};
@@ -12,7 +13,7 @@ use floodmark_record::plan::{
 };
 use floodmark_record::units::{show_count, show_rate};
 
-use super::args::{LoadArgs, Spacing, Warmup};
+use super::args::{self, LoadArgs, Spacing, Warmup};
 use super::target;
 use crate::exit::Ending;
 
@@ -28,6 +29,8 @@ pub struct Planned {
     pub plan: Plan,
     /// Lines to print before the run.
     pub remarks: Vec<String>,
+    /// What floodmark has to settle for, for the record.
+    pub notices: Vec<String>,
 }
 
 /// Makes the plan.
@@ -92,8 +95,15 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
         return Err(Ending::usage(format!("{shortage}, or run it --anyway")));
     }
     request_sizes(&plan).map_err(|e| Ending::usage(format!("the request: {e}")))?;
-    let remarks = remarks(&plan, &offer);
-    Ok(Planned { plan, remarks })
+    let (backend, notices) = backend(args, &plan)?;
+    plan.backend = backend;
+    let mut remarks = remarks(&plan, &offer);
+    remarks.extend_from_slice(&notices);
+    Ok(Planned {
+        plan,
+        remarks,
+        notices,
+    })
 }
 
 fn contradictions(args: &LoadArgs, target: IpAddr) -> Result<(), Ending> {
@@ -119,6 +129,24 @@ fn contradictions(args: &LoadArgs, target: IpAddr) -> Result<(), Ending> {
         ));
     }
     Ok(())
+}
+
+/// The backend to use, with a notice where it is not the best.
+fn backend(args: &LoadArgs, plan: &Plan) -> Result<(Backend, Vec<String>), Ending> {
+    if args.backend == args::Backend::Epoll {
+        return Ok((Backend::Epoll, Vec::new()));
+    }
+    let most = plan.connections.div_ceil(plan.threads) as usize;
+    let Err(error) = Uring::probe(plan.target.address, most) else {
+        return Ok((Backend::Uring, Vec::new()));
+    };
+    let why = uring::unavailable(&error);
+    if args.backend == args::Backend::Uring {
+        return Err(Ending::usage(format!(
+            "--backend uring: {why}, or use --backend epoll"
+        )));
+    }
+    Ok((Backend::Epoll, vec![format!("epoll is used: {why}")]))
 }
 
 /// Rate of arrivals, per second.

@@ -13,6 +13,7 @@ use crate::clock::Ns;
 
 mod calls;
 pub mod epoll;
+pub mod uring;
 
 /// Index of a connection within its load thread.
 pub type Slot = u32;
@@ -61,8 +62,8 @@ pub enum Completion<'a> {
 ///
 /// After [`Backend::close`] nothing more is reported of the slot until it is opened again.
 pub trait Backend {
-    /// Begins to connect; with `first`, those bytes are sent as soon as the connection stands
-    /// (io_uring: linked operations; epoll: tried at once).
+    /// Begins to connect. With `first`, a backend that can look at the clock right then sends those bytes as soon as the
+    /// connection stands, and says so ([`Completion::Connected`]); else sending is up to the caller.
     fn open(&mut self, slot: Slot, source: Option<IpAddr>, first: Option<&Rc<[u8]>>);
 
     /// Sends bytes, at once where the socket takes them; the rest follows by itself.

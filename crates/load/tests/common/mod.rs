@@ -1,7 +1,8 @@
 //! What the tests with real sockets share: plans, servers, and a run of a whole worker.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, unused_macros, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+pub mod driver;
 #[path = "../../src/testing.rs"]
 pub mod plans;
 pub mod server;
@@ -9,9 +10,49 @@ pub mod server;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use floodmark_load::worker::{self, StopFlag};
+use floodmark_load::backend::uring::{Uring, unavailable};
+use floodmark_load::worker::{self, StopFlag, WorkerError};
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
+
+/// Makes of each function that takes a backend a test on either; the tests' names say which.
+macro_rules! on_both_backends {
+    ($($test:ident)*) => {
+        mod epoll {
+            $(#[test] fn $test() { super::$test(floodmark_record::plan::Backend::Epoll); })*
+        }
+        mod uring {
+            $(#[test] fn $test() {
+                if super::common::uring_works() {
+                    super::$test(floodmark_record::plan::Backend::Uring);
+                }
+            })*
+        }
+    };
+}
+
+/// Whether this kernel lets us use io_uring; says so where it does not.
+pub fn uring_works() -> bool {
+    let any = "127.0.0.1:1".parse().unwrap();
+    Uring::probe(any, 1)
+        .inspect_err(|error| eprintln!("skipped: {}", unavailable(error)))
+        .is_ok()
+}
+
+/// Raises the limit of open files as far as it goes; the limit.
+pub fn raise_open_files() -> u64 {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both calls are given a limit that outlives them.
+    unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+    }
+    limit.rlim_cur
+}
 
 /// What a worker emitted.
 pub struct Run {
@@ -26,6 +67,14 @@ pub fn run(plan: Plan) -> Run {
 }
 
 pub fn run_with(plan: Plan, answers_file: Option<PathBuf>, stop: &StopFlag) -> Run {
+    try_run(plan, answers_file, stop).unwrap()
+}
+
+pub fn try_run(
+    plan: Plan,
+    answers_file: Option<PathBuf>,
+    stop: &StopFlag,
+) -> Result<Run, WorkerError> {
     let input = WorkerInput {
         plan,
         start_unix_ns: None,
@@ -37,8 +86,7 @@ pub fn run_with(plan: Plan, answers_file: Option<PathBuf>, stop: &StopFlag) -> R
         Event::Second(row) => rows.push(row),
         Event::End(e) => end = Some(e),
         _ => {}
-    })
-    .unwrap();
+    })?;
     let run = Run {
         rows,
         end: end.expect("a worker's last word"),
@@ -52,5 +100,5 @@ pub fn run_with(plan: Plan, answers_file: Option<PathBuf>, stop: &StopFlag) -> R
         .for_each(|row| sum.merge(&row.counts));
     assert_eq!(sum, run.end.counts, "rows add up to the totals");
     assert!(run.end.ended_ns >= run.end.window_ns);
-    run
+    Ok(run)
 }

@@ -24,6 +24,8 @@ const POLL: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct Environment {
     pub floodmark: PathBuf,
+    /// The backend it is told to use.
+    pub backend: Option<String>,
     /// This binary, which is also the server as a process of its own.
     pub truth: PathBuf,
 }
@@ -46,9 +48,10 @@ pub struct Confined {
 }
 
 impl Environment {
-    pub fn new(floodmark: &Path) -> Environment {
+    pub fn new(floodmark: &Path, backend: Option<String>) -> Environment {
         Environment {
             floodmark: floodmark.to_owned(),
+            backend,
             truth: std::env::current_exe().unwrap_or_default(),
         }
     }
@@ -72,6 +75,9 @@ impl Environment {
         command.args(flags.split_whitespace());
         if !flags.contains("--warmup") {
             command.args(["--warmup", "0s"]);
+        }
+        if let Some(backend) = &self.backend {
+            command.args(["--backend", backend]);
         }
         command.args(["--quiet", "--json", "-"]);
         if let Some(Confined { cpu, nice }) = confined {

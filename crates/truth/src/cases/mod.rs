@@ -174,13 +174,13 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Runs every case, or those named `only` (`T2`, `T2/short`), against the binary `floodmark`, and prints each
-/// report when it is done. Empty when no case has that name.
+/// Runs every case, or those named `only` (`T2`, `T2/short`), against the binary `floodmark` on `backend`, and
+/// prints each report when it is done. Empty when no case has that name.
 ///
 /// To be called from `floodmark-truth`, which T2 starts again as the server to be stopped.
 #[must_use]
-pub fn run_cases(floodmark: &Path, only: Option<&str>) -> Vec<CaseReport> {
-    let environment = Environment::new(floodmark);
+pub fn run_cases(floodmark: &Path, backend: Option<String>, only: Option<&str>) -> Vec<CaseReport> {
+    let environment = Environment::new(floodmark, backend);
     let selected = CASES.iter().filter(|case| selects(only, case.id));
     let reports: Vec<CaseReport> = selected
         .map(|case| {

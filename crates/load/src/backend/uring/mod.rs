@@ -1,0 +1,269 @@
+//! The io_uring backend: all that a turn leads to goes to the kernel in one `io_uring_enter`, which also waits.
+//!
+//! Sockets are direct descriptors in a table of the ring, received bytes come through one multishot receive per connection into
+//! provided buffers, sends and closes leave no completion unless they fail. Task work is deferred to the enter call,
+//! since only one thread issues. Needs Linux 6.1.
+//!
+//! `connect` and the first send are not linked: a linked send leaves when nobody is there to look at the clock, and the
+//! time it took would be counted as the server's or lost. Sent one turn later it costs no further system call.
+//!
+//! Direct descriptors have no TCP_NODELAY and need none. Linux holds a small segment back only behind another small one that is not yet
+//! acknowledged; a request in one write has one at its end, and the answer acknowledges it. Requests too long for one
+//! write go through ordinary descriptors, which have it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::IntoRawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use floodmark_record::plan::CloseFirst;
+use io_uring::squeue::Flags;
+use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use self::buffers::Buffers;
+use self::outcome::Found;
+use self::queue::{AT_ONCE, passing};
+use self::slot::{Descriptor, Entry};
+use self::tag::{Op, next_generation, user_data};
+use super::calls::{bind_address_no_port, fire_when_due};
+use super::{Backend, Completion, Slot};
+use crate::clock::{Clock, Ns};
+
+mod availability;
+mod buffers;
+mod outcome;
+mod queue;
+mod slot;
+mod tag;
+
+pub use self::availability::unavailable;
+
+/// Entries of the submission queue.
+const ENTRIES: u32 = 1024;
+
+/// Entries of the completion queue. The kernel keeps what does not fit until there is room.
+const COMPLETIONS: u32 = 8 * ENTRIES;
+
+/// io_uring.
+pub struct Uring {
+    // The ring goes before what it reads and writes.
+    ring: IoUring,
+    buffers: Buffers,
+    clock: Clock,
+    /// Boxed: the kernel reads it when a connect is submitted.
+    target: Box<SockAddr>,
+    domain: Domain,
+    /// Whether sockets are made by plain calls.
+    plain: bool,
+    slots: Vec<Entry>,
+    /// What failed before it came to the kernel: at most one for each open slot.
+    early: VecDeque<(Early, Slot, u32, io::Error)>,
+    batch: Vec<cqueue::Entry>,
+    at: usize,
+    /// The buffer that the last completion lent out.
+    lent: Option<u16>,
+    /// Requests that were replaced, until the submission queue is empty.
+    retired: Vec<Rc<[u8]>>,
+    /// Requests whose sending was cancelled, with the user data of the send, until the kernel says so.
+    cancelled: Vec<(u64, Rc<[u8]>)>,
+    /// Why the kernel took no submissions.
+    failed: Option<io::Error>,
+}
+
+/// What failed before it came to the kernel.
+#[derive(Debug, Clone, Copy)]
+enum Early {
+    ConnectFailed,
+    Failed,
+}
+
+impl Uring {
+    /// A backend for at most `most` connections, all to `target`, whose requests have at most `longest` bytes.
+    ///
+    /// # Errors
+    /// A kernel that is too old, or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the limit on locked memory), or
+    /// more connections than open files allowed; [`unavailable`] puts it into words.
+    pub fn new(clock: Clock, target: SocketAddr, most: usize, longest: usize) -> io::Result<Self> {
+        fire_when_due()?;
+        let ring = IoUring::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_cqsize(COMPLETIONS)
+            .setup_submit_all()
+            .build(ENTRIES)?;
+        let table = u32::try_from(most.max(1)).unwrap_or(u32::MAX);
+        ring.submitter().register_files_sparse(table)?;
+        let buffers = Buffers::register(&ring)?;
+        Ok(Uring {
+            ring,
+            buffers,
+            clock,
+            target: Box::new(target.into()),
+            domain: Domain::for_address(target),
+            plain: longest > AT_ONCE,
+            slots: Vec::new(),
+            early: VecDeque::new(),
+            batch: Vec::with_capacity(COMPLETIONS as usize),
+            at: 0,
+            lent: None,
+            retired: Vec::with_capacity(ENTRIES as usize),
+            cancelled: Vec::new(),
+            failed: None,
+        })
+    }
+
+    /// A socket made by plain calls.
+    fn plain_socket(&self, source: Option<IpAddr>) -> io::Result<Socket> {
+        let socket = Socket::new(self.domain, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
+        socket.set_tcp_nodelay(true)?;
+        if let Some(source) = source {
+            bind_address_no_port(&socket)?;
+            socket.bind(&SocketAddr::new(source, 0).into())?;
+        }
+        Ok(socket)
+    }
+
+    /// Takes note of what will be told when the kernel is asked next.
+    fn tell_early(&mut self, what: Early, slot: Slot, error: io::Error) {
+        let generation = self.slots[slot as usize].generation;
+        self.early.push_back((what, slot, generation, error));
+    }
+
+    fn give_back(&mut self, buffer: Option<u16>) {
+        if let Some(id) = buffer {
+            self.buffers.put(id);
+        }
+    }
+}
+
+impl Drop for Uring {
+    /// What is still held back are closes: without them the last connections would end otherwise than was asked.
+    fn drop(&mut self) {
+        self.submit();
+    }
+}
+
+impl Backend for Uring {
+    fn open(&mut self, slot: Slot, source: Option<IpAddr>, _first: Option<&Rc<[u8]>>) {
+        if self.slots.len() <= slot as usize {
+            self.slots.resize_with(slot as usize + 1, Entry::default);
+        }
+        if self.plain || source.is_some() {
+            match self.plain_socket(source) {
+                Ok(socket) => self.slots[slot as usize].socket = Descriptor::Plain(socket),
+                Err(error) => return self.tell_early(Early::ConnectFailed, slot, error),
+            }
+        } else {
+            self.slots[slot as usize].socket = Descriptor::Direct;
+            self.push_socket(slot);
+        }
+        self.slots[slot as usize].connecting = true;
+        self.push_connect(slot);
+    }
+
+    fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {
+        if self.slots[slot as usize].sending {
+            // The server answered before it had read the whole request before: nothing can follow on this one.
+            let error = io::Error::from_raw_os_error(libc::EPIPE);
+            return self.tell_early(Early::Failed, slot, error);
+        }
+        self.hold(slot, bytes);
+        self.push_send(slot, bytes.len() > AT_ONCE);
+    }
+
+    fn close(&mut self, slot: Slot, how: CloseFirst) {
+        if how == CloseFirst::Reset {
+            self.push_disconnect(slot);
+        }
+        let entry = &mut self.slots[slot as usize];
+        let generation = entry.generation;
+        let data = |op| user_data(op, slot, generation);
+        let pending = [
+            (std::mem::take(&mut entry.connecting), Op::Connect),
+            (std::mem::take(&mut entry.receiving), Op::Receive),
+            (std::mem::take(&mut entry.sending), Op::Send),
+        ];
+        entry.generation = next_generation(generation);
+        let socket = std::mem::take(&mut entry.socket);
+        if pending[2].0
+            && let Some(request) = entry.request.take()
+        {
+            self.cancelled.push((data(Op::Send), request));
+        }
+        // An armed operation would keep the socket open beyond its close.
+        for (_, op) in pending.into_iter().filter(|(armed, _)| *armed) {
+            let cancel = opcode::AsyncCancel::new(data(op)).build();
+            self.push(&cancel.flags(Flags::SKIP_SUCCESS).user_data(data(Op::Other)));
+        }
+        let close = match socket {
+            Descriptor::None => return,
+            Descriptor::Direct => opcode::Close::new(Fixed(slot)).build(),
+            Descriptor::Plain(socket) => opcode::Close::new(Fd(socket.into_raw_fd())).build(),
+        };
+        self.push(&close.flags(Flags::SKIP_SUCCESS).user_data(data(Op::Other)));
+    }
+
+    fn wait(&mut self, until: Ns) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let lent = self.lent.take();
+        self.give_back(lent);
+        self.buffers.publish();
+        let ready = !self.early.is_empty() || !self.ring.completion().is_empty();
+        let wait = if ready {
+            0
+        } else {
+            until.saturating_sub(self.clock.now())
+        };
+        let timeout = Timespec::from(Duration::from_nanos(wait));
+        let args = SubmitArgs::new().timespec(&timeout);
+        match self.ring.submitter().submit_with_args(1, &args) {
+            Err(error) if !passing(&error) => return Err(error),
+            _ => self.submitted(),
+        }
+        self.batch.clear();
+        self.at = 0;
+        self.batch.extend(self.ring.completion());
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Completion<'_>> {
+        let lent = self.lent.take();
+        self.give_back(lent);
+        while let Some((early, slot, generation, error)) = self.early.pop_front() {
+            if self.slots[slot as usize].generation == generation {
+                return Some(match early {
+                    Early::ConnectFailed => Completion::ConnectFailed { slot, error },
+                    Early::Failed => Completion::Failed { slot, error },
+                });
+            }
+        }
+        while let Some(completion) = self.batch.get(self.at).cloned() {
+            self.at += 1;
+            match self.look(&completion) {
+                Found::Nothing => {}
+                Found::Connected(slot) => {
+                    let (at, sent) = (self.clock.now(), false);
+                    return Some(Completion::Connected { slot, at, sent });
+                }
+                Found::ConnectFailed(slot, error) => {
+                    self.close(slot, CloseFirst::Client);
+                    return Some(Completion::ConnectFailed { slot, error });
+                }
+                Found::Received(slot, id, length) => {
+                    self.lent = Some(id);
+                    let data = self.buffers.filled(id, length);
+                    return Some(Completion::Received { slot, data });
+                }
+                Found::Ended(slot) => return Some(Completion::Ended { slot }),
+                Found::Failed(slot, error) => return Some(Completion::Failed { slot, error }),
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,147 @@
+//! A backend driven by hand.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use floodmark_load::backend::epoll::Epoll;
+use floodmark_load::backend::uring::Uring;
+use floodmark_load::backend::{Backend, Completion, Slot};
+use floodmark_load::clock::Clock;
+use floodmark_record::plan::{self, CloseFirst};
+
+/// A completion that owns its bytes.
+#[derive(Debug, PartialEq)]
+pub enum Seen {
+    Connected(Slot),
+    ConnectFailed(Slot, Option<i32>),
+    Received(Slot, Vec<u8>),
+    Ended(Slot),
+    Failed(Slot, Option<i32>),
+}
+
+impl Seen {
+    pub fn slot(&self) -> Slot {
+        match self {
+            Seen::Connected(slot)
+            | Seen::ConnectFailed(slot, _)
+            | Seen::Received(slot, _)
+            | Seen::Ended(slot)
+            | Seen::Failed(slot, _) => *slot,
+        }
+    }
+}
+
+/// A backend, and what the engine does for it: a first request that did not go with the handshake is sent after it.
+pub struct Driver {
+    pub clock: Clock,
+    pub backend: Box<dyn Backend>,
+    firsts: HashMap<Slot, Rc<[u8]>>,
+}
+
+impl Driver {
+    pub fn new(backend: plan::Backend, target: SocketAddr) -> Self {
+        match backend {
+            plan::Backend::Epoll => {
+                Self::with(|clock| Box::new(Epoll::new(clock, target).unwrap()))
+            }
+            plan::Backend::Uring => Self::uring(target, 16, 0),
+        }
+    }
+
+    /// io_uring for `most` connections with requests of at most `longest` bytes.
+    pub fn uring(target: SocketAddr, most: usize, longest: usize) -> Self {
+        Self::with(|clock| Box::new(Uring::new(clock, target, most, longest).unwrap()))
+    }
+
+    fn with(make: impl FnOnce(Clock) -> Box<dyn Backend>) -> Self {
+        let clock = Clock::start();
+        Driver {
+            clock,
+            backend: make(clock),
+            firsts: HashMap::new(),
+        }
+    }
+
+    pub fn open(&mut self, slot: Slot, first: Option<&[u8]>) {
+        let first: Option<Rc<[u8]>> = first.map(Rc::from);
+        self.backend.open(slot, None, first.as_ref());
+        self.firsts.remove(&slot);
+        if let Some(first) = first {
+            self.firsts.insert(slot, first);
+        }
+    }
+
+    pub fn send(&mut self, slot: Slot, bytes: &[u8]) {
+        self.backend.send(slot, &Rc::from(bytes));
+    }
+
+    /// Closes, and lets the kernel know; whatever else has happened is passed over.
+    pub fn close(&mut self, slot: Slot, how: CloseFirst) {
+        self.backend.close(slot, how);
+        self.backend.wait(self.clock.now()).unwrap();
+        while self.next().is_some() {}
+    }
+
+    pub fn next(&mut self) -> Option<Seen> {
+        let (seen, sent) = match self.backend.next()? {
+            Completion::Connected { slot, sent, .. } => (Seen::Connected(slot), Some(sent)),
+            Completion::ConnectFailed { slot, error } => {
+                (Seen::ConnectFailed(slot, error.raw_os_error()), None)
+            }
+            Completion::Received { slot, data } => (Seen::Received(slot, data.to_vec()), None),
+            Completion::Ended { slot } => (Seen::Ended(slot), None),
+            Completion::Failed { slot, error } => (Seen::Failed(slot, error.raw_os_error()), None),
+        };
+        if let Some(sent) = sent {
+            let first = self.firsts.remove(&seen.slot());
+            assert!(first.is_some() || !sent, "nothing was there to be sent");
+            if let Some(first) = first.filter(|_| !sent) {
+                self.backend.send(seen.slot(), &first);
+            }
+        }
+        Some(seen)
+    }
+
+    /// What comes within `ms` milliseconds, up to the first that `last` holds of.
+    pub fn until(&mut self, ms: u64, mut last: impl FnMut(&Seen) -> bool) -> Vec<Seen> {
+        let end = self.clock.now() + ms * 1_000_000;
+        let mut all = Vec::new();
+        while self.clock.now() < end {
+            self.backend.wait(end).unwrap();
+            while let Some(seen) = self.next() {
+                all.push(seen);
+                if last(all.last().unwrap()) {
+                    return all;
+                }
+            }
+        }
+        all
+    }
+
+    /// What comes within `ms` milliseconds, up to the `n`th that `counts` holds of.
+    pub fn until_nth(&mut self, n: usize, ms: u64, counts: impl Fn(&Seen) -> bool) -> Vec<Seen> {
+        let mut left = n;
+        self.until(ms, |seen| {
+            left -= usize::from(counts(seen));
+            left == 0
+        })
+    }
+}
+
+pub fn connected(seen: &Seen) -> bool {
+    matches!(seen, Seen::Connected(_))
+}
+
+pub fn ended(seen: &Seen) -> bool {
+    matches!(seen, Seen::Ended(_) | Seen::Failed(..))
+}
+
+/// The bytes that came.
+pub fn bytes(all: &[Seen]) -> Vec<u8> {
+    let parts = all.iter().filter_map(|seen| match seen {
+        Seen::Received(_, data) => Some(data.as_slice()),
+        _ => None,
+    });
+    parts.collect::<Vec<_>>().concat()
+}

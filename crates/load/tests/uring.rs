@@ -1,0 +1,329 @@
+//! What is particular to the io_uring backend: full buffers and queues, and slots that change within one batch.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::{Rc, Weak};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use common::driver::{Driver, Seen, bytes, connected, ended};
+use common::server::{ANSWER, read_request, serve};
+use common::{raise_open_files, uring_works};
+use floodmark_load::backend::Slot;
+use floodmark_record::plan::CloseFirst;
+use socket2::{Domain, Socket, Type};
+
+/// A server whose one thread hands over what it accepts, with room for `backlog` that it has not.
+fn accepting(backlog: i32) -> (SocketAddr, Receiver<TcpStream>) {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    listener.bind(&any.into()).unwrap();
+    listener.listen(backlog).unwrap();
+    let listener = TcpListener::from(listener);
+    let address = listener.local_addr().unwrap();
+    let (out, accepted): (Sender<TcpStream>, _) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            if out.send(stream.unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    (address, accepted)
+}
+
+fn by_slot(all: Vec<Seen>) -> BTreeMap<Slot, Vec<Seen>> {
+    let mut slots: BTreeMap<Slot, Vec<Seen>> = BTreeMap::new();
+    for seen in all {
+        slots.entry(seen.slot()).or_default().push(seen);
+    }
+    slots
+}
+
+#[test]
+fn more_data_than_buffers_comes_whole_and_before_the_end() {
+    if !uring_works() {
+        return;
+    }
+    raise_open_files();
+    const CONNECTIONS: u32 = 700;
+    let answer: Vec<u8> = (0..10_000u32).map(|i| (i % 251) as u8).collect();
+    let (address, accepted) = accepting(1024);
+    let mut driver = Driver::uring(address, CONNECTIONS as usize, 0);
+    for slot in 0..CONNECTIONS {
+        driver.open(slot, None);
+    }
+    let all = driver.until_nth(CONNECTIONS as usize, 5000, connected);
+    assert!(all.iter().all(connected));
+    // One more wait arms the last receives; then all the data is there before any of it is looked at.
+    driver.backend.wait(driver.clock.now()).unwrap();
+    for mut stream in accepted.iter().take(CONNECTIONS as usize) {
+        stream.write_all(&answer).unwrap();
+    }
+    let slots = by_slot(driver.until_nth(CONNECTIONS as usize, 5000, ended));
+    assert_eq!(slots.len(), CONNECTIONS as usize);
+    for (slot, seen) in slots {
+        assert!(bytes(&seen) == answer, "slot {slot}");
+        assert_eq!(seen.last(), Some(&Seen::Ended(slot)));
+    }
+}
+
+#[test]
+fn more_completions_than_their_queue_holds_are_not_lost() {
+    if !uring_works() {
+        return;
+    }
+    let address = serve(|stream, _| {
+        let socket = Socket::from(stream);
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+    });
+    let mut driver = Driver::uring(address, 1, 0);
+    driver.open(0, None);
+    let all = driver.until(1000, ended);
+    assert!(!all.is_empty());
+    // Each fails, and says so by a completion of its own.
+    for _ in 0..20_000 {
+        driver.send(0, ANSWER);
+    }
+    let all = driver.until_nth(20_000, 5000, ended);
+    assert_eq!(all.len(), 20_000);
+    assert!(
+        all.iter()
+            .all(|seen| *seen == Seen::Failed(0, Some(libc::EPIPE)))
+    );
+}
+
+#[test]
+fn slots_closed_and_reopened_within_one_batch_are_new_connections() {
+    if !uring_works() {
+        return;
+    }
+    const SLOTS: u32 = 61;
+    let (address, accepted) = accepting(4096);
+    thread::spawn(move || {
+        let mut held = Vec::new();
+        for (number, mut stream) in accepted.iter().enumerate() {
+            let _ = stream.write_all(&(number as u64).to_be_bytes());
+            held.push(stream);
+            if held.len() > 2 * SLOTS as usize {
+                held.remove(0);
+            }
+        }
+    });
+    for how in [CloseFirst::Client, CloseFirst::Reset] {
+        let mut driver = Driver::uring(address, SLOTS as usize, 0);
+        for slot in 0..SLOTS {
+            driver.open(slot, None);
+        }
+        let mut newest = 0;
+        for round in 0..20 {
+            let got = |seen: &Seen| matches!(seen, Seen::Received(..));
+            let slots = by_slot(driver.until_nth(SLOTS as usize, 2000, got));
+            assert_eq!(slots.len(), SLOTS as usize, "{how:?} {round}");
+            let oldest = newest;
+            for (slot, seen) in slots {
+                let [Seen::Connected(_), Seen::Received(_, data)] = &seen[..] else {
+                    panic!("{how:?} {round} {slot}: {seen:?}");
+                };
+                let number = u64::from_be_bytes(data.as_slice().try_into().unwrap());
+                assert!(
+                    number >= oldest,
+                    "{how:?} {round} {slot}: an earlier connection"
+                );
+                newest = newest.max(number + 1);
+            }
+            for slot in 0..SLOTS {
+                // So that pairs of submissions begin at odd places too.
+                if slot % 3 == round % 3 {
+                    driver.send(slot, ANSWER);
+                }
+                driver.backend.close(slot, how);
+                driver.open(slot, None);
+            }
+        }
+    }
+}
+
+#[test]
+fn thousands_are_opened_and_closed_in_one_turn() {
+    if !uring_works() {
+        return;
+    }
+    raise_open_files();
+    const CONNECTIONS: u32 = 3000;
+    let (address, accepted) = accepting(4096);
+    let mut driver = Driver::uring(address, CONNECTIONS as usize, 0);
+    for slot in 0..CONNECTIONS {
+        driver.open(slot, None);
+    }
+    let all = driver.until_nth(CONNECTIONS as usize, 5000, connected);
+    assert_eq!(
+        all.iter().filter(|seen| connected(seen)).count(),
+        CONNECTIONS as usize
+    );
+    driver.backend.wait(driver.clock.now()).unwrap();
+    for slot in 0..CONNECTIONS {
+        driver.backend.close(slot, CloseFirst::Client);
+    }
+    assert_eq!(driver.until(300, |_| true), []);
+    // Each has seen its end meanwhile.
+    for mut stream in accepted.iter().take(CONNECTIONS as usize) {
+        stream.set_nonblocking(true).unwrap();
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_connect_that_is_given_up_says_nothing_more() {
+    if !uring_works() {
+        return;
+    }
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    listener.bind(&any.into()).unwrap();
+    listener.listen(0).unwrap();
+    let address = listener.local_addr().unwrap().as_socket().unwrap();
+    let mut driver = Driver::uring(address, 8, 0);
+    for slot in 0..8 {
+        driver.open(slot, None);
+    }
+    let stand = driver.until(200, |_| false).len();
+    assert!((1..8).contains(&stand), "{stand}");
+    for slot in 0..8 {
+        driver.backend.close(slot, CloseFirst::Client);
+    }
+    // Were a handshake still tried, the kernel would repeat it after a second, now with room in the backlog.
+    driver.backend.wait(driver.clock.now()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    while listener.accept().is_ok() {}
+    assert_eq!(driver.until(1300, |_| true), []);
+    assert!(listener.accept().is_err(), "a handshake went on");
+    driver.open(3, None);
+    assert_eq!(driver.until(1000, |_| true), [Seen::Connected(3)]);
+}
+
+#[test]
+fn a_short_request_that_a_full_socket_cuts_goes_on_by_itself() {
+    if !uring_works() {
+        return;
+    }
+    const BYTES: usize = 10_007;
+    let (go, wait) = channel();
+    let wait = std::sync::Mutex::new(wait);
+    let address = serve(move |mut stream, _| {
+        let requests: usize = wait.lock().unwrap().recv().unwrap();
+        let mut read = vec![0; BYTES];
+        for n in 0..requests {
+            stream.read_exact(&mut read).unwrap();
+            assert!(
+                read.iter().all(|byte| *byte == n as u8),
+                "request {n} is torn"
+            );
+        }
+        stream.write_all(ANSWER).unwrap();
+    });
+    let mut driver = Driver::uring(address, 1, 0);
+    driver.open(0, None);
+    driver.until(1000, connected);
+    let mut sent = 0;
+    loop {
+        driver.send(0, &[sent as u8; BYTES]);
+        driver.backend.wait(driver.clock.now()).unwrap();
+        match driver.next() {
+            None => sent += 1,
+            // The one before is not through.
+            Some(seen) => break assert_eq!(seen, Seen::Failed(0, Some(libc::EPIPE))),
+        }
+        assert!(sent < 10_000, "no socket takes that much");
+    }
+    go.send(sent).unwrap();
+    assert_eq!(bytes(&driver.until(2000, |_| true)), ANSWER);
+}
+
+#[test]
+fn requests_are_let_go_when_others_take_their_place() {
+    if !uring_works() {
+        return;
+    }
+    let address = serve(|mut stream, _| while read_request(&mut stream) {});
+    let mut driver = Driver::uring(address, 1, 0);
+    driver.open(0, None);
+    driver.until(1000, connected);
+    let mut given: Vec<Weak<[u8]>> = Vec::new();
+    for _ in 0..1000 {
+        let request: Rc<[u8]> = Rc::from(&b"GET / HTTP/1.1\r\n\r\n"[..]);
+        driver.backend.send(0, &request);
+        given.push(Rc::downgrade(&request));
+        let held = given.iter().filter(|request| request.strong_count() > 0);
+        assert!(
+            held.count() <= 33,
+            "the slot's, and those not yet submitted"
+        );
+    }
+    driver.backend.wait(driver.clock.now()).unwrap();
+    given.pop();
+    assert!(given.iter().all(|request| request.strong_count() == 0));
+
+    // A long one that is being sent when its connection is closed, too.
+    let stuck = serve(|_stream, _| thread::sleep(Duration::from_secs(2)));
+    let mut driver = Driver::uring(stuck, 1, 0);
+    driver.open(0, None);
+    driver.until(1000, connected);
+    let long: Rc<[u8]> = Rc::from(vec![b'x'; 20_000_000]);
+    driver.backend.send(0, &long);
+    driver.until(50, |_| true);
+    driver.close(0, CloseFirst::Client);
+    driver.until(50, |_| true);
+    assert_eq!(Rc::strong_count(&long), 1);
+}
+
+#[test]
+fn long_requests_go_through_ordinary_sockets() {
+    if !uring_works() {
+        return;
+    }
+    let body: Vec<u8> = (0..3_000_000u32).map(|i| (i % 251) as u8).collect();
+    let expected = body.clone();
+    let address = serve(move |mut stream, _| {
+        let mut read = vec![0; expected.len()];
+        stream.read_exact(&mut read).unwrap();
+        assert!(read == expected);
+        let _ = stream.write_all(ANSWER);
+    });
+    let mut driver = Driver::uring(address, 1, body.len());
+    for how in [CloseFirst::Client, CloseFirst::Reset] {
+        driver.open(0, Some(&body));
+        assert_eq!(bytes(&driver.until(2000, ended)), ANSWER);
+        driver.close(0, how);
+    }
+}
+
+#[test]
+fn a_backend_that_goes_away_takes_its_connections_along() {
+    if !uring_works() {
+        return;
+    }
+    let (address, accepted) = accepting(16);
+    let mut driver = Driver::uring(address, 3, 0);
+    for slot in 0..3 {
+        driver.open(slot, None);
+    }
+    driver.until_nth(3, 1000, connected);
+    drop(driver);
+    // In a thread of its own: the kernel clears the ring up by work of ours, which interrupts what we wait for.
+    let ends = thread::spawn(move || {
+        let streams = accepted.iter().take(3);
+        streams.for_each(|mut stream| {
+            let limit = Some(Duration::from_secs(1));
+            stream.set_read_timeout(limit).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+        });
+    });
+    ends.join().unwrap();
+}
