@@ -161,6 +161,20 @@ fn wait(pid: u32) -> io::Result<Option<(ExitStatus, libc::rusage)>> {
     }
 }
 
+/// CPU of this process and of all descendants that were reaped, seconds (getrusage(2)).
+pub fn ours_s() -> f64 {
+    let of = |who| {
+        // SAFETY: an rusage is plain numbers, for which zero is valid, and outlives the call.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(who, &raw mut usage);
+            usage
+        };
+        seconds(usage.ru_utime) + seconds(usage.ru_stime)
+    };
+    of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)
+}
+
 fn seconds(time: libc::timeval) -> f64 {
     time.tv_sec as f64 + time.tv_usec as f64 / 1e6
 }

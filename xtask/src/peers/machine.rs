@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::Command;
 use std::thread;
+use std::time::Instant;
 
+use super::child;
 use crate::command;
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -27,13 +29,28 @@ pub struct Machine {
     pub load_average: String,
 }
 
-/// Jiffies of all CPUs (proc_stat(5)).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Jiffies {
-    /// All.
+/// What all CPUs have done since boot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reading {
+    /// All jiffies (proc_stat(5)).
     total: u64,
+    /// Those that processes used in user mode and in the kernel; interrupts are not among them.
+    used: u64,
     /// Those the hypervisor took.
     stolen: u64,
+    /// CPU of this chore and what it ran, seconds.
+    ours_s: f64,
+    /// When.
+    at: Instant,
+}
+
+/// Where the time of all CPUs went between two readings, in CPUs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Elsewhere {
+    /// Processes that are not of this chore.
+    pub others: f64,
+    /// The hypervisor.
+    pub stolen: f64,
 }
 
 impl Machine {
@@ -84,32 +101,44 @@ fn cpu_line<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
     lines.find(|(n, _)| n.trim() == name).map(|(_, v)| v.trim())
 }
 
-impl Jiffies {
-    /// Since boot.
+impl Reading {
+    /// Of now.
     pub fn now() -> Self {
-        Jiffies::parse(&fs::read_to_string("/proc/stat").unwrap_or_default())
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        Reading::parse(&stat, child::ours_s(), Instant::now())
     }
 
-    fn parse(stat: &str) -> Self {
+    fn parse(stat: &str, ours_s: f64, at: Instant) -> Self {
         let line = stat.lines().next().unwrap_or_default();
         // user nice system idle iowait irq softirq steal; what follows is contained in user and nice.
         let figures = line.split_whitespace().skip(1).take(8);
         let figures: Vec<u64> = figures.filter_map(|f| f.parse().ok()).collect();
-        Jiffies {
+        Reading {
             total: figures.iter().sum(),
+            used: figures.iter().take(3).sum(),
             stolen: figures.get(7).copied().unwrap_or(0),
+            ours_s,
+            at,
         }
     }
 
-    /// Share of CPU time that was stolen since an earlier reading, 0 to 1.
-    pub fn stolen_since(self, earlier: Jiffies) -> f64 {
-        let total = self.total.saturating_sub(earlier.total).max(1);
-        self.stolen.saturating_sub(earlier.stolen) as f64 / total as f64
+    /// Between an earlier reading and this one, on so many CPUs.
+    pub fn since(self, earlier: Reading, cpus: usize) -> Elsewhere {
+        let total = self.total.saturating_sub(earlier.total).max(1) as f64;
+        let share = |now: u64, then: u64| now.saturating_sub(then) as f64 / total * cpus as f64;
+        let wall_s = self.at.duration_since(earlier.at).as_secs_f64();
+        let ours = (self.ours_s - earlier.ours_s) / wall_s.max(1e-9);
+        Elsewhere {
+            others: (share(self.used, earlier.used) - ours).max(0.0),
+            stolen: share(self.stolen, earlier.stolen),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -121,10 +150,15 @@ mod tests {
     }
 
     #[test]
-    fn stolen_time_is_the_eighth_figure() {
-        let earlier = Jiffies::parse("cpu  10 0 10 80 0 0 0 0 5 5\ncpu0 1\n");
-        let later = Jiffies::parse("cpu  20 0 20 150 0 0 0 10 9 9\n");
-        assert_eq!(earlier.total, 100);
-        assert!((later.stolen_since(earlier) - 0.1).abs() < 1e-12);
+    fn what_is_not_ours_is_others() {
+        let at = Instant::now();
+        let earlier = Reading::parse("cpu  10 0 10 80 0 0 0 0 5 5\ncpu0 1\n", 1.0, at);
+        assert_eq!((earlier.total, earlier.used, earlier.stolen), (100, 20, 0));
+        // 2 CPUs for 1 s: 120 jiffies of 200 used, 20 stolen; ours were 0.7 s.
+        let later = at + Duration::from_secs(1);
+        let later = Reading::parse("cpu  70 0 70 140 0 0 0 20 9 9\n", 1.7, later);
+        let elsewhere = later.since(earlier, 2);
+        assert!((elsewhere.others - 0.5).abs() < 1e-9, "{elsewhere:?}");
+        assert!((elsewhere.stolen - 0.2).abs() < 1e-9, "{elsewhere:?}");
     }
 }

@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::page::{Mode, settle};
 use crate::workspace::Workspace;
 use child::Interrupt;
-use machine::{Jiffies, Machine};
+use machine::{Machine, Reading};
 use peer::{Load, Peer};
 
 /// The page, from the root.
@@ -77,7 +77,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
         false => (options.rounds as usize, u64::from(options.seconds)),
     };
     let interrupt = Interrupt::catch().map_err(found)?;
-    let before = Jiffies::now();
+    let before = Reading::now();
     let idle = tempfile::tempdir().map_err(found)?;
     let idle = child::run(
         &mut Command::new("true"),
@@ -95,7 +95,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
     let page = page::Page {
         command: shown(options),
         machine: &machine,
-        stolen: Jiffies::now().stolen_since(before),
+        elsewhere: Reading::now().since(before, machine.cpus),
         nginx: install::debian_version(install::NGINX.0),
         peers: &peers,
         skipped: &skipped,

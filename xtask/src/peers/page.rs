@@ -3,7 +3,7 @@
 use super::closed;
 use super::fixed_rate::{self, RATE, SECONDS, STALL};
 use super::install::Ready;
-use super::machine::Machine;
+use super::machine::{Elsewhere, Machine};
 use super::nginx;
 use super::peer::{CONNECTIONS, Load, Percentiles};
 use super::statistics::{Estimate, coverage, estimate};
@@ -15,8 +15,8 @@ pub struct Page<'a> {
     pub command: String,
     /// Where.
     pub machine: &'a Machine,
-    /// Share of CPU time that the hypervisor took during the runs, 0 to 1.
-    pub stolen: f64,
+    /// CPU that went elsewhere during the runs.
+    pub elsewhere: Elsewhere,
     /// nginx's version.
     pub nginx: String,
     /// The peers, in the order of all samples.
@@ -88,9 +88,8 @@ impl Page<'_> {
         row(
             "quiet",
             format!(
-                "load average {} before the first run; {:.1} % of CPU time stolen during the runs",
-                machine.load_average,
-                self.stolen * 100.0
+                "load average {} before the first run; during the runs others used {:.2} CPUs in the mean, {:.2} were stolen",
+                machine.load_average, self.elsewhere.others, self.elsewhere.stolen
             ),
         );
         row("server", format!("nginx {}, 1 worker", self.nginx));
