@@ -43,7 +43,7 @@ mod tag;
 pub use self::availability::unavailable;
 
 /// Entries of the submission queue.
-const ENTRIES: u32 = 1024;
+const ENTRIES: u32 = 256;
 
 /// Entries of the completion queue. The kernel keeps what does not fit until there is room.
 const COMPLETIONS: u32 = 8 * ENTRIES;
