@@ -240,12 +240,7 @@ impl Job<'_> {
             Rc::from(self.forms[1].as_slice()),
         ];
         let made = backend.and_then(|backend| {
-            let mut thread = LoadThread {
-                clock: self.clock,
-                core,
-                backend,
-                requests: Requests { kept, last },
-            };
+            let mut thread = LoadThread::new(self.clock, core, backend, Requests { kept, last });
             thread.prepare(shared)?;
             Ok(thread)
         });

@@ -66,8 +66,17 @@ pub trait Backend {
     /// connection stands, and says so ([`Completion::Connected`]); else sending is up to the caller.
     fn open(&mut self, slot: Slot, source: Option<IpAddr>, first: Option<&Rc<[u8]>>);
 
-    /// Sends bytes, at once where the socket takes them; the rest follows by itself.
+    /// Sends bytes, at once where the socket takes them; the rest follows by itself. A backend that holds back sends them when it
+    /// is next asked to [`Backend::submit`] or to wait.
     fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>);
+
+    /// How many things it was asked for and has not yet handed to the kernel; none where nothing is ever held back.
+    fn held(&mut self) -> Option<usize> {
+        None
+    }
+
+    /// Hands over what is held back. Waiting does so too.
+    fn submit(&mut self) {}
 
     /// Closes; `Reset` sends RST in place of FIN.
     fn close(&mut self, slot: Slot, how: CloseFirst);

@@ -79,6 +79,7 @@ impl Core {
         let connection = &mut self.connections[slot as usize];
         if (connection.used > 0 || connection.rested) && !connection.retried {
             connection.retried = true;
+            connection.moments.sent = 0;
             self.in_flight -= 1;
             self.pressing.remove(&mut self.connections, slot);
             self.recorder.disconnected();

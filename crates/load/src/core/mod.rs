@@ -241,14 +241,22 @@ impl Core {
         }
     }
 
-    /// Takes in what the backend has to say.
+    /// Takes in what the backend has to say. What happens to a connection whose request is still held back ends that request:
+    /// it counts as sent by then.
     #[inline]
     pub fn on(&mut self, completion: Completion<'_>, now: Ns) {
         match completion {
-            Completion::Received { slot, data } => self.received(slot, data, now),
+            Completion::Received { slot, data } => {
+                self.sent(slot, now);
+                self.received(slot, data, now);
+            }
             Completion::Connected { slot, at, sent } => self.connected(slot, at, sent, now),
-            Completion::Ended { slot } => self.ended(slot, now),
+            Completion::Ended { slot } => {
+                self.sent(slot, now);
+                self.ended(slot, now);
+            }
             Completion::Failed { slot, error } => {
+                self.sent(slot, now);
                 self.broken(slot, failure::broken(&error), now);
             }
             Completion::ConnectFailed { slot, error } => {

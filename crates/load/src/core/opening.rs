@@ -56,9 +56,9 @@ impl Core {
         self.opening_unclaimed == 0
     }
 
-    /// Whether the request that goes with the slot's handshake asks the server to close.
+    /// Whether the slot's request asks the server to close.
     #[must_use]
-    pub fn carries_last(&self, slot: Slot) -> bool {
+    pub fn is_last(&self, slot: Slot) -> bool {
         self.connections[slot as usize].last
     }
 
@@ -157,7 +157,7 @@ impl Core {
             self.carried -= 1;
             self.dispatch(slot, now);
             if sent {
-                self.sending(slot, at);
+                self.sent(slot, at);
             } else {
                 self.actions.push(Action::Send { slot });
             }

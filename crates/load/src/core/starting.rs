@@ -131,10 +131,13 @@ impl Core {
         self.pressing.push_back(&mut self.connections, slot);
     }
 
-    /// Takes note of when a request was handed to the kernel. Returns whether it is its connection's last.
+    /// Takes note of when the slot's request was handed to the kernel, unless that is known, or the request is gone.
     #[inline]
-    pub fn sending(&mut self, slot: Slot, now: Ns) -> bool {
+    pub fn sent(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
+        if connection.state != State::Busy || connection.moments.sent != 0 {
+            return;
+        }
         connection.moments.sent = now;
         connection.gives_up = now + self.timeout;
         let bytes = if connection.last {
@@ -147,7 +150,6 @@ impl Core {
         } else {
             self.recorder.sent(&connection.moments, bytes);
         }
-        connection.last
     }
 
     /// Begins a request of the closed model, if there is one to begin.

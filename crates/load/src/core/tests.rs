@@ -315,7 +315,7 @@ fn connect(core: &mut Core, at: Ns) {
 fn send(core: &mut Core, at: Ns) {
     assert_eq!(core.actions.len(), 1, "{:?}", core.actions);
     core.actions.clear();
-    core.sending(0, at);
+    core.sent(0, at);
 }
 
 fn answer(core: &mut Core, at: Ns) {
@@ -401,7 +401,7 @@ fn the_connection_used_last_is_used_first() {
             },
             at,
         );
-        core.sending(slot, at);
+        core.sent(slot, at);
     }
     for slot in [2, 0, 1] {
         let data = ANSWER;

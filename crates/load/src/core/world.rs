@@ -91,14 +91,15 @@ impl World {
         for action in std::mem::take(&mut core.actions) {
             match action {
                 Action::Send { slot } => {
-                    let last = core.sending(slot, self.now);
+                    core.sent(slot, self.now);
+                    let last = core.is_last(slot);
                     assert!(
                         self.sockets[slot as usize].standing,
                         "sent on no connection"
                     );
                     self.request(slot, self.now, last);
                 }
-                Action::Open { slot, first, .. } => self.open(slot, first, core.carries_last(slot)),
+                Action::Open { slot, first, .. } => self.open(slot, first, core.is_last(slot)),
                 Action::Close { slot, .. } => self.close(slot),
             }
         }

@@ -143,7 +143,7 @@ impl Uring {
 impl Drop for Uring {
     /// What is still held back are closes: without them the last connections would end otherwise than was asked.
     fn drop(&mut self) {
-        self.submit();
+        self.enter();
     }
 }
 
@@ -173,6 +173,14 @@ impl Backend for Uring {
         }
         self.hold(slot, bytes);
         self.push_send(slot, bytes.len() > AT_ONCE);
+    }
+
+    fn held(&mut self) -> Option<usize> {
+        Some(self.ring.submission().len())
+    }
+
+    fn submit(&mut self) {
+        self.enter();
     }
 
     fn close(&mut self, slot: Slot, how: CloseFirst) {

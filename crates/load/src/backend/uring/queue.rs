@@ -14,10 +14,6 @@ use super::slot::{Descriptor, Target};
 use super::tag::{Op, user_data};
 use crate::backend::Slot;
 
-/// Submissions that are held back at most: a request is stamped as sent when it is queued, so the queue is kept short against a
-/// response time.
-const HELD_BACK: usize = 32;
-
 /// A request up to this size goes into an empty socket buffer in one write (the smallest default of
 /// `net.ipv4.tcp_wmem`).
 pub(super) const AT_ONCE: usize = 16 * 1024;
@@ -34,21 +30,19 @@ impl Uring {
         // ring, requests as `Uring::hold` and `Uring::cancelled` say.
         let mut pushed = unsafe { self.ring.submission().push(entry) };
         if pushed.is_err() {
-            self.submit();
+            self.enter();
             // SAFETY: as above.
             pushed = unsafe { self.ring.submission().push(entry) };
         }
         if pushed.is_err() {
-            // The kernel takes nothing, though the queue is many times as long as what is held back.
+            // The kernel takes nothing, though the queue is several times as long as what is held back.
             self.failed
                 .get_or_insert(io::Error::from_raw_os_error(libc::EBUSY));
         }
-        if self.ring.submission().len() >= HELD_BACK {
-            self.submit();
-        }
     }
 
-    pub(super) fn submit(&mut self) {
+    /// Submits what is in the queue without waiting.
+    pub(super) fn enter(&mut self) {
         // A receive that found no buffer may be among what is submitted.
         self.buffers.publish();
         match self.ring.submit() {
@@ -126,8 +120,8 @@ impl Uring {
     pub(super) fn push_receive(&mut self, slot: Slot) {
         self.slots[slot as usize].receiving = true;
         self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
-            Target::Direct(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
-            Target::Plain(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
+            Target::Direct(fd) => poll_first(opcode::RecvMulti::new(fd, GROUP).build()),
+            Target::Plain(fd) => poll_first(opcode::RecvMulti::new(fd, GROUP).build()),
         });
     }
 
@@ -166,6 +160,18 @@ impl Uring {
             self.retired.push(old);
         }
     }
+}
+
+/// `IORING_RECVSEND_POLL_FIRST` of `<linux/io_uring.h>` (Linux 5.19): do not try to receive at once.
+const POLL_FIRST: u16 = 1;
+
+/// Spares the kernel an attempt at reading that a connection without a request cannot reward. The crate has no name for this flag.
+fn poll_first(mut receive: squeue::Entry) -> squeue::Entry {
+    const { assert!(size_of::<squeue::Entry>() == 64) };
+    // SAFETY: an entry is the kernel's `struct io_uring_sqe` (`repr(C)`, 64 bytes, of which bytes 2 and 3 are `ioprio`, where
+    // receives have their flags), aligned to 8 bytes, and we hold the only reference to it.
+    unsafe { *(&raw mut receive).cast::<u16>().add(1) |= POLL_FIRST };
+    receive
 }
 
 /// Endings of an enter call that are no failure: the time is up, a signal came, completions must be taken first.
