@@ -7,7 +7,9 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 /// One hour in nanoseconds, the largest value held; longer ones are recorded as this.
 pub const LARGEST_NS: u64 = 3_600_000_000_000;
 
-/// A histogram of nanoseconds with three significant digits (relative error at most 0.1 %).
+const DIGITS: u8 = 3;
+
+/// A histogram of nanoseconds with three significant digits (relative error at most 0.1 %, of a quantile 0.05 %).
 ///
 /// Its lowest discernible value is 1 ns, so three digits hold down to a microsecond and below; it takes
 /// about 270 KB whatever it holds.
@@ -34,7 +36,7 @@ impl Histogram {
     /// Never: its bounds are constants that HdrHistogram accepts.
     #[must_use]
     pub fn new() -> Self {
-        let inner = hdrhistogram::Histogram::new_with_bounds(1, LARGEST_NS, 3)
+        let inner = hdrhistogram::Histogram::new_with_bounds(1, LARGEST_NS, DIGITS)
             .expect("1 ns to 1 h at three digits are valid bounds");
         Histogram { inner }
     }
@@ -73,9 +75,13 @@ impl Histogram {
     }
 
     /// The value below or at which a share `q` (0 to 1) of the times lies, in ns; none when empty.
+    ///
+    /// It is the middle of the bucket that holds it: HdrHistogram's own answer, the top of the bucket, is longer than the truth
+    /// by half a bucket on average, 0.25 ms at one second.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
-        (!self.is_empty()).then(|| self.inner.value_at_quantile(q))
+        let top = (!self.is_empty()).then(|| self.inner.value_at_quantile(q))?;
+        Some(self.inner.median_equivalent(top))
     }
 
     /// Mean in ns; none when empty.
@@ -114,6 +120,9 @@ impl Histogram {
         let read: hdrhistogram::Histogram<u64> = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|e| DecodeError(format!("{e:?}")))?;
+        if (read.low(), read.high(), read.sigfig()) == (1, LARGEST_NS, DIGITS) {
+            return Ok(Histogram { inner: read });
+        }
         let mut histogram = Histogram::new();
         histogram
             .inner
@@ -172,7 +181,7 @@ mod tests {
         censored.record(5_000_000_000);
         let times = Histogram::summarise(&ok, &censored);
         assert_eq!((times.count, times.censored), (100, 2));
-        assert_eq!(times.p90, Some(90.047));
+        assert_eq!(times.p90, Some(90.016));
         assert_eq!(times.p99, None);
         assert_eq!(times.max, None);
         assert_eq!(times.mean, None);
@@ -216,7 +225,7 @@ mod tests {
             let rank = ((q * values.len() as f64).ceil() as usize).max(1) - 1;
             let truth = values[rank] as f64;
             let got = histogram.quantile(q).unwrap() as f64;
-            prop_assert!((got - truth).abs() <= truth * 1e-3 + 1.0, "{} for {}", got, truth);
+            prop_assert!((got - truth).abs() <= truth * 0.5e-3 + 1.0, "{} for {}", got, truth);
         }
     }
 }
