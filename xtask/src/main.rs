@@ -3,6 +3,7 @@
 mod architecture;
 mod command;
 mod deps;
+mod digest;
 mod error;
 mod fuzz;
 mod page;

@@ -78,13 +78,8 @@ impl Step {
         match self {
             Step::Tools => tools::provide(selection.steps().flat_map(Step::needs)),
             Step::Fmt => {
-                let ours = cargo(&["fmt", "--all", "--check"]);
-                ours.and(cargo(&[
-                    "fmt",
-                    "--check",
-                    "--manifest-path",
-                    fuzz::MANIFEST,
-                ]))
+                let theirs = ["fmt", "--check", "--manifest-path", fuzz::MANIFEST];
+                Error::of_all([cargo(&["fmt", "--all", "--check"]), cargo(&theirs)])
             }
             Step::Deps => deps::check(workspace),
             Step::Schema => schema::run(workspace, Mode::Check),
@@ -119,7 +114,7 @@ impl Selection {
 /// What became of a step, and how long it took.
 struct Outcome {
     step: Step,
-    passed: bool,
+    error: Option<Error>,
     took: Duration,
 }
 
@@ -135,18 +130,31 @@ pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
         }
         outcomes.push(Outcome {
             step,
-            passed: result.is_ok(),
+            error: result.err(),
             took: begin.elapsed(),
         });
     }
+    // A log is read from its end: what failed is told again there, and the table comes last.
+    println!("{}", again(&outcomes));
     println!("\n{}", table(&outcomes));
-    let mut failed = 0;
-    for outcome in outcomes.iter().filter(|outcome| !outcome.passed) {
-        println!("again: cargo xtask test --only {}", outcome.step.name());
-        failed += 1;
-    }
+    let failed = outcomes.iter().filter(|o| o.error.is_some()).count();
     println!("steps: {} passed, {failed} failed", outcomes.len() - failed);
     failed == 0
+}
+
+/// What each failed step says of its failure, and how to run it again.
+fn again(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for Outcome { step, error, .. } in outcomes {
+        if let Some(error) = error {
+            let name = step.name();
+            let digest = error.digest().join("\n");
+            text.push_str(&format!(
+                "\n== {name} failed\n{digest}\nagain: cargo xtask test --only {name}\n"
+            ));
+        }
+    }
+    text
 }
 
 /// Step, result and seconds of each.
@@ -154,7 +162,10 @@ fn table(outcomes: &[Outcome]) -> String {
     let mut table = format!("{:<8} {:<7} {:>7}\n", "step", "result", "seconds");
     for outcome in outcomes {
         let (name, seconds) = (outcome.step.name(), outcome.took.as_secs_f64());
-        let result = if outcome.passed { "passed" } else { "FAILED" };
+        let result = match outcome.error {
+            None => "passed",
+            Some(_) => "FAILED",
+        };
         table.push_str(&format!("{name:<8} {result:<7} {seconds:>7.1}\n"));
     }
     table
@@ -189,12 +200,21 @@ mod tests {
 
     #[test]
     fn the_table_shows_what_failed() {
-        let outcome = |step, passed| Outcome {
+        let outcome = |step, error| Outcome {
             step,
-            passed,
+            error,
             took: Duration::from_millis(1234),
         };
-        let table = table(&[outcome(Step::Fmt, true), outcome(Step::Tests, false)]);
+        let found = || Error::Found(vec!["it is wrong".to_owned()]);
+        let outcomes = [
+            outcome(Step::Fmt, None),
+            outcome(Step::Tests, Some(Error::Several(vec![found(), found()]))),
+        ];
+        assert_eq!(
+            again(&outcomes),
+            "\n== tests failed\nit is wrong\nit is wrong\nagain: cargo xtask test --only tests\n"
+        );
+        let table = table(&outcomes);
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[1], "fmt      passed      1.2");
         assert_eq!(lines[2], "tests    FAILED      1.2");

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::driver::{Driver, Seen, bytes, connected, ended};
+use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
 use common::plans::closed_plan;
 use common::server::{ANSWER, answer_all, read_request, serve, serve_on};
 use common::{run, try_run};
@@ -56,12 +56,12 @@ fn a_large_request_reaches_a_slow_reader_whole(backend: Backend) {
     for carried in [true, false] {
         let mut driver = Driver::new(backend, address);
         driver.open(0, carried.then_some(body.as_slice()));
-        let mut all = driver.until(1000, connected);
+        let mut all = driver.until(LONG, connected);
         assert_eq!(all, [Seen::Connected(0)]);
         if !carried {
             driver.send(0, &body);
         }
-        all = driver.until(5000, ended);
+        all = driver.until(LONG, ended);
         assert_eq!(bytes(&all), b"whole");
     }
 }
@@ -69,13 +69,13 @@ fn a_large_request_reaches_a_slow_reader_whole(backend: Backend) {
 fn nothing_is_sent_behind_a_request_that_is_not_whole(backend: Backend) {
     let address = serve(|mut stream, _| {
         let _ = stream.write_all(ANSWER);
-        thread::sleep(Duration::from_millis(500));
+        thread::sleep(Duration::from_secs(60));
     });
     let mut driver = Driver::new(backend, address);
     driver.open(0, Some(&vec![b'x'; 8_000_000]));
-    driver.until(1000, |seen| matches!(seen, Seen::Received(..)));
+    driver.until(LONG, |seen| matches!(seen, Seen::Received(..)));
     driver.send(0, REQUEST);
-    let all = driver.until(200, ended);
+    let all = driver.until(LONG, ended);
     assert_eq!(all, [Seen::Failed(0, Some(libc::EPIPE))]);
 }
 
@@ -88,7 +88,7 @@ fn a_large_answer_comes_in_pieces_and_whole(backend: Backend) {
     });
     let mut driver = Driver::new(backend, address);
     driver.open(0, Some(REQUEST));
-    let all = driver.until(5000, ended);
+    let all = driver.until(LONG, ended);
     assert_eq!(all.last(), Some(&Seen::Ended(0)));
     assert!(bytes(&all) == answer && all.len() > 100);
 }
@@ -101,7 +101,7 @@ fn an_end_right_behind_the_data_is_seen_after_it(backend: Backend) {
     let mut driver = Driver::new(backend, address);
     for _ in 0..50 {
         driver.open(0, Some(REQUEST));
-        let all = driver.until(1000, ended);
+        let all = driver.until(LONG, ended);
         assert_eq!(all.first(), Some(&Seen::Connected(0)));
         assert_eq!(bytes(&all), ANSWER);
         assert_eq!(all.last(), Some(&Seen::Ended(0)));
@@ -113,11 +113,11 @@ fn a_half_closed_connection_still_takes_a_request(backend: Backend) {
     let address = serve(|mut stream, _| {
         stream.shutdown(Shutdown::Write).unwrap();
         assert!(read_request(&mut stream));
-        thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_secs(60));
     });
     let mut driver = Driver::new(backend, address);
     driver.open(0, None);
-    assert_eq!(driver.until(1000, ended).last(), Some(&Seen::Ended(0)));
+    assert_eq!(driver.until(LONG, ended).last(), Some(&Seen::Ended(0)));
     driver.send(0, REQUEST);
     assert_eq!(driver.until(100, ended), []);
 }
@@ -133,7 +133,7 @@ fn a_reset_is_a_failure_after_the_connection_stood(backend: Backend) {
     let mut driver = Driver::new(backend, address);
     for _ in 0..100 {
         driver.open(0, Some(REQUEST));
-        let all = driver.until(1000, |seen| {
+        let all = driver.until(LONG, |seen| {
             ended(seen) || matches!(seen, Seen::ConnectFailed(..))
         });
         match &all[..] {
@@ -158,7 +158,7 @@ fn a_closed_port_refuses(backend: Backend) {
     let mut driver = Driver::new(backend, address);
     for first in [None, Some(REQUEST)] {
         driver.open(0, first);
-        let all = driver.until(1000, |_| true);
+        let all = driver.until(LONG, |_| true);
         assert_eq!(all, [Seen::ConnectFailed(0, Some(libc::ECONNREFUSED))]);
     }
 }
@@ -182,7 +182,7 @@ fn a_full_backlog_is_a_connect_that_times_out(backend: Backend) {
     let counts = &run.end.counts;
     assert!(run.end.errors["connect_timed_out"] >= 4, "{counts:?}");
     assert_eq!(counts.connect_failed + counts.timed_out, 6, "{counts:?}");
-    assert!(run.took < Duration::from_secs(2));
+    assert!(run.took < Duration::from_secs(20), "{:?}", run.took);
 }
 
 fn an_event_of_a_closed_connection_is_not_its_successors(backend: Backend) {
@@ -209,7 +209,14 @@ fn an_event_of_a_closed_connection_is_not_its_successors(backend: Backend) {
     driver.backend.close(other, CloseFirst::Client);
     driver.open(other, Some(REQUEST));
     let mut all: Vec<Seen> = std::iter::from_fn(|| driver.next()).collect();
-    all.extend(driver.until(200, |_| false));
+    let mut left = 2 * ANSWER.len() - bytes(&all).len();
+    all.extend(driver.until(LONG, |seen| {
+        if let Seen::Received(_, data) = seen {
+            left -= data.len();
+        }
+        left == 0
+    }));
+    all.extend(driver.until(100, |_| false));
     let (of_other, of_first): (Vec<Seen>, Vec<Seen>) =
         all.into_iter().partition(|seen| seen.slot() == other);
     assert_eq!(of_other.iter().filter(|seen| connected(seen)).count(), 1);
@@ -276,10 +283,10 @@ fn a_close_by_reset_sends_one(backend: Backend) {
         });
         let mut driver = Driver::new(backend, address);
         driver.open(0, Some(REQUEST));
-        driver.until(1000, connected);
+        driver.until(LONG, connected);
         thread::sleep(Duration::from_millis(50));
         driver.close(0, how);
-        let result = results.recv_timeout(Duration::from_millis(500)).unwrap();
+        let result = results.recv_timeout(Duration::from_millis(LONG)).unwrap();
         let expected = if reset {
             Err(Some(libc::ECONNRESET))
         } else {

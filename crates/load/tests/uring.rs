@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use common::driver::{Driver, Seen, bytes, connected, ended};
+use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
 use common::server::{ANSWER, read_request, serve};
 use common::{raise_open_files, uring_works};
 use floodmark_load::backend::Slot;
@@ -59,14 +59,14 @@ fn more_data_than_buffers_comes_whole_and_before_the_end() {
     for slot in 0..CONNECTIONS {
         driver.open(slot, None);
     }
-    let all = driver.until_nth(CONNECTIONS as usize, 5000, connected);
+    let all = driver.until_nth(CONNECTIONS as usize, LONG, connected);
     assert!(all.iter().all(connected));
     // One more wait arms the last receives; then all the data is there before any of it is looked at.
     driver.backend.wait(driver.clock.now()).unwrap();
     for mut stream in accepted.iter().take(CONNECTIONS as usize) {
         stream.write_all(&answer).unwrap();
     }
-    let slots = by_slot(driver.until_nth(CONNECTIONS as usize, 5000, ended));
+    let slots = by_slot(driver.until_nth(CONNECTIONS as usize, LONG, ended));
     assert_eq!(slots.len(), CONNECTIONS as usize);
     for (slot, seen) in slots {
         assert!(bytes(&seen) == answer, "slot {slot}");
@@ -85,13 +85,13 @@ fn more_completions_than_their_queue_holds_are_not_lost() {
     });
     let mut driver = Driver::uring(address, 1, 0);
     driver.open(0, None);
-    let all = driver.until(1000, ended);
+    let all = driver.until(LONG, ended);
     assert!(!all.is_empty());
     // Each fails, and says so by a completion of its own.
     for _ in 0..20_000 {
         driver.send(0, ANSWER);
     }
-    let all = driver.until_nth(20_000, 5000, ended);
+    let all = driver.until_nth(20_000, LONG, ended);
     assert_eq!(all.len(), 20_000);
     assert!(
         all.iter()
@@ -124,7 +124,7 @@ fn slots_closed_and_reopened_within_one_batch_are_new_connections() {
         let mut newest = 0;
         for round in 0..20 {
             let got = |seen: &Seen| matches!(seen, Seen::Received(..));
-            let slots = by_slot(driver.until_nth(SLOTS as usize, 2000, got));
+            let slots = by_slot(driver.until_nth(SLOTS as usize, LONG, got));
             assert_eq!(slots.len(), SLOTS as usize, "{how:?} {round}");
             let oldest = newest;
             for (slot, seen) in slots {
@@ -162,7 +162,7 @@ fn thousands_are_opened_and_closed_in_one_turn() {
     for slot in 0..CONNECTIONS {
         driver.open(slot, None);
     }
-    let all = driver.until_nth(CONNECTIONS as usize, 5000, connected);
+    let all = driver.until_nth(CONNECTIONS as usize, LONG, connected);
     assert_eq!(
         all.iter().filter(|seen| connected(seen)).count(),
         CONNECTIONS as usize
@@ -172,9 +172,9 @@ fn thousands_are_opened_and_closed_in_one_turn() {
         driver.backend.close(slot, CloseFirst::Client);
     }
     assert_eq!(driver.until(300, |_| true), []);
-    // Each has seen its end meanwhile.
     for mut stream in accepted.iter().take(CONNECTIONS as usize) {
-        stream.set_nonblocking(true).unwrap();
+        let limit = Some(Duration::from_millis(LONG));
+        stream.set_read_timeout(limit).unwrap();
         assert_eq!(stream.read(&mut [0]).unwrap(), 0);
     }
 }
@@ -205,7 +205,7 @@ fn a_connect_that_is_given_up_says_nothing_more() {
     assert_eq!(driver.until(1300, |_| true), []);
     assert!(listener.accept().is_err(), "a handshake went on");
     driver.open(3, None);
-    assert_eq!(driver.until(1000, |_| true), [Seen::Connected(3)]);
+    assert_eq!(driver.until(LONG, |_| true), [Seen::Connected(3)]);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_short_request_that_a_full_socket_cuts_goes_on_by_itself() {
     });
     let mut driver = Driver::uring(address, 1, 0);
     driver.open(0, None);
-    driver.until(1000, connected);
+    driver.until(LONG, connected);
     let mut sent = 0;
     loop {
         driver.send(0, &[sent as u8; BYTES]);
@@ -243,7 +243,7 @@ fn a_short_request_that_a_full_socket_cuts_goes_on_by_itself() {
         assert!(sent < 10_000, "no socket takes that much");
     }
     go.send(sent).unwrap();
-    assert_eq!(bytes(&driver.until(2000, |_| true)), ANSWER);
+    assert_eq!(bytes(&driver.until(LONG, |_| true)), ANSWER);
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn requests_are_let_go_when_others_take_their_place() {
     let address = serve(|mut stream, _| while read_request(&mut stream) {});
     let mut driver = Driver::uring(address, 1, 0);
     driver.open(0, None);
-    driver.until(1000, connected);
+    driver.until(LONG, connected);
     let mut given: Vec<Weak<[u8]>> = Vec::new();
     for _ in 0..1000 {
         let request: Rc<[u8]> = Rc::from(&b"GET / HTTP/1.1\r\n\r\n"[..]);
@@ -271,10 +271,10 @@ fn requests_are_let_go_when_others_take_their_place() {
     assert!(given.iter().all(|request| request.strong_count() == 0));
 
     // A long one that is being sent when its connection is closed, too.
-    let stuck = serve(|_stream, _| thread::sleep(Duration::from_secs(2)));
+    let stuck = serve(|_stream, _| thread::sleep(Duration::from_secs(60)));
     let mut driver = Driver::uring(stuck, 1, 0);
     driver.open(0, None);
-    driver.until(1000, connected);
+    driver.until(LONG, connected);
     let long: Rc<[u8]> = Rc::from(vec![b'x'; 20_000_000]);
     driver.backend.send(0, &long);
     driver.until(50, |_| true);
@@ -299,7 +299,7 @@ fn long_requests_go_through_ordinary_sockets() {
     let mut driver = Driver::uring(address, 1, body.len());
     for how in [CloseFirst::Client, CloseFirst::Reset] {
         driver.open(0, Some(&body));
-        assert_eq!(bytes(&driver.until(2000, ended)), ANSWER);
+        assert_eq!(bytes(&driver.until(LONG, ended)), ANSWER);
         driver.close(0, how);
     }
 }
@@ -314,13 +314,13 @@ fn a_backend_that_goes_away_takes_its_connections_along() {
     for slot in 0..3 {
         driver.open(slot, None);
     }
-    driver.until_nth(3, 1000, connected);
+    driver.until_nth(3, LONG, connected);
     drop(driver);
     // In a thread of its own: the kernel clears the ring up by work of ours, which interrupts what we wait for.
     let ends = thread::spawn(move || {
         let streams = accepted.iter().take(3);
         streams.for_each(|mut stream| {
-            let limit = Some(Duration::from_secs(1));
+            let limit = Some(Duration::from_millis(LONG));
             stream.set_read_timeout(limit).unwrap();
             assert_eq!(stream.read(&mut [0]).unwrap(), 0);
         });

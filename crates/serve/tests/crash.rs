@@ -10,8 +10,10 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use floodmark_serve::{Limits, Settings, Workload, serve};
 use support::{Client, settings};
@@ -67,7 +69,7 @@ fn start(state: &Path) -> (Killed, SocketAddr) {
     (child, address)
 }
 
-fn take_until_it_dies(address: SocketAddr) -> Vec<u64> {
+fn take_until_it_dies(address: SocketAddr, taken: &AtomicU64) -> Vec<u64> {
     let mut client = Client::connect(address);
     let mut numbers = Vec::new();
     let request = b"GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -75,7 +77,10 @@ fn take_until_it_dies(address: SocketAddr) -> Vec<u64> {
         match client.try_answer(true) {
             // 503 where a reservation takes this disk longer than the server waits for it.
             Some(answer) if answer.status == 503 => {}
-            Some(answer) => numbers.push(answer.body.parse().unwrap()),
+            Some(answer) => {
+                numbers.push(answer.body.parse().unwrap());
+                taken.fetch_add(1, Ordering::Relaxed);
+            }
             None => break,
         }
     }
@@ -92,14 +97,23 @@ fn no_number_comes_twice_over_many_kills() {
     let mut highest = 0;
     for round in 0..ROUNDS {
         let (server, address) = start(&state);
+        let taken = Arc::new(AtomicU64::new(0));
         let clients: Vec<_> = (0..4)
-            .map(|_| thread::spawn(move || take_until_it_dies(address)))
+            .map(|_| {
+                let taken = Arc::clone(&taken);
+                thread::spawn(move || take_until_it_dies(address, &taken))
+            })
             .collect();
+        // However slow the machine and its disk are, the kill comes amid the load.
+        let until = Instant::now() + Duration::from_secs(30);
+        while taken.load(Ordering::Relaxed) == 0 && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
         // Marsaglia's xorshift: any spread of moments will do.
         random ^= random << 13;
         random ^= random >> 17;
         random ^= random << 5;
-        thread::sleep(Duration::from_micros(10_000 + u64::from(random % 150_000)));
+        thread::sleep(Duration::from_micros(u64::from(random % 150_000)));
         drop(server);
         let before = highest;
         for client in clients {

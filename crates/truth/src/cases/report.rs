@@ -13,14 +13,23 @@ pub struct CaseReport {
     pub about: &'static str,
     /// Whether every finding held.
     pub passed: bool,
-    /// Why it was repeated, once for each repetition, and what had been missed.
-    pub repeated_for: Vec<String>,
+    /// What became of each go, in order.
+    pub goes: Vec<Go>,
     /// How long it took with its repetitions, seconds.
     pub duration_s: f64,
     /// What was compared, in the last repetition.
     pub findings: Vec<Finding>,
     /// Figures that nothing is asserted of.
     pub notes: Vec<String>,
+}
+
+/// One go of a case.
+#[derive(Debug, Clone, Serialize)]
+pub struct Go {
+    /// The findings that were missed; empty where it passed.
+    pub missed: Vec<String>,
+    /// What of the machine explains a miss, so that it decides nothing.
+    pub set_aside: Option<String>,
 }
 
 /// One comparison.
@@ -46,10 +55,6 @@ pub struct Trial {
 }
 
 impl Trial {
-    pub fn passed(&self) -> bool {
-        self.findings.iter().all(|f| f.held)
-    }
-
     /// A condition, with what was seen.
     pub fn holds(&mut self, what: &str, held: bool, got: impl Into<String>) {
         self.findings.push(Finding {
@@ -94,6 +99,32 @@ impl Trial {
     }
 }
 
+impl CaseReport {
+    /// A line of how it ended, and one for each of its goes.
+    #[must_use]
+    pub fn outcome(&self) -> String {
+        let (verdict, goes) = (if self.passed { "passed" } else { "FAILED" }, &self.goes);
+        let mut text = format!("{} {verdict} at go {}\n", self.id, goes.len());
+        for (index, go) in goes.iter().enumerate() {
+            text.push_str(&format!("  go {}: {go}\n", index + 1));
+        }
+        text
+    }
+}
+
+impl fmt::Display for Go {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.missed.is_empty() {
+            return write!(f, "passed");
+        }
+        write!(f, "missed {}", self.missed.join("; "))?;
+        match &self.set_aside {
+            Some(why) => write!(f, " (set aside: {why})"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Finding {
@@ -117,8 +148,13 @@ impl fmt::Display for CaseReport {
             "{verdict} {:<12} {} ({:.1} s)",
             self.id, self.about, self.duration_s
         )?;
-        for why in &self.repeated_for {
-            writeln!(f, "         repeated: {why}")?;
+        for (index, go) in self
+            .goes
+            .iter()
+            .enumerate()
+            .take(self.goes.len().saturating_sub(1))
+        {
+            writeln!(f, "         go {}: {go}", index + 1)?;
         }
         for finding in &self.findings {
             let mark = if finding.held { ' ' } else { '!' };

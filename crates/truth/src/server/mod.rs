@@ -4,6 +4,7 @@ mod answers;
 mod connection;
 mod event_loop;
 mod request;
+mod settle;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -74,6 +75,14 @@ impl Server {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Waits until it has seen the end of every connection that a client closed, or that it closed itself.
+    ///
+    /// # Errors
+    /// One was still open after 30 s, or the kernel's table of sockets cannot be read.
+    pub fn settle(&self) -> io::Result<()> {
+        settle::settle(self.address.port())
     }
 
     /// Ends it and returns what it did. Connections that are open are closed.

@@ -1,0 +1,66 @@
+//! Whether a server has seen the end of every connection, from the kernel's table of sockets.
+
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// Longest wait: far beyond what it takes, so that only a connection that stays open meets it.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// How often the table is read.
+const POLL: Duration = Duration::from_millis(5);
+
+/// States of sockets that the server has still to close (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, CLOSE_WAIT.
+const OPEN: [&str; 3] = ["01", "03", "08"];
+
+/// Waits until no connection to the port is open on the server's side.
+pub fn settle(port: u16) -> io::Result<()> {
+    let end = Instant::now() + LIMIT;
+    while is_open(&fs::read_to_string("/proc/net/tcp")?, port) {
+        if Instant::now() >= end {
+            let text = format!("a connection to port {port} is still open");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// Whether a line of `/proc/net/tcp` is an open socket with this local port: `sl local_address rem_address st …`, in
+/// hexadecimal (proc_net_tcp).
+fn is_open(table: &str, port: u16) -> bool {
+    let port = format!(":{port:04X}");
+    table.lines().skip(1).any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, state) = (fields.next(), fields.nth(1));
+        local.is_some_and(|local| local.ends_with(&port))
+            && state.is_some_and(|state| OPEN.contains(&state))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_open_sockets_of_the_port_count() {
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+        let of = |row: &str| is_open(&format!("{head}{row}"), 8080);
+        assert!(of(
+            "   0: 0100007F:1F90 0100007F:C001 01 00000000:00000000\n"
+        ));
+        assert!(of(
+            "   0: 0100007F:1F90 0100007F:C001 08 00000000:00000000\n"
+        ));
+        assert!(!of(
+            "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n"
+        ));
+        assert!(!of(
+            "   0: 0100007F:1F90 0100007F:C001 06 00000000:00000000\n"
+        ));
+        assert!(!of(
+            "   0: 0100007F:C001 0100007F:1F90 01 00000000:00000000\n"
+        ));
+        assert!(!of(""));
+    }
+}
