@@ -19,6 +19,8 @@ pub struct Log {
     pub requests: Vec<RequestEntry>,
     /// Connections in the order in which they were accepted, up to the cap.
     pub connections: Vec<ConnectionEntry>,
+    /// The times in which the server did nothing, in order.
+    pub stalls: Vec<StallEntry>,
     /// Totals, whatever the cap.
     pub totals: Totals,
 }
@@ -64,6 +66,15 @@ pub struct ConnectionEntry {
     pub closed_by: Option<ClosedBy>,
     /// Requests that were whole on it.
     pub requests: u32,
+}
+
+/// A time in which the server did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StallEntry {
+    /// From when on nothing was read, answered or accepted.
+    pub begin_ns: u64,
+    /// When the server went on, however late it woke up.
+    pub end_ns: u64,
 }
 
 /// Who ended a connection first.

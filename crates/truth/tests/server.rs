@@ -160,6 +160,9 @@ fn nothing_is_answered_or_accepted_during_a_stall() {
     assert!(ms(log.requests[1].arrival_ns - first) >= 250.0);
     assert!(ms(log.requests[1].departure_ns - first) < 10_050.0);
     assert!(ms(log.connections[1].accepted_ns - first) >= 250.0);
+    let stall = log.stalls[0];
+    assert_eq!((stall.begin_ns - first) / 1_000_000, 50);
+    assert!(ms(stall.end_ns - first) >= 250.0 && stall.end_ns <= log.requests[1].arrival_ns);
 }
 
 #[test]

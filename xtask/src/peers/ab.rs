@@ -9,6 +9,7 @@ pub const PEER: Peer = Peer {
     origin: Origin::Debian("apache2-utils"),
     kept: &["-q", "-k", "-c100", "-t{seconds}", "-n10000000", "{url}"],
     fresh: &["-q", "-c100", "-t{seconds}", "-n10000000", "{url}"],
+    https: Some(&["-q", "-k", "-c100", "-t{seconds}", "-n10000000", "{url}"]),
     rate: None,
     claim,
     percentiles: |_| Ok(Percentiles::default()),

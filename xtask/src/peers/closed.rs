@@ -1,5 +1,6 @@
 //! The closed runs: every peer in every round on the same nginx, the order rotated from round to round.
 
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -32,9 +33,10 @@ pub struct Sample {
 /// The samples of a peer, one for each round; none where a run failed.
 pub type Rounds = Vec<Option<Sample>>;
 
-/// Runs all rounds; a run that fails is named and leaves a gap. One entry for each peer, in their order.
+/// Runs all rounds with peers that know the load; a run that fails is named and leaves a gap. One entry for each peer, in
+/// their order.
 pub fn rounds(
-    peers: &[Ready],
+    peers: &[&Ready],
     server: &Nginx,
     load: Load,
     (rounds, seconds): (usize, u64),
@@ -52,7 +54,7 @@ pub fn rounds(
     for round in 0..rounds {
         for turn in 0..peers.len() {
             let index = (turn + round) % peers.len();
-            let ready = &peers[index];
+            let ready = peers[index];
             let taken = sample(ready, server, load, seconds, requests[index], interrupt)?;
             let name = ready.peer.name;
             match &taken {
@@ -79,9 +81,9 @@ fn sample(
     requests: u64,
     interrupt: &Interrupt,
 ) -> Result<Result<Sample, String>, Error> {
-    let words = ready.peer.words(load).unwrap_or_default();
     let before = count(server)?;
-    let (used, output) = match once(ready, words, server.address(), seconds, requests, interrupt)? {
+    let address = server.address(load);
+    let (used, output) = match once(ready, load, address, seconds, requests, interrupt)? {
         Ok(run) => run,
         Err(why) => return Ok(Err(why)),
     };
@@ -100,11 +102,11 @@ fn sample(
     }))
 }
 
-/// Runs a command line of a peer once, after a pause, in a folder that is gone afterwards.
+/// Runs a peer once under a load, after a pause, in a folder that is gone afterwards.
 pub fn once(
     ready: &Ready,
-    words: &[&str],
-    server: std::net::SocketAddr,
+    load: Load,
+    server: SocketAddr,
     seconds: u64,
     requests: u64,
     interrupt: &Interrupt,
@@ -113,12 +115,14 @@ pub fn once(
     interrupt.sleep(PAUSE).map_err(found)?;
     let folder = tempfile::tempdir().map_err(found)?;
     let setting = Setting {
+        scheme: load.scheme(),
         server,
         seconds,
         requests,
         folder: folder.path(),
     };
     let mut command = Command::new(&ready.program);
+    let words = ready.peer.words(load).unwrap_or_default();
     command.args(words.iter().map(|word| setting.fill(word)));
     let limit = Duration::from_secs(seconds) + GRACE;
     let used = match child::run(&mut command, folder.path(), limit, interrupt) {

@@ -28,6 +28,8 @@ pub struct Sample {
     pub requests: u64,
     /// What the peer says, µs.
     pub says: Percentiles,
+    /// What a client that sends on time sees at even distances, with the stalls of the log of that run, µs.
+    pub even: Percentiles,
     /// From the moment when each request was due to its answer, by the server's log, µs.
     pub due: Percentiles,
     /// From the moment when the server's kernel had each request to its answer, by the server's log, µs.
@@ -55,7 +57,7 @@ pub fn rounds(
                     "round {} {RATE}/s {name}: p99 {} ms, truth {} ms",
                     round + 1,
                     ms(taken.says.p99),
-                    ms(taken.due.p99)
+                    ms(taken.even.p99)
                 ),
                 Err(why) => println!("round {} {RATE}/s {name} failed: {why}", round + 1),
             }
@@ -73,21 +75,12 @@ fn sample(ready: &Ready, interrupt: &Interrupt) -> Result<Result<Sample, String>
         ..Scenario::default()
     })
     .map_err(failed)?;
-    let words = ready.peer.words(Load::Rate).unwrap_or_default();
-    let run = once(ready, words, server.address(), SECONDS, 0, interrupt)?;
+    let run = once(ready, Load::Rate, server.address(), SECONDS, 0, interrupt)?;
     let log = server.stop().map_err(failed)?;
     Ok(run.and_then(|(_, output)| {
         let says = (ready.peer.percentiles)(&output)?;
         Ok(compare(says, &log))
     }))
-}
-
-/// What requests wait that arrive at even distances from the first one on, each answered at once but for the stalls, µs.
-pub fn even_arrivals() -> Percentiles {
-    let gap_ns = 1_000_000_000 / RATE;
-    let arrivals = (0..RATE * SECONDS).map(|k| k * gap_ns);
-    let waits = arrivals.map(|at| STALL.end_of(at).map_or(0, |end| end - at));
-    Percentiles::of(waits.map(|ns| ns as f64 / 1e3).collect())
 }
 
 fn compare(says: Percentiles, log: &Log) -> Sample {
@@ -99,6 +92,7 @@ fn compare(says: Percentiles, log: &Log) -> Sample {
     Sample {
         requests: log.totals.requests,
         says,
+        even: of(reference::even(log, RATE as f64, RATE * SECONDS)),
         due: of(reference::response(log, RATE as f64)),
         sent: of(reference::service_with_wake_up(log)),
     }
@@ -107,13 +101,34 @@ fn compare(says: Percentiles, log: &Log) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floodmark_truth::log::{Kind, RequestEntry, StallEntry};
 
     /// A tenth of the requests waits between nothing and 100 ms, evenly: the share q waits at most 100 ms × (1 − (1 − q) × 10).
     #[test]
-    fn even_arrivals_wait_as_the_formula_says() {
-        let truth = even_arrivals();
-        assert_eq!(truth.p50, Some(0.0));
-        assert!((truth.p99.unwrap() - 90_000.0).abs() <= 1_000.0);
-        assert!((truth.p99_9.unwrap() - 99_000.0).abs() <= 1_000.0);
+    fn the_truth_is_the_formula_where_stalls_are_on_time() {
+        let ms = 1_000_000;
+        let stall = |n: u64| StallEntry {
+            begin_ns: (STALL.first_ms + n * STALL.every_ms) * ms,
+            end_ns: (STALL.first_ms + n * STALL.every_ms + STALL.length_ms) * ms,
+        };
+        let entry = RequestEntry {
+            connection: 0,
+            kind: Kind::Answer,
+            readable_ns: 0,
+            arrival_ns: 0,
+            first_byte_ns: 1,
+            departure_ns: 1,
+            bytes_in: 1,
+            bytes_out: 1,
+        };
+        let log = Log {
+            requests: vec![entry],
+            stalls: (0..SECONDS).map(stall).collect(),
+            ..Log::default()
+        };
+        let sample = compare(Percentiles::default(), &log);
+        assert_eq!(sample.even.p50, Some(0.0));
+        assert!((sample.even.p99.unwrap() - 90_000.0).abs() <= 1_000.0);
+        assert!((sample.even.p99_9.unwrap() - 99_000.0).abs() <= 1_000.0);
     }
 }

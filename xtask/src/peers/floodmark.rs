@@ -8,135 +8,37 @@ use super::peer::{Claim, Origin, Output, Peer, Percentiles};
 /// The rows, `floodmark/epoll` first.
 pub const PEERS: [Peer; 2] = [EPOLL, URING];
 
-const EPOLL: Peer = Peer {
-    name: "floodmark/epoll",
-    program: "floodmark",
-    origin: Origin::Ours,
-    kept: &[
-        "load",
-        "{url}",
-        "-t",
-        "1",
-        "-c",
-        "100",
-        "-d",
-        "{seconds}s",
-        "--backend",
-        "epoll",
-        "--warmup",
-        "0s",
-        "--quiet",
-        "--json",
-        "-",
-        "--out",
-        "{folder}",
-    ],
-    fresh: &[
-        "load",
-        "{url}",
-        "-t",
-        "1",
-        "-c",
-        "100",
-        "--fresh",
-        "-d",
-        "{seconds}s",
-        "--backend",
-        "epoll",
-        "--warmup",
-        "0s",
-        "--quiet",
-        "--json",
-        "-",
-        "--out",
-        "{folder}",
-    ],
-    rate: Some(&[
-        "load",
-        "{url}",
-        "-t",
-        "1",
-        "--rate",
-        "1000",
-        "-d",
-        "{seconds}s",
-        "--backend",
-        "epoll",
-        "--warmup",
-        "0s",
-        "--quiet",
-        "--json",
-        "-",
-        "--out",
-        "{folder}",
-    ]),
-    claim,
-    percentiles,
-    note: "",
-};
+/// The words of a run of `seconds` on one thread with a backend, and what else it is asked for.
+macro_rules! load {
+    ($backend:literal $(, $more:literal)*) => {
+        &[
+            "load", "{url}", "-t", "1", $($more,)* "-d", "{seconds}s", "--backend", $backend, "--warmup", "0s",
+            "--quiet", "--json", "-", "--out", "{folder}",
+        ]
+    };
+}
 
-const URING: Peer = Peer {
-    name: "floodmark/uring",
-    kept: &[
-        "load",
-        "{url}",
-        "-t",
-        "1",
-        "-c",
-        "100",
-        "-d",
-        "{seconds}s",
-        "--backend",
-        "uring",
-        "--warmup",
-        "0s",
-        "--quiet",
-        "--json",
-        "-",
-        "--out",
-        "{folder}",
-    ],
-    fresh: &[
-        "load",
-        "{url}",
-        "-t",
-        "1",
-        "-c",
-        "100",
-        "--fresh",
-        "-d",
-        "{seconds}s",
-        "--backend",
-        "uring",
-        "--warmup",
-        "0s",
-        "--quiet",
-        "--json",
-        "-",
-        "--out",
-        "{folder}",
-    ],
-    rate: Some(&[
-        "load",
-        "{url}",
-        "-t",
-        "1",
-        "--rate",
-        "1000",
-        "-d",
-        "{seconds}s",
-        "--backend",
-        "uring",
-        "--warmup",
-        "0s",
-        "--quiet",
-        "--json",
-        "-",
-        "--out",
-        "{folder}",
-    ]),
-    ..EPOLL
-};
+/// A row of a backend.
+macro_rules! row {
+    ($name:literal, $backend:literal) => {
+        Peer {
+            name: $name,
+            program: "floodmark",
+            origin: Origin::Ours,
+            kept: load!($backend, "-c", "100"),
+            fresh: load!($backend, "-c", "100", "--fresh"),
+            https: Some(load!($backend, "-c", "100", "--insecure")),
+            rate: Some(load!($backend, "--rate", "1000")),
+            claim,
+            percentiles,
+            note: "",
+        }
+    };
+}
+
+const EPOLL: Peer = row!("floodmark/epoll", "epoll");
+
+const URING: Peer = row!("floodmark/uring", "uring");
 
 /// Whether its `load --help` lists a backend: `- uring: …` among the values of `--backend`.
 pub fn has_backend(help: &str, peer: &Peer) -> bool {

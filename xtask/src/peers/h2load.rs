@@ -19,6 +19,7 @@ pub const PEER: Peer = Peer {
         "Connection: close",
         "{url}",
     ],
+    https: Some(&["--h1", "-t1", "-c100", "-D{seconds}", "{url}"]),
     rate: Some(&[
         "--h1",
         "-t1",

@@ -28,6 +28,16 @@ pub const PEER: Peer = Peer {
         "{seconds}s",
         "{url}",
     ],
+    https: Some(&[
+        "-cpus",
+        "1",
+        "-disable-compression",
+        "-c",
+        "100",
+        "-z",
+        "{seconds}s",
+        "{url}",
+    ]),
     rate: Some(&[
         "-cpus",
         "1",

@@ -25,6 +25,16 @@ pub const PEER: Peer = Peer {
         "--add-header=Connection: close\\n",
         "--num-conns={requests}",
     ],
+    https: Some(&[
+        "--hog",
+        "--ssl",
+        "--server={host}",
+        "--port={port}",
+        "--uri=/",
+        "--num-conns=100",
+        "--rate=100000",
+        "--num-calls={each}",
+    ]),
     rate: Some(&[
         "--hog",
         "--server={host}",

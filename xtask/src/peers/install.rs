@@ -24,6 +24,8 @@ pub struct Ready {
 
 /// A program that Debian brings, by the package that is asked for it.
 pub const NGINX: (&str, &str) = ("nginx", "nginx-light");
+/// What makes its certificate.
+const OPENSSL: (&str, &str) = ("openssl", "openssl");
 
 /// Finds, and where needed and possible installs, the given ones; the rest is named with its reason.
 pub fn provide(
@@ -36,7 +38,7 @@ pub fn provide(
         _ => None,
     });
     let absent: Vec<&str> = debian
-        .chain([NGINX])
+        .chain([NGINX, OPENSSL])
         .filter(|(program, _)| find(program).is_none())
         .map(|(_, package)| package)
         .collect();

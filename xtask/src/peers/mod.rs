@@ -1,6 +1,7 @@
 //! `cargo xtask peers`: floodmark beside other load generators on the same server, and all against the truth.
 
 mod ab;
+mod bars;
 mod child;
 mod closed;
 mod fixed_rate;
@@ -14,6 +15,7 @@ mod nginx;
 mod oha;
 mod page;
 mod peer;
+mod stalls;
 mod statistics;
 mod table;
 mod wrk;
@@ -41,7 +43,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug, Args)]
 pub struct Options {
     /// Rounds; each peer runs once in each.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Length of each closed run, in seconds.
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -87,10 +89,21 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
     );
     let folder = tempfile::tempdir().map_err(found)?;
     let server = nginx::Nginx::start(&program, folder.path())?;
-    let closed = |load| closed::rounds(&peers, &server, load, (rounds, seconds), &interrupt);
-    let (kept, fresh) = (closed(Load::Kept)?, closed(Load::Fresh)?);
+    let able = |load| {
+        let able = peers
+            .iter()
+            .filter(|ready| ready.peer.words(load).is_some());
+        able.collect::<Vec<_>>()
+    };
+    let mut closed = Vec::new();
+    for load in [Load::Kept, Load::Fresh, Load::Https] {
+        let able = able(load);
+        let taken = closed::rounds(&able, &server, load, (rounds, seconds), &interrupt)?;
+        let rows = able.into_iter().zip(taken).collect();
+        closed.push(page::Closed { load, rows });
+    }
     drop(server);
-    let able: Vec<_> = peers.iter().filter(|r| r.peer.rate.is_some()).collect();
+    let able = able(Load::Rate);
     let truth = fixed_rate::rounds(&able, rounds.min(RATE_ROUNDS), &interrupt)?;
     let page = page::Page {
         command: shown(options),
@@ -101,8 +114,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
         skipped: &skipped,
         seconds,
         idle_bytes: idle.map_err(found)?.peak_bytes,
-        kept,
-        fresh,
+        closed,
         rate: able.into_iter().zip(truth).collect(),
     };
     let page = page.markdown();

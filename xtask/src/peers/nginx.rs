@@ -1,4 +1,4 @@
-//! The server of the closed runs: nginx with one worker, started here and stopped on any way out.
+//! The server of the closed runs: nginx with one worker, over HTTP and HTTPS, started here and stopped on any way out.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -9,6 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::child;
+use super::peer::Load;
+use crate::command;
 use crate::error::Error;
 
 /// Longest wait for it to answer, to stop, or for one answer of its counter.
@@ -20,11 +22,37 @@ const POLL: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Nginx {
     child: Child,
-    address: SocketAddr,
+    plain: SocketAddr,
+    secure: SocketAddr,
 }
 
+/// The one suite that it takes, so that every peer does the same work: the one that OpenSSL's clients choose (wrk, ab and
+/// h2load are such).
+pub const SUITE: &str = "TLS_AES_256_GCM_SHA384";
+
+/// How its certificate is made, with OpenSSL's command.
+pub const CERTIFICATE: [&str; 17] = [
+    "req",
+    "-x509",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:P-256",
+    "-nodes",
+    "-days",
+    "2",
+    "-subj",
+    "/CN=localhost",
+    "-addext",
+    "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    "-keyout",
+    "key.pem",
+    "-out",
+    "cert.pem",
+];
+
 /// Its configuration, as it is written and shown.
-pub fn configuration(port: &str) -> String {
+pub fn configuration(port: &str, tls_port: &str) -> String {
     format!(
         "\
 daemon off;
@@ -47,29 +75,48 @@ http {{
         location / {{ return 200 \"Hello World\"; }}
         location = /count {{ stub_status; }}
     }}
+    server {{
+        listen 127.0.0.1:{tls_port} ssl backlog=4096;
+        ssl_certificate cert.pem;
+        ssl_certificate_key key.pem;
+        ssl_protocols TLSv1.3;
+        ssl_conf_command Ciphersuites {SUITE};
+        ssl_ecdh_curve X25519;
+        location / {{ return 200 \"Hello World\"; }}
+    }}
 }}
 "
     )
 }
 
 impl Nginx {
-    /// Starts it on a free port of 127.0.0.1, with its files in `folder`.
+    /// Starts it on free ports of 127.0.0.1, with its files in `folder`.
     pub fn start(program: &Path, folder: &Path) -> Result<Self, Error> {
         let failed = |why: String| Error::Found(vec![format!("nginx did not start: {why}")]);
-        let port = free_port().map_err(|e| failed(e.to_string()))?;
+        let [port, tls_port] = free_ports().map_err(|e| failed(e.to_string()))?;
         let file = folder.join("nginx.conf");
-        fs::write(&file, configuration(&port.to_string()))
-            .map_err(|source| Error::Write { path: file, source })?;
+        fs::write(
+            &file,
+            configuration(&port.to_string(), &tls_port.to_string()),
+        )
+        .map_err(|source| Error::Write { path: file, source })?;
+        let mut certificate = Command::new("openssl");
+        certificate.args(CERTIFICATE);
+        command::capture(certificate.current_dir(folder))?;
         let log = folder.join("error.log");
-        let mut command = Command::new(program);
-        command.arg("-p").arg(folder).arg("-e").arg(&log);
-        command.args(["-c", "nginx.conf"]);
-        let child = child::spawn(command.current_dir(folder)).map_err(|source| Error::Start {
-            command: crate::command::line(&command),
+        let mut start = Command::new(program);
+        start.arg("-p").arg(folder).arg("-e").arg(&log);
+        start.args(["-c", "nginx.conf"]);
+        let child = child::spawn(start.current_dir(folder)).map_err(|source| Error::Start {
+            command: command::line(&start),
             source,
         })?;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut nginx = Nginx { child, address };
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut nginx = Nginx {
+            child,
+            plain: at(port),
+            secure: at(tls_port),
+        };
         let end = Instant::now() + PATIENCE;
         while nginx.requests().is_err() {
             let ended = matches!(nginx.child.try_wait(), Ok(Some(_)));
@@ -83,14 +130,25 @@ impl Nginx {
         Ok(nginx)
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it listens for a load.
+    pub fn address(&self, load: Load) -> SocketAddr {
+        match load {
+            Load::Https => self.secure,
+            Load::Kept | Load::Fresh | Load::Rate => self.plain,
+        }
+    }
+
+    /// Its processes: the master and the workers.
+    pub fn processes(&self) -> io::Result<Vec<u32>> {
+        let master = self.child.id();
+        let workers = fs::read_to_string(format!("/proc/{master}/task/{master}/children"))?;
+        let workers = workers.split_whitespace().filter_map(|id| id.parse().ok());
+        Ok([master].into_iter().chain(workers).collect())
     }
 
     /// Requests it has seen since its start, this one included.
     pub fn requests(&self) -> io::Result<u64> {
-        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        let mut stream = TcpStream::connect_timeout(&self.plain, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"GET /count HTTP/1.0\r\n\r\n")?;
         let mut answer = String::new();
@@ -106,10 +164,11 @@ fn requests(page: &str) -> Option<u64> {
     lines.next()?.split_whitespace().nth(2)?.parse().ok()
 }
 
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?
-        .local_addr()?
-        .port())
+/// Two different ones: both are held while they are chosen.
+fn free_ports() -> io::Result<[u16; 2]> {
+    let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let (one, other) = (listen()?, listen()?);
+    Ok([one.local_addr()?.port(), other.local_addr()?.port()])
 }
 
 impl Drop for Nginx {

@@ -33,6 +33,16 @@ pub const PEER: Peer = Peer {
         "-z{seconds}s",
         "{url}",
     ],
+    https: Some(&[
+        "--no-tui",
+        "--worker-threads=1",
+        "--disable-compression",
+        "--output-format=json",
+        "--insecure",
+        "-c100",
+        "-z{seconds}s",
+        "{url}",
+    ]),
     rate: Some(&[
         "--no-tui",
         "--worker-threads=1",

@@ -1,13 +1,18 @@
 //! The page, `docs/peers.md`: every figure in it comes from the runs.
 
+use std::process::Command;
+
+use super::bars;
 use super::closed;
-use super::fixed_rate::{self, RATE, SECONDS, STALL};
+use super::fixed_rate;
 use super::install::Ready;
 use super::machine::{Elsewhere, Machine};
 use super::nginx;
-use super::peer::{CONNECTIONS, Load, Percentiles};
+use super::peer::{CONNECTIONS, Load};
+use super::stalls;
 use super::statistics::{Estimate, coverage, estimate};
 use super::table::{Table, grouped};
+use crate::command;
 
 /// All that the page is made of.
 pub struct Page<'a> {
@@ -27,12 +32,38 @@ pub struct Page<'a> {
     pub seconds: u64,
     /// Peak memory that is shown for a program that does nothing, bytes.
     pub idle_bytes: u64,
-    /// Kept connections.
-    pub kept: Vec<closed::Rounds>,
-    /// Fresh connections.
-    pub fresh: Vec<closed::Rounds>,
+    /// The closed runs, a load after the other.
+    pub closed: Vec<Closed<'a>>,
     /// The peers that can send at a fixed rate, and their samples.
     pub rate: Vec<(&'a Ready, fixed_rate::Rounds)>,
+}
+
+/// The closed runs of a load.
+pub struct Closed<'a> {
+    /// The load.
+    pub load: Load,
+    /// The peers that can, and their samples.
+    pub rows: Vec<(&'a Ready, closed::Rounds)>,
+}
+
+impl Closed<'_> {
+    /// The samples of a peer.
+    pub fn of(&self, name: &str) -> Option<&closed::Rounds> {
+        let mut rows = self.rows.iter();
+        rows.find(|(ready, _)| ready.peer.name == name)
+            .map(|(_, rounds)| rounds)
+    }
+
+    /// What is asked of the peers.
+    fn about(&self) -> &'static str {
+        match self.load {
+            Load::Fresh => "A connection for each request (`Connection: close`), closed model.",
+            Load::Https => "As with kept connections, over TLS 1.3.",
+            Load::Kept | Load::Rate => {
+                "Kept connections, closed model: each connection sends its next request when it has its answer."
+            }
+        }
+    }
 }
 
 impl Page<'_> {
@@ -42,28 +73,22 @@ impl Page<'_> {
             "# floodmark beside its peers\n\nWritten by `{}`; no figure is typed by hand.\n\n",
             self.command
         );
+        text.push_str(&bars::section(self));
         text.push_str(&self.conditions());
-        for (load, samples, about) in [
-            (
-                Load::Kept,
-                &self.kept,
-                "Kept connections, closed model: each connection sends its next request when it has its answer.",
-            ),
-            (
-                Load::Fresh,
-                &self.fresh,
-                "A connection for each request (`Connection: close`), closed model.",
-            ),
-        ] {
-            text.push_str(&format!("\n## {load:?} connections\n\n{about}\n\n"));
-            text.push_str(&self.figures(samples));
-            text.push_str(&self.failures(samples));
-            if let Some(ratios) = self.ratios(samples) {
+        for closed in &self.closed {
+            let title = match closed.load {
+                Load::Https => "HTTPS, kept connections".to_owned(),
+                load => format!("{load:?} connections"),
+            };
+            text.push_str(&format!("\n## {title}\n\n{}\n\n", closed.about()));
+            text.push_str(&figures(closed));
+            text.push_str(&failures(closed));
+            if let Some(ratios) = ratios(closed) {
                 text.push_str("\nRatios of figures of the same round, median [interval]; CPU is that per request:\n\n");
                 text.push_str(&ratios);
             }
         }
-        text.push_str(&self.truth());
+        text.push_str(&stalls::section(self));
         text.push_str(&self.reading());
         text.push_str(&self.commands());
         text
@@ -93,193 +118,28 @@ impl Page<'_> {
             ),
         );
         row("server", format!("nginx {}, 1 worker", self.nginx));
+        row(
+            "TLS",
+            format!("1.3, X25519, {}, for every peer", nginx::SUITE),
+        );
         for ready in self.peers {
             row(ready.peer.name, ready.version.clone());
         }
-        let mut text = table.markdown();
+        let mut text = format!("\n## Conditions\n\n{}", table.markdown());
         for skipped in self.skipped {
             text.push_str(&format!("\nLeft out: {skipped}.\n"));
         }
         text
     }
 
-    /// The table of what each peer did.
-    fn figures(&self, samples: &[closed::Rounds]) -> String {
-        let mut table = Table::new(&[
-            "peer",
-            "requests/s",
-            "CPU µs/request",
-            "its own figure",
-            "peak MiB",
-            "says ÷ served",
-        ]);
-        for (ready, rounds) in self.peers.iter().zip(samples) {
-            let of = |figure: &dyn Fn(&closed::Sample) -> Option<f64>| {
-                estimate(rounds.iter().flatten().filter_map(figure).collect())
-            };
-            let cell = |e: Option<Estimate>, show: &dyn Fn(f64) -> String| {
-                e.map_or("–".to_owned(), |e| {
-                    format!("{} ({}–{})", show(e.median), show(e.least), show(e.most))
-                })
-            };
-            let two = |figure: f64| format!("{figure:.2}");
-            table.row(vec![
-                ready.peer.name.to_owned(),
-                cell(of(&|s| Some(s.claim.per_s)), &grouped),
-                cell(of(&|s| Some(s.cpu_us)), &two),
-                of(&|s| s.claim.own_cpu_us).map_or("–".to_owned(), |e| two(e.median)),
-                of(&|s| Some(mebibytes(s.peak_bytes)))
-                    .map_or("–".to_owned(), |e| format!("{:.1}", e.median)),
-                of(&|s| Some(s.claim.answers as f64 / s.served as f64))
-                    .map_or("–".to_owned(), |e| format!("{:.4}", e.median)),
-            ]);
-        }
-        table.markdown()
-    }
-
-    /// What peers said of failed requests, and rounds that failed as a whole.
-    fn failures(&self, samples: &[closed::Rounds]) -> String {
-        let mut text = String::new();
-        for (ready, rounds) in self.peers.iter().zip(samples) {
-            let name = ready.peer.name;
-            let gaps = rounds.iter().filter(|sample| sample.is_none()).count();
-            if gaps > 0 {
-                text.push_str(&format!(
-                    "\n{name}: {gaps} of {} runs failed.\n",
-                    rounds.len()
-                ));
-            }
-            let said = rounds
-                .iter()
-                .flatten()
-                .filter_map(|s| s.claim.failures.as_ref());
-            let said: Vec<&String> = said.collect();
-            if let Some(last) = said.last() {
-                let times = said.len();
-                text.push_str(&format!(
-                    "\n{name} reports failures in {times} runs; the last: {last}\n"
-                ));
-            }
-        }
-        text
-    }
-
-    /// Each peer against wrk, and each row of floodmark against each peer.
-    fn ratios(&self, samples: &[closed::Rounds]) -> Option<String> {
-        let names = || self.peers.iter().map(|ready| ready.peer.name);
-        let wrk = names().position(|name| name == "wrk");
-        let ours: Vec<usize> = names()
-            .enumerate()
-            .filter(|(_, name)| name.starts_with("floodmark/"))
-            .map(|(index, _)| index)
-            .collect();
-        if samples.first()?.is_empty() || (wrk.is_none() && ours.is_empty()) {
-            return None;
-        }
-        let mut heads = vec!["peer".to_owned()];
-        if wrk.is_some() {
-            heads.extend(["requests/s ÷ wrk's".to_owned(), "CPU ÷ wrk's".to_owned()]);
-        }
-        for &index in &ours {
-            heads.push(format!("CPU of {} ÷ its", self.peers[index].peer.name));
-        }
-        let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-        let mut table = Table::new(&heads);
-        for (index, name) in names().enumerate() {
-            let mut row = vec![name.to_owned()];
-            let mut add = |a: usize, b: usize, figure: fn(&closed::Sample) -> f64| {
-                row.push(match a == b {
-                    true => "1".to_owned(),
-                    false => interval(estimate(pairs(&samples[a], &samples[b], figure))),
-                });
-            };
-            if let Some(wrk) = wrk {
-                add(index, wrk, |sample| sample.claim.per_s);
-                add(index, wrk, |sample| sample.cpu_us);
-            }
-            for &our in &ours {
-                add(our, index, |sample| sample.cpu_us);
-            }
-            table.row(row);
-        }
-        Some(table.markdown())
-    }
-
-    fn truth(&self) -> String {
-        let mut text = format!(
-            "\n## Truth at {}/s\n\n{} requests in {SECONDS} s against a server that does nothing for {} ms of each {} ms and logs every request \
-             (case T2 of `cargo xtask truth`). All times in ms, medians of {} rounds, errors with their range:\n\n\
-- *says*: the peer's figure.\n\
-- *even*: what requests wait there that arrive at even distances, worked out from the stalls: what the peer was asked to find out.\n\
-- *due*: by the server's log of that run, from when the k-th request was due by an even schedule of the asked rate to the k-th answer. \
-A peer that sends in bursts sends most of each burst late, and this holds it.\n\
-- *sent*: by the same log, from when the server's kernel had a request to its answer: what the peer's requests waited, however it sent them.\n\n",
-            grouped(RATE as f64),
-            grouped((RATE * SECONDS) as f64),
-            STALL.length_ms,
-            STALL.every_ms,
-            self.rate.first().map_or(0, |(_, rounds)| rounds.len()),
-        );
-        let even = fixed_rate::even_arrivals();
-        let mut table = Table::new(&[
-            "peer",
-            "requests",
-            "percentile",
-            "says",
-            "even",
-            "says − even",
-            "due",
-            "says − due",
-            "sent",
-        ]);
-        for (ready, rounds) in &self.rate {
-            type Pick = fn(&Percentiles) -> Option<f64>;
-            let picks: [(&str, Pick); 3] = [
-                ("p50", |p| p.p50),
-                ("p99", |p| p.p99),
-                ("p99.9", |p| p.p99_9),
-            ];
-            let requests = rounds.iter().flatten().map(|s| s.requests as f64).collect();
-            let requests = estimate(requests).map_or("–".to_owned(), |e| grouped(e.median));
-            let mut first = vec![ready.peer.name.to_owned(), requests];
-            for (name, pick) in picks {
-                let of = |figure: &dyn Fn(&fixed_rate::Sample) -> Option<f64>| {
-                    estimate(rounds.iter().flatten().filter_map(figure).collect())
-                };
-                let ms = |us: f64| format!("{:.2}", us / 1e3).replace('-', "−");
-                let median = |e: Option<Estimate>| e.map_or("–".to_owned(), |e| ms(e.median));
-                let error = |e: Option<Estimate>| {
-                    e.map_or("–".to_owned(), |e| {
-                        format!("{} ({} to {})", ms(e.median), ms(e.least), ms(e.most))
-                    })
-                };
-                let mut row = std::mem::replace(&mut first, vec![String::new(), String::new()]);
-                row.extend([
-                    name.to_owned(),
-                    median(of(&|s| pick(&s.says))),
-                    pick(&even).map_or("–".to_owned(), ms),
-                    error(of(&|s| Some(pick(&s.says)? - pick(&even)?))),
-                    median(of(&|s| pick(&s.due))),
-                    error(of(&|s| Some(pick(&s.says)? - pick(&s.due)?))),
-                    median(of(&|s| pick(&s.sent))),
-                ]);
-                table.row(row);
-            }
-        }
-        text.push_str(&table.markdown());
-        let unable = self.peers.iter().filter(|ready| ready.peer.rate.is_none());
-        let unable: Vec<&str> = unable.map(|ready| ready.peer.name).collect();
-        if !unable.is_empty() {
-            text.push_str(&format!(
-                "\nCannot send at a fixed rate: {}.\n",
-                unable.join(", ")
-            ));
-        }
-        text
+    /// Rounds of the closed runs.
+    pub fn rounds(&self) -> usize {
+        let rows = self.closed.first().and_then(|closed| closed.rows.first());
+        rows.map_or(0, |(_, rounds)| rounds.len())
     }
 
     fn reading(&self) -> String {
-        let rounds = self.kept.first().map_or(0, Vec::len);
+        let rounds = self.rounds();
         let level = match rounds {
             0 | 1 => "There is no interval, since there was one round.".to_owned(),
             n => format!(
@@ -313,7 +173,7 @@ floodmark's command, worker and samplers too. *Its own figure* is what the peer 
 - Client and server share {} CPUs: where both are full, a cheaper client leaves more to the server, and requests/s are of the pair. \
 CPU per request is the steadier figure; it still moves with the load on the caches and with batching.\n\
 - Loopback has no network card, no loss and no delay. Its sending side does the receiver's work in the kernel too.\n\
-- One thread, {CONNECTIONS} connections, 11 bytes of body: nothing of many threads, large bodies or TLS.\n",
+- One thread, {CONNECTIONS} connections, 11 bytes of body: nothing of many threads or large bodies.\n",
             self.seconds,
             mebibytes(self.idle_bytes),
             notes.concat(),
@@ -324,21 +184,133 @@ CPU per request is the steadier figure; it still moves with the load on the cach
     fn commands(&self) -> String {
         let mut text = "\n## Commands\n\n`SECONDS` is the length of a run, `REQUESTS` what fills it by a probe before the first round, `EACH` that over the connections.\n\n```text\n".to_owned();
         for ready in self.peers {
-            for load in [Load::Kept, Load::Fresh, Load::Rate] {
+            for load in [Load::Kept, Load::Fresh, Load::Https, Load::Rate] {
                 if let Some(line) = ready.peer.shown(load) {
                     text.push_str(&format!("{line}\n"));
                 }
             }
         }
         text.push_str("```\n\nnginx, started with `nginx -p FOLDER -c nginx.conf`:\n\n```text\n");
-        text.push_str(&nginx::configuration("PORT"));
-        text.push_str("```\n");
+        text.push_str(&nginx::configuration("PORT", "TLS_PORT"));
+        let mut certificate = Command::new("openssl");
+        certificate.args(nginx::CERTIFICATE);
+        text.push_str(&format!(
+            "```\n\nIts certificate:\n\n```text\n{}\n```\n",
+            command::line(&certificate)
+        ));
         text
     }
 }
 
+/// The table of what each peer did.
+fn figures(closed: &Closed) -> String {
+    let mut table = Table::new(&[
+        "peer",
+        "requests/s",
+        "CPU µs/request",
+        "its own figure",
+        "peak MiB",
+        "says ÷ served",
+    ]);
+    for (ready, rounds) in &closed.rows {
+        let of = |figure: &dyn Fn(&closed::Sample) -> Option<f64>| {
+            estimate(rounds.iter().flatten().filter_map(figure).collect())
+        };
+        let cell = |e: Option<Estimate>, show: &dyn Fn(f64) -> String| {
+            e.map_or("–".to_owned(), |e| {
+                format!("{} ({}–{})", show(e.median), show(e.least), show(e.most))
+            })
+        };
+        let two = |figure: f64| format!("{figure:.2}");
+        table.row(vec![
+            ready.peer.name.to_owned(),
+            cell(of(&|s| Some(s.claim.per_s)), &grouped),
+            cell(of(&|s| Some(s.cpu_us)), &two),
+            of(&|s| s.claim.own_cpu_us).map_or("–".to_owned(), |e| two(e.median)),
+            of(&|s| Some(mebibytes(s.peak_bytes)))
+                .map_or("–".to_owned(), |e| format!("{:.1}", e.median)),
+            of(&|s| Some(s.claim.answers as f64 / s.served as f64))
+                .map_or("–".to_owned(), |e| format!("{:.4}", e.median)),
+        ]);
+    }
+    table.markdown()
+}
+
+/// What peers said of failed requests, and rounds that failed as a whole.
+fn failures(closed: &Closed) -> String {
+    let mut text = String::new();
+    for (ready, rounds) in &closed.rows {
+        let name = ready.peer.name;
+        let gaps = rounds.iter().filter(|sample| sample.is_none()).count();
+        if gaps > 0 {
+            text.push_str(&format!(
+                "\n{name}: {gaps} of {} runs failed.\n",
+                rounds.len()
+            ));
+        }
+        let said = rounds
+            .iter()
+            .flatten()
+            .filter_map(|s| s.claim.failures.as_ref());
+        let said: Vec<&String> = said.collect();
+        if let Some(last) = said.last() {
+            let times = said.len();
+            text.push_str(&format!(
+                "\n{name} reports failures in {times} runs; the last: {last}\n"
+            ));
+        }
+    }
+    text
+}
+
+/// Each peer against wrk, and each row of floodmark against each peer.
+fn ratios(closed: &Closed) -> Option<String> {
+    let names = || closed.rows.iter().map(|(ready, _)| ready.peer.name);
+    let samples = |index: usize| &closed.rows[index].1;
+    let wrk = names().position(|name| name == "wrk");
+    let ours: Vec<usize> = names()
+        .enumerate()
+        .filter(|(_, name)| name.starts_with("floodmark/"))
+        .map(|(index, _)| index)
+        .collect();
+    if closed.rows.first()?.1.is_empty() || (wrk.is_none() && ours.is_empty()) {
+        return None;
+    }
+    let mut heads = vec!["peer".to_owned()];
+    if wrk.is_some() {
+        heads.extend(["requests/s ÷ wrk's".to_owned(), "CPU ÷ wrk's".to_owned()]);
+    }
+    for &index in &ours {
+        heads.push(format!("CPU of {} ÷ its", closed.rows[index].0.peer.name));
+    }
+    let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+    let mut table = Table::new(&heads);
+    for (index, name) in names().enumerate() {
+        let mut row = vec![name.to_owned()];
+        let mut add = |a: usize, b: usize, figure: fn(&closed::Sample) -> f64| {
+            row.push(match a == b {
+                true => "1".to_owned(),
+                false => interval(estimate(pairs(samples(a), samples(b), figure))),
+            });
+        };
+        if let Some(wrk) = wrk {
+            add(index, wrk, |sample| sample.claim.per_s);
+            add(index, wrk, |sample| sample.cpu_us);
+        }
+        for &our in &ours {
+            add(our, index, |sample| sample.cpu_us);
+        }
+        table.row(row);
+    }
+    Some(table.markdown())
+}
+
 /// Ratios of a figure of two peers in the rounds that both have.
-fn pairs(a: &closed::Rounds, b: &closed::Rounds, figure: fn(&closed::Sample) -> f64) -> Vec<f64> {
+pub fn pairs(
+    a: &closed::Rounds,
+    b: &closed::Rounds,
+    figure: fn(&closed::Sample) -> f64,
+) -> Vec<f64> {
     let both = a
         .iter()
         .zip(b)
@@ -357,7 +329,7 @@ fn interval(e: Option<Estimate>) -> String {
 }
 
 /// The coverage of the intervals of that many rounds.
-fn intervals_coverage(rounds: usize) -> f64 {
+pub fn intervals_coverage(rounds: usize) -> f64 {
     let interval = estimate(vec![0.0; rounds]).and_then(|e| e.interval);
     interval.map_or(coverage(rounds, 0), |i| i.coverage)
 }

@@ -26,6 +26,8 @@ pub enum Load {
     Kept,
     /// Closed model, a connection for each request.
     Fresh,
+    /// Closed model, connections are kept, HTTPS.
+    Https,
     /// A fixed rate on kept connections, where the peer can.
     Rate,
 }
@@ -43,6 +45,8 @@ pub struct Peer {
     pub kept: &'static [&'static str],
     /// Words for [`Load::Fresh`].
     pub fresh: &'static [&'static str],
+    /// Words for [`Load::Https`]; none where it cannot.
+    pub https: Option<&'static [&'static str]>,
     /// Words for [`Load::Rate`]; none where it cannot send at a fixed rate.
     pub rate: Option<&'static [&'static str]>,
     /// Reads what it says of a closed run.
@@ -113,12 +117,23 @@ impl Percentiles {
     }
 }
 
+impl Load {
+    /// The scheme of its URLs.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Load::Https => "https",
+            Load::Kept | Load::Fresh | Load::Rate => "http",
+        }
+    }
+}
+
 impl Peer {
     /// Its words for a load, before they are filled in.
     pub fn words(&self, load: Load) -> Option<&'static [&'static str]> {
         match load {
             Load::Kept => Some(self.kept),
             Load::Fresh => Some(self.fresh),
+            Load::Https => self.https,
             Load::Rate => self.rate,
         }
     }
@@ -134,7 +149,9 @@ impl Peer {
     /// Its command line as it is shown: placeholders in capitals, no path of this machine.
     pub fn shown(&self, load: Load) -> Option<String> {
         let mut command = Command::new(self.program);
-        command.args(self.words(load)?.iter().map(|word| capitals(word)));
+        let words = self.words(load)?.iter();
+        let url = format!("{}://HOST:PORT/", load.scheme());
+        command.args(words.map(|word| capitals(&word.replace("{url}", &url))));
         Some(crate::command::line(&command))
     }
 }
@@ -157,6 +174,8 @@ fn capitals(word: &str) -> String {
 /// What the placeholders of a command line stand for.
 #[derive(Debug)]
 pub struct Setting<'a> {
+    /// `http` or `https`.
+    pub scheme: &'static str,
     /// The server.
     pub server: SocketAddr,
     /// Length of the run, seconds.
@@ -175,7 +194,7 @@ impl Setting<'_> {
 
     /// Fills one word.
     pub fn fill(&self, word: &str) -> String {
-        word.replace("{url}", &format!("http://{}/", self.server))
+        word.replace("{url}", &format!("{}://{}/", self.scheme, self.server))
             .replace("{host}", &self.server.ip().to_string())
             .replace("{port}", &self.server.port().to_string())
             .replace("{seconds}", &self.seconds.to_string())
@@ -215,12 +234,13 @@ mod tests {
     #[test]
     fn words_are_filled_and_shown() {
         let setting = Setting {
+            scheme: "https",
             server: "127.0.0.1:8080".parse().unwrap(),
             seconds: 5,
             requests: 12_345,
             folder: Path::new("f"),
         };
-        assert_eq!(setting.fill("{url}"), "http://127.0.0.1:8080/");
+        assert_eq!(setting.fill("{url}"), "https://127.0.0.1:8080/");
         assert_eq!(setting.fill("--num-calls={each}"), "--num-calls=123");
         assert_eq!(setting.fill("-d{seconds}s"), "-d5s");
         assert_eq!(setting.fill("{file}"), "f/file");

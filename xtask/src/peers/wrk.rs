@@ -16,6 +16,7 @@ pub const PEER: Peer = Peer {
         "Connection: close",
         "{url}",
     ],
+    https: Some(&["-t1", "-c100", "-d{seconds}s", "{url}"]),
     rate: None,
     claim,
     percentiles: |_| Ok(Percentiles::default()),

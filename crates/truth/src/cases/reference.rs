@@ -96,6 +96,24 @@ pub fn response(log: &Log, rate: f64) -> Sorted {
     Sorted::new(times.map(|(k, ns)| (after(*ns, k) - start) / 1e3).collect())
 }
 
+/// What a client sees that sends `count` requests at even distances, `rate` per second, each on time, from the
+/// first request of the log on: one that is due within a stall is answered when the server goes on, every other one
+/// at once. Nothing but the stalls of the log goes into it, so that it holds for any client, however it sent.
+#[must_use]
+pub fn even(log: &Log, rate: f64, count: u64) -> Sorted {
+    let Some(first) = log.requests.iter().map(|r| r.readable_ns).min() else {
+        return Sorted(Vec::new());
+    };
+    let mut stalls = log.stalls.iter().peekable();
+    let times = (0..count).map(|k| {
+        let due_ns = first + (k as f64 * 1e9 / rate) as u64;
+        while stalls.next_if(|stall| stall.end_ns <= due_ns).is_some() {}
+        let stall = stalls.peek().filter(|stall| stall.begin_ns <= due_ns);
+        us(stall.map_or(0, |stall| stall.end_ns - due_ns))
+    });
+    Sorted::new(times.collect())
+}
+
 fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
@@ -103,7 +121,7 @@ fn us(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Kind;
+    use crate::log::{Kind, StallEntry};
 
     fn entry(arrival_ns: u64, departure_ns: u64) -> RequestEntry {
         RequestEntry {
@@ -140,6 +158,26 @@ mod tests {
         assert!((times.quantile(0.9) - 1_490.0).abs() < 1e-6);
         assert!((times.quantile(0.5) - 10.0).abs() < 1e-6);
         assert!((service(&log).mean() - 10.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn even_arrivals_wait_for_the_stalls_that_were_logged() {
+        let ms = 1_000_000;
+        let stall = |begin: u64, end: u64| StallEntry {
+            begin_ns: begin * ms,
+            end_ns: end * ms,
+        };
+        // 1000/s from 5 ms on: due at 5, 6, … 24 ms. In the first stall five are due, in the second, which ends late, two.
+        let log = Log {
+            requests: vec![entry(6 * ms, 6 * ms), entry(5 * ms, 5 * ms)],
+            stalls: vec![stall(1, 2), stall(10, 15), stall(20, 22), stall(90, 99)],
+            ..Log::default()
+        };
+        let times = even(&log, 1000.0, 20);
+        let waits: Vec<f64> = times.0.iter().copied().filter(|us| *us > 0.0).collect();
+        assert_eq!(waits, [1e3, 1e3, 2e3, 2e3, 3e3, 4e3, 5e3]);
+        assert_eq!(times.0.len(), 20);
+        assert_eq!(even(&Log::default(), 1000.0, 20), Sorted(Vec::new()));
     }
 
     #[test]

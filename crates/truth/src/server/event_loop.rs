@@ -14,7 +14,7 @@ use socket2::SockRef;
 use super::answers::{Answers, Step};
 use super::connection::{Connection, Input, Whole};
 use crate::choice::exponential_ns;
-use crate::log::{ClosedBy, ConnectionEntry, Kind, Log, RequestEntry};
+use crate::log::{ClosedBy, ConnectionEntry, Kind, Log, RequestEntry, StallEntry};
 use crate::scenario::{Fault, Scenario, Service};
 use crate::sys::{Poller, monotonic_ns, run_delay_ns, sleep_until};
 
@@ -115,11 +115,15 @@ impl EventLoop {
     }
 
     /// Does nothing at all until the stall is over, when there is one.
-    fn stall(&self) {
+    fn stall(&mut self) {
         if let (Some(stall), Some(first)) = (self.scenario.stall, self.first_request_ns)
             && let Some(end) = stall.end_of(monotonic_ns().saturating_sub(first))
         {
             sleep_until(first + end);
+            self.log.stalls.push(StallEntry {
+                begin_ns: first + end - stall.length_ms * 1_000_000,
+                end_ns: monotonic_ns(),
+            });
         }
     }
 
