@@ -111,7 +111,7 @@ pub fn hush(command: &mut Command) -> Result<String, Error> {
 }
 
 /// Runs a command and returns what it wrote on stdout and on stderr.
-fn collect(command: &mut Command) -> Result<(String, String), Error> {
+pub fn collect(command: &mut Command) -> Result<(String, String), Error> {
     let line = line(command);
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|source| Error::Start {

@@ -5,8 +5,8 @@ use super::fixed_rate::RATE;
 use super::page::{Page, intervals_coverage, pairs};
 use super::peer::Load;
 use super::stalls::{ms, p99_error};
-use super::statistics::{Estimate, estimate};
-use super::table::{Table, grouped};
+use crate::measuring::statistics::{Estimate, estimate};
+use crate::measuring::table::{Table, grouped};
 
 /// What a ratio has to be.
 #[derive(Debug, Clone, Copy)]

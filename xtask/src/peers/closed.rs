@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use super::child::{self, Interrupt, Used};
 use super::install::Ready;
-use super::nginx::Nginx;
 use super::peer::{Claim, Load, Output, Setting};
 use crate::error::Error;
+use crate::measuring::child::{self, Interrupt, Used};
+use crate::measuring::nginx::Nginx;
 
 /// Pause before each run, so that closed connections and late work of the last one are gone.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -82,7 +82,10 @@ fn sample(
     interrupt: &Interrupt,
 ) -> Result<Result<Sample, String>, Error> {
     let before = count(server)?;
-    let address = server.address(load);
+    let address = match load {
+        Load::Https => server.secure(),
+        Load::Kept | Load::Fresh | Load::Rate => server.plain(),
+    };
     let (used, output) = match once(ready, load, address, seconds, requests, interrupt)? {
         Ok(run) => run,
         Err(why) => return Ok(Err(why)),
@@ -96,7 +99,7 @@ fn sample(
         Ok(Sample {
             claim,
             served,
-            cpu_us: used.cpu_s * 1e6 / served as f64,
+            cpu_us: used.cpu_s() * 1e6 / served as f64,
             peak_bytes: used.peak_bytes,
         })
     }))

@@ -4,11 +4,11 @@ use floodmark_truth::reference::{self, Sorted};
 use floodmark_truth::scenario::Stall;
 use floodmark_truth::{Log, Scenario, Server};
 
-use super::child::Interrupt;
 use super::closed::once;
 use super::install::Ready;
 use super::peer::{Load, Percentiles};
 use crate::error::Error;
+use crate::measuring::child::Interrupt;
 
 /// Requests per second, in all.
 pub const RATE: u64 = 1_000;

@@ -1,6 +1,5 @@
 //! Which load generators are on this machine: found, installed where we may, or named and left out.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -8,8 +7,10 @@ use super::peer::{Origin, Peer};
 use super::{floodmark, oha};
 use crate::command;
 use crate::error::Error;
+use crate::measuring::nginx;
+use crate::measuring::programs::{self, debian_version, find};
+use crate::release;
 use crate::workspace::Workspace;
-use crate::{release, tools};
 
 /// A load generator that can be run.
 #[derive(Debug)]
@@ -22,11 +23,6 @@ pub struct Ready {
     pub version: String,
 }
 
-/// A program that Debian brings, by the package that is asked for it.
-pub const NGINX: (&str, &str) = ("nginx", "nginx-light");
-/// What makes its certificate.
-const OPENSSL: (&str, &str) = ("openssl", "openssl");
-
 /// Finds, and where needed and possible installs, the given ones; the rest is named with its reason.
 pub fn provide(
     workspace: &Workspace,
@@ -37,16 +33,7 @@ pub fn provide(
         Origin::Debian(package) => Some((peer.program, package)),
         _ => None,
     });
-    let absent: Vec<&str> = debian
-        .chain([NGINX, OPENSSL])
-        .filter(|(program, _)| find(program).is_none())
-        .map(|(_, package)| package)
-        .collect();
-    if !absent.is_empty()
-        && let Err(error) = tools::install(&absent)
-    {
-        println!("{error}");
-    }
+    programs::provide(debian.chain([nginx::PROGRAM, nginx::OPENSSL]));
     let (mut ready, mut skipped) = (Vec::new(), Vec::new());
     let ours = release::floodmark(workspace)?;
     let help = command::capture(Command::new(&ours).args(["load", "--help"]))?;
@@ -75,28 +62,6 @@ pub fn provide(
         }
     }
     Ok((ready, skipped))
-}
-
-/// A program on the search path, or where Debian keeps servers.
-pub fn find(program: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
-}
-
-/// The version of an installed package as dpkg has it.
-pub fn debian_version(package: &str) -> String {
-    let query = || {
-        let mut query = Command::new("dpkg-query");
-        query.args(["--show", "--showformat=${Version}", package]);
-        query
-    };
-    match command::succeeds(&mut query()).then(|| command::capture(&mut query())) {
-        Some(Ok(version)) if !version.is_empty() => format!("{version} (Debian)"),
-        _ => "not from Debian".to_owned(),
-    }
 }
 
 /// The pinned oha, in a folder of its own under the build folder; built only when asked for, as that takes minutes.

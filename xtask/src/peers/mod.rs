@@ -2,7 +2,6 @@
 
 mod ab;
 mod bars;
-mod child;
 mod closed;
 mod fixed_rate;
 mod floodmark;
@@ -10,14 +9,10 @@ mod h2load;
 mod hey;
 mod httperf;
 mod install;
-mod machine;
-mod nginx;
 mod oha;
 mod page;
 mod peer;
 mod stalls;
-mod statistics;
-mod table;
 mod wrk;
 
 use std::process::Command;
@@ -26,10 +21,12 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::error::Error;
+use crate::measuring::child::{self, Interrupt};
+use crate::measuring::machine::{Machine, Reading};
+use crate::measuring::nginx::{self, Nginx};
+use crate::measuring::programs;
 use crate::page::{Mode, settle};
 use crate::workspace::Workspace;
-use child::Interrupt;
-use machine::{Machine, Reading};
 use peer::{Load, Peer};
 
 /// The page, from the root.
@@ -67,12 +64,6 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
     for skipped in &skipped {
         println!("left out: {skipped}");
     }
-    let program = install::find(install::NGINX.0).ok_or_else(|| {
-        Error::Found(vec![format!(
-            "nginx is missing: get it with `apt-get install {}` as root",
-            install::NGINX.1
-        )])
-    })?;
     let machine = Machine::read(workspace)?;
     let (rounds, seconds) = match options.quick {
         true => (1, 2),
@@ -88,7 +79,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
         &interrupt,
     );
     let folder = tempfile::tempdir().map_err(found)?;
-    let server = nginx::Nginx::start(&program, folder.path())?;
+    let server = Nginx::start(folder.path())?;
     let able = |load| {
         let able = peers
             .iter()
@@ -109,7 +100,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
         command: shown(options),
         machine: &machine,
         elsewhere: Reading::now().since(before, machine.cpus),
-        nginx: install::debian_version(install::NGINX.0),
+        nginx: programs::debian_version(nginx::PROGRAM.0),
         peers: &peers,
         skipped: &skipped,
         seconds,

@@ -6,13 +6,13 @@ use super::bars;
 use super::closed;
 use super::fixed_rate;
 use super::install::Ready;
-use super::machine::{Elsewhere, Machine};
-use super::nginx;
 use super::peer::{CONNECTIONS, Load};
 use super::stalls;
-use super::statistics::{Estimate, coverage, estimate};
-use super::table::{Table, grouped};
 use crate::command;
+use crate::measuring::machine::{Elsewhere, Machine};
+use crate::measuring::nginx;
+use crate::measuring::statistics::{Estimate, coverage, estimate};
+use crate::measuring::table::{Table, grouped};
 
 /// All that the page is made of.
 pub struct Page<'a> {
@@ -95,28 +95,11 @@ impl Page<'_> {
     }
 
     fn conditions(&self) -> String {
-        let machine = self.machine;
-        let kind = if machine.is_virtual {
-            "virtual machine"
-        } else {
-            "no hypervisor shows"
-        };
         let mut table = Table::new(&["what", "which"]);
+        for row in self.machine.rows(self.elsewhere) {
+            table.row(row);
+        }
         let mut row = |what: &str, which: String| table.row(vec![what.to_owned(), which]);
-        row("date", machine.date.clone());
-        row("commit", machine.commit.clone());
-        row(
-            "CPU",
-            format!("{}, {} CPUs, {kind}", machine.cpu, machine.cpus),
-        );
-        row("kernel", format!("Linux {}", machine.kernel));
-        row(
-            "quiet",
-            format!(
-                "load average {} before the first run; during the runs others used {:.2} CPUs in the mean, {:.2} were stolen",
-                machine.load_average, self.elsewhere.others, self.elsewhere.stolen
-            ),
-        );
         row("server", format!("nginx {}, 1 worker", self.nginx));
         row(
             "TLS",

@@ -3,8 +3,8 @@
 use super::fixed_rate::{RATE, Rounds, SECONDS, STALL, Sample};
 use super::page::Page;
 use super::peer::Percentiles;
-use super::statistics::{Estimate, estimate};
-use super::table::{Table, grouped};
+use crate::measuring::statistics::{Estimate, estimate};
+use crate::measuring::table::{Table, grouped};
 
 /// A percentile by its name.
 type Pick = fn(&Percentiles) -> Option<f64>;

@@ -9,10 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::child;
-use super::peer::Load;
+use super::programs::find;
 use crate::command;
 use crate::error::Error;
 
+/// The program, and the Debian package that brings it.
+pub const PROGRAM: (&str, &str) = ("nginx", "nginx-light");
+/// What makes its certificate.
+pub const OPENSSL: (&str, &str) = ("openssl", "openssl");
 /// Longest wait for it to answer, to stop, or for one answer of its counter.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is asked.
@@ -91,8 +95,14 @@ http {{
 
 impl Nginx {
     /// Starts it on free ports of 127.0.0.1, with its files in `folder`.
-    pub fn start(program: &Path, folder: &Path) -> Result<Self, Error> {
+    pub fn start(folder: &Path) -> Result<Self, Error> {
         let failed = |why: String| Error::Found(vec![format!("nginx did not start: {why}")]);
+        let (name, package) = PROGRAM;
+        let program = find(name).ok_or_else(|| {
+            let mend =
+                format!("{name} is missing: get it with `apt-get install {package}` as root");
+            Error::Found(vec![mend])
+        })?;
         let [port, tls_port] = free_ports().map_err(|e| failed(e.to_string()))?;
         let file = folder.join("nginx.conf");
         fs::write(
@@ -130,16 +140,36 @@ impl Nginx {
         Ok(nginx)
     }
 
-    /// Where it listens for a load.
-    pub fn address(&self, load: Load) -> SocketAddr {
-        match load {
-            Load::Https => self.secure,
-            Load::Kept | Load::Fresh | Load::Rate => self.plain,
+    /// Where it listens for HTTP.
+    pub fn plain(&self) -> SocketAddr {
+        self.plain
+    }
+
+    /// Where it listens for HTTPS.
+    pub fn secure(&self) -> SocketAddr {
+        self.secure
+    }
+
+    /// Binds all of it to some CPUs (sched_setaffinity(2)).
+    pub fn pin(&self, cpus: &[usize]) -> io::Result<()> {
+        // SAFETY: a cpu_set_t is plain bits, for which zero is valid; CPU_SET checks its bounds; the set outlives the calls.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            for &cpu in cpus {
+                libc::CPU_SET(cpu, &mut set);
+            }
+            for process in self.processes()? {
+                let size = size_of::<libc::cpu_set_t>();
+                if libc::sched_setaffinity(process.cast_signed(), size, &raw const set) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
         }
+        Ok(())
     }
 
     /// Its processes: the master and the workers.
-    pub fn processes(&self) -> io::Result<Vec<u32>> {
+    fn processes(&self) -> io::Result<Vec<u32>> {
         let master = self.child.id();
         let workers = fs::read_to_string(format!("/proc/{master}/task/{master}/children"))?;
         let workers = workers.split_whitespace().filter_map(|id| id.parse().ok());

@@ -22,8 +22,14 @@ pub struct Interrupt(Arc<AtomicBool>);
 /// What a process and all its descendants used, and how it ended.
 #[derive(Debug)]
 pub struct Used {
-    /// CPU in user mode and in the kernel, seconds.
-    pub cpu_s: f64,
+    /// CPU in user mode, seconds.
+    pub user_s: f64,
+    /// CPU in the kernel, seconds.
+    pub system_s: f64,
+    /// Context switches because it waited for something.
+    pub voluntary: u64,
+    /// Context switches because another one was to run.
+    pub involuntary: u64,
     /// Peak resident memory of the largest of them, bytes.
     pub peak_bytes: u64,
     /// How it ended.
@@ -32,6 +38,13 @@ pub struct Used {
     pub stdout: String,
     /// What it wrote on stderr.
     pub stderr: String,
+}
+
+impl Used {
+    /// CPU in all, seconds.
+    pub fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
 }
 
 impl Interrupt {
@@ -104,7 +117,10 @@ pub fn run(
     };
     let read = |path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     Ok(Used {
-        cpu_s: seconds(usage.ru_utime) + seconds(usage.ru_stime),
+        user_s: seconds(usage.ru_utime),
+        system_s: seconds(usage.ru_stime),
+        voluntary: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
+        involuntary: u64::try_from(usage.ru_nivcsw).unwrap_or(0),
         peak_bytes: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
         status,
         stdout: read(&stdout)?,
@@ -205,7 +221,7 @@ mod tests {
         let burn = "sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'; echo out; exit 3";
         let used = run_in(burn, MINUTE, &quiet()).unwrap();
         let idle = run_in("exit 0", MINUTE, &quiet()).unwrap();
-        assert!(used.cpu_s > idle.cpu_s + 0.02, "{used:?}");
+        assert!(used.cpu_s() > idle.cpu_s() + 0.02, "{used:?}");
         assert_eq!(used.status.code(), Some(3));
         assert_eq!(used.stdout, "out\n");
         assert!(used.peak_bytes > 100_000, "{used:?}");

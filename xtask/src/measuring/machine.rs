@@ -53,6 +53,18 @@ pub struct Elsewhere {
     pub stolen: f64,
 }
 
+/// The CPUs that we may use, by number (sched_getaffinity(2)); at least one.
+pub fn allowed_cpus() -> Vec<usize> {
+    // SAFETY: a cpu_set_t is plain bits, for which zero is valid, and outlives the calls; CPU_ISSET checks its bounds.
+    let allowed: Vec<usize> = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+        let all = 0..libc::CPU_SETSIZE.cast_unsigned() as usize;
+        all.filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    };
+    if allowed.is_empty() { vec![0] } else { allowed }
+}
+
 impl Machine {
     /// As it is now.
     pub fn read(workspace: &Workspace) -> Result<Self, Error> {
@@ -92,6 +104,31 @@ impl Machine {
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
             load_average: load.split(' ').next().unwrap_or("unknown").to_owned(),
         })
+    }
+}
+
+impl Machine {
+    /// Rows of a table of conditions: what, and which. `elsewhere` is what happened during the runs.
+    pub fn rows(&self, elsewhere: Elsewhere) -> Vec<Vec<String>> {
+        let kind = if self.is_virtual {
+            "virtual machine"
+        } else {
+            "no hypervisor shows"
+        };
+        let quiet = format!(
+            "load average {} before the first run; during the runs others used {:.2} CPUs in the mean, {:.2} were stolen",
+            self.load_average, elsewhere.others, elsewhere.stolen
+        );
+        let rows = [
+            ("date", self.date.clone()),
+            ("commit", self.commit.clone()),
+            ("CPU", format!("{}, {} CPUs, {kind}", self.cpu, self.cpus)),
+            ("kernel", format!("Linux {}", self.kernel)),
+            ("quiet", quiet),
+        ];
+        rows.into_iter()
+            .map(|(what, which)| vec![what.to_owned(), which])
+            .collect()
     }
 }
 
