@@ -4,7 +4,7 @@ use super::cpu;
 use super::instructions;
 use super::memory::{self, Thrift};
 use super::run::{Asked, FRESH, HTTPS, HTTPS_FRESH, KEPT, RATE, TWO_THREADS};
-use super::system_calls::{self, Counts};
+use super::system_calls::{self, Calls};
 use crate::measuring::machine::{Elsewhere, Machine};
 use crate::measuring::nginx;
 use crate::measuring::table::{Table, grouped};
@@ -23,8 +23,8 @@ pub struct Page<'a> {
     pub seconds: u64,
     /// CPU of a request.
     pub cpu: Vec<cpu::Row>,
-    /// System calls of a request; in words why they were not counted.
-    pub calls: Result<Vec<Counts>, String>,
+    /// System calls of a request.
+    pub calls: Calls,
     /// Instructions of a request.
     pub instructions: Vec<instructions::Count>,
     /// Instructions of parts of `wire` done apart.
@@ -43,10 +43,6 @@ impl Page<'_> {
         for (program, version) in self.versions {
             conditions.row(vec![(*program).to_owned(), version.clone()]);
         }
-        let calls = match &self.calls {
-            Ok(counts) => system_calls::table(counts),
-            Err(why) => format!("Not counted here: {why}.\n"),
-        };
         let mut apart = Table::new(&["part", "instructions"]);
         for (what, count) in &self.apart {
             apart.row(vec![(*what).to_owned(), grouped(*count)]);
@@ -96,6 +92,7 @@ by `perf stat -e raw_syscalls:sys_enter,syscalls:sys_enter_…`; `taskset -c CPU
             suite = nginx::SUITE,
             conditions = conditions.markdown(),
             cpu = cpu::table(&self.cpu),
+            calls = system_calls::section(&self.calls),
             instructions = instructions::table(&self.instructions),
             apart = apart.markdown(),
             thrift = memory::lines(&self.thrift),

@@ -45,24 +45,33 @@ const SHOWN: f64 = 0.001;
 
 /// Counts of one run.
 #[derive(Debug)]
-pub struct Counts {
+struct Counts {
     /// Which one: load and backend.
-    pub name: String,
+    name: String,
     /// Per request, all kinds.
     all: f64,
     /// Per request, for each of the kinds that the kernel has.
     kinds: Vec<(&'static str, f64)>,
 }
 
-/// Counts a run of each load on each backend; in words, why it cannot be done here.
-pub fn count(bench: &Bench, seconds: u64) -> Result<Result<Vec<Counts>, String>, Error> {
+/// What was counted, and what could not be.
+#[derive(Debug, Default)]
+pub struct Calls {
+    counts: Vec<Counts>,
+    /// In words, each with its reason.
+    gaps: Vec<String>,
+}
+
+/// Counts a run of each load on each backend.
+pub fn count(bench: &Bench, seconds: u64) -> Result<Calls, Error> {
     let mut probe = Command::new("perf");
     probe.args(["stat", "-e", ALL, "true"]);
     if !command::succeeds(&mut probe) {
-        return Ok(Err(
-            "this needs perf (Debian: linux-perf), root, and a kernel with tracepoints of system calls"
-                .to_owned(),
-        ));
+        let needs = "all: this needs perf (Debian: linux-perf), root, and a kernel with tracepoints of system calls";
+        return Ok(Calls {
+            gaps: vec![needs.to_owned()],
+            ..Calls::default()
+        });
     }
     let has = |kind: &&&str| Path::new(EVENTS).join(format!("sys_enter_{kind}")).is_dir();
     let kinds: Vec<&'static str> = KINDS.iter().filter(has).copied().collect();
@@ -72,7 +81,7 @@ pub fn count(bench: &Bench, seconds: u64) -> Result<Result<Vec<Counts>, String>,
             .iter()
             .map(|kind| format!("syscalls:sys_enter_{kind}")),
     );
-    let mut counts = Vec::new();
+    let mut calls = Calls::default();
     for load in [KEPT, FRESH, HTTPS, HTTPS_FRESH, RATE] {
         for backend in BACKENDS {
             let folder = folder()?;
@@ -94,23 +103,27 @@ pub fn count(bench: &Bench, seconds: u64) -> Result<Result<Vec<Counts>, String>,
                         Some(counted(&text, event)? as f64 / run.requests.sent as f64)
                     };
                     let Some(all) = each(ALL) else {
-                        return Ok(Err(format!("perf counted nothing: {}", text.trim())));
+                        calls.gaps.push(format!("{name}: perf counted nothing"));
+                        continue;
                     };
                     let each = |&kind: &&'static str| {
                         Some((kind, each(&format!("syscalls:sys_enter_{kind}"))?))
                     };
                     println!("{name}: {all:.3} system calls per request");
-                    counts.push(Counts {
+                    calls.counts.push(Counts {
                         name,
                         all,
                         kinds: kinds.iter().filter_map(each).collect(),
                     });
                 }
-                Err(why) => println!("{name}: system calls not counted: {why}"),
+                Err(why) => {
+                    println!("{name}: system calls not counted: {why}");
+                    calls.gaps.push(format!("{name}: {why}"));
+                }
             }
         }
     }
-    Ok(Ok(counts))
+    Ok(calls)
 }
 
 /// The count of an event in `perf stat -x ';'`: `count;unit;event;…` (perf-stat(1), CSV format).
@@ -122,8 +135,19 @@ fn counted(text: &str, event: &str) -> Option<u64> {
     })
 }
 
-/// The table: a row for each kind that is ever used.
-pub fn table(counts: &[Counts]) -> String {
+/// The table, a row for each kind that is ever used, and what is missing from it.
+pub fn section(calls: &Calls) -> String {
+    let mut text = match calls.counts.is_empty() {
+        true => String::new(),
+        false => table(&calls.counts),
+    };
+    for gap in &calls.gaps {
+        text.push_str(&format!("\nNot counted: {gap}\n"));
+    }
+    text
+}
+
+fn table(counts: &[Counts]) -> String {
     let mut heads = vec!["per request"];
     heads.extend(counts.iter().map(|counts| counts.name.as_str()));
     let mut table = Table::new(&heads);
