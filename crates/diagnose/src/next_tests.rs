@@ -325,7 +325,7 @@ fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
         (
             "steps",
             with(steps(), |_| ()),
-            "how much more it takes: --steps 750:4s,0:1.5s,2200:4.5s",
+            "how much more it takes: --steps 750:4s,0:1.5s,2300:4.5s",
         ),
         (
             "steps, beyond",
