@@ -9,8 +9,8 @@ use floodmark_truth::{Log, Scenario};
 
 use crate::support::{Load, code, folded, load, run, text, truth};
 
-/// How late a request may reach the server on a busy machine, seconds; one in ten may come later still.
-const LATE_S: f64 = 0.25;
+/// What rounding to microseconds and three digits takes from the largest response time, as a share and in seconds.
+const ROUNDING: (f64, f64) = (2e-3, 2e-6);
 
 /// Runs a load against a truth server, and holds the counts of both sides together.
 fn against_truth(arguments: &[&str]) -> (Load, Log) {
@@ -20,26 +20,36 @@ fn against_truth(arguments: &[&str]) -> (Load, Log) {
     std::thread::sleep(Duration::from_millis(50));
     let log = server.stop().unwrap();
     load.ends_with(0);
-    assert_eq!(load.counts().intended, log.totals.requests);
+    assert_eq!(load.counts().sent, log.totals.requests);
     assert_eq!(load.counts().ok, log.totals.requests);
     (load, log)
 }
 
-/// Holds the arrivals at the server against the schedule, `due` in seconds: none before its time, few long after.
+/// Holds the arrivals at the server against the schedule, `due` in seconds: none before its time, and none after it by more than the
+/// longest response time, since a request reaches the server before it is answered. That is as short as the machine is quiet.
 ///
 /// The server does not know when the run began: that is taken as the latest moment at which nothing would be early.
-fn on_time(log: &Log, due: &[f64]) {
+fn on_time(load: &Load, log: &Log, due: &[f64]) {
     let mut arrivals: Vec<u64> = log.requests.iter().map(|r| r.arrival_ns).collect();
     arrivals.sort_unstable();
-    assert_eq!(arrivals.len(), due.len());
+    let counts = load.counts();
+    assert_eq!(counts.intended, due.len() as u64);
+    // On a busy machine the last of each of two threads may have found no connection before the time was up.
+    arrivals.truncate(due.len() - 2 * counts.unsent as usize);
+    let base = arrivals[0];
     let after: Vec<f64> = arrivals
         .iter()
         .zip(due)
-        .map(|(at, due)| *at as f64 / 1e9 - due)
+        .map(|(at, due)| (at - base) as f64 / 1e9 - due)
         .collect();
     let start = after.iter().copied().fold(f64::INFINITY, f64::min);
-    let late = after.iter().filter(|at| **at > start + LATE_S).count();
-    assert!(late * 10 <= due.len(), "{late} of {} were late", due.len());
+    let latest = after.iter().copied().fold(0.0, f64::max) - start;
+    let longest = load.run().response_time_us.max.unwrap() / 1e6;
+    let (share, least) = ROUNDING;
+    assert!(
+        latest <= longest * (1.0 + share) + least,
+        "{latest} s after its time, answered within {longest} s"
+    );
 }
 
 fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -59,7 +69,7 @@ fn a_ramp_arrives_as_its_integral_says() {
     let due: Vec<f64> = (0..1500)
         .map(|k| (f64::from(k) * 2.0 * 3.0 / 1000.0).sqrt())
         .collect();
-    on_time(&log, &due);
+    on_time(&load, &log, &due);
     let run = load.run();
     assert_eq!(run.plan.rate_per_s, Some(500.0));
     assert_eq!((run.plan.duration_s, run.plan.requests), (Some(3.0), None));
@@ -75,7 +85,7 @@ fn steps_have_a_row_each_that_add_up() {
     let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s"]);
     let first = (0..100).map(|k| f64::from(k) / 300.0);
     let last = (0..300).map(|k| 2.0 / 3.0 + f64::from(k) / 900.0);
-    on_time(&log, &first.chain(last).collect::<Vec<_>>());
+    on_time(&load, &log, &first.chain(last).collect::<Vec<_>>());
     let run = load.run();
     let offered: Vec<f64> = run.steps.iter().map(|s| s.offered_per_s).collect();
     assert_eq!(offered, [300.0, 0.0, 900.0]);
@@ -88,13 +98,6 @@ fn steps_have_a_row_each_that_add_up() {
     let timed: u64 = run.steps.iter().map(|s| s.response_time_us.count).sum();
     assert_eq!(timed, run.response_time_us.count);
     assert!((run.steps[2].from_s - 2.0 / 3.0).abs() < 1e-9);
-    assert_eq!(
-        run.series.len(),
-        run.series
-            .iter()
-            .filter(|row| row.to_s <= 1.0 + 5.0)
-            .count()
-    );
     let cut = |at: f64| run.series.iter().any(|row| (row.from_s - at).abs() < 1e-6);
     assert!(cut(1.0 / 3.0) && cut(2.0 / 3.0), "{:?}", run.series);
     assert_eq!(
@@ -128,7 +131,8 @@ fn a_warm_up_has_the_first_rate() {
     let run = load.run();
     assert_eq!(run.warmup.as_ref().unwrap().requests.intended, 100);
     assert_eq!(run.requests.intended, 300);
-    assert_eq!(server.stop().unwrap().totals.requests, 400);
+    let sent = run.warmup.as_ref().unwrap().requests.sent + run.requests.sent;
+    assert_eq!(server.stop().unwrap().totals.requests, sent);
 }
 
 #[test]
@@ -151,7 +155,11 @@ fn a_replay_sends_what_its_file_says_when_it_says() {
             threads,
         ]);
         let factor: f64 = speed.trim_end_matches('x').parse().unwrap();
-        on_time(&log, &due.iter().map(|s| s / factor).collect::<Vec<_>>());
+        on_time(
+            &load,
+            &log,
+            &due.iter().map(|s| s / factor).collect::<Vec<_>>(),
+        );
         let run = load.run();
         let replay = run.plan.replay().unwrap();
         let window_s = 1.5 / factor * 203.0 / 202.0;
@@ -189,7 +197,7 @@ fn an_access_log_can_be_replayed_and_its_whole_seconds_are_remarked_upon() {
     };
     let (_folder, path) = file(&[line(1), line(1), line(2)].concat());
     let (load, _) = against_truth(&["--replay", shown(&path)]);
-    assert_eq!(load.counts().ok, 3);
+    assert_eq!((load.counts().intended, load.counts().ok), (3, 3));
     assert!(load.stderr().contains("whole seconds"), "{}", load.stderr());
     assert!(!load.stderr().contains('\u{1b}'));
 }
@@ -221,9 +229,9 @@ fn the_summary_and_the_progress_say_what_changed() {
         assert!(matches!(code(&output), 0 | 4), "{output:?}");
         (text(&output.stdout), text(&output.stderr))
     };
-    let (summary, progress) = shown(&["--steps", "50:1s,100:5s"]);
+    let (summary, progress) = shown(&["--steps", "100:1s,200:5s"]);
     for words in [
-        "open, 2 steps from 50/s to 100/s",
+        "open, 2 steps from 100/s to 200/s",
         "offered   achieved",
         "to 1 s",
         "to 6 s",
@@ -231,9 +239,9 @@ fn the_summary_and_the_progress_say_what_changed() {
         assert!(summary.contains(words), "{words}: {summary}");
     }
     assert!(progress.contains("step 2 of 2, 5 s of 6 s: "), "{progress}");
-    let (summary, _) = shown(&["--ramp", "20-100", "-d", "3s", "--arrivals", "poisson"]);
+    let (summary, _) = shown(&["--ramp", "200-400", "-d", "3s", "--arrivals", "poisson"]);
     assert!(
-        summary.contains("open, ramp from 20/s to 100/s Poisson"),
+        summary.contains("open, ramp from 200/s to 400/s Poisson"),
         "{summary}"
     );
     let (_folder, path) = file("0\n0.1\n0.5\n");
