@@ -1,6 +1,7 @@
 //! What a record means: whether a run's figures can be read as the server's, and what to do next. Functions of the
 //! record, without I/O.
 
+mod asking;
 pub mod doctor;
 pub mod next;
 pub mod notes;

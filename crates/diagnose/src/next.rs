@@ -2,9 +2,12 @@
 
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Arrivals, Model};
+use floodmark_record::profile::Profile;
 use floodmark_record::run::{Run, Status, SteadyClass};
-use floodmark_record::units::show_count;
+use floodmark_record::units::{show_count, show_rate};
+use floodmark_stats::saturation::KEPT_UP_SHARE;
 
+use crate::asking;
 use crate::notes::SHORT_RUN_S;
 use crate::validity::load_threads;
 
@@ -77,14 +80,14 @@ fn untrusted(run: &Run, cpus: u32) -> Option<String> {
                 .to_owned(),
         }),
         Status::Invalid if run.errors.contains_key("ports_exhausted") => {
-            Some("use more source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), kept connections or a lower --rate".to_owned())
+            Some(format!("use more source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), kept connections or {}", asking::lower(&run.plan)))
         }
         Status::Invalid if run.errors.contains_key("fds_exhausted") => {
             Some("raise the limit of open files (ulimit -n 65536) or use fewer connections (-c)".to_owned())
         }
-        Status::Invalid => Some(match run.plan.rate_per_s {
-            Some(rate) => format!("see what disturbs this machine (floodmark doctor), then repeat, or use --rate {}", flag(rate / 2.0)),
-            None => "see what disturbs this machine (floodmark doctor), then repeat".to_owned(),
+        Status::Invalid => Some(match run.plan.model {
+            Model::Open => format!("see what disturbs this machine (floodmark doctor), then repeat, or use {}", asking::scaled(&run.plan, 0.5)),
+            Model::Closed => "see what disturbs this machine (floodmark doctor), then repeat".to_owned(),
         }),
     }
 }
@@ -104,10 +107,7 @@ fn failed(run: &Run) -> Option<String> {
     if (kinds.iter().sum::<u64>() as f64) < FAILED_SHARE * counts.intended.max(1) as f64 {
         return None;
     }
-    let less = match run.plan.rate_per_s {
-        Some(rate) => format!("--rate {}", flag(rate / 2.0)),
-        None => format!("-c {}", (run.plan.connections / 2).max(1)),
-    };
+    let less = asking::scaled(&run.plan, 0.5);
     Some(if most == counts.wrong {
         let status = counts
             .statuses
@@ -158,11 +158,9 @@ fn failed(run: &Run) -> Option<String> {
 
 fn unsettled(run: &Run) -> Option<String> {
     let seconds = run.sending_s;
-    if run.plan.arrivals == Some(Arrivals::Burst) {
-        return None;
-    }
+    let longer = asking::longer(&run.plan)?;
     if seconds < SHORT_RUN_S {
-        return Some("measure for longer: -d 10s".to_owned());
+        return Some(format!("measure for longer: {longer}"));
     }
     (run.steady.class == SteadyClass::Unsteady && !run.steady.changes_s.is_empty()).then(|| {
         format!(
@@ -175,8 +173,14 @@ fn unsettled(run: &Run) -> Option<String> {
 
 fn explore(run: &Run) -> String {
     let Some(throughput) = run.throughput_per_s.filter(|x| *x > 0.0) else {
-        return "measure for longer: -d 10s".to_owned();
+        return match asking::longer(&run.plan) {
+            Some(longer) => format!("measure for longer: {longer}"),
+            None => format!("ask for more: {}", asking::scaled(&run.plan, 2.0)),
+        };
     };
+    if let Some(profile) = &run.plan.profile {
+        return explore_changing(run, profile, throughput);
+    }
     match (run.plan.model, run.plan.arrivals, run.plan.rate_per_s) {
         (Model::Open, Some(Arrivals::Burst), _) => {
             let n = run.requests.intended;
@@ -194,31 +198,52 @@ fn explore(run: &Run) -> String {
         }
         (Model::Open, _, Some(rate)) if throughput >= MET_SHARE * rate => format!(
             "the load was met; see how much more it takes: --rate {}",
-            flag(rate * STEP_UP)
+            asking::rate(rate * STEP_UP)
         ),
         (Model::Open, _, Some(_)) => format!(
             "the server gave less than it was asked for; see how it answers below that: --rate {}",
-            flag(throughput * BELOW_LIMIT)
+            asking::rate(throughput * BELOW_LIMIT)
         ),
         _ => format!(
             "see how latency holds below the limit: --rate {}",
-            flag(throughput * BELOW_LIMIT)
+            asking::rate(throughput * BELOW_LIMIT)
         ),
     }
 }
 
-/// A rate as it can be typed, two digits: `14000`, `0.35`.
-fn flag(rate: f64) -> String {
-    if rate <= 0.0 || !rate.is_finite() {
-        return "1".to_owned();
-    }
-    let unit = 10f64.powf(rate.log10().floor() - 1.0);
-    let rounded = (rate / unit).round() * unit;
-    if rounded >= 10.0 {
-        format!("{rounded:.0}")
-    } else {
-        let text = format!("{rounded:.3}");
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+/// The same where the rate changed: a limit that was seen is to be held, one that was not is to be looked for.
+fn explore_changing(run: &Run, profile: &Profile, throughput: f64) -> String {
+    let hold = |per_s: f64| format!("--rate {}", asking::rate(per_s * BELOW_LIMIT));
+    let met = throughput >= MET_SHARE * run.plan.rate_per_s.unwrap_or(0.0);
+    let more = |factor| asking::scaled(&run.plan, factor);
+    let beyond = run
+        .steps
+        .iter()
+        .find(|step| step.throughput_per_s < KEPT_UP_SHARE * step.offered_per_s);
+    match (profile, &run.saturation, beyond) {
+        (Profile::Ramp(_), Some(found), _) => format!(
+            "it fell behind at {}/s; see how it answers below that for longer: {}",
+            show_rate(found.offered_per_s),
+            hold(found.achieved_per_s)
+        ),
+        (Profile::Steps(_), _, Some(step)) if step.throughput_per_s > 0.0 => format!(
+            "the step of {}/s was not met; see how it answers below what it gave: {}",
+            show_rate(step.offered_per_s),
+            hold(step.throughput_per_s)
+        ),
+        (Profile::Ramp(_) | Profile::Steps(_), _, None) => {
+            format!("it kept up; see how much more it takes: {}", more(STEP_UP))
+        }
+        (Profile::Replay(_), ..) if met => {
+            format!(
+                "the load was met; see whether it takes it twice as fast: {}",
+                more(2.0)
+            )
+        }
+        _ => format!(
+            "the server gave less than it was asked for; see how it answers less: {}",
+            more(0.5)
+        ),
     }
 }
 

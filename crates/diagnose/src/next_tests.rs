@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::outcome::Counts;
+use floodmark_record::plan::Arrivals;
+use floodmark_record::profile::{Profile, Ramp, Replay, Step};
 use floodmark_record::run::{
-    Bytes, CheckResult, Client, Connections, Ended, Steady, Validity, Window,
+    Bytes, CheckResult, Client, Connections, Ended, Saturation, Steady, StepFigures, Validity,
+    Window,
 };
 use floodmark_record::times::Times;
 
@@ -65,6 +68,8 @@ fn run(plan: floodmark_record::Plan) -> Run {
             ..Client::default()
         },
         series: Vec::new(),
+        steps: Vec::new(),
+        saturation: None,
         observations: Vec::new(),
         missing: Vec::new(),
         steady: Steady {
@@ -234,16 +239,133 @@ fn each_situation_has_its_step() {
 }
 
 #[test]
-fn rates_can_be_typed_back() {
-    for (rate, text) in [
-        (14_321.0, "14000"),
-        (999_999.0, "1000000"),
-        (0.347, "0.35"),
-        (3.07, "3.1"),
-        (10.4, "10"),
-        (0.0, "1"),
-    ] {
-        assert_eq!(flag(rate), text);
-        assert!(floodmark_record::units::parse_rate(&flag(rate)).is_ok());
+fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
+    let ramp = || {
+        changing(Profile::Ramp(Ramp {
+            from_per_s: 0.0,
+            to_per_s: 2000.0,
+            duration_s: 10.0,
+        }))
+    };
+    let steps = || {
+        changing(Profile::Steps(vec![
+            Step {
+                rate_per_s: 500.0,
+                duration_s: 4.0,
+            },
+            Step {
+                rate_per_s: 0.0,
+                duration_s: 1.5,
+            },
+            Step {
+                rate_per_s: 1500.0,
+                duration_s: 4.5,
+            },
+        ]))
+    };
+    let replay = || {
+        let mut plan = changing(Profile::Replay(Replay {
+            file: "x".to_owned(),
+            speed: 2.0,
+            peak_per_s: 5000,
+            window_s: 10.0,
+            timetable_bytes: 0,
+            timetable_checksum: String::new(),
+            timetable: floodmark_record::Timetable::default(),
+        }));
+        plan.arrivals = Some(Arrivals::Replay);
+        plan
+    };
+    let invalid = |r: &mut Run| r.validity.status = Status::Invalid;
+    let shed = |r: &mut Run| fail(r, 500, |c| &mut c.rejected);
+    let beyond = |r: &mut Run| {
+        r.saturation = Some(Saturation {
+            at_s: 6.0,
+            offered_per_s: 1200.0,
+            achieved_per_s: 1100.0,
+            method: String::new(),
+        });
+    };
+    let unmet = |r: &mut Run| {
+        r.steps = [(500.0, 500.0), (0.0, 0.0), (1500.0, 900.0)]
+            .map(|(offered_per_s, throughput_per_s)| StepFigures {
+                from_s: 0.0,
+                to_s: 1.0,
+                offered_per_s,
+                throughput_per_s,
+                goodput_per_s: 0.0,
+                requests: Counts::default(),
+                response_time_us: Times::default(),
+            })
+            .to_vec();
+    };
+    let short = |r: &mut Run| r.sending_s = 2.0;
+    let less = |r: &mut Run| r.throughput_per_s = Some(700.0);
+    let table: Vec<(&str, Run, &str)> = vec![
+        (
+            "ramp",
+            with(ramp(), |_| ()),
+            "it kept up; see how much more it takes: --ramp 0-3000",
+        ),
+        (
+            "ramp, beyond",
+            with(ramp(), beyond),
+            "it fell behind at 1,200/s; see how it answers below that for longer: --rate 770",
+        ),
+        (
+            "ramp, invalid",
+            with(ramp(), invalid),
+            "or use --ramp 0-1000",
+        ),
+        (
+            "ramp, short",
+            with(ramp(), short),
+            "measure for longer: -d 10s",
+        ),
+        (
+            "steps",
+            with(steps(), |_| ()),
+            "how much more it takes: --steps 750:4s,0:1.5s,2300:4.5s",
+        ),
+        (
+            "steps, beyond",
+            with(steps(), unmet),
+            "the step of 1,500/s was not met; see how it answers below what it gave: --rate 630",
+        ),
+        (
+            "steps, shed",
+            with(steps(), shed),
+            "see what it takes with --steps 250:4s,0:1.5s,750:4.5s",
+        ),
+        (
+            "steps, short",
+            with(steps(), short),
+            "measure for longer: --steps 500:26.667s,0:10s,1500:30s",
+        ),
+        (
+            "replay",
+            with(replay(), |_| ()),
+            "twice as fast: --replay-speed 4x",
+        ),
+        (
+            "replay, unmet",
+            with(replay(), less),
+            "see how it answers less: --replay-speed 1x",
+        ),
+        ("replay, short", with(replay(), short), "--replay-speed 4x"),
+        ("replay, shed", with(replay(), shed), "--replay-speed 1x"),
+    ];
+    for (name, run, step) in table {
+        let got = next_step(&run, 2);
+        assert!(got.contains(step), "{name}: {got}");
+        assert!(!got.contains('\n'), "{name}: {got}");
+    }
+}
+
+/// An open plan whose rate changes around 1,000/s.
+fn changing(profile: Profile) -> floodmark_record::Plan {
+    floodmark_record::Plan {
+        profile: Some(profile),
+        ..open()
     }
 }

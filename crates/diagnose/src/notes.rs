@@ -1,9 +1,10 @@
 //! Remarks on a run that do not change its validity: each says what was seen, what it means, and what to do.
 
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Arrivals, ConnectionUse, Model};
+use floodmark_record::plan::{ConnectionUse, Model};
 use floodmark_record::units::{show_ns, show_rate};
 
+use crate::asking;
 use crate::validity::{Evidence, plural};
 
 /// Shorter runs than this say little of what a server does for long: warm-up and chance weigh too much, seconds.
@@ -150,13 +151,13 @@ fn ceiling(evidence: &Evidence<'_>) -> Option<String> {
     })
 }
 
-/// A burst is short by intent.
+/// A burst is short by intent, a replay by its file.
 fn short(evidence: &Evidence<'_>) -> Option<String> {
-    let deliberate = evidence.plan.arrivals == Some(Arrivals::Burst);
     let cut = evidence.ended != EndReason::Completed;
-    (evidence.sending_s < SHORT_RUN_S && !deliberate && !cut).then(|| {
+    let longer = asking::longer(evidence.plan)?;
+    (evidence.sending_s < SHORT_RUN_S && !cut).then(|| {
         format!(
-            "the run lasted only {}: start-up and chance weigh much in it. Use -d 10s or longer",
+            "the run lasted only {}: start-up and chance weigh much in it. Use {longer} or longer",
             show_ns(evidence.sending_s * 1e9)
         )
     })

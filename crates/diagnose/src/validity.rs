@@ -12,6 +12,7 @@ use floodmark_record::run::{Status, Validity};
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_count, show_ns};
 
+use crate::asking;
 use crate::notes::notes;
 
 /// Closed model: from this share of their time on our load threads count as full. The missing twentieth is what a
@@ -194,13 +195,13 @@ fn too_much(evidence: &Evidence<'_>) -> Option<String> {
     }
     let threads = full_threads(evidence)?;
     Some(format!(
-        "{} of {} requests ({:.1} %) were never sent, and {}: the rate is more than floodmark can send here. {}, or ask for a \
-         lower --rate",
+        "{} of {} requests ({:.1} %) were never sent, and {}: the rate is more than floodmark can send here. {}, or ask for {}",
         show_count(lost),
         show_count(counts.intended),
         100.0 * lost as f64 / counts.intended as f64,
         threads.full(),
-        threads.mend(evidence)
+        threads.mend(evidence),
+        asking::lower(evidence.plan)
     ))
 }
 
@@ -260,6 +261,7 @@ fn late(evidence: &Evidence<'_>) -> Option<String> {
         return None;
     }
     let stall_s = evidence.longest_stall_ns as f64 / 1e9;
+    let lower = asking::lower(evidence.plan);
     let (cause, mend) = match load_threads(evidence.threads) {
         _ if stall_s >= STALL_S => (
             format!(
@@ -273,18 +275,20 @@ fn late(evidence: &Evidence<'_>) -> Option<String> {
                 "; its threads waited for a CPU {:.0} % of the time",
                 t.waiting * 100.0
             ),
-            "Give floodmark CPUs of its own (taskset -c) or another machine, or ask for a lower --rate".to_owned(),
+            format!(
+                "Give floodmark CPUs of its own (taskset -c) or another machine, or ask for {lower}"
+            ),
         ),
         Some(t) if t.on_cpu >= BUSY_SHARE => (
             format!("; its threads were busy {:.0} % of the time", t.on_cpu * 100.0),
             match t.more(evidence.cpus) {
-                Some(more) => format!("Use -t {more} or a lower --rate"),
-                None => "Use a lower --rate or another machine".to_owned(),
+                Some(more) => format!("Use -t {more} or {lower}"),
+                None => format!("Use {lower} or another machine"),
             },
         ),
         _ => (
             String::new(),
-            "Use a lower --rate or another machine".to_owned(),
+            format!("Use {lower} or another machine"),
         ),
     };
     Some(format!(
@@ -326,8 +330,9 @@ fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
     if named("ports_exhausted") > 0 {
         reasons.push(format!(
             "{share}: this machine had no local port left for {} (each closed connection holds one for up to a minute). \
-             Use more source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), kept connections, or a lower --rate",
-            plural(named("ports_exhausted"), "connection", "connections")
+             Use more source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), kept connections, or {}",
+            plural(named("ports_exhausted"), "connection", "connections"),
+            asking::lower(evidence.plan)
         ));
     }
     if named("fds_exhausted") > 0 {

@@ -1,10 +1,11 @@
 //! `floodmark worker`: one load process. Started by floodmark itself; the protocol is in [`WorkerInput`].
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 
 use floodmark_host::raise_open_files;
 use floodmark_load::worker::{self, StopFlag};
-use floodmark_record::plan::WorkerInput;
+use floodmark_record::plan::{Plan, WorkerInput};
+use floodmark_record::{Profile, Timetable};
 
 use crate::exit::Ending;
 
@@ -15,11 +16,12 @@ pub fn run() -> Result<(), Ending> {
         .lock()
         .read_line(&mut line)
         .map_err(|e| Ending::failed(format!("worker: stdin: {e}")))?;
-    let input: WorkerInput = serde_json::from_str(&line).map_err(|e| {
+    let mut input: WorkerInput = serde_json::from_str(&line).map_err(|e| {
         Ending::usage(format!(
             "worker: the first line of stdin is no plan: {e}; see floodmark load"
         ))
     })?;
+    read_timetable(&mut input.plan)?;
     let fd_limit = raise_open_files().map(|files| files.soft).unwrap_or(0);
     let stop = StopFlag::default();
     let told = stop.clone();
@@ -47,4 +49,20 @@ pub fn run() -> Result<(), Ending> {
         }
     })
     .map_err(|e| Ending::failed(format!("worker: {e}")))
+}
+
+/// Reads the arrivals of a replay, which follow the plan.
+fn read_timetable(plan: &mut Plan) -> Result<(), Ending> {
+    let Some(Profile::Replay(replay)) = &mut plan.profile else {
+        return Ok(());
+    };
+    let mut bytes = Vec::new();
+    let read = io::stdin()
+        .lock()
+        .take(replay.timetable_bytes)
+        .read_to_end(&mut bytes);
+    read.map_err(|e| Ending::failed(format!("worker: stdin: {e}")))?;
+    replay.timetable = Timetable::decode(&bytes, &replay.timetable_checksum)
+        .map_err(|e| Ending::usage(format!("worker: {e}; see floodmark load")))?;
+    Ok(())
 }

@@ -11,9 +11,10 @@ use floodmark_record::plan::FiguresOf;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Bytes, Client, Connections, Run, Status, Validity, Warmup, Window};
 use floodmark_record::{Counts, Event, Record, SecondRow, TimeKind};
-use floodmark_stats::steady::{Point, steady, window};
+use floodmark_stats::steady::{Point, steady, varied, window};
 use floodmark_stats::{Histogram, attempts, interval};
 
+use crate::changing::{StepTimes, saturated};
 use crate::folder::EVENTS;
 use crate::judge;
 use crate::tally::Tally;
@@ -84,23 +85,31 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
 
     let shaped: Vec<Shape> = tallies.iter().map(Shape::of).collect();
     let mut times: Vec<TimesInWindow> = tallies.iter().map(|_| TimesInWindow::default()).collect();
+    let mut steps: Vec<Option<StepTimes>> = tallies
+        .iter()
+        .map(|tally| StepTimes::of(&tally.plan))
+        .collect();
     let mut run = None;
     each_event(&path, |event| match event {
         Event::RunBegan { .. } => run = Some(run.map_or(0, |i| i + 1)),
         Event::Second(row) if row.phase == Phase::Measure => {
-            if let Some(i) = run
-                && shaped[i].holds(&row)
-            {
+            let Some(i) = run else { return };
+            if shaped[i].holds(&row) {
                 times[i].add(&row);
+            }
+            if let Some(steps) = &mut steps[i] {
+                steps.add(&row);
             }
         }
         _ => {}
     })?;
 
     let mut sequence = judge::SequenceSoFar::default();
-    for ((tally, shape), times) in tallies.into_iter().zip(shaped).zip(times) {
+    for (((tally, shape), times), steps) in tallies.into_iter().zip(shaped).zip(times).zip(steps) {
         let checks = sequence.check(folder, &tally);
+        let steps = steps.map(|steps| steps.figures(&tally));
         let mut run = finish(tally, shape, &times);
+        run.steps = steps.unwrap_or_default();
         run.checks = checks;
         run.validity = judge::validity(&run, record.environment.cpus);
         record.runs.push(run);
@@ -160,15 +169,16 @@ impl Shape {
                 p50_us: row.figures.p50_us,
             })
             .collect();
-        let steady = steady(&points);
+        let changes = tally.plan.profile.is_some();
+        let steady = if changes { varied() } else { steady(&points) };
         let whole = (0.0, sending_end_ns as f64 / 1e9);
         let window = match tally.plan.figures_of {
-            FiguresOf::Steady => window(&steady, whole),
-            FiguresOf::Whole => Window {
+            FiguresOf::Whole if !changes => Window {
                 from_s: whole.0,
                 to_s: whole.1,
                 why: "the whole run, as asked".to_owned(),
             },
+            FiguresOf::Steady | FiguresOf::Whole => window(&steady, whole),
         };
         Shape {
             steady,
@@ -231,9 +241,13 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         .collect();
     let end = tally.end.as_ref();
     Run {
+        saturation: saturated(&tally),
         throughput_per_s: in_window(|row| row.ok_in_window),
         goodput_per_s: in_window(|row| row.good_in_window),
-        throughput_interval: interval::within_run(&seconds, &shape.window),
+        // Of a rate that is to change there is no mean that seconds scatter around.
+        throughput_interval: (tally.plan.profile.is_none())
+            .then(|| interval::within_run(&seconds, &shape.window))
+            .flatten(),
         response_time_us: Histogram::summarise(
             &times.of(TimeKind::Response),
             &times.of(TimeKind::Censored),
@@ -279,6 +293,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         observations: tally.observations,
         missing: tally.missing,
         steady: shape.steady,
+        steps: Vec::new(),
         validity: Validity {
             status: Status::Valid,
             reasons: Vec::new(),

@@ -14,7 +14,7 @@ use crate::tally::Tally;
 /// Which version of each judge judged.
 pub fn versions() -> BTreeMap<String, String> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    ["steady", "intervals", "validity", "checks"]
+    ["steady", "saturation", "intervals", "validity", "checks"]
         .map(|judge| (judge.to_owned(), version.clone()))
         .into()
 }

@@ -4,6 +4,7 @@
 //! Invariant: nothing here draws; the caller listens to the same events that are kept.
 
 pub mod attempt;
+mod changing;
 pub mod fold;
 pub mod folder;
 mod judge;

@@ -57,8 +57,12 @@ pub fn run(
     let mut line =
         serde_json::to_vec(input).map_err(|error| WorkerFailure::Garbled(error.to_string()))?;
     line.push(b'\n');
+    if let Some(replay) = input.plan.replay() {
+        line.extend_from_slice(&replay.timetable.encode());
+    }
     // A worker that is dead already is found out by its silence.
     let _ = stdin.write_all(&line);
+    drop(line);
 
     let (lines, events) = channel();
     let reader = thread::spawn(move || {

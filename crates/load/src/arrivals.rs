@@ -15,6 +15,7 @@ const STANDSTILLS: usize = 4096;
 
 /// Source of requests of one thread in one phase.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a thread has one")]
 pub enum Arrivals {
     /// A connection sends when it is free, until the quota or the time is used up.
     Closed {
@@ -65,7 +66,7 @@ impl Waiting {
     }
 
     /// When the next arrival is due.
-    pub fn next_due(&mut self) -> Option<Ns> {
+    pub fn next_due(&self) -> Option<Ns> {
         self.ahead.peek().map(|at| self.start + at)
     }
 

@@ -3,9 +3,11 @@
 //! A connection that the client closes first keeps its local port in TIME_WAIT (RFC 9293, section 3.6) for 60 s on Linux, or
 //! until `tcp_tw_reuse` lets a new connection have it.
 
+use floodmark_record::Profile;
 use floodmark_record::plan::{CloseFirst, ConnectionUse, Model, Plan};
 use floodmark_record::units::{show_count, show_rate};
 
+use crate::course::arrivals_before;
 use crate::sources;
 
 /// Linux holds TIME_WAIT this long (`TCP_TIMEWAIT_LEN`), seconds; it cannot be set.
@@ -83,17 +85,14 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
         ConnectionUse::PerConnection => plan.requests_per_connection.unwrap_or(1).max(1) as f64,
         _ => 1.0,
     };
-    let rate = plan.rate_per_s? / uses;
-    let wanted_s = plan
-        .duration_s
-        .unwrap_or_else(|| plan.requests.unwrap_or(0) as f64 / plan.rate_per_s.unwrap_or(1.0));
-    let held = rate * wanted_s.min(offer.time_wait_s);
+    let rate = highest_rate_per_s(plan)? / uses;
+    let held = most_arrivals_within(plan, offer.time_wait_s)? / uses;
     (held > ports as f64).then(|| {
         format!(
             "{}/s new connections closed by the client hold {} local ports in TIME_WAIT ({} s each); there are {}, enough for {}/s. \
              Add source addresses (--sources), let the server close (--close-first server), or keep connections",
             show_rate(rate),
-            show_count(held.ceil() as u64),
+            show_count(arrivals_before(held)),
             show_rate(offer.time_wait_s),
             show_count(ports),
             show_rate(per_s)
@@ -101,10 +100,42 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     })
 }
 
+/// The highest rate of arrivals, per second; none in the closed model.
+fn highest_rate_per_s(plan: &Plan) -> Option<f64> {
+    plan.profile
+        .as_ref()
+        .map(Profile::peak_per_s)
+        .or(plan.rate_per_s)
+}
+
+/// The most arrivals expected within any stretch of `seconds`; none in the closed model. Of a replay an upper bound, by its
+/// fullest second.
+fn most_arrivals_within(plan: &Plan, seconds: f64) -> Option<f64> {
+    let Some(profile) = &plan.profile else {
+        let rate = plan.rate_per_s?;
+        let wanted_s = plan
+            .duration_s
+            .unwrap_or_else(|| plan.requests.unwrap_or(0) as f64 / rate);
+        return Some(rate * wanted_s.min(seconds));
+    };
+    let by = |at_s: f64| profile.expected_by(at_s);
+    if let Profile::Replay(replay) = profile {
+        let n = plan.requests.unwrap_or(0) as f64;
+        return Some(n.min(replay.peak_per_s as f64 * seconds.ceil()));
+    }
+    // Rates change in straight lines, so the fullest stretch begins or ends where one of them does.
+    let ends = profile.stretches().into_iter().flat_map(|stretch| {
+        let (from, to) = (stretch.from_s, stretch.from_s + stretch.length_s);
+        [from, to - seconds, from - seconds, to]
+    });
+    ends.filter_map(|from_s| Some(by(from_s + seconds)? - by(from_s)?))
+        .reduce(f64::max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{closed_plan, open_plan};
+    use crate::testing::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
     use floodmark_record::plan::{Arrivals, Sources};
 
     const OFFER: Offer = Offer {
@@ -146,6 +177,29 @@ mod tests {
         assert_eq!(time_wait_s(2, 1.0, true), 1.0);
         assert_eq!(time_wait_s(2, 1.0, false), 60.0);
         assert_eq!(time_wait_s(0, 1.0, true), 60.0);
+    }
+
+    #[test]
+    fn rates_that_change_need_ports_for_their_fullest_minute() {
+        let needed = |plan: &Plan| most_arrivals_within(plan, 60.0).unwrap().round();
+        assert_eq!(needed(&ramp_plan(0.0, 1000.0, 120.0)), 45_000.0);
+        assert_eq!(needed(&ramp_plan(1000.0, 0.0, 120.0)), 45_000.0);
+        assert_eq!(needed(&ramp_plan(0.0, 1000.0, 20.0)), 10_000.0);
+        let steps = steps_plan(&[(300.0, 600.0), (5000.0, 1.0), (100.0, 600.0)]);
+        assert_eq!(needed(&steps), 5000.0 + 59.0 * 300.0);
+        let closing = |plan: Plan| Plan {
+            connection_use: ConnectionUse::Fresh,
+            close_first: CloseFirst::Client,
+            ..plan
+        };
+        assert_eq!(shortage(&closing(steps), &OFFER), None);
+        let text = shortage(&closing(ramp_plan(0.0, 1000.0, 120.0)), &OFFER).unwrap();
+        assert!(
+            text.contains("1,000/s") && text.contains("45,000"),
+            "{text}"
+        );
+        let replay = replay_plan(vec![0; 100], 1.0);
+        assert_eq!(needed(&replay), 100.0);
     }
 
     #[test]

@@ -7,12 +7,17 @@ use floodmark_record::events::Phase;
 use floodmark_record::{Counts, SecondRow, TimeKind};
 
 use crate::clock::Ns;
-use crate::slice::{ROW_NS, Slice};
+use crate::rows::Rows;
+use crate::slice::Slice;
 use crate::usage::process_cpu;
 
 /// Rows of one phase in the making.
 pub struct Gatherer {
     back: Vec<Sender<Box<Slice>>>,
+    /// Rows of the measurement.
+    measured: Rows,
+    /// Rows of the current phase.
+    rows: Rows,
     phase: Phase,
     pending: BTreeMap<u64, Box<Slice>>,
     /// For each thread the first second that it may still have something to say of.
@@ -37,12 +42,14 @@ pub struct Totals {
 }
 
 impl Gatherer {
-    /// A gatherer that gives emptied slices back to their threads.
+    /// A gatherer that gives emptied slices back to their threads, for a measurement in rows `measured`.
     #[must_use]
-    pub fn new(back: Vec<Sender<Box<Slice>>>) -> Self {
+    pub fn new(back: Vec<Sender<Box<Slice>>>, measured: Rows) -> Self {
         let threads = back.len();
         Gatherer {
             back,
+            rows: measured.clone(),
+            measured,
             phase: Phase::Measure,
             pending: BTreeMap::new(),
             reached: vec![0; threads],
@@ -56,6 +63,10 @@ impl Gatherer {
     /// Begins a phase, before which the process had used `cpu`: user and kernel seconds.
     pub fn begin(&mut self, phase: Phase, cpu: (f64, f64)) {
         self.phase = phase;
+        self.rows = match phase {
+            Phase::Warmup => Rows::default(),
+            Phase::Measure => self.measured.clone(),
+        };
         self.pending.clear();
         self.reached.fill(0);
         self.next = 0;
@@ -137,14 +148,15 @@ impl Gatherer {
                 .map(|(kind, times)| (*kind, times.encode()))
                 .collect()
         });
+        let (from_ns, to_ns) = self.rows.bounds(self.next);
         self.totals.counts.merge(&counts);
         self.totals.bytes_sent += value(|s| s.bytes_sent);
         self.totals.bytes_received += value(|s| s.bytes_received);
         SecondRow {
             phase: self.phase,
             index: self.next,
-            from_ns: self.next * ROW_NS,
-            to_ns: (self.next + 1) * ROW_NS,
+            from_ns,
+            to_ns,
             counts,
             good: value(|s| s.good),
             ok_in_window: value(|s| s.ok_in_window),
@@ -184,7 +196,7 @@ mod tests {
     #[test]
     fn rows_wait_for_the_slowest_thread_and_add_up() {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
-        let mut gatherer = Gatherer::new(senders);
+        let mut gatherer = Gatherer::new(senders, Rows::default());
         gatherer.begin(Phase::Measure, (0.0, 0.0));
         assert!(gatherer.take(slice(0, 0, 1)).is_empty());
         assert!(gatherer.take(slice(0, 1, 2)).is_empty());
@@ -214,7 +226,7 @@ mod tests {
     #[test]
     fn a_thread_that_has_ended_holds_nobody_up() {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
-        let mut gatherer = Gatherer::new(senders);
+        let mut gatherer = Gatherer::new(senders, Rows::default());
         gatherer.begin(Phase::Measure, (0.0, 0.0));
         assert!(gatherer.take(slice(1, 0, 1)).is_empty());
         assert!(gatherer.ended(1).is_empty());

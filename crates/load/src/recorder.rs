@@ -12,7 +12,8 @@ use floodmark_record::{Outcome, TimeKind};
 
 use crate::clock::Ns;
 use crate::message::Message;
-use crate::slice::{ROW_NS, Slice};
+use crate::rows::Rows;
+use crate::slice::Slice;
 
 /// The moments of one request, ns on the worker's clock.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,6 +33,10 @@ pub struct Recorder {
     live: Box<Slice>,
     out: SyncSender<Message>,
     back: Receiver<Box<Slice>>,
+    /// Rows of the measurement.
+    measured: Rows,
+    /// Rows of the current phase.
+    rows: Rows,
     phase_start: Ns,
     row_end: Ns,
     deadline: Ns,
@@ -43,16 +48,19 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder that hands full slices to `out` and takes empty ones from `back`.
+    /// A recorder that hands full slices to `out` and takes empty ones from `back`, for a measurement in rows `measured`.
     #[must_use]
     pub fn new(
         first: Box<Slice>,
         out: SyncSender<Message>,
         back: Receiver<Box<Slice>>,
         deadline: Ns,
+        measured: Rows,
     ) -> Self {
         Recorder {
             live: first,
+            rows: measured.clone(),
+            measured,
             out,
             back,
             phase_start: 0,
@@ -69,7 +77,11 @@ impl Recorder {
     /// Begins a phase at `start`; answers after `window_end` no longer count towards throughput.
     pub fn begin(&mut self, phase: Phase, start: Ns, window_end: Option<Ns>) {
         self.phase_start = start;
-        self.row_end = start + ROW_NS;
+        self.rows = match phase {
+            Phase::Warmup => Rows::default(),
+            Phase::Measure => self.measured.clone(),
+        };
+        self.row_end = start + self.rows.bounds(0).1;
         self.window_end = window_end.unwrap_or(Ns::MAX);
         self.live.phase = phase;
         self.live.index = 0;
@@ -101,8 +113,8 @@ impl Recorder {
 
     #[cold]
     fn turn_over(&mut self, now: Ns) {
-        let index = (now - self.phase_start) / ROW_NS;
-        self.row_end = self.phase_start + (index + 1) * ROW_NS;
+        let index = self.rows.at(now - self.phase_start);
+        self.row_end = self.phase_start + self.rows.bounds(index).1;
         if let Ok(empty) = self.back.try_recv() {
             self.hand_over(empty);
             self.live.index = index;
@@ -241,6 +253,7 @@ impl Recorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::slice::ROW_NS;
     use std::sync::mpsc::{channel, sync_channel};
 
     #[test]
@@ -248,7 +261,7 @@ mod tests {
         let (out, messages) = sync_channel(10);
         let (give_back, back) = channel();
         let first = Box::new(Slice::new(0));
-        let mut recorder = Recorder::new(first, out, back, ROW_NS);
+        let mut recorder = Recorder::new(first, out, back, ROW_NS, Rows::default());
         recorder.begin(Phase::Measure, 0, None);
         for second in 0..4 {
             recorder.tick(second * ROW_NS);

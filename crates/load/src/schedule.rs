@@ -4,6 +4,9 @@
 //! constant   |   |   |   |   |   |      every 1/rate, the first at 0
 //! poisson    | |      |  |||     |      exponential gaps of mean 1/rate
 //! burst      ||||||||||            .    N at equal distances within T, then nothing
+//! ramp       |    |   |  |  | | |||     the rate grows; constant or Poisson, by `course`
+//! steps      |   |   | | | | |||||||    one rate after the other; the same
+//! replay     ||  |       | || |   |  .  as in a file of timestamps
 //!            0                     end
 //! ```
 //!
@@ -11,10 +14,14 @@
 //! schedule that one thread would send.
 
 use floodmark_record::plan::{Arrivals, Plan};
+use floodmark_record::{Profile, Timetable};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-const NS_PER_S: f64 = 1e9;
+use crate::clock::{Ns, seconds};
+use crate::course::{Course, arrivals_before};
+
+pub(crate) const NS_PER_S: f64 = 1e9;
 
 /// Arrival times of one thread, in ns from the start of the phase, in order.
 ///
@@ -22,24 +29,27 @@ const NS_PER_S: f64 = 1e9;
 #[derive(Debug, Clone)]
 pub struct Schedule {
     spacing: Spacing,
-    /// Number of arrivals handed out so far, over all threads' positions.
+    /// Number, over all threads, of the next arrival.
     index: u64,
     stride: u64,
     /// Arrivals of all threads together.
     total: u64,
+    /// When the next arrival is due.
+    next: Option<Ns>,
+    window: Ns,
 }
 
 #[derive(Debug, Clone)]
 enum Spacing {
-    /// Arrival k at k · num / den ns.
-    Equal { period_ns: f64 },
-    /// `next_ns` is the time of arrival `drawn − 1`.
+    Equal(Course),
+    /// `sum` is that of the first `drawn` distances.
     Exponential {
-        mean_ns: f64,
-        at_ns: f64,
+        course: Course,
+        sum: f64,
         drawn: u64,
         random: Xoshiro256PlusPlus,
     },
+    Listed(Timetable),
 }
 
 impl Schedule {
@@ -49,68 +59,43 @@ impl Schedule {
     #[must_use]
     pub fn new(plan: &Plan, duration_s: Option<f64>, thread: u64, threads: u64) -> Option<Self> {
         let rate = plan.rate_per_s?;
-        let arrivals = plan.arrivals?;
-        let period_ns = NS_PER_S / rate;
-        let (spacing, total) = match arrivals {
-            Arrivals::Constant | Arrivals::Burst => {
-                let total = match (plan.requests, duration_s) {
-                    (_, Some(seconds)) => arrivals_before(seconds * rate),
-                    (Some(requests), None) => requests,
-                    (None, None) => 0,
-                };
-                (Spacing::Equal { period_ns }, total)
-            }
-            Arrivals::Poisson => {
-                let mut spacing = Spacing::Exponential {
-                    mean_ns: period_ns,
-                    at_ns: 0.0,
-                    drawn: 0,
-                    random: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
-                };
-                let total = match (plan.requests, duration_s) {
-                    (_, Some(seconds)) => {
-                        let end = seconds * NS_PER_S;
-                        let mut counted = spacing.clone();
-                        let mut n = 0;
-                        while counted.at(n) < end {
-                            n += 1;
-                        }
-                        n
-                    }
-                    (Some(requests), None) => requests,
-                    (None, None) => 0,
-                };
-                spacing.at(0);
-                (spacing, total)
-            }
-        };
-        Some(Schedule {
+        let spacing = Spacing::new(plan, rate)?;
+        let total = spacing.total(duration_s, plan.requests);
+        let mut schedule = Schedule {
+            window: spacing.window(plan, duration_s, total, rate),
             spacing,
             index: thread,
             stride: threads,
             total,
-        })
+            next: None,
+        };
+        schedule.look();
+        Some(schedule)
     }
 
     /// The time of the next arrival without taking it.
-    pub fn peek(&mut self) -> Option<u64> {
-        (self.index < self.total).then(|| self.spacing.at(self.index) as u64)
+    #[must_use]
+    pub fn peek(&self) -> Option<Ns> {
+        self.next
     }
 
     /// Takes the next arrival.
-    pub fn take(&mut self) -> Option<u64> {
-        let at = self.peek()?;
+    pub fn take(&mut self) -> Option<Ns> {
+        let at = self.next?;
         self.index += self.stride;
+        self.look();
         Some(at)
     }
 
-    /// The time of the last arrival of all threads, ns; 0 when there is none.
+    fn look(&mut self) {
+        self.next = (self.index < self.total).then(|| self.spacing.at(self.index) as Ns);
+    }
+
+    /// Length of the sending window, ns: the given time; else up to the last arrival and one mean distance more, so that the
+    /// last answer has its time as the others have.
     #[must_use]
-    pub fn last_at(mut self) -> u64 {
-        match self.total.checked_sub(1) {
-            Some(last) => self.spacing.at(last) as u64,
-            None => 0,
-        }
+    pub fn window(&self) -> Ns {
+        self.window
     }
 
     /// Arrivals over all threads.
@@ -121,121 +106,87 @@ impl Schedule {
 }
 
 impl Spacing {
-    /// Time of arrival `index`, ns. For random gaps `index` must not decrease from call to call.
-    fn at(&mut self, index: u64) -> f64 {
+    fn new(plan: &Plan, rate: f64) -> Option<Self> {
+        let course = || Course::new(plan.profile.as_ref(), rate);
+        Some(match (plan.arrivals?, &plan.profile) {
+            (Arrivals::Replay, Some(Profile::Replay(replay))) => {
+                Spacing::Listed(replay.timetable.clone())
+            }
+            (Arrivals::Replay, _) => Spacing::Listed(Timetable::default()),
+            (Arrivals::Constant | Arrivals::Burst, _) => Spacing::Equal(course()),
+            (Arrivals::Poisson, _) => Spacing::Exponential {
+                course: course(),
+                sum: 0.0,
+                drawn: 0,
+                random: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
+            },
+        })
+    }
+
+    /// Arrivals within a time, or as many as asked for.
+    fn total(&self, duration_s: Option<f64>, requests: Option<u64>) -> u64 {
+        let Some(seconds) = duration_s else {
+            return match self {
+                Spacing::Listed(timetable) => timetable.times().len() as u64,
+                Spacing::Equal(_) | Spacing::Exponential { .. } => requests.unwrap_or(0),
+            };
+        };
         match self {
-            Spacing::Equal { period_ns } => index as f64 * *period_ns,
-            Spacing::Exponential {
-                mean_ns,
-                at_ns,
-                drawn,
-                random,
-            } => {
-                while *drawn <= index {
-                    // 53 random bits in (0, 1]: the logarithm is finite.
-                    let unit = ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-                    *at_ns -= unit.ln() * *mean_ns;
-                    *drawn += 1;
-                }
-                *at_ns
+            Spacing::Equal(course) => arrivals_before(course.expected_by(seconds)),
+            Spacing::Exponential { course, .. } => {
+                let expected = course.expected_by(seconds);
+                let mut counted = self.clone();
+                (0..).take_while(|n| counted.sum_at(*n) < expected).count() as u64
+            }
+            Spacing::Listed(timetable) => {
+                let end = crate::clock::seconds(seconds);
+                timetable.times().partition_point(|at| *at < end) as u64
             }
         }
     }
-}
 
-/// How many arrivals k = 0, 1, … have k < `periods`, forgiving the last bit of the product
-/// duration × rate (0.1 s at 30/s is 3 arrivals, not 4).
-fn arrivals_before(periods: f64) -> u64 {
-    let nearest = periods.round();
-    if (periods - nearest).abs() <= nearest.abs() * 1e-12 {
-        nearest as u64
-    } else {
-        periods.ceil() as u64
+    fn window(&self, plan: &Plan, duration_s: Option<f64>, total: u64, rate: f64) -> Ns {
+        match (duration_s, self) {
+            (Some(given), _) => seconds(given),
+            (None, Spacing::Equal(_)) => seconds(total as f64 / rate),
+            (None, Spacing::Exponential { .. }) => {
+                let last = total.checked_sub(1).map_or(0.0, |n| self.clone().at(n));
+                (last + NS_PER_S / rate) as Ns
+            }
+            (None, Spacing::Listed(_)) => {
+                seconds(plan.replay().map_or(0.0, |replay| replay.window_s))
+            }
+        }
+    }
+
+    /// Time of arrival `index`, ns. `index` must not decrease from call to call.
+    fn at(&mut self, index: u64) -> f64 {
+        let sum = self.sum_at(index);
+        match self {
+            Spacing::Equal(course) => course.at(index as f64),
+            Spacing::Exponential { course, .. } => course.at(sum),
+            Spacing::Listed(timetable) => timetable.times()[index as usize] as f64,
+        }
+    }
+
+    /// Sum of the exponential distances, of mean 1, up to arrival `index`; 0 where distances are not random.
+    fn sum_at(&mut self, index: u64) -> f64 {
+        let Spacing::Exponential {
+            sum, drawn, random, ..
+        } = self
+        else {
+            return 0.0;
+        };
+        while *drawn <= index {
+            // 53 random bits in (0, 1]: the logarithm is finite.
+            let unit = ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
+            *sum -= unit.ln();
+            *drawn += 1;
+        }
+        *sum
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::open_plan;
-    use proptest::prelude::*;
-
-    fn all(plan: &Plan, thread: u64, threads: u64) -> Vec<u64> {
-        let mut schedule = Schedule::new(plan, plan.duration_s, thread, threads).unwrap();
-        std::iter::from_fn(|| schedule.take()).collect()
-    }
-
-    #[test]
-    fn a_thousand_per_second_for_twelve_seconds_is_twelve_thousand() {
-        let times = all(
-            &open_plan(Arrivals::Constant, 1000.0, Some(12.0), None),
-            0,
-            1,
-        );
-        assert_eq!(times.len(), 12_000);
-        assert_eq!(
-            (times[0], times[1], times[11_999]),
-            (0, 1_000_000, 11_999_000_000)
-        );
-    }
-
-    #[test]
-    fn awkward_products_do_not_gain_or_lose_an_arrival() {
-        for (rate, seconds, n) in [
-            (30.0, 0.1, 3),
-            (3.0, 0.3, 1),
-            (7.0, 1.0, 7),
-            (0.1, 10.0, 1),
-            (49_999.0, 10.0, 499_990),
-        ] {
-            let plan = open_plan(Arrivals::Constant, rate, Some(seconds), None);
-            assert_eq!(all(&plan, 0, 1).len(), n, "{rate}/s for {seconds} s");
-        }
-    }
-
-    #[test]
-    fn poisson_has_the_asked_mean_and_spread() {
-        let times = all(
-            &open_plan(Arrivals::Poisson, 10_000.0, None, Some(200_000)),
-            0,
-            1,
-        );
-        let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
-        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
-        assert!((mean - 1e5).abs() < 1e3, "mean gap {mean} ns");
-        assert!(
-            (variance.sqrt() / mean - 1.0).abs() < 0.02,
-            "an exponential's deviation is its mean"
-        );
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_arrivals() {
-        let plan = open_plan(Arrivals::Poisson, 500.0, Some(2.0), None);
-        assert_eq!(all(&plan, 0, 1), all(&plan, 0, 1));
-        let other = Plan {
-            seed: plan.seed + 1,
-            ..plan.clone()
-        };
-        assert_ne!(all(&plan, 0, 1), all(&other, 0, 1));
-    }
-
-    proptest! {
-        #[test]
-        fn threads_together_send_the_one_thread_schedule(
-            rate in 1.0f64..5000.0,
-            n in 0u64..500,
-            threads in 1u64..7,
-            arrivals in prop_oneof![Just(Arrivals::Constant), Just(Arrivals::Poisson), Just(Arrivals::Burst)],
-        ) {
-            let plan = open_plan(arrivals, rate, None, Some(n));
-            let whole = all(&plan, 0, 1);
-            prop_assert_eq!(whole.len() as u64, n);
-            prop_assert!(whole.is_sorted());
-            let mut parts: Vec<u64> = (0..threads).flat_map(|t| all(&plan, t, threads)).collect();
-            parts.sort_unstable();
-            prop_assert_eq!(parts, whole);
-        }
-    }
-}
+#[path = "schedule_tests.rs"]
+mod tests;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
 
+use floodmark_record::Profile;
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::plan::{Arrivals as Spacing, Plan};
+use floodmark_record::plan::Plan;
 
 use crate::arrivals::{Arrivals, Waiting};
 use crate::backend::{Backend, Slot};
@@ -115,15 +116,13 @@ impl PhaseJob {
             Phase::Measure => plan.duration_s,
         };
         let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
-        let schedule = Schedule::new(plan, duration_s, thread, threads);
-        let length = match (&schedule, duration_s, plan.arrivals) {
-            (_, Some(s), _) => Some(seconds(s)),
-            (Some(schedule), None, Some(Spacing::Poisson)) => Some(schedule.clone().last_at()),
-            (Some(schedule), None, _) => {
-                let rate = plan.rate_per_s.unwrap_or(1.0);
-                Some(seconds(schedule.total() as f64 / rate))
-            }
-            (None, None, _) => None,
+        let schedule = match phase {
+            Phase::Warmup => Schedule::new(&warming_up(plan), duration_s, thread, threads),
+            Phase::Measure => Schedule::new(plan, duration_s, thread, threads),
+        };
+        let length = match &schedule {
+            Some(schedule) => Some(schedule.window()),
+            None => duration_s.map(seconds),
         };
         let left = share.requests.filter(|_| duration_s.is_none());
         PhaseJob {
@@ -134,6 +133,16 @@ impl PhaseJob {
             drain: plan.drain,
             thread: share.thread,
         }
+    }
+}
+
+/// What a plan's warm-up does: the rate with which the measurement begins, throughout.
+fn warming_up(plan: &Plan) -> Plan {
+    let profile = plan.profile.as_ref();
+    Plan {
+        rate_per_s: profile.and_then(Profile::first_per_s).or(plan.rate_per_s),
+        profile: None,
+        ..plan.clone()
     }
 }
 

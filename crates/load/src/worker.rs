@@ -23,6 +23,7 @@ use crate::core::{Core, RequestSizes};
 use crate::gather::{Gatherer, Totals};
 use crate::message::{Message, PhaseEnd};
 use crate::recorder::Recorder;
+use crate::rows::Rows;
 use crate::slice::{SLICES, Slice};
 use crate::thread::{LoadThread, Requests, Share, Shared, run_phases};
 use crate::usage::{peak_rss_bytes, process_cpu};
@@ -140,7 +141,7 @@ pub fn run(
             handles.push(handle);
         }
         drop(out);
-        let mut gatherer = Gatherer::new(give_back);
+        let mut gatherer = Gatherer::new(give_back, Rows::of(plan));
         let ends: Result<Vec<_>, _> = job
             .phases
             .iter()
@@ -205,7 +206,13 @@ impl Job<'_> {
         let first = returned
             .recv()
             .unwrap_or_else(|_| Box::new(Slice::new(thread)));
-        let recorder = Recorder::new(first, out.clone(), returned, seconds(plan.deadline_s));
+        let recorder = Recorder::new(
+            first,
+            out.clone(),
+            returned,
+            seconds(plan.deadline_s),
+            Rows::of(plan),
+        );
         let connections = u64::from(plan.connections.max(1));
         let cap = split(connections, thread, self.threads) as usize;
         let sizes = RequestSizes {

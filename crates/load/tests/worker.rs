@@ -12,16 +12,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::plans::{closed_plan, open_plan};
+use common::plans::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
 use common::server::{ANSWER, answer_all, read_request, serve, serve_on};
 use common::{run, run_with};
 use floodmark_load::worker::StopFlag;
-use floodmark_record::events::EndReason;
+use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{Arrivals, Backend, Check, CloseFirst, ConnectionUse, Plan};
 
 on_both_backends! {
     exactly_n_requests_over_any_threads_and_connections
     threads_share_the_open_schedule
+    threads_share_rates_that_change
+    rows_are_cut_at_the_ends_of_steps
     a_stop_ends_the_run_at_once_with_what_is_out
     a_stop_before_the_start_sends_nothing
     the_window_is_as_long_as_asked_and_what_is_out_is_awaited
@@ -116,6 +118,49 @@ fn threads_share_the_open_schedule(backend: Backend) {
     ));
     assert_eq!((run.end.counts.intended, run.end.counts.ok), (1000, 1000));
     assert_eq!(run.end.window_ns, 500_000_000);
+}
+
+fn threads_share_rates_that_change(backend: Backend) {
+    let answered = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&answered);
+    let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
+    let times = (0..500).map(|k| k * 1_000_000).collect();
+    for (threads, plan, n) in [
+        (2, ramp_plan(0.0, 2000.0, 0.5), 500),
+        (3, ramp_plan(1500.0, 500.0, 0.5), 500),
+        (
+            2,
+            steps_plan(&[(1000.0, 0.25), (0.0, 0.05), (2000.0, 0.2)]),
+            650,
+        ),
+        (3, replay_plan(times, 0.5), 500),
+    ] {
+        answered.store(0, Ordering::Relaxed);
+        let run = run(to(backend, address, Plan { threads, ..plan }));
+        assert_eq!((run.end.counts.intended, run.end.counts.ok), (n, n));
+        assert_eq!(answered.load(Ordering::Relaxed), n);
+        assert_eq!(run.end.window_ns, 500_000_000);
+    }
+}
+
+fn rows_are_cut_at_the_ends_of_steps(backend: Backend) {
+    let address = serve(move |mut stream, _| answer_all(&mut stream, &AtomicU64::new(0)));
+    let plan = Plan {
+        threads: 2,
+        warmup_s: 0.3,
+        ..steps_plan(&[(400.0, 0.25), (100.0, 0.5), (400.0, 0.5)])
+    };
+    let run = run(to(backend, address, plan));
+    let warm = run.end.warmup_counts.unwrap();
+    assert_eq!(warm.intended, 120, "at the first rate");
+    let measured = run.rows.iter().filter(|row| row.phase == Phase::Measure);
+    let begins: Vec<u64> = measured
+        .clone()
+        .map(|row| row.from_ns / 1_000_000)
+        .collect();
+    assert_eq!(begins[..4], [0, 250, 750, 1000]);
+    let index: Vec<u64> = measured.map(|row| row.index).collect();
+    assert!(index.iter().copied().eq(0..index.len() as u64));
 }
 
 fn a_stop_ends_the_run_at_once_with_what_is_out(backend: Backend) {

@@ -7,17 +7,21 @@ pub mod events;
 pub mod host;
 pub mod outcome;
 pub mod plan;
+pub mod profile;
 pub mod result;
 pub mod run;
 pub mod times;
+pub mod timetable;
 pub mod units;
 
 pub use events::{Event, SecondRow, ThreadUse, WorkerEnd};
 pub use outcome::{Counts, Outcome};
 pub use plan::Plan;
+pub use profile::Profile;
 pub use result::{Record, schema};
 pub use run::Run;
 pub use times::{TimeKind, Times};
+pub use timetable::Timetable;
 
 /// The version of the record's format; raised when a field changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;

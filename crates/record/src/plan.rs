@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::profile::{Profile, Replay, Step};
+
 /// The load of one run on one target. Rates and counts are totals over all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
@@ -15,8 +17,11 @@ pub struct Plan {
     pub request: RequestPlan,
     /// Closed: a request follows an answer. Open: requests follow a schedule.
     pub model: Model,
-    /// Arrivals per second in all; open model only.
+    /// Arrivals per second in all, where `profile` changes them their mean over the sending window; open model only.
     pub rate_per_s: Option<f64>,
+    /// How the rate changes over the sending window; null where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// How arrivals are spaced; open model only.
     pub arrivals: Option<Arrivals>,
     /// Closed model: connections in all. Open model: the cap on them.
@@ -83,6 +88,7 @@ impl Plan {
             },
             model: Model::Closed,
             rate_per_s: None,
+            profile: None,
             arrivals: None,
             connections: DEFAULT_CONNECTIONS,
             threads: 1,
@@ -102,6 +108,26 @@ impl Plan {
             ports_per_source: DEFAULT_PORTS,
             backend: Backend::Epoll,
             seed: 1,
+        }
+    }
+}
+
+impl Plan {
+    /// The replay, where it is one.
+    #[must_use]
+    pub fn replay(&self) -> Option<&Replay> {
+        match &self.profile {
+            Some(Profile::Replay(replay)) => Some(replay),
+            _ => None,
+        }
+    }
+
+    /// The rates one after the other, where there are such.
+    #[must_use]
+    pub fn steps(&self) -> Option<&[Step]> {
+        match &self.profile {
+            Some(Profile::Steps(steps)) => Some(steps),
+            _ => None,
         }
     }
 }
@@ -168,6 +194,8 @@ pub enum Arrivals {
     Poisson,
     /// A given number at equal distances within a given time.
     Burst,
+    /// As in a file of timestamps.
+    Replay,
 }
 
 /// How often a connection is used.
@@ -245,7 +273,8 @@ pub enum Backend {
     Epoll,
 }
 
-/// What a worker reads from its stdin, as one line of JSON.
+/// What a worker reads from its stdin, as one line of JSON. The bytes of a replay's timetable follow it, as many as the
+/// plan announces.
 ///
 /// Later lines: `stop` ends the run at once. The end of stdin does the same, so a worker never outlives its parent's interest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -113,6 +113,12 @@ pub struct Run {
     pub client: Client,
     /// Second by second.
     pub series: Vec<SeriesRow>,
+    /// Step by step, where the plan has steps; those that were not reached are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<StepFigures>,
+    /// Where a growing rate went beyond what the server answered; null where it did not, or no rate grew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saturation: Option<Saturation>,
     /// What was read beside the load.
     pub observations: Vec<Observation>,
     /// What could not be read, and why.
@@ -261,6 +267,40 @@ pub struct SeriesRow {
     pub open_connections: u64,
 }
 
+/// One step of a plan's rates. What ended in it counts, as in the rows of the series, which are cut at its ends; what was
+/// awaited after the sending window belongs to the last step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StepFigures {
+    /// Begin, seconds from the start of the measurement.
+    pub from_s: f64,
+    /// End; earlier than planned where the run was cut short in it.
+    pub to_s: f64,
+    /// Arrivals per second that the plan asks for.
+    pub offered_per_s: f64,
+    /// Ok answers per second.
+    pub throughput_per_s: f64,
+    /// Ok answers within the deadline per second.
+    pub goodput_per_s: f64,
+    /// What happened in it. Requests that were out at either end are sent in one step and end in another, so the outcome
+    /// equations hold of all steps together.
+    pub requests: Counts,
+    /// done − intended, of requests that ended in it.
+    pub response_time_us: Times,
+}
+
+/// Where a growing rate went beyond what the server answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Saturation {
+    /// From when on, seconds from the start of the measurement.
+    pub at_s: f64,
+    /// Arrivals per second that the plan asks for at that moment.
+    pub offered_per_s: f64,
+    /// Ok answers per second from then on.
+    pub achieved_per_s: f64,
+    /// How it was taken.
+    pub method: String,
+}
+
 /// A series read beside the load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
@@ -303,6 +343,8 @@ pub enum SteadyClass {
     Slowing,
     /// No steady end, or too short to tell.
     Unsteady,
+    /// Not judged: the rate was to change, so no level was to be expected.
+    Varied,
 }
 
 /// Outcome of a check.

@@ -24,6 +24,14 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
         draw_overall(page, overall);
     }
     draw_table(page, runs, &names);
+    if runs.iter().any(|run| !run.steps.is_empty()) {
+        page.entry(
+            "",
+            &[faint(
+                "(the steps of each attempt are in the record: --json)",
+            )],
+        );
+    }
     for (run, name) in runs.iter().zip(&names) {
         summary::draw_window(page, run, &format!("{name}:"));
     }

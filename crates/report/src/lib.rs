@@ -14,6 +14,7 @@ pub mod summary;
 pub mod threshold;
 
 mod attempts;
+mod changing;
 mod figures;
 mod load_line;
 mod outcomes;

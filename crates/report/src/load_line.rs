@@ -2,6 +2,7 @@
 
 use floodmark_record::plan::{Arrivals, CloseFirst, ConnectionUse, Model, Plan};
 
+use crate::changing;
 use crate::figures::{count_of, rate, seconds};
 use crate::page::{Page, Span, glue, plain};
 use crate::style::Paint;
@@ -33,6 +34,13 @@ pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
 }
 
 fn model(plan: &Plan) -> String {
+    if let Some(profile) = &plan.profile {
+        let random = match plan.arrivals {
+            Some(Arrivals::Poisson) => " Poisson",
+            _ => "",
+        };
+        return format!("open, {}{random}", changing::describe(profile));
+    }
     match (plan.model, plan.arrivals, plan.rate_per_s) {
         (Model::Closed, ..) => "closed".to_owned(),
         (Model::Open, Some(Arrivals::Burst), _) => "open, burst".to_owned(),
@@ -68,6 +76,9 @@ fn connections(plan: &Plan) -> String {
 
 /// How long the load was meant to last: `10 s`, `500,000 requests`, `200,000 requests within 10 s`.
 fn length(plan: &Plan) -> String {
+    if let Some(length) = changing::length(plan) {
+        return length;
+    }
     match (plan.duration_s, plan.requests, plan.rate_per_s) {
         (_, Some(n), Some(rate)) if plan.arrivals == Some(Arrivals::Burst) => {
             let within = seconds(n as f64 / rate);

@@ -3,6 +3,7 @@
 use floodmark_record::events::{Phase, SecondRow};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Arrivals, Plan};
+use floodmark_record::profile::{Step, step_at};
 use floodmark_record::times::TimeKind;
 use floodmark_record::units::{show_count, show_ns};
 use floodmark_stats::Histogram;
@@ -22,12 +23,17 @@ pub struct Progress {
     /// Length of the sending window, where it is known before the run.
     length_s: Option<f64>,
     requests: Option<u64>,
+    steps: Vec<Step>,
+    /// Whether the rate changes, so that what was due in the last row says something.
+    changes: bool,
     phase: Phase,
     elapsed_s: f64,
     /// Totals of the current phase.
     counts: Counts,
     /// Ok answers per second in the last row.
     last_per_s: f64,
+    /// Requests that were due per second in the last row.
+    last_due_per_s: f64,
     last_p50_ns: Option<u64>,
     last_p99_ns: Option<u64>,
     open_connections: u64,
@@ -51,6 +57,8 @@ impl Progress {
             warmup_s: plan.warmup_s,
             length_s,
             requests: plan.requests,
+            steps: plan.steps().unwrap_or_default().to_vec(),
+            changes: plan.profile.is_some(),
             phase: if plan.warmup_s > 0.0 {
                 Phase::Warmup
             } else {
@@ -59,6 +67,7 @@ impl Progress {
             elapsed_s: 0.0,
             counts: Counts::default(),
             last_per_s: 0.0,
+            last_due_per_s: 0.0,
             last_p50_ns: None,
             last_p99_ns: None,
             open_connections: 0,
@@ -79,6 +88,7 @@ impl Progress {
         let length_s = row.to_ns.saturating_sub(row.from_ns) as f64 / 1e9;
         if length_s > 0.0 {
             self.last_per_s = row.counts.ok as f64 / length_s;
+            self.last_due_per_s = row.counts.intended as f64 / length_s;
         }
         // Progress is no measurement: a histogram that cannot be read only leaves its figure out here.
         let response = row
@@ -96,7 +106,7 @@ impl Progress {
         let failed = self.failed();
         let mut pieces = vec![
             (Paint::Strong, self.position()),
-            (Paint::Plain, rate(self.last_per_s)),
+            (Paint::Plain, self.achieved()),
         ];
         if failed > 0 {
             pieces.push((Paint::Bad, format!("{} failed", show_count(failed))));
@@ -142,7 +152,7 @@ impl Progress {
         let mut line = format!(
             "{}: {}, {} ok, {} failed",
             self.position(),
-            rate(self.last_per_s),
+            self.achieved(),
             show_count(self.counts.ok),
             show_count(self.failed())
         );
@@ -151,6 +161,16 @@ impl Progress {
             line.push_str(&format!(", p50 {p50}, p99 {p99} in the last second"));
         }
         Some(line)
+    }
+
+    /// `900/s`, and where the rate changes `900/s of 1,000/s`.
+    fn achieved(&self) -> String {
+        let achieved = rate(self.last_per_s);
+        if self.changes {
+            format!("{achieved} of {}", rate(self.last_due_per_s))
+        } else {
+            achieved
+        }
     }
 
     fn failed(&self) -> u64 {
@@ -178,7 +198,15 @@ impl Progress {
             return format!("all sent, awaiting {n} answers");
         }
         match (self.length_s, self.requests) {
-            (Some(length), _) => format!("{elapsed} of {}", seconds(length)),
+            (Some(length), _) if self.steps.is_empty() => {
+                format!("{elapsed} of {}", seconds(length))
+            }
+            (Some(length), _) => format!(
+                "step {} of {}, {elapsed} of {}",
+                step_at(&self.steps, self.elapsed_s) + 1,
+                self.steps.len(),
+                seconds(length)
+            ),
             (None, Some(n)) => {
                 let done = self.counts.ended() + self.counts.connect_failed + self.counts.unsent;
                 let left = n.saturating_sub(done) as f64 * self.elapsed_s / done as f64;
@@ -263,6 +291,27 @@ mod tests {
         assert!(progress.line(WIDE).starts_with("warm-up 1 s of 5 s  700/s"));
         progress.feed(&fixture::second(0, 1000, 0));
         assert!(progress.line(WIDE).contains(" 1,000 ok"));
+    }
+
+    #[test]
+    fn a_rate_that_changes_is_said_beside_what_came_of_it() {
+        let mut progress = Progress::new(&fixture::steps().plan);
+        progress.feed(&fixture::second(0, 900, 100));
+        assert!(
+            progress
+                .line(WIDE)
+                .starts_with("step 1 of 3, 1 s of 10 s  900/s of 1,000/s  100 failed")
+        );
+        (1..8).for_each(|i| progress.feed(&fixture::second(i, 900, 0)));
+        assert!(progress.line(WIDE).starts_with("step 3 of 3, 8 s of 10 s"));
+        let replay = fixture::replay().plan;
+        let mut progress = Progress::new(&replay);
+        progress.feed(&fixture::second(0, 900, 0));
+        assert!(
+            progress
+                .line(WIDE)
+                .starts_with("1 s of 8 s  900/s of 900/s")
+        );
     }
 
     #[test]

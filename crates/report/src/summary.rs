@@ -7,6 +7,7 @@ use floodmark_record::run::{Run, Status, SteadyClass};
 use floodmark_record::units::{show_count, show_ns};
 
 use crate::attempts;
+use crate::changing;
 use crate::figures::{NOT_MEASURED, count_of, interval, rate, seconds};
 use crate::load_line;
 use crate::outcomes;
@@ -68,6 +69,7 @@ fn draw_run(page: &mut Page, run: &Run) {
     draw_throughput(page, run);
     draw_window(page, run, "");
     times_table::draw(page, run);
+    changing::draw(page, run);
     outcomes::draw(page, &[run]);
     draw_client(page, run);
     draw_validity(page, run, "");
@@ -140,7 +142,11 @@ fn draw_throughput(page: &mut Page, run: &Run) {
     if run.plan.model == Model::Open
         && let Some(offered) = run.plan.rate_per_s
     {
-        spans.push(plain(format!("of {} offered", glue(&rate(offered)))));
+        let mean = match run.plan.profile {
+            Some(_) => " on average",
+            None => "",
+        };
+        spans.push(plain(format!("of {} offered{mean}", glue(&rate(offered)))));
     }
     if let Some(standing) = standing(run.validity.status) {
         spans.push(plain("–"));
@@ -173,7 +179,7 @@ pub(crate) fn level(confidence: f64) -> String {
 pub(crate) fn draw_window(page: &mut Page, run: &Run, which: &str) {
     let window = &run.window;
     let whole = window.from_s <= 0.0 && window.to_s >= run.sending_s * 0.99;
-    let calm = whole && run.steady.class == SteadyClass::Steady;
+    let calm = whole && matches!(run.steady.class, SteadyClass::Steady | SteadyClass::Varied);
     if calm || window.to_s <= window.from_s {
         return;
     }

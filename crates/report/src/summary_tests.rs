@@ -44,6 +44,25 @@ fn open_blocked_and_censored() {
 }
 
 #[test]
+fn steps_and_their_rows() {
+    insta::assert_snapshot!(both(&fixture::steps()));
+}
+
+#[test]
+fn ramps_that_went_beyond_and_that_did_not() {
+    let mut kept_up = fixture::ramp();
+    kept_up.saturation = None;
+    let beyond = draw(&fixture::ramp(), PLAIN);
+    let kept_up = draw(&kept_up, PLAIN);
+    insta::assert_snapshot!(format!("{beyond}{}\n{kept_up}", "─".repeat(60)));
+}
+
+#[test]
+fn a_replay() {
+    insta::assert_snapshot!(both(&fixture::replay()));
+}
+
+#[test]
 fn bound() {
     insta::assert_snapshot!(both(&fixture::bound()));
 }

@@ -6,6 +6,7 @@ mod change;
 pub mod estimate;
 pub mod histogram;
 pub mod interval;
+pub mod saturation;
 pub mod steady;
 pub mod student;
 #[cfg(test)]

@@ -105,6 +105,7 @@ pub fn window(steady: &Steady, whole: (f64, f64)) -> Window {
     };
     match steady.class {
         SteadyClass::Steady => whole_because("the whole run: one level throughout".to_owned()),
+        SteadyClass::Varied => whole_because("the whole run: its rate was to change".to_owned()),
         SteadyClass::Warming => end_because("slower before, one level since"),
         SteadyClass::Slowing => end_because("faster before, one level since"),
         SteadyClass::Unsteady if steady.changes_s.is_empty() => {
@@ -126,6 +127,16 @@ pub fn window(steady: &Steady, whole: (f64, f64)) -> Window {
                 times.join(", ")
             ))
         }
+    }
+}
+
+/// Of a run whose rate was to change: it has no level to come to.
+#[must_use]
+pub fn varied() -> Steady {
+    Steady {
+        class: SteadyClass::Varied,
+        from_s: None,
+        changes_s: Vec::new(),
     }
 }
 

@@ -3,18 +3,24 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use floodmark_record::plan::{Check, CloseFirst, Expect, Sources};
 use floodmark_record::units::{parse_count, parse_duration, parse_rate};
 use floodmark_report::Condition;
 
+use super::schedule::ChangingArgs;
+
 /// Load one URL and say what the figure means.
 ///
-/// Without --rate the model is closed: each connection sends its next request when it has its answer. With --rate it is open:
-/// requests are sent at scheduled times whatever the server does, and response time counts from the time a request should
-/// have been sent. Rates, counts and connections are totals, never per thread.
+/// Without --rate the model is closed: each connection sends its next request when it has its answer. With --rate, --ramp,
+/// --steps, --burst or --replay it is open: requests are sent at scheduled times whatever the server does, and response time
+/// counts from the time a request should have been sent. Rates, counts and connections are totals, never per thread.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = crate::exit::HELP)]
+#[command(
+    after_help = crate::exit::HELP,
+    group = ArgGroup::new("rates").args(["rate", "ramp", "steps"]),
+    group = ArgGroup::new("schedules").args(["rate", "ramp", "steps", "burst", "replay"])
+)]
 pub struct LoadArgs {
     /// What to load, such as http://127.0.0.1:8080/
     #[arg(required_unless_present = "demo", conflicts_with = "demo")]
@@ -26,7 +32,8 @@ pub struct LoadArgs {
     ])]
     pub demo: bool,
 
-    /// Connections in all; with --rate the most at once [default: 50; with --rate as many as ports and open files allow]
+    /// Connections in all; in the open model the most at once [default: 50; in the open model as many as ports and open files
+    /// allow]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
@@ -46,17 +53,21 @@ pub struct LoadArgs {
     #[arg(short, long, value_name = "PER_S", value_parser = parse_rate, help_heading = "Load")]
     pub rate: Option<f64>,
 
-    /// Open model: how the requests of --rate are spaced
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Spacing::Constant, requires = "rate", help_heading = "Load")]
+    /// Open model: how the requests of --rate, --ramp and --steps are spaced
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Spacing::Constant, requires = "rates", help_heading = "Load")]
     pub arrivals: Spacing,
 
     /// Open model: N requests at equal spacing over the time of --within, with no cap on connections [default: none]
-    #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["rate", "arrivals", "connections"], help_heading = "Load")]
+    #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["arrivals", "connections"], help_heading = "Load")]
     pub burst: Option<u64>,
 
     /// The time over which --burst is spread, with a unit: 500ms, 10s [no default: --burst needs it]
     #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
+
+    /// Rates that change, and replays.
+    #[command(flatten)]
+    pub changing: ChangingArgs,
 
     /// Real load before the measurement, kept apart from it, for a time with a unit: 5s. With 0s there is none, and figures
     /// are of the whole run; with auto there is none, and figures are of the steady part where there is one

@@ -69,7 +69,10 @@ fn one(
     open_files: u64,
     stop: &Stop,
 ) -> Result<(), Ending> {
-    let default_length = args.duration.is_none() && args.requests.is_none() && args.burst.is_none();
+    let default_length = args.duration.is_none()
+        && args.requests.is_none()
+        && args.burst.is_none()
+        && !args.changing.have_length();
     let args = LoadArgs {
         fresh,
         duration: if default_length {

@@ -20,6 +20,7 @@ pub mod args;
 mod demo;
 mod live;
 mod plan;
+mod schedule;
 mod target;
 
 /// Runs the command.

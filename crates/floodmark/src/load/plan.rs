@@ -8,12 +8,13 @@ use floodmark_load::budget::{self, Offer};
 use floodmark_load::worker::request_sizes;
 use floodmark_observe::{Root, sysctl};
 use floodmark_record::plan::{
-    Arrivals, Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_DURATION_S,
-    DEFAULT_PORTS, FiguresOf, Model, Plan, RequestPlan, Target,
+    Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_PORTS, FiguresOf, Model, Plan,
+    RequestPlan, Target,
 };
 use floodmark_record::units::{show_count, show_rate};
 
-use super::args::{self, LoadArgs, Spacing, Warmup};
+use super::args::{self, LoadArgs, Warmup};
+use super::schedule::Schedule;
 use super::target;
 use crate::exit::Ending;
 
@@ -43,17 +44,18 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
         )));
     }
     contradictions(args, target.address.ip())?;
+    let schedule = Schedule::of(args)?;
     let offer = offer(target.address.ip(), open_files);
     let mut plan = Plan {
         request: request(args)?,
         target,
-        model: if args.rate.is_some() || args.burst.is_some() {
+        model: if schedule.arrivals.is_some() {
             Model::Open
         } else {
             Model::Closed
         },
-        rate_per_s: rate(args),
-        arrivals: arrivals(args),
+        rate_per_s: schedule.rate_per_s,
+        arrivals: schedule.arrivals,
         connections: 0,
         threads: threads(args)?,
         connection_use: match (args.fresh, args.requests_per_connection) {
@@ -63,17 +65,13 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
         },
         requests_per_connection: args.requests_per_connection.filter(|n| *n > 1),
         close_first: args.close_first.into(),
-        duration_s: match (args.duration, args.requests, args.burst) {
-            (Some(duration), ..) => Some(duration.as_secs_f64()),
-            (None, None, None) => Some(DEFAULT_DURATION_S),
-            _ => None,
-        },
-        requests: args.requests.or(args.burst),
+        duration_s: schedule.duration_s,
+        requests: schedule.requests,
         warmup_s: match args.warmup {
             Warmup::Auto => 0.0,
             Warmup::Before(duration) => duration.as_secs_f64(),
         },
-        figures_of: if args.warmup == Warmup::Auto {
+        figures_of: if args.warmup == Warmup::Auto && schedule.profile.is_none() {
             FiguresOf::Steady
         } else {
             FiguresOf::Whole
@@ -87,6 +85,7 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
         ports_per_source: offer.ports,
         backend: Backend::Epoll,
         seed: args.seed,
+        profile: schedule.profile,
     };
     plan.connections = connections(args, &plan, &offer)?;
     if let Some(shortage) = budget::shortage(&plan, &offer)
@@ -99,6 +98,7 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
     plan.backend = backend;
     let mut remarks = remarks(&plan, &offer);
     remarks.extend_from_slice(&notices);
+    remarks.extend(schedule.remark);
     Ok(Planned {
         plan,
         remarks,
@@ -123,11 +123,6 @@ fn contradictions(args: &LoadArgs, target: IpAddr) -> Result<(), Ending> {
             sources.first, sources.last
         )));
     }
-    if args.rate.is_some_and(|rate| rate > 1e9) {
-        return Err(Ending::usage(
-            "--rate: more than a request per nanosecond cannot be scheduled",
-        ));
-    }
     Ok(())
 }
 
@@ -147,23 +142,6 @@ fn backend(args: &LoadArgs, plan: &Plan) -> Result<(Backend, Vec<String>), Endin
         )));
     }
     Ok((Backend::Epoll, vec![format!("epoll is used: {why}")]))
-}
-
-/// Rate of arrivals, per second.
-fn rate(args: &LoadArgs) -> Option<f64> {
-    match (args.burst, args.within) {
-        (Some(n), Some(within)) => Some(n as f64 / within.as_secs_f64()),
-        _ => args.rate,
-    }
-}
-
-fn arrivals(args: &LoadArgs) -> Option<Arrivals> {
-    match (args.burst, args.rate, args.arrivals) {
-        (Some(_), ..) => Some(Arrivals::Burst),
-        (None, Some(_), Spacing::Constant) => Some(Arrivals::Constant),
-        (None, Some(_), Spacing::Poisson) => Some(Arrivals::Poisson),
-        (None, None, _) => None,
-    }
 }
 
 fn threads(args: &LoadArgs) -> Result<u32, Ending> {

@@ -105,6 +105,14 @@ fn wrong_values() {
         ("--fail-if", "p98 > 50ms", "unknown figure"),
         ("--fail-if", "p99 >> 50ms", "unknown operator"),
         ("--arrivals", "random", "poisson"),
+        ("--ramp", "500", "100-5000"),
+        ("--ramp", "0-0", "no load"),
+        ("--ramp", "5--5", "rate"),
+        ("--ramp", "fast-faster", "2.5k"),
+        ("--steps", "100,", "rate"),
+        ("--steps", "0,0", "no load"),
+        ("--steps", "100:5", "unit"),
+        ("--steps", "100:1s,200", "each step has its time"),
         ("--close-first", "nobody", "server"),
         ("--check", "everything", "sequence"),
     ] {
@@ -139,7 +147,28 @@ fn flags_that_contradict_each_other() {
             &["--fresh", "--requests-per-connection", "2"],
             ["--fresh", "--requests-per-connection"],
         ),
-        (&["--arrivals", "poisson"], ["--rate", "--arrivals"]),
+        (&["--arrivals", "poisson"], ["--rate", "--ramp"]),
+        (&["--ramp", "1-5", "-r", "5"], ["--ramp", "--rate"]),
+        (&["--ramp", "1-5", "--steps", "5"], ["--ramp", "--steps"]),
+        (&["--ramp", "1-5", "-n", "5"], ["--ramp", "--requests"]),
+        (&["--steps", "1,5", "-n", "5"], ["--steps", "--requests"]),
+        (
+            &["--steps", "5", "--burst", "5", "--within", "1s"],
+            ["--steps", "--burst"],
+        ),
+        (&["--replay", "x", "--steps", "5"], ["--replay", "--steps"]),
+        (&["--replay", "x", "-r", "5"], ["--replay", "--rate"]),
+        (&["--replay", "x", "-d", "5s"], ["--replay", "--duration"]),
+        (
+            &["--replay", "x", "--arrivals", "poisson"],
+            ["--replay", "--arrivals"],
+        ),
+        (&["--replay-speed", "2x"], ["--replay", "--replay-speed"]),
+        (&["--replay-unit", "ms"], ["--replay", "--replay-unit"]),
+        (
+            &["--replay", "x", "--replay-speed", "0x"],
+            ["--replay-speed", "0.5x"],
+        ),
         (
             &["-b", "x", "--body-file", "/dev/null"],
             ["--body", "--body-file"],
@@ -179,9 +208,73 @@ fn wrong_requests() {
         (["-c", "5000000000"], "1,000,000"),
         (["-t", "2000"], "1024"),
         (["-r", "2000M"], "nanosecond"),
+        (
+            ["--ramp", "1-2000M"],
+            "--ramp: more than a request per nanosecond",
+        ),
+        (["--replay", "/no/such/file"], "--replay /no/such/file"),
+        (["--replay", "/"], "--replay /"),
     ] {
         one_line(&[&url, arguments[0], arguments[1]], &[word]);
     }
+}
+
+#[test]
+fn schedules_that_cannot_be() {
+    let url = refusing();
+    for (arguments, words) in [
+        (
+            &["--steps", "5:1s", "-d", "5s"][..],
+            &["--duration", "--steps"][..],
+        ),
+        (
+            &["--ramp", "0-5", "--warmup", "1s"],
+            &["--warmup", "--ramp"],
+        ),
+        (
+            &["--steps", "0,5", "--warmup", "1s"],
+            &["--warmup", "--steps"],
+        ),
+    ] {
+        one_line(&[&[url.as_str()], arguments].concat(), words);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("times");
+    let path = file.to_str().unwrap();
+    for (content, place, mend) in [
+        ("", "times: holds no timestamp", "one a line"),
+        (
+            "1\nsoon\n",
+            "times:2: \"soon\" is no timestamp",
+            "1763741296.123",
+        ),
+        (
+            "1\n-1\n",
+            "times:2: \"-1\" is negative",
+            "before the first request",
+        ),
+        ("5\n4.5\n", "times:2: lies 500 ms before", "sort -n"),
+        ("1\n1e99\n", "times:2: \"1e99\" is no timestamp", "seconds"),
+        (
+            "1\n99999999999999\n",
+            "times:2: \"99999999999999\" is too large",
+            "--replay-unit",
+        ),
+        (
+            "0\n99999999\n",
+            "times:2: lies more than 31 days",
+            "--replay-unit",
+        ),
+        ("\u{1b}[2J", "times:1: ", "is no timestamp"),
+    ] {
+        std::fs::write(&file, content).unwrap();
+        one_line(&[&url, "--replay", path], &[place, mend]);
+    }
+    std::fs::write(&file, "1\n2\n").unwrap();
+    one_line(
+        &[&url, "--replay", path, "--warmup", "1s"],
+        &["--warmup", "--replay"],
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod backend;
 mod bad_input;
 mod budget;
+mod changing;
 mod death;
 mod doctor;
 mod endings;

@@ -17,6 +17,7 @@ use crate::connection::State;
 use crate::gather::{Gatherer, Totals};
 use crate::message::Message;
 use crate::recorder::Recorder;
+use crate::rows::Rows;
 use crate::schedule::Schedule;
 use crate::slice::{SLICES, Slice};
 use crate::testing::{closed_plan, open_plan};
@@ -39,9 +40,15 @@ impl Lab {
             give_back.send(Box::new(Slice::new(0))).unwrap();
         }
         let deadline = seconds(plan.deadline_s);
-        let recorder = Recorder::new(Box::new(Slice::new(0)), out, back, deadline);
+        let recorder = Recorder::new(
+            Box::new(Slice::new(0)),
+            out,
+            back,
+            deadline,
+            Rows::default(),
+        );
         let core = Core::new(plan, (0, 1), plan.connections as usize, SIZES, recorder);
-        let gatherer = Gatherer::new(vec![give_back]);
+        let gatherer = Gatherer::new(vec![give_back], Rows::default());
         let rows = Vec::new();
         Lab {
             core,
@@ -79,7 +86,7 @@ impl Lab {
                 (Arrivals::Closed { left, until }, until)
             }
             Some(schedule) => {
-                let length = duration_s.map_or(schedule.clone().last_at(), seconds);
+                let length = schedule.window();
                 let waiting = Waiting::new(schedule, start);
                 (Arrivals::Open(waiting), Some(start + length))
             }

@@ -8,6 +8,7 @@ mod awake;
 mod bad_answers;
 mod ceiling;
 mod change;
+mod changing;
 mod client_fault;
 mod connections;
 mod delay;
@@ -156,9 +157,19 @@ const CASES: &[Case] = &[
         run: client_fault::overload,
     },
     Case {
-        id: "T8",
+        id: "T8/poisson",
         about: "Poisson arrivals are exponential at the server; counts and bytes of both sides agree",
         run: poisson::run,
+    },
+    Case {
+        id: "T8/ramp",
+        about: "a ramp from 0 to 1,000/s arrives as its integral says",
+        run: changing::ramp,
+    },
+    Case {
+        id: "T8/steps",
+        about: "three steps arrive as asked, each with its own figures",
+        run: changing::steps,
     },
     Case {
         id: "T9",

@@ -1,0 +1,268 @@
+//! Rates that change, and replays: what the server's log says against what was asked for.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use floodmark_record::plan::Arrivals;
+use floodmark_record::run::SteadyClass;
+use floodmark_truth::{Log, Scenario};
+
+use crate::support::{Load, code, folded, load, run, text, truth};
+
+/// What rounding to microseconds and three digits takes from the largest response time, as a share and in seconds.
+const ROUNDING: (f64, f64) = (2e-3, 2e-6);
+
+/// Runs a load against a truth server, and holds the counts of both sides together.
+fn against_truth(arguments: &[&str]) -> (Load, Log) {
+    let (server, url) = truth(Scenario::default());
+    let load = load(&url, arguments);
+    // What the client closed last the server sees a moment later.
+    std::thread::sleep(Duration::from_millis(50));
+    let log = server.stop().unwrap();
+    load.ends_with(0);
+    assert_eq!(load.counts().sent, log.totals.requests);
+    assert_eq!(load.counts().ok, log.totals.requests);
+    (load, log)
+}
+
+/// Holds the arrivals at the server against the schedule, `due` in seconds: none before its time, and none after it by more than the
+/// longest response time, since a request reaches the server before it is answered. That is as short as the machine is quiet.
+///
+/// The server does not know when the run began: that is taken as the latest moment at which nothing would be early.
+fn on_time(load: &Load, log: &Log, due: &[f64]) {
+    let mut arrivals: Vec<u64> = log.requests.iter().map(|r| r.arrival_ns).collect();
+    arrivals.sort_unstable();
+    let counts = load.counts();
+    assert_eq!(counts.intended, due.len() as u64);
+    // On a busy machine the last of each of two threads may have found no connection before the time was up.
+    arrivals.truncate(due.len() - 2 * counts.unsent as usize);
+    let base = arrivals[0];
+    let after: Vec<f64> = arrivals
+        .iter()
+        .zip(due)
+        .map(|(at, due)| (at - base) as f64 / 1e9 - due)
+        .collect();
+    let start = after.iter().copied().fold(f64::INFINITY, f64::min);
+    let latest = after.iter().copied().fold(0.0, f64::max) - start;
+    let longest = load.run().response_time_us.max.unwrap() / 1e6;
+    let (share, least) = ROUNDING;
+    assert!(
+        latest <= longest * (1.0 + share) + least,
+        "{latest} s after its time, answered within {longest} s"
+    );
+}
+
+fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    std::fs::write(&path, text).unwrap();
+    (folder, path)
+}
+
+fn shown(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_ramp_arrives_as_its_integral_says() {
+    let (load, log) = against_truth(&["--ramp", "0-1k", "-d", "3s", "-t", "2"]);
+    let due: Vec<f64> = (0..1500)
+        .map(|k| (f64::from(k) * 2.0 * 3.0 / 1000.0).sqrt())
+        .collect();
+    on_time(&load, &log, &due);
+    let run = load.run();
+    assert_eq!(run.plan.rate_per_s, Some(500.0));
+    assert_eq!((run.plan.duration_s, run.plan.requests), (Some(3.0), None));
+    assert_eq!(run.steady.class, SteadyClass::Varied);
+    assert_eq!((run.window.from_s, run.window.to_s), (0.0, 3.0));
+    assert_eq!(run.throughput_interval, None);
+    assert!(run.steps.is_empty());
+}
+
+#[test]
+fn steps_have_a_row_each_that_add_up() {
+    // Parts of a third of a second: rows are cut at their ends.
+    let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s"]);
+    let first = (0..100).map(|k| f64::from(k) / 300.0);
+    let last = (0..300).map(|k| 2.0 / 3.0 + f64::from(k) / 900.0);
+    on_time(&load, &log, &first.chain(last).collect::<Vec<_>>());
+    let run = load.run();
+    let offered: Vec<f64> = run.steps.iter().map(|s| s.offered_per_s).collect();
+    assert_eq!(offered, [300.0, 0.0, 900.0]);
+    let intended: Vec<u64> = run.steps.iter().map(|s| s.requests.intended).collect();
+    assert_eq!(intended.iter().sum::<u64>(), 400);
+    let sum = |of: fn(&floodmark_record::Counts) -> u64| -> u64 {
+        run.steps.iter().map(|s| of(&s.requests)).sum()
+    };
+    assert_eq!(sum(|c| c.ok), run.requests.ok);
+    let timed: u64 = run.steps.iter().map(|s| s.response_time_us.count).sum();
+    assert_eq!(timed, run.response_time_us.count);
+    assert!((run.steps[2].from_s - 2.0 / 3.0).abs() < 1e-9);
+    let cut = |at: f64| run.series.iter().any(|row| (row.from_s - at).abs() < 1e-6);
+    assert!(cut(1.0 / 3.0) && cut(2.0 / 3.0), "{:?}", run.series);
+    assert_eq!(
+        &folded(&load.folder.path().join("result")).runs[0].steps,
+        &run.steps
+    );
+}
+
+#[test]
+fn poisson_steps_are_the_same_for_the_same_seed() {
+    let counted = |seed: &str| {
+        let steps = ["--steps", "400:500ms,100:500ms", "--arrivals", "poisson"];
+        let (load, _) = against_truth(&[&steps[..], &["--seed", seed]].concat());
+        assert_eq!(load.run().plan.arrivals, Some(Arrivals::Poisson));
+        load.counts().intended
+    };
+    let n = counted("7");
+    assert_eq!(n, counted("7"));
+    // 250 in the mean; five standard deviations of a Poisson count.
+    assert!((170..=330).contains(&n), "{n}");
+}
+
+#[test]
+fn a_warm_up_has_the_first_rate() {
+    let (server, url) = truth(Scenario::default());
+    let load = load(
+        &url,
+        &["--steps", "200:500ms,400:500ms", "--warmup", "500ms"],
+    );
+    load.ends_with(0);
+    let run = load.run();
+    assert_eq!(run.warmup.as_ref().unwrap().requests.intended, 100);
+    assert_eq!(run.requests.intended, 300);
+    let sent = run.warmup.as_ref().unwrap().requests.sent + run.requests.sent;
+    assert_eq!(server.stop().unwrap().totals.requests, sent);
+}
+
+#[test]
+fn a_replay_sends_what_its_file_says_when_it_says() {
+    // The last ones come at once, at the very end.
+    let mut due: Vec<f64> = (0..200).map(|k| f64::from(k * k) / 40_000.0).collect();
+    due.extend([1.5; 3]);
+    let lines: String = due
+        .iter()
+        .map(|s| format!("{:.9}\n", 1_763_741_296.0 + s))
+        .collect();
+    let (_folder, path) = file(&lines);
+    for (speed, threads) in [("1x", "1"), ("2x", "3")] {
+        let (load, log) = against_truth(&[
+            "--replay",
+            shown(&path),
+            "--replay-speed",
+            speed,
+            "-t",
+            threads,
+        ]);
+        let factor: f64 = speed.trim_end_matches('x').parse().unwrap();
+        on_time(
+            &load,
+            &log,
+            &due.iter().map(|s| s / factor).collect::<Vec<_>>(),
+        );
+        let run = load.run();
+        let replay = run.plan.replay().unwrap();
+        let window_s = 1.5 / factor * 203.0 / 202.0;
+        assert!(
+            (replay.window_s - window_s).abs() < 1e-6,
+            "{}",
+            replay.window_s
+        );
+        assert!((run.sending_s - window_s).abs() < 1e-6, "{}", run.sending_s);
+        assert_eq!(run.plan.requests, Some(203));
+        assert_eq!(replay.file, shown(&path));
+        assert!(!load.stderr().contains("whole seconds"));
+    }
+}
+
+#[test]
+fn the_last_answer_of_a_replay_is_in_its_throughput() {
+    let (_folder, path) = file("0\n100\n200\n");
+    let (load, _) = against_truth(&["--replay", shown(&path), "--replay-unit", "ms"]);
+    // Three answers in three distances of 100 ms, if the last one took no longer than that.
+    let run = load.run();
+    assert!((run.sending_s - 0.3).abs() < 1e-6);
+    let last_in_time = run.response_time_us.max.unwrap() < 90_000.0;
+    if last_in_time {
+        assert!((run.throughput_per_s.unwrap() - 10.0).abs() < 0.01);
+    }
+}
+
+#[test]
+fn an_access_log_can_be_replayed_and_its_whole_seconds_are_remarked_upon() {
+    let line = |second: u32| {
+        format!(
+            "::1 - - [21/Nov/2026:16:08:{second:02} +0000] \"GET /\u{1b}[31m HTTP/1.1\" 200 2 \"-\" \"-\"\n"
+        )
+    };
+    let (_folder, path) = file(&[line(1), line(1), line(2)].concat());
+    let (load, _) = against_truth(&["--replay", shown(&path)]);
+    assert_eq!((load.counts().intended, load.counts().ok), (3, 3));
+    assert!(load.stderr().contains("whole seconds"), "{}", load.stderr());
+    assert!(!load.stderr().contains('\u{1b}'));
+}
+
+#[test]
+fn a_long_replay_reaches_the_worker_and_stays_out_of_the_result() {
+    let lines: String = (0..10_000).map(|k| format!("{}\n", k * 300)).collect();
+    let (_folder, path) = file(&lines);
+    let flags = ["--replay", shown(&path), "--replay-unit", "us", "-c", "20"];
+    let (load, _) = against_truth(&flags);
+    assert_eq!(load.counts().intended, 10_000);
+    let replay = load.run().plan.replay().unwrap();
+    // 300,000 ns take three bytes of seven bits, the first 0 takes one.
+    assert_eq!(replay.timetable_bytes, 1 + 3 * 9_999);
+    assert!(replay.timetable.times().is_empty());
+    let began = std::fs::read_to_string(load.events()).unwrap();
+    let plan = began
+        .lines()
+        .find(|line| line.contains("run_began"))
+        .unwrap();
+    assert!(plan.len() < 3000, "{plan}");
+}
+
+#[test]
+fn the_summary_and_the_progress_say_what_changed() {
+    let (_server, url) = truth(Scenario::default());
+    let shown = |arguments: &[&str]| {
+        let output = run(&[&["load", &url], arguments].concat());
+        assert!(matches!(code(&output), 0 | 4), "{output:?}");
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (summary, progress) = shown(&["--steps", "100:1s,200:5s"]);
+    for words in [
+        "open, 2 steps from 100/s to 200/s",
+        "offered   achieved",
+        "to 1 s",
+        "to 6 s",
+    ] {
+        assert!(summary.contains(words), "{words}: {summary}");
+    }
+    assert!(progress.contains("step 2 of 2, 5 s of 6 s: "), "{progress}");
+    let (summary, _) = shown(&["--ramp", "200-400", "-d", "3s", "--arrivals", "poisson"]);
+    assert!(
+        summary.contains("open, ramp from 200/s to 400/s Poisson"),
+        "{summary}"
+    );
+    let (_folder, path) = file("0\n0.1\n0.5\n");
+    let (summary, _) = shown(&["--replay", path.to_str().unwrap(), "--attempts", "2"]);
+    assert!(
+        summary.contains("access.log") && summary.contains("3 requests"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn a_server_that_takes_less_than_the_ramp_asks_for_is_seen_to_fall_behind() {
+    // One connection and 20 ms for each answer: 50/s at most.
+    let (_server, url) = truth(Scenario {
+        service: floodmark_truth::scenario::Service::Fixed { delay_us: 20_000 },
+        ..Scenario::default()
+    });
+    let load = load(&url, &["--ramp", "10-300", "-d", "6s", "-c", "1"]);
+    let run = load.run();
+    let found = run.saturation.as_ref().expect("it fell behind");
+    assert!(found.achieved_per_s < 55.0, "{found:?}");
+    assert!((10.0..160.0).contains(&found.offered_per_s), "{found:?}");
+    assert!(found.at_s < 3.5, "{found:?}");
+}

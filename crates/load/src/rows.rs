@@ -1,0 +1,120 @@
+//! Where the rows of a phase begin and end: at whole seconds, and at the ends of the plan's steps, so that each row belongs to
+//! one step.
+
+use std::sync::Arc;
+
+use floodmark_record::plan::Plan;
+
+use crate::clock::{Ns, seconds};
+use crate::slice::ROW_NS;
+
+/// The rows of a phase, numbered from 0.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// Cuts that lie within seconds, in order: the row that begins there, and when that is.
+    cuts: Arc<[(u64, Ns)]>,
+}
+
+impl Rows {
+    /// Whole seconds, cut at the ends of `plan`'s steps.
+    #[must_use]
+    pub fn of(plan: &Plan) -> Self {
+        let mut end_s = 0.0;
+        let mut ends: Vec<Ns> = plan
+            .steps()
+            .unwrap_or_default()
+            .iter()
+            .map(|step| {
+                end_s += step.duration_s;
+                seconds(end_s)
+            })
+            .filter(|end| end % ROW_NS != 0)
+            .collect();
+        ends.dedup();
+        Rows {
+            cuts: ends
+                .into_iter()
+                .zip(1..)
+                .map(|(end, cuts)| (end / ROW_NS + cuts, end))
+                .collect(),
+        }
+    }
+
+    /// The row that holds `at`.
+    #[must_use]
+    pub fn at(&self, at: Ns) -> u64 {
+        at / ROW_NS + self.cuts.partition_point(|(_, cut)| *cut <= at) as u64
+    }
+
+    /// Begin and end of a row; its end is the next one's begin.
+    #[must_use]
+    pub fn bounds(&self, row: u64) -> (Ns, Ns) {
+        let cuts = self.cuts.partition_point(|(first, _)| *first <= row);
+        let second = row - cuts as u64;
+        let (from, to) = (second * ROW_NS, (second + 1) * ROW_NS);
+        let before = cuts.checked_sub(1).map_or(0, |i| self.cuts[i].1);
+        let after = self.cuts.get(cuts).map_or(Ns::MAX, |(_, cut)| *cut);
+        (from.max(before), to.min(after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::steps_plan;
+    use proptest::prelude::*;
+
+    fn rows(lengths_s: &[f64]) -> Rows {
+        let steps: Vec<_> = lengths_s.iter().map(|length| (1.0, *length)).collect();
+        Rows::of(&steps_plan(&steps))
+    }
+
+    #[test]
+    fn whole_seconds_where_nothing_cuts_them() {
+        for rows in [rows(&[]), rows(&[2.0, 1.0, 5.0])] {
+            assert_eq!(rows.at(3 * ROW_NS + 1), 3);
+            assert_eq!(rows.bounds(3), (3 * ROW_NS, 4 * ROW_NS));
+        }
+    }
+
+    #[test]
+    fn two_cuts_in_a_second() {
+        let rows = rows(&[3.25, 0.5, 1.0]);
+        let ms = |row| {
+            let (from, to) = rows.bounds(row);
+            (from / 1_000_000, to / 1_000_000)
+        };
+        assert_eq!(
+            [2, 3, 4, 5, 6, 7, 8].map(ms),
+            [
+                (2000, 3000),
+                (3000, 3250),
+                (3250, 3750),
+                (3750, 4000),
+                (4000, 4750),
+                (4750, 5000),
+                (5000, 6000),
+            ]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_moment_is_in_one_row_and_every_step_ends_a_row(
+            lengths in proptest::collection::vec(0.001f64..3.0, 1..12),
+            at in 0u64..40_000_000_000,
+        ) {
+            let rows = rows(&lengths);
+            let (from, to) = rows.bounds(rows.at(at));
+            prop_assert!(from <= at && at < to && to - from <= ROW_NS);
+            let next = rows.bounds(rows.at(at) + 1);
+            prop_assert_eq!(next.0, to);
+            let mut end = 0.0;
+            for length in lengths {
+                end += length;
+                let end = seconds(end);
+                prop_assert_eq!(rows.bounds(rows.at(end)).0, end);
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Properties of [`super`].
+
+use super::*;
+use crate::testing::{open_plan, ramp_plan, replay_plan, steps_plan};
+use proptest::prelude::*;
+
+fn all(plan: &Plan, thread: u64, threads: u64) -> Vec<u64> {
+    let mut schedule = Schedule::new(plan, plan.duration_s, thread, threads).unwrap();
+    std::iter::from_fn(|| schedule.take()).collect()
+}
+
+#[test]
+fn a_thousand_per_second_for_twelve_seconds_is_twelve_thousand() {
+    let times = all(
+        &open_plan(Arrivals::Constant, 1000.0, Some(12.0), None),
+        0,
+        1,
+    );
+    assert_eq!(times.len(), 12_000);
+    assert_eq!(
+        (times[0], times[1], times[11_999]),
+        (0, 1_000_000, 11_999_000_000)
+    );
+}
+
+#[test]
+fn awkward_products_do_not_gain_or_lose_an_arrival() {
+    for (rate, seconds, n) in [
+        (30.0, 0.1, 3),
+        (3.0, 0.3, 1),
+        (7.0, 1.0, 7),
+        (0.1, 10.0, 1),
+        (49_999.0, 10.0, 499_990),
+    ] {
+        let plan = open_plan(Arrivals::Constant, rate, Some(seconds), None);
+        assert_eq!(all(&plan, 0, 1).len(), n, "{rate}/s for {seconds} s");
+    }
+}
+
+#[test]
+fn poisson_has_the_asked_mean_and_spread() {
+    let times = all(
+        &open_plan(Arrivals::Poisson, 10_000.0, None, Some(200_000)),
+        0,
+        1,
+    );
+    let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]) as f64).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+    assert!((mean - 1e5).abs() < 1e3, "mean gap {mean} ns");
+    assert!(
+        (variance.sqrt() / mean - 1.0).abs() < 0.02,
+        "an exponential's deviation is its mean"
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_arrivals() {
+    let plan = open_plan(Arrivals::Poisson, 500.0, Some(2.0), None);
+    assert_eq!(all(&plan, 0, 1), all(&plan, 0, 1));
+    let other = Plan {
+        seed: plan.seed + 1,
+        ..plan.clone()
+    };
+    assert_ne!(all(&plan, 0, 1), all(&other, 0, 1));
+}
+
+proptest! {
+    #[test]
+    fn threads_together_send_the_one_thread_schedule(
+        rate in 1.0f64..5000.0,
+        n in 0u64..500,
+        threads in 1u64..7,
+        arrivals in prop_oneof![Just(Arrivals::Constant), Just(Arrivals::Poisson), Just(Arrivals::Burst)],
+    ) {
+        let plan = open_plan(arrivals, rate, None, Some(n));
+        let whole = all(&plan, 0, 1);
+        prop_assert_eq!(whole.len() as u64, n);
+        prop_assert!(whole.is_sorted());
+        let mut parts: Vec<u64> = (0..threads).flat_map(|t| all(&plan, t, threads)).collect();
+        parts.sort_unstable();
+        prop_assert_eq!(parts, whole);
+    }
+}
+
+fn of(plan: &Plan) -> Vec<u64> {
+    all(plan, 0, 1)
+}
+
+/// How many arrivals of `times` are in a stretch of seconds.
+fn within(times: &[u64], from_s: f64, to_s: f64) -> usize {
+    times
+        .iter()
+        .filter(|at| (from_s * NS_PER_S..to_s * NS_PER_S).contains(&(**at as f64)))
+        .count()
+}
+
+#[test]
+fn a_ramp_inverts_its_integral() {
+    // Λ(t) = 50 t²: arrival k is at √(k / 50) s.
+    let times = of(&ramp_plan(0.0, 1000.0, 10.0));
+    assert_eq!(times.len(), 5000);
+    for k in [0usize, 1, 2, 50, 200, 1250, 4999] {
+        let due = (k as f64 / 50.0).sqrt() * NS_PER_S;
+        assert!((times[k] as f64 - due).abs() <= 1.0, "{k}: {}", times[k]);
+    }
+    // Downwards it is the same ramp seen from its other end.
+    let down = of(&ramp_plan(1000.0, 0.0, 10.0));
+    assert_eq!(down.len(), 5000);
+    assert_eq!((down[0], down[5000 - 1250]), (0, 5_000_000_000));
+    // Without a slope it is the constant rate.
+    let level = of(&ramp_plan(1000.0, 1000.0, 2.0));
+    assert_eq!(
+        level,
+        of(&open_plan(Arrivals::Constant, 1000.0, Some(2.0), None))
+    );
+}
+
+#[test]
+fn steps_keep_their_rates_and_carry_fractions_over() {
+    let times = of(&steps_plan(&[(1000.0, 1.0), (0.0, 0.5), (2000.0, 1.0)]));
+    assert_eq!(times.len(), 3000);
+    assert_eq!(
+        (times[999], times[1000], times[1001], times[2999]),
+        (999_000_000, 1_500_000_000, 1_500_500_000, 2_499_500_000)
+    );
+    // One and a half arrivals in each second.
+    let times = of(&steps_plan(&[(1.5, 1.0), (1.5, 1.0)]));
+    assert_eq!(times, [0, 666_666_667, 1_333_333_333]);
+    assert_eq!(of(&steps_plan(&[(0.0, 1.0), (2.0, 1.0)]))[0], 1_000_000_000);
+    assert_eq!(of(&steps_plan(&[(2.0, 1.0), (0.0, 1.0)])).len(), 2);
+}
+
+#[test]
+fn a_replay_is_its_file() {
+    let times = vec![0, 5, 5, 1_000_000_000, 4_000_000_000];
+    let plan = replay_plan(times.clone(), 5.0);
+    assert_eq!(of(&plan), times);
+    let schedule = Schedule::new(&plan, None, 0, 1).unwrap();
+    assert_eq!((schedule.total(), schedule.window()), (5, 5_000_000_000));
+}
+
+#[test]
+fn the_last_arrival_is_within_the_window() {
+    let count = |arrivals| open_plan(arrivals, 1000.0, None, Some(500));
+    for plan in [
+        count(Arrivals::Constant),
+        count(Arrivals::Poisson),
+        count(Arrivals::Burst),
+        ramp_plan(10.0, 2000.0, 1.5),
+        steps_plan(&[(10.0, 0.3), (900.0, 0.7)]),
+    ] {
+        let schedule = Schedule::new(&plan, plan.duration_s, 0, 1).unwrap();
+        let last = of(&plan).pop().unwrap();
+        assert!(last < schedule.window(), "{:?}", plan.arrivals);
+    }
+}
+
+#[test]
+fn poisson_steps_and_ramps_have_mean_and_variance_of_the_integral() {
+    let ramp = ramp_plan(100.0, 700.0, 1.0);
+    let steps = steps_plan(&[(100.0, 0.5), (0.0, 0.1), (700.0, 0.5)]);
+    for (plan, from_s, to_s, mean) in [
+        (&ramp, 0.0, 1.0, 400.0),
+        (&ramp, 0.5, 1.0, 275.0),
+        (&steps, 0.0, 0.5, 50.0),
+        (&steps, 0.5, 0.6, 0.0),
+        (&steps, 0.6, 1.1, 350.0),
+    ] {
+        const SEEDS: u64 = 400;
+        let counts: Vec<f64> = (0..SEEDS)
+            .map(|seed| {
+                let plan = Plan {
+                    arrivals: Some(Arrivals::Poisson),
+                    seed,
+                    ..plan.clone()
+                };
+                within(&of(&plan), from_s, to_s) as f64
+            })
+            .collect();
+        let n = SEEDS as f64;
+        let got = counts.iter().sum::<f64>() / n;
+        let variance = counts.iter().map(|c| (c - got).powi(2)).sum::<f64>() / n;
+        // Five standard errors of a Poisson count's mean; its variance is its mean, and is known to √(2/n) of itself.
+        assert!(
+            (got - mean).abs() <= 5.0 * (mean / n).sqrt(),
+            "{mean}: {got}"
+        );
+        assert!(
+            (variance - mean).abs() <= 5.0 * (2.0 / n).sqrt() * mean,
+            "{mean}: variance {variance}"
+        );
+    }
+}
+
+fn changing() -> impl Strategy<Value = Plan> {
+    let ramp = (0.0f64..3000.0, 1.0f64..3000.0, 0.1f64..3.0)
+        .prop_map(|(from, to, length)| ramp_plan(from, to, length));
+    let rate = prop_oneof![Just(0.0), 0.5f64..3000.0];
+    let steps = proptest::collection::vec((rate, 0.01f64..1.0), 1..9)
+        .prop_map(|steps| [steps, vec![(10.0, 0.1)]].concat())
+        .prop_map(|steps| steps_plan(&steps));
+    let replay = proptest::collection::vec(0u64..3_000_000_000, 1..500).prop_map(|mut times| {
+        times.sort_unstable();
+        replay_plan(times, 3.5)
+    });
+    prop_oneof![ramp, steps, replay]
+}
+
+proptest! {
+    #[test]
+    fn rates_that_change(plan in changing(), poisson: bool, threads in 1u64..7) {
+        let random = poisson && plan.arrivals != Some(Arrivals::Replay);
+        let plan = Plan {
+            arrivals: if random { Some(Arrivals::Poisson) } else { plan.arrivals },
+            ..plan
+        };
+        let whole = of(&plan);
+        prop_assert!(whole.is_sorted());
+        let mut parts: Vec<u64> = (0..threads).flat_map(|t| all(&plan, t, threads)).collect();
+        parts.sort_unstable();
+        prop_assert_eq!(&parts, &whole);
+        let profile = plan.profile.clone().unwrap();
+        let end = profile.window_s();
+        prop_assert!(whole.last().is_none_or(|at| *at as f64 <= end * NS_PER_S));
+        if plan.arrivals == Some(Arrivals::Constant) {
+            let expected = profile.expected_by(end).unwrap();
+            prop_assert!((whole.len() as f64 - expected).abs() < 1.0 + 1e-6);
+            // So at every moment: one is sent as soon as the integral has gone beyond those sent.
+            for at in (1..20).map(|i| end * f64::from(i) / 20.0) {
+                let expected = profile.expected_by(at).unwrap();
+                let n = within(&whole, 0.0, at) as f64;
+                prop_assert!((n - expected).abs() <= 1.0 + 1e-3, "{} at {}: {}", expected, at, n);
+            }
+        }
+    }
+}
