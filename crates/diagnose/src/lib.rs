@@ -4,6 +4,7 @@
 pub mod doctor;
 pub mod next;
 pub mod notes;
+pub mod tls;
 pub mod validity;
 
 pub use next::next_step;

@@ -10,6 +10,7 @@ pub mod plan;
 pub mod result;
 pub mod run;
 pub mod times;
+pub mod tls;
 pub mod units;
 
 pub use events::{Event, SecondRow, ThreadUse, WorkerEnd};

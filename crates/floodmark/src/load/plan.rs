@@ -11,10 +11,11 @@ use floodmark_record::plan::{
     Arrivals, Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_DURATION_S,
     DEFAULT_PORTS, FiguresOf, Model, Plan, RequestPlan, Target,
 };
+use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
 
 use super::args::{self, LoadArgs, Spacing, Warmup};
-use super::target;
+use super::{target, tls};
 use crate::exit::Ending;
 
 /// Most connections of one load process; their state alone is 2 GiB at most.
@@ -27,6 +28,8 @@ const LARGEST_BODY: u64 = 64 << 20;
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
+    /// The certificate authorities to trust, where the plan has TLS and verifies.
+    pub anchors: Vec<TrustAnchor>,
     /// Lines to print before the run.
     pub remarks: Vec<String>,
     /// What floodmark has to settle for, for the record.
@@ -44,7 +47,9 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
     }
     contradictions(args, target.address.ip())?;
     let offer = offer(target.address.ip(), open_files);
+    let (tls, anchors) = tls::plan(args, target::https_host(&target.url)?)?;
     let mut plan = Plan {
+        tls,
         request: request(args)?,
         target,
         model: if args.rate.is_some() || args.burst.is_some() {
@@ -101,6 +106,7 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
     remarks.extend_from_slice(&notices);
     Ok(Planned {
         plan,
+        anchors,
         remarks,
         notices,
     })

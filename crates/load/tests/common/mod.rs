@@ -79,6 +79,7 @@ pub fn try_run(
         plan,
         start_unix_ns: None,
         answers_file,
+        anchors: Vec::new(),
     };
     let began = Instant::now();
     let (mut rows, mut end) = (Vec::new(), None);
