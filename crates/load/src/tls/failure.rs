@@ -124,6 +124,10 @@ fn words(error: &CertificateError) -> String {
         CertificateError::UnknownIssuer => {
             "the certificate is signed by nobody who is trusted".to_owned()
         }
+        CertificateError::BadSignature => {
+            "the certificate is signed by another than the trusted authority of that name"
+                .to_owned()
+        }
         CertificateError::ExpiredContext { time, not_after } => {
             let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
             format!("the certificate expired {days} days ago")
@@ -156,7 +160,7 @@ fn bare(name: &str) -> &str {
 
 fn certificate(error: &CertificateError) -> &'static str {
     match error {
-        CertificateError::UnknownIssuer => "tls_unknown_issuer",
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => "tls_unknown_issuer",
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "tls_certificate_expired"
         }

@@ -51,9 +51,12 @@ pub enum Valid {
 
 impl Authority {
     pub fn new() -> Self {
+        Self::named("floodmark's test authority")
+    }
+
+    pub fn named(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let name = "floodmark's test authority";
         params.distinguished_name.push(DnType::CommonName, name);
         params.subject_alt_names = names(&["localhost"]);
         let key = KeyPair::generate().unwrap();
