@@ -22,8 +22,8 @@ const PLAIN: usize = 96 * 1024;
 #[derive(Default)]
 pub struct Entry {
     pub stage: Stage,
-    /// The request that goes out when the handshake is over.
-    pub first: Option<Rc<[u8]>>,
+    /// Whether a request is sent as soon as the handshake is over.
+    pub carries: bool,
     /// What was sealed last, where the backend still holds it.
     pub last: Option<Rc<[u8]>>,
 }
@@ -213,7 +213,6 @@ impl Layer {
     /// Forgets a connection; its session, where it had one.
     pub fn over(&mut self, slot: Slot) -> Option<Box<Session>> {
         let entry = &mut self.entries[slot as usize];
-        entry.first = None;
         match std::mem::take(&mut entry.stage) {
             Stage::Standing(mut session) => {
                 session.release(&mut self.partials);

@@ -20,7 +20,7 @@ use crate::clock::{Clock, Ns};
 /// A backend whose connections are protected by TLS.
 ///
 /// A connection counts as connected when its handshake is over; before, [`Completion::Reached`] tells that TCP stands. The
-/// client's last handshake message and its first request go out together where the request was given along.
+/// client's last handshake message and its first request go out together where the request is known by then.
 pub struct Secured<B> {
     clock: Clock,
     inner: B,
@@ -51,14 +51,9 @@ impl<B: Backend> Secured<B> {
     }
 
     /// Seals and sends.
-    fn send_sealed(
-        &mut self,
-        slot: Slot,
-        session: &mut Session,
-        (before, content, plain): (&[u8], Content, &[u8]),
-    ) {
+    fn send_sealed(&mut self, slot: Slot, session: &mut Session, content: Content, plain: &[u8]) {
         let layer = &mut self.layer;
-        match session.seal(before, content, plain, &mut layer.sealed) {
+        match session.seal(content, plain, &mut layer.sealed) {
             Ok(sealed) => {
                 layer.meter.sent += sealed.len() as u64;
                 self.inner.send(slot, &sealed);
@@ -72,13 +67,11 @@ impl<B: Backend> Secured<B> {
         }
     }
 
-    /// The handshake is over: whether a request went out with its last message.
-    fn stand(&mut self, slot: Slot, shaken: Shaken) -> bool {
+    /// The handshake is over. Its last message waits for the request that is about to be sent, where there is one.
+    fn stand(&mut self, slot: Slot, shaken: Shaken) {
         let mut session = Box::new(shaken.session);
-        let first = self.layer.entries[slot as usize].first.take();
-        if let Some(request) = &first {
-            let what = (shaken.outgoing.as_slice(), Content::Data, &**request);
-            self.send_sealed(slot, &mut session, what);
+        if self.layer.entries[slot as usize].carries {
+            session.before = shaken.outgoing;
         } else {
             self.send_plainly(slot, &shaken.outgoing);
         }
@@ -87,7 +80,6 @@ impl<B: Backend> Secured<B> {
             let behind = Early::Behind(shaken.behind);
             self.layer.early.push_back((slot, behind));
         }
-        first.is_some()
     }
 
     /// Answers the close_notify of peers that have not closed a turn later: they may be waiting for it. Most close at once, and
@@ -116,7 +108,7 @@ impl<B: Backend> Secured<B> {
         if let Stage::Standing(mut session) = std::mem::take(stage) {
             if !session.closed {
                 session.closed = true;
-                self.send_sealed(slot, &mut session, (&[], Content::Alert, &CLOSE_NOTIFY));
+                self.send_sealed(slot, &mut session, Content::Alert, &CLOSE_NOTIFY);
             }
             self.layer.entries[slot as usize].stage = Stage::Standing(session);
         }
@@ -131,14 +123,14 @@ impl<B: Backend> Backend for Secured<B> {
         }
         let entry = &mut entries[slot as usize];
         entry.stage = Stage::Connecting;
-        entry.first = first.cloned();
+        entry.carries = first.is_some();
         self.inner.open(slot, source, None);
     }
 
     fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {
         let stage = &mut self.layer.entries[slot as usize].stage;
         if let Stage::Standing(mut session) = std::mem::take(stage) {
-            self.send_sealed(slot, &mut session, (&[], Content::Data, bytes));
+            self.send_sealed(slot, &mut session, Content::Data, bytes);
             self.layer.entries[slot as usize].stage = Stage::Standing(session);
         }
     }
@@ -189,7 +181,8 @@ impl<B: Backend> Backend for Secured<B> {
                 Step::Send(slot, bytes) => self.send_plainly(slot, &bytes),
                 Step::Shaken(slot, shaken) => {
                     let at = self.clock.now();
-                    let sent = self.stand(slot, *shaken);
+                    self.stand(slot, *shaken);
+                    let sent = false;
                     return Some(Completion::Connected { slot, at, sent });
                 }
                 Step::Refused(slot, error, alert) => {

@@ -37,6 +37,8 @@ pub struct Session {
     partial: Option<Partial>,
     /// A handshake message of which only a part has come.
     message: Vec<u8>,
+    /// The end of our part of the handshake, which goes with whatever is sent first.
+    pub before: Vec<u8>,
     owes_update: bool,
     /// Whether the peer has said that no more will come.
     pub ended: bool,
@@ -58,6 +60,7 @@ impl Session {
             kernel,
             partial: None,
             message: Vec::new(),
+            before: Vec::new(),
             owes_update: false,
             ended: false,
             closed: false,
@@ -196,14 +199,13 @@ impl Session {
         }
     }
 
-    /// Seals `plain` into a buffer of the thread, behind `before`, which goes as it is. New keys that are owed or due are
+    /// Seals `plain` into a buffer of the thread, behind what has to go before it. New keys that are owed or due are
     /// announced first: the answer to a key update may wait until then (RFC 8446, section 4.6.3).
     ///
     /// # Errors
     /// None that a caller or a server could cause.
     pub fn seal(
         &mut self,
-        before: &[u8],
         content: Content,
         plain: &[u8],
         buffers: &mut SealedBuffers,
@@ -214,11 +216,12 @@ impl Session {
         } else {
             0
         };
+        let before = std::mem::take(&mut self.before);
         let length = before.len() + update + self.write.sealed_length(plain.len());
         let mut buffer = buffers.take(length);
         let out = Rc::get_mut(&mut buffer).ok_or_else(|| Failure::protocol("a buffer in use"))?;
         let (first, rest) = out.split_at_mut(before.len());
-        first.copy_from_slice(before);
+        first.copy_from_slice(&before);
         let (announced, sealed) = rest.split_at_mut(update);
         if renews {
             self.renew(announced)?;

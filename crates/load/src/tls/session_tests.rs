@@ -84,7 +84,7 @@ impl Pair {
     fn send(&mut self, plain: &[u8]) -> Vec<u8> {
         let sealed = self
             .session
-            .seal(&[], Content::Data, plain, &mut self.sealed)
+            .seal(Content::Data, plain, &mut self.sealed)
             .unwrap();
         let mut read = Vec::new();
         for piece in sealed.chunks(4000) {
@@ -240,7 +240,7 @@ fn worn_keys_are_renewed_before_the_next_record() {
     // The server cannot follow so many records at once; that the new keys are fresh shows that they were taken.
     let sealed = pair
         .session
-        .seal(&[], Content::Data, b"x", &mut pair.sealed)
+        .seal(Content::Data, b"x", &mut pair.sealed)
         .unwrap();
     assert!(!pair.session.write.worn());
     let plainly = pair.session.write.sealed_length(1);
@@ -283,13 +283,13 @@ fn buffers_go_round() {
     let mut last = None;
     let first = pair
         .session
-        .seal(&[], Content::Data, b"request", &mut pair.sealed)
+        .seal(Content::Data, b"request", &mut pair.sealed)
         .unwrap();
     let place = first.as_ptr();
     pair.sealed.handed(first, &mut last);
     let second = pair
         .session
-        .seal(&[], Content::Data, b"request", &mut pair.sealed)
+        .seal(Content::Data, b"request", &mut pair.sealed)
         .unwrap();
     assert_eq!(second.as_ptr(), place, "nobody held it");
     let held = Rc::clone(&second);
