@@ -135,6 +135,14 @@ impl<B: Backend> Backend for Secured<B> {
         }
     }
 
+    fn held(&mut self) -> Option<usize> {
+        self.inner.held()
+    }
+
+    fn submit(&mut self) {
+        self.inner.submit();
+    }
+
     fn close(&mut self, slot: Slot, how: CloseFirst) {
         if how != CloseFirst::Reset {
             self.say_goodbye(slot);
