@@ -5,6 +5,7 @@ mod asking;
 pub mod doctor;
 pub mod next;
 pub mod notes;
+pub mod tls;
 pub mod validity;
 
 pub use next::next_step;

@@ -9,6 +9,7 @@ use floodmark_stats::saturation::KEPT_UP_SHARE;
 
 use crate::asking;
 use crate::notes::SHORT_RUN_S;
+use crate::tls;
 use crate::validity::load_threads;
 
 /// From this share of failed requests on they are the finding, not the throughput.
@@ -27,7 +28,8 @@ pub const STEP_UP: f64 = 1.5;
 /// (`environment.cpus`).
 #[must_use]
 pub fn next_step(run: &Run, cpus: u32) -> String {
-    ended(run)
+    tls::never_stood(run)
+        .or_else(|| ended(run))
         .or_else(|| checks(run))
         .or_else(|| unanswered(run))
         .or_else(|| untrusted(run, cpus))

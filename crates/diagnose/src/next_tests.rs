@@ -59,6 +59,8 @@ fn run(plan: floodmark_record::Plan) -> Run {
         blocked_us: Times::default(),
         lateness_us: Times::default(),
         connect_time_us: Times::default(),
+        handshake_time_us: Times::default(),
+        tls: None,
         first_byte_us: Times::default(),
         error_time_us: Times::default(),
         bytes: Bytes::default(),

@@ -2,6 +2,7 @@
 
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{ConnectionUse, Model};
+use floodmark_record::tls::Trust;
 use floodmark_record::units::{show_ns, show_rate};
 
 use crate::asking;
@@ -26,6 +27,7 @@ pub const CEILING_SHARE: f64 = 0.70;
 pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
     [
         ended(evidence),
+        unverified(evidence),
         timed_out(evidence),
         listen_queue(evidence),
         syn_retransmits(evidence),
@@ -58,6 +60,13 @@ fn ended(evidence: &Evidence<'_>) -> Option<String> {
             ))
         }
     }
+}
+
+fn unverified(evidence: &Evidence<'_>) -> Option<String> {
+    let tls = evidence.plan.tls.as_ref()?;
+    (tls.trust == Trust::Nothing).then(|| {
+        "the server's certificate was not verified (--insecure): the figures are of whoever answered at its address".to_owned()
+    })
 }
 
 fn timed_out(evidence: &Evidence<'_>) -> Option<String> {

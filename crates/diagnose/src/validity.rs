@@ -14,6 +14,7 @@ use floodmark_record::units::{show_count, show_ns};
 
 use crate::asking;
 use crate::notes::notes;
+use crate::tls;
 
 /// Closed model: from this share of their time on our load threads count as full. The missing twentieth is what a
 /// loaded thread still spends waiting in between, and what the two clocks behind the share disagree by.
@@ -103,6 +104,15 @@ pub const SERVER_ERRORS: [&str; 5] = [
     "connect_failed",
 ];
 
+/// How often the server, or the way to it, kept a request from being sent; whatever went wrong in TLS is its too.
+fn by_server(errors: &BTreeMap<String, u64>) -> u64 {
+    errors
+        .iter()
+        .filter(|(name, _)| SERVER_ERRORS.contains(&name.as_str()) || name.starts_with(tls::PREFIX))
+        .map(|(_, n)| n)
+        .sum()
+}
+
 /// Judges a run.
 #[must_use]
 pub fn validity(evidence: &Evidence<'_>) -> Validity {
@@ -185,10 +195,7 @@ fn full(evidence: &Evidence<'_>) -> Option<String> {
 /// Open model: did requests stay unsent because our threads could not keep up?
 fn too_much(evidence: &Evidence<'_>) -> Option<String> {
     let counts = evidence.counts;
-    let servers: u64 = SERVER_ERRORS
-        .iter()
-        .filter_map(|n| evidence.errors.get(*n))
-        .sum();
+    let servers = by_server(evidence.errors);
     let lost = counts.intended.saturating_sub(counts.sent + servers);
     if lost as f64 <= UNSENT_SHARE * counts.intended as f64 {
         return None;
@@ -308,7 +315,7 @@ fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
     let short = counts.intended.saturating_sub(counts.sent);
     let named = |name: &str| evidence.errors.get(name).copied().unwrap_or(0);
     let ours: u64 = OUR_ERRORS.iter().map(|n| named(n)).sum();
-    let servers: u64 = SERVER_ERRORS.iter().map(|n| named(n)).sum();
+    let servers = by_server(evidence.errors);
     // Of the requests that no failed connect explains, a standstill of ours accounts for those due while it lasted.
     let stall_s = evidence.longest_stall_ns as f64 / 1e9;
     let due = match evidence.plan.rate_per_s {

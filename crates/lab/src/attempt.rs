@@ -8,6 +8,7 @@ use floodmark_observe::{Root, environment, sampler::Sampler};
 use floodmark_record::events::RunId;
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::run::ToolInfo;
+use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 
 use crate::fold::{FoldError, fold};
@@ -52,6 +53,8 @@ pub enum LabError {
 pub struct Attempts<'a> {
     /// The plan; the seed of each attempt is the plan's plus its number.
     pub plan: &'a Plan,
+    /// The certificate authorities to trust, where the plan has TLS and verifies.
+    pub anchors: &'a [TrustAnchor],
     /// How many.
     pub attempts: u32,
     /// Names of system and workload.
@@ -137,6 +140,7 @@ impl Attempts<'_> {
             plan,
             start_unix_ns: None,
             answers_file,
+            anchors: self.anchors.to_vec(),
         };
         let mut unwritten = None;
         let mut cut_short = None;

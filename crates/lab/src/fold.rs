@@ -10,6 +10,7 @@ use floodmark_record::events::Phase;
 use floodmark_record::plan::FiguresOf;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Bytes, Client, Connections, Run, Status, Validity, Warmup, Window};
+use floodmark_record::tls::TlsRun;
 use floodmark_record::{Counts, Event, Record, SecondRow, TimeKind};
 use floodmark_stats::steady::{Point, steady, varied, window};
 use floodmark_stats::{Histogram, attempts, interval};
@@ -256,6 +257,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         blocked_us: summary(TimeKind::Blocked),
         lateness_us: summary(TimeKind::Lateness),
         connect_time_us: summary(TimeKind::Connect),
+        handshake_time_us: summary(TimeKind::Handshake),
         first_byte_us: summary(TimeKind::FirstByte),
         error_time_us: summary(TimeKind::Error),
         warmup: (tally.plan.warmup_s > 0.0).then(|| warmup(&tally)),
@@ -272,6 +274,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             ports_per_source: tally.plan.ports_per_source,
             fd_limit: tally.ready.as_ref().map_or(0, |ready| ready.fd_limit),
         },
+        tls: tls(&tally),
         client: client(&tally, &counts),
         errors: end.map(|end| end.errors.clone()).unwrap_or_default(),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
@@ -332,6 +335,16 @@ fn client(tally: &Tally, counts: &Counts) -> Client {
         peak_rss_bytes: end.map_or(0, |end| end.peak_rss_bytes),
         threads: end.map(|end| end.threads.clone()).unwrap_or_default(),
     }
+}
+
+fn tls(tally: &Tally) -> Option<TlsRun> {
+    let end = tally.end.as_ref()?;
+    let used = end.tls.clone()?;
+    let cpu_s = end.user_s + end.system_s;
+    Some(TlsRun {
+        handshake_cpu_share: (cpu_s > 0.0).then(|| used.handshake_cpu_s / cpu_s),
+        used,
+    })
 }
 
 fn overall(runs: &[Run]) -> Option<Overall> {

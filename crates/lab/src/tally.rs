@@ -128,6 +128,11 @@ fn response_times(histograms: &BTreeMap<TimeKind, String>) -> floodmark_record::
     Histogram::summarise(&read(TimeKind::Response), &read(TimeKind::Censored))
 }
 
+/// The first handshake that failed, in words.
+fn handshake_failure(end: &WorkerEnd) -> Option<&str> {
+    end.tls.as_ref()?.failure.as_deref()
+}
+
 /// Why a run that its worker ended did not run its course, in words.
 pub fn why_cut_short(end: &WorkerEnd) -> Option<String> {
     match end.reason {
@@ -137,6 +142,9 @@ pub fn why_cut_short(end: &WorkerEnd) -> Option<String> {
             "interrupted after {}",
             show_ns(end.ended_ns as f64)
         )),
+        EndReason::ServerGone if end.connects == 0 && handshake_failure(end).is_some() => {
+            handshake_failure(end).map(|why| format!("no TLS handshake succeeded: {why}"))
+        }
         EndReason::ServerGone => {
             let why = end
                 .errors

@@ -121,6 +121,7 @@ fn events() -> Vec<Event> {
         out_of_order: 0,
         offenders: Vec::new(),
         not_numbers: 0,
+        tls: None,
     }));
     all.push(Event::Observed {
         observations: Vec::new(),

@@ -41,6 +41,8 @@ pub struct Connection {
     pub rested: bool,
     /// Start of the handshake.
     pub opening: Ns,
+    /// When TCP stood, where a TLS handshake follows.
+    pub reached: Option<Ns>,
     /// How much later than it could have been the handshake was started.
     pub opened_late: Ns,
     /// When it is given up: the timeout after its handshake began or its request was sent.
@@ -68,6 +70,7 @@ impl Connection {
             used: 0,
             rested: false,
             opening: 0,
+            reached: None,
             opened_late: 0,
             gives_up: 0,
             moments: Moments::default(),

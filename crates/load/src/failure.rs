@@ -2,10 +2,14 @@
 
 use std::io;
 
+use crate::tls::Failure;
+
 /// The server closed the connection before the first byte of an answer.
 pub const CLOSED_EARLY: &str = "closed_before_answer";
 /// A handshake was not over within the timeout.
 pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
+/// A TLS handshake was not over within the timeout.
+pub const HANDSHAKE_TIMED_OUT: &str = "tls_handshake_timed_out";
 /// A server that was to close first did not within the timeout.
 pub const NOT_CLOSED: &str = "not_closed_by_server";
 
@@ -21,6 +25,12 @@ pub struct ConnectFailure {
 /// Names the reason of a failed connect.
 #[must_use]
 pub fn connect(error: &io::Error) -> ConnectFailure {
+    if let Some(failure) = Failure::of(error) {
+        return ConnectFailure {
+            name: failure.name,
+            by_server: true,
+        };
+    }
     let (name, by_server) = match error.raw_os_error() {
         Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => ("ports_exhausted", false),
         Some(libc::EMFILE | libc::ENFILE) => ("fds_exhausted", false),
@@ -35,13 +45,32 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
     ConnectFailure { name, by_server }
 }
 
+/// Why a standing connection broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Break {
+    /// Its name in the record.
+    pub name: &'static str,
+    /// Whether bytes came that are no valid answer.
+    pub garbled: bool,
+}
+
 /// Names the reason why a standing connection broke.
 #[must_use]
-pub fn broken(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
+pub fn broken(error: &io::Error) -> Break {
+    if let Some(failure) = Failure::of(error) {
+        return Break {
+            name: failure.name,
+            garbled: failure.garbled,
+        };
+    }
+    let name = match error.raw_os_error() {
         Some(libc::ECONNRESET) => "connection_reset",
         Some(libc::EPIPE) => CLOSED_EARLY,
         Some(libc::ETIMEDOUT) => "connection_timed_out",
         _ => "connection_failed",
+    };
+    Break {
+        name,
+        garbled: false,
     }
 }

@@ -26,6 +26,7 @@ pub mod schedule;
 pub mod slice;
 pub mod sources;
 pub mod thread;
+pub mod tls;
 pub mod usage;
 pub mod worker;
 

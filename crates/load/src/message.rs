@@ -4,6 +4,7 @@ use std::io;
 
 use floodmark_record::ThreadUse;
 use floodmark_record::events::EndReason;
+use floodmark_record::tls::TlsUse;
 
 use crate::clock::Ns;
 use crate::slice::Slice;
@@ -35,6 +36,8 @@ pub struct PhaseEnd {
     pub longest_stall: Ns,
     /// What it used within the sending window.
     pub usage: ThreadUse,
+    /// What TLS took and gave: handshakes so far, costs and bytes within the phase.
+    pub tls: Option<TlsUse>,
 }
 
 impl PhaseEnd {
@@ -53,6 +56,7 @@ impl PhaseEnd {
                 true,
                 0,
             ),
+            tls: None,
         }
     }
 }

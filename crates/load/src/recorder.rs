@@ -214,12 +214,11 @@ impl Recorder {
 
     /// A connection stands.
     #[inline]
-    pub fn connected(&mut self, took: Ns) {
+    pub fn connected(&mut self) {
         self.live.connects += 1;
         self.total_connects += 1;
         self.open += 1;
         self.peak_open = self.peak_open.max(self.open);
-        self.time(TimeKind::Connect, took);
     }
 
     /// A connection was closed.
@@ -244,8 +243,9 @@ impl Recorder {
         (self.errors.clone(), self.total_connects, self.peak_open)
     }
 
+    /// A time was taken.
     #[inline]
-    fn time(&mut self, kind: TimeKind, ns: Ns) {
+    pub fn time(&mut self, kind: TimeKind, ns: Ns) {
         self.live.times[kind as usize].record(ns);
     }
 }

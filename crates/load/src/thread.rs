@@ -248,6 +248,7 @@ impl<B: Backend> LoadThread<B> {
         let window = length.map(|length| start + length);
         self.core.recorder.begin(phase, start, window);
         let before = ThreadReading::now();
+        let tls_before = self.backend.tls();
         if !shared.stop.load(Ordering::Relaxed) {
             let arrivals = source.arrivals(start, window.filter(|_| timed));
             self.core.begin(arrivals, self.clock.now().max(start));
@@ -307,6 +308,7 @@ impl<B: Backend> LoadThread<B> {
             window: window - start,
             ended: ended.saturating_sub(start),
             longest_stall,
+            tls: self.backend.tls().map(|tls| tls.since(tls_before.as_ref())),
             usage: after.since(
                 &before,
                 format!("load-{thread}"),

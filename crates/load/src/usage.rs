@@ -59,6 +59,18 @@ pub fn process_cpu() -> (f64, f64) {
     (to_seconds(usage.ru_utime), to_seconds(usage.ru_stime))
 }
 
+/// CPU of the calling thread so far (`CLOCK_THREAD_CPUTIME_ID`), ns.
+#[must_use]
+pub fn thread_cpu() -> Ns {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes into a timespec that outlives the call; the clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec as Ns * 1_000_000_000 + time.tv_nsec as Ns
+}
+
 /// Peak resident memory of the process, bytes.
 #[must_use]
 pub fn peak_rss_bytes() -> u64 {

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::events::{AnswersFile, EndReason, Phase, WorkerReady};
 use floodmark_record::plan::{Backend, CloseFirst, Plan, WorkerInput};
+use floodmark_record::tls::TlsUse;
 use floodmark_record::{Event, WorkerEnd};
 use floodmark_wire::{RequestError, RequestSpec, request_bytes};
 
@@ -26,6 +27,7 @@ use crate::recorder::Recorder;
 use crate::rows::Rows;
 use crate::slice::{SLICES, Slice};
 use crate::thread::{LoadThread, Requests, Share, Shared, run_phases};
+use crate::tls::{Secured, Tls, TlsError};
 use crate::usage::{peak_rss_bytes, process_cpu};
 
 /// Offenders shown of all threads together.
@@ -37,6 +39,9 @@ pub enum WorkerError {
     /// The request cannot be put into bytes.
     #[error("the request: {0}")]
     Request(#[from] RequestError),
+    /// TLS cannot be set up as the plan says.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The kernel refused something without which nothing goes.
     #[error("{what}: {source}")]
     System {
@@ -107,6 +112,7 @@ pub fn run(
     let job = Job {
         input,
         forms: request_forms(plan)?,
+        tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
         threads: plan.threads.clamp(1, plan.connections.max(1)),
         phases: if plan.warmup_s > 0.0 {
             &[Phase::Warmup, Phase::Measure]
@@ -182,6 +188,7 @@ fn split(total: u64, thread: u32, threads: u32) -> u64 {
 struct Job<'a> {
     input: &'a WorkerInput,
     forms: [Vec<u8>; 2],
+    tls: Option<Tls>,
     threads: u32,
     phases: &'static [Phase],
     clock: Clock,
@@ -222,14 +229,38 @@ impl Job<'_> {
         let core = Core::new(plan, (thread, self.threads), cap, sizes, recorder);
         let (clock, target) = (self.clock, plan.target.address);
         match plan.backend {
-            Backend::Epoll => self.drive(Epoll::new(clock, target), core, thread, shared, out),
+            Backend::Epoll => self.protect(Epoll::new(clock, target), core, thread, shared, out),
             Backend::Uring => {
-                let longest = sizes.kept.max(sizes.last);
+                // A handshake's last message and the request behind it are small writes in a row, which Nagle's algorithm would
+                // hold back: TLS needs sockets that can be told otherwise, as requests beyond any length do.
+                let longest = match self.tls {
+                    Some(_) => usize::MAX,
+                    None => sizes.kept.max(sizes.last),
+                };
                 let uring = Uring::new(clock, target, cap, longest)
                     .map_err(|error| io::Error::other(unavailable(&error)));
-                self.drive(uring, core, thread, shared, out)
+                self.protect(uring, core, thread, shared, out)
             }
         }
+    }
+
+    /// Puts TLS around the backend where the plan has it.
+    fn protect<B: io_backend::Backend>(
+        &self,
+        backend: io::Result<B>,
+        core: Core,
+        thread: u32,
+        shared: &Shared,
+        out: &SyncSender<Message>,
+    ) -> Option<Core> {
+        let Some(tls) = &self.tls else {
+            return self.drive(backend, core, thread, shared, out);
+        };
+        let secured = backend.map(|inner| {
+            let config = tls.for_thread();
+            Secured::new(self.clock, inner, config, tls.name.clone())
+        });
+        self.drive(secured, core, thread, shared, out)
     }
 
     /// Takes a thread through the phases on the backend that was made for it.
@@ -261,7 +292,7 @@ impl Job<'_> {
     }
 
     fn end(&self, mut ended: Vec<Ended>, cores: &[Core]) -> io::Result<WorkerEnd> {
-        let measured = ended.pop().unwrap_or_else(|| Ended {
+        let mut measured = ended.pop().unwrap_or_else(|| Ended {
             totals: Totals::default(),
             threads: Vec::new(),
             cpu: (0.0, 0.0),
@@ -292,6 +323,11 @@ impl Job<'_> {
             offenders.extend_from_slice(&core.answers.offenders);
         }
         offenders.truncate(OFFENDERS_SHOWN);
+        let tls = measured
+            .threads
+            .iter_mut()
+            .filter_map(|end| end.tls.take())
+            .reduce(TlsUse::merged);
         let not_numbers = errors.get("not_a_number").copied().unwrap_or(0);
         Ok(WorkerEnd {
             reason,
@@ -321,6 +357,7 @@ impl Job<'_> {
             out_of_order,
             offenders,
             not_numbers,
+            tls,
         })
     }
 

@@ -11,19 +11,26 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::plans::closed_plan;
-use common::server::fast;
-use common::{raise_open_files, run, run_with};
-use floodmark_load::worker::StopFlag;
+use common::server::{answer_all, fast, serve_on};
+use common::tls::{Authority, SUITES, server};
+use common::{input, raise_open_files, run};
+use floodmark_load::worker::{self, StopFlag};
+use floodmark_record::Event;
 use floodmark_record::plan::{Backend, Plan};
+use floodmark_record::tls::{TlsPlan, Trust};
+use rustls::{ServerConnection, StreamOwned};
 
 on_both_backends! {
     load_allocates_nothing
+    load_over_https_allocates_nothing
     an_idle_connection_takes_little
+    an_idle_connection_with_tls_takes_what_is_said
 }
 
 /// Counts the allocations of load threads while it is told to.
@@ -82,10 +89,11 @@ static ALLOCATOR: Counting = Counting;
 struct Server(Child, SocketAddr);
 
 impl Server {
-    fn start() -> Self {
+    /// One that speaks `how`: `plain` or `tls`.
+    fn start(how: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_server", "--nocapture"])
-            .env("FLOODMARK_TEST_SERVER", "1")
+            .env("FLOODMARK_TEST_SERVER", how)
             .stdout(Stdio::piped())
             .stdin(Stdio::piped())
             .spawn()
@@ -109,9 +117,9 @@ impl Drop for Server {
 /// The process of [`Server`].
 #[test]
 fn child_server() {
-    if std::env::var_os("FLOODMARK_TEST_SERVER").is_none() {
+    let Some(how) = std::env::var_os("FLOODMARK_TEST_SERVER") else {
         return;
-    }
+    };
     // Ends with its parent, however that ends.
     thread::spawn(|| {
         let _ = std::io::stdin().read_line(&mut String::new());
@@ -122,7 +130,33 @@ fn child_server() {
     // SAFETY: no pointers; a longer queue for the many connections that come at once.
     unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) };
     println!("\nlistening on {}", listener.local_addr().unwrap());
-    fast(listener);
+    if how == "plain" {
+        return fast(listener);
+    }
+    let config = server(&Authority::new().itself(), &SUITES, true);
+    let config = Arc::new(config);
+    serve_on(listener, move |stream, _| {
+        let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        answer_all(
+            &mut StreamOwned::new(connection, stream),
+            &AtomicU64::new(0),
+        );
+    });
+    loop {
+        thread::park();
+    }
+}
+
+/// The plan over TLS, with a server that need not be known.
+fn secured(plan: Plan) -> Plan {
+    Plan {
+        tls: Some(TlsPlan {
+            server_name: "localhost".to_owned(),
+            trust: Trust::Nothing,
+            resumption: true,
+        }),
+        ..plan
+    }
 }
 
 fn plan(backend: Backend, server: &Server, connections: u32, seconds: f64) -> Plan {
@@ -139,11 +173,6 @@ fn resident() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
     pages * 4096
-}
-
-/// Files that a process holds open: of the server some of its own, and one for each connection.
-fn open_files(process: u32) -> u64 {
-    fs::read_dir(format!("/proc/{process}/fd")).map_or(0, |files| files.count() as u64)
 }
 
 /// Whether this is a process with nothing but the test `name` on `backend` in it; if not, has it run in one.
@@ -165,12 +194,23 @@ fn alone(name: &str, backend: Backend) -> bool {
 }
 
 fn load_allocates_nothing(backend: Backend) {
-    if !alone("load_allocates_nothing", backend) {
-        return;
+    if alone("load_allocates_nothing", backend) {
+        let server = Server::start("plain");
+        allocates_nothing(1_000, |n, s| plan(backend, &server, n, s));
     }
-    let server = Server::start();
+}
+
+fn load_over_https_allocates_nothing(backend: Backend) {
+    if alone("load_over_https_allocates_nothing", backend) {
+        let server = Server::start("tls");
+        allocates_nothing(200, |n, s| secured(plan(backend, &server, n, s)));
+    }
+}
+
+/// Holds that plans of so many connections and seconds allocate nothing over a whole row with `at_least` requests.
+fn allocates_nothing(at_least: u64, plan: impl Fn(u32, f64) -> Plan) {
     WATCH.store(true, Ordering::Relaxed);
-    run(plan(backend, &server, 5, 0.1));
+    run(plan(5, 0.1));
     WATCH.store(false, Ordering::Relaxed);
     let setting_up = COUNTED.swap(0, Ordering::Relaxed);
     assert!(setting_up > 5, "setting up allocates, and that is seen");
@@ -182,43 +222,52 @@ fn load_allocates_nothing(backend: Backend) {
         thread::sleep(Duration::from_millis(2000));
         WATCH.store(false, Ordering::Relaxed);
     });
-    let run = run(plan(backend, &server, 20, 5.0));
+    let run = run(plan(20, 5.0));
     watcher.join().unwrap();
     // The third second is watched as a whole.
     let watched = run.rows[2].counts.ok;
-    assert!(watched > 1_000, "{watched} requests watched");
+    assert!(watched > at_least, "{watched} requests watched");
     assert_eq!(run.end.counts.ok, run.end.counts.intended);
     assert_eq!(COUNTED.load(Ordering::Relaxed), 0, "allocations");
 }
 
-/// The same worker with few and with 10,000 more connections, all open when it is looked at.
 fn an_idle_connection_takes_little(backend: Backend) {
-    if !alone("an_idle_connection_takes_little", backend) {
-        return;
+    if alone("an_idle_connection_takes_little", backend) {
+        let server = Server::start("plain");
+        let more = 10_000.min(raise_open_files() - 200);
+        takes_at_most(2048, more, |n| plan(backend, &server, n, 120.0));
     }
-    let server = Server::start();
-    let more = 10_000.min(raise_open_files() - 200);
-    let server_id = server.0.id();
-    let held = |connections: u32| {
+}
+
+/// Of TLS 1.3 there are the keys of both directions, the secrets that later keys follow from, and the server's certificates;
+/// the sealed request too where the backend holds it.
+fn an_idle_connection_with_tls_takes_what_is_said(backend: Backend) {
+    if alone("an_idle_connection_with_tls_takes_what_is_said", backend) {
+        let server = Server::start("tls");
+        let more = 1000.min(raise_open_files() - 200);
+        takes_at_most(8192, more, |n| secured(plan(backend, &server, n, 120.0)));
+    }
+}
+
+/// Memory of the same worker with few and with `more` connections, looked at when all have stood for a second.
+fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
+    let held = |connections| {
         let stop = StopFlag::default();
-        let looking = stop.clone();
-        let looker = thread::spawn(move || {
-            // A full accept queue drops handshakes, which come again seconds later.
-            let end = Instant::now() + Duration::from_secs(60);
-            while open_files(server_id) < u64::from(connections) && Instant::now() < end {
-                thread::sleep(Duration::from_millis(50));
+        let input = input(plan(connections));
+        let mut taken = None;
+        worker::run(&input, 1024, &stop, |event| {
+            if let Event::Second(row) = event
+                && row.open_connections == u64::from(connections)
+            {
+                taken.get_or_insert_with(resident);
+                stop.stop();
             }
-            thread::sleep(Duration::from_millis(1500));
-            let resident = resident();
-            looking.stop();
-            resident
-        });
-        let run = run_with(plan(backend, &server, connections, 120.0), None, &stop);
-        assert_eq!(run.end.peak_connections, u64::from(connections));
-        looker.join().unwrap()
+        })
+        .unwrap();
+        taken.expect("a second in which all connections stood")
     };
     let (few, many) = (held(10), held(10 + more as u32));
     let each = many.saturating_sub(few) / more;
     eprintln!("{each} bytes for each connection");
-    assert!(each <= 2048, "{each} bytes for each connection");
+    assert!(each <= limit, "{each} bytes for each connection");
 }

@@ -10,6 +10,7 @@ use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::run::{Environment, Observation, ToolInfo};
 use crate::times::TimeKind;
+use crate::tls::TlsUse;
 
 /// One line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -114,9 +115,9 @@ pub struct SecondRow {
     pub ok_in_window: u64,
     /// Good answers up to the end of the sending window.
     pub good_in_window: u64,
-    /// Bytes handed to the kernel.
+    /// Bytes of requests, before TLS.
     pub bytes_sent: u64,
-    /// Bytes received.
+    /// Bytes of answers, after TLS.
     pub bytes_received: u64,
     /// Connections opened.
     pub connects: u64,
@@ -178,9 +179,9 @@ pub struct WorkerEnd {
     pub warmup_counts: Option<Counts>,
     /// Length of the warm-up, ns.
     pub warmup_ns: u64,
-    /// Bytes handed to the kernel in the measurement.
+    /// Bytes of requests sent in the measurement, before TLS.
     pub bytes_sent: u64,
-    /// Bytes received in the measurement.
+    /// Bytes of answers received in the measurement, after TLS.
     pub bytes_received: u64,
     /// Connections opened in the measurement and before it.
     pub connects: u64,
@@ -206,6 +207,9 @@ pub struct WorkerEnd {
     pub offenders: Vec<String>,
     /// Ok answers that were no number (`--check sequence`).
     pub not_numbers: u64,
+    /// What TLS took and gave; null for plain HTTP.
+    #[serde(default)]
+    pub tls: Option<TlsUse>,
 }
 
 /// Answers kept for a check: little-endian triples of 64 bits: number, sent ns, done ns.

@@ -12,6 +12,7 @@ pub mod result;
 pub mod run;
 pub mod times;
 pub mod timetable;
+pub mod tls;
 pub mod units;
 
 pub use events::{Event, SecondRow, ThreadUse, WorkerEnd};

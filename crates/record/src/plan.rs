@@ -7,12 +7,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::profile::{Profile, Replay, Step};
+use crate::tls::{TlsPlan, TrustAnchor};
 
 /// The load of one run on one target. Rates and counts are totals over all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Where the requests go.
     pub target: Target,
+    /// How connections are protected; null for plain HTTP.
+    #[serde(default)]
+    pub tls: Option<TlsPlan>,
     /// What is sent.
     pub request: RequestPlan,
     /// Closed: a request follows an answer. Open: requests follow a schedule.
@@ -81,6 +85,7 @@ impl Plan {
     pub fn of(target: Target) -> Self {
         Plan {
             target,
+            tls: None,
             request: RequestPlan {
                 method: "GET".to_owned(),
                 headers: Vec::new(),
@@ -285,9 +290,12 @@ pub struct WorkerInput {
     pub start_unix_ns: Option<u64>,
     /// Where answers kept for a check are written.
     pub answers_file: Option<PathBuf>,
+    /// The certificate authorities to trust, where the plan has TLS and verifies.
+    #[serde(default)]
+    pub anchors: Vec<TrustAnchor>,
 }
 
-mod base64_bytes {
+pub(crate) mod base64_bytes {
     use base64::{Engine, engine::general_purpose::STANDARD};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 

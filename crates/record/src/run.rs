@@ -9,6 +9,7 @@ use crate::events::{EndReason, ThreadUse};
 use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::times::Times;
+use crate::tls::TlsRun;
 
 /// Which floodmark took the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -94,8 +95,11 @@ pub struct Run {
     pub blocked_us: Times,
     /// sent − max(intended, free).
     pub lateness_us: Times,
-    /// Connect times.
+    /// Times of TCP connects.
     pub connect_time_us: Times,
+    /// Times of TLS handshakes, each from the TCP connection on; without a sample for plain HTTP.
+    #[serde(default)]
+    pub handshake_time_us: Times,
     /// first byte − sent.
     pub first_byte_us: Times,
     /// Times of requests that failed.
@@ -109,6 +113,9 @@ pub struct Run {
     pub bytes: Bytes,
     /// Connections of the measurement.
     pub connections: Connections,
+    /// What TLS took and gave; null for plain HTTP, or where the load process did not live to tell.
+    #[serde(default)]
+    pub tls: Option<TlsRun>,
     /// What the load process used.
     pub client: Client,
     /// Second by second.
@@ -197,10 +204,10 @@ pub struct Interval {
     pub method: String,
 }
 
-/// Bytes on the wire, without TCP/IP headers.
+/// Bytes of HTTP: without TCP/IP headers, before and after TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bytes {
-    /// Handed to the kernel.
+    /// Sent.
     pub sent: u64,
     /// Received.
     pub received: u64,

@@ -19,17 +19,19 @@ pub enum TimeKind {
     Blocked,
     /// sent − max(intended, free): floodmark's own fault.
     Lateness,
-    /// From the start of a connect until the connection stood.
+    /// From the start of a connect until the TCP connection stood.
     Connect,
     /// first byte − sent, of answers that were ok.
     FirstByte,
     /// ended − intended, of every request that ended otherwise than ok or timed out.
     Error,
+    /// From the TCP connection until its TLS handshake was over.
+    Handshake,
 }
 
 impl TimeKind {
     /// All kinds, in the order of their discriminants.
-    pub const ALL: [TimeKind; 8] = [
+    pub const ALL: [TimeKind; 9] = [
         TimeKind::Response,
         TimeKind::Censored,
         TimeKind::Service,
@@ -38,6 +40,7 @@ impl TimeKind {
         TimeKind::Connect,
         TimeKind::FirstByte,
         TimeKind::Error,
+        TimeKind::Handshake,
     ];
 }
 

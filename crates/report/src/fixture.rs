@@ -157,6 +157,8 @@ pub(crate) fn closed() -> Run {
         blocked_us: times(&[0; 1000], 0),
         lateness_us: times(&[1500; 1000], 0),
         connect_time_us: times(&even(100), 0),
+        handshake_time_us: Times::default(),
+        tls: None,
         first_byte_us: times(&even(990), 0),
         error_time_us: times(&[], 0),
         longest_stall_ns: Some(1_200_000),

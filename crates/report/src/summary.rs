@@ -72,6 +72,7 @@ fn draw_run(page: &mut Page, run: &Run) {
     changing::draw(page, run);
     outcomes::draw(page, &[run]);
     draw_client(page, run);
+    draw_tls(page, run);
     draw_validity(page, run, "");
     draw_checks(page, run, "");
     draw_notes(page, run, "");
@@ -240,6 +241,25 @@ fn draw_client(page: &mut Page, run: &Run) {
     if !spans.is_empty() {
         page.entry("client", &spans);
     }
+}
+
+/// Protocol and suite, how many handshakes, and what they cost.
+fn draw_tls(page: &mut Page, run: &Run) {
+    let Some(tls) = run.tls.as_ref().filter(|tls| tls.used.handshakes > 0) else {
+        return;
+    };
+    let suites: Vec<&str> = tls.used.negotiated.keys().map(String::as_str).collect();
+    let handshakes = count_of(tls.used.handshakes, "handshake");
+    let resumed = show_count(tls.used.resumed);
+    let mut spans = vec![
+        plain(format!("{};", suites.join(", "))),
+        plain(format!("{handshakes}, {resumed} resumed")),
+    ];
+    if let Some(share) = tls.handshake_cpu_share.filter(|share| *share > 0.0) {
+        let share = percent(share * 100.0);
+        spans.push(plain(format!("; they took {share} of the client's CPU")));
+    }
+    page.entry("TLS", &spans);
 }
 
 fn range(values: &[f64]) -> (f64, f64) {

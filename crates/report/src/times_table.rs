@@ -82,6 +82,9 @@ fn rows(run: &Run) -> Vec<(&'static str, &Times)> {
     if run.plan.connection_use != ConnectionUse::Kept && run.connect_time_us.count > 0 {
         rows.push(("connect", &run.connect_time_us));
     }
+    if run.plan.connection_use != ConnectionUse::Kept && run.handshake_time_us.count > 0 {
+        rows.push(("handshake", &run.handshake_time_us));
+    }
     rows
 }
 

@@ -22,7 +22,7 @@ use super::schedule::ChangingArgs;
     group = ArgGroup::new("schedules").args(["rate", "ramp", "steps", "burst", "replay"])
 )]
 pub struct LoadArgs {
-    /// What to load, such as http://127.0.0.1:8080/
+    /// What to load, such as http://127.0.0.1:8080/ or https://localhost:8443/
     #[arg(required_unless_present = "demo", conflicts_with = "demo")]
     pub url: Option<String>,
 
@@ -113,6 +113,18 @@ pub struct LoadArgs {
     /// End without awaiting answers that are still out [default: they are awaited up to --timeout]
     #[arg(long, help_heading = "Connections")]
     pub no_drain: bool,
+
+    /// Take any certificate of an HTTPS server [default: it must be valid, for the URL's host, and signed by somebody trusted]
+    #[arg(long, conflicts_with = "cacert", help_heading = "HTTPS")]
+    pub insecure: bool,
+
+    /// PEM file with the certificate authorities to trust, instead of the system's [default: the system's]
+    #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
+    pub cacert: Option<PathBuf>,
+
+    /// A full handshake for each connection [default: sessions are resumed where the server allows it]
+    #[arg(long, help_heading = "HTTPS")]
+    pub no_resumption: bool,
 
     /// HTTP method [default: GET, with a body POST]
     #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]

@@ -22,6 +22,7 @@ mod live;
 mod plan;
 mod schedule;
 mod target;
+mod tls;
 
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {
@@ -78,6 +79,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
     let plan = &planned.plan;
     let attempts = Attempts {
         plan,
+        anchors: &planned.anchors,
         attempts: args.attempts,
         names: (plan.target.authority.clone(), plan.target.path.clone()),
         tool: tool(),
@@ -260,6 +262,10 @@ fn ending(args: &LoadArgs, measured: Measured, stop: &Stop) -> Result<(), Ending
 /// What was the server's fault, in one line.
 fn server_fault(run: &Run) -> Option<Ending> {
     let Plan { target, .. } = &run.plan;
+    if let Some(why) = floodmark_diagnose::tls::never_stood(run) {
+        let (authority, address) = (&target.authority, target.address);
+        return Some(Ending::server(format!("{authority} ({address}): {why}")));
+    }
     let answers: u64 = run.requests.statuses.values().sum();
     match run.ended.reason {
         EndReason::ServerGone => {

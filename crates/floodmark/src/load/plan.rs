@@ -11,11 +11,12 @@ use floodmark_record::plan::{
     Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_PORTS, FiguresOf, Model, Plan,
     RequestPlan, Target,
 };
+use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
 
 use super::args::{self, LoadArgs, Warmup};
 use super::schedule::Schedule;
-use super::target;
+use super::{target, tls};
 use crate::exit::Ending;
 
 /// Most connections of one load process; their state alone is 2 GiB at most.
@@ -28,6 +29,8 @@ const LARGEST_BODY: u64 = 64 << 20;
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
+    /// The certificate authorities to trust, where the plan has TLS and verifies.
+    pub anchors: Vec<TrustAnchor>,
     /// Lines to print before the run.
     pub remarks: Vec<String>,
     /// What floodmark has to settle for, for the record.
@@ -46,7 +49,9 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
     contradictions(args, target.address.ip())?;
     let schedule = Schedule::of(args)?;
     let offer = offer(target.address.ip(), open_files);
+    let (tls, anchors) = tls::plan(args, target::https_host(&target.url)?)?;
     let mut plan = Plan {
+        tls,
         request: request(args)?,
         target,
         model: if schedule.arrivals.is_some() {
@@ -101,6 +106,7 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
     remarks.extend(schedule.remark);
     Ok(Planned {
         plan,
+        anchors,
         remarks,
         notices,
     })

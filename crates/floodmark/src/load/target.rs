@@ -31,6 +31,12 @@ pub fn resolve(url: &str) -> Result<Target, Ending> {
     }
 }
 
+/// The host that an HTTPS server has to prove; none for plain HTTP.
+pub fn https_host(url: &str) -> Result<Option<String>, Ending> {
+    let parts = Parts::parse(url)?;
+    Ok(parts.secure.then_some(parts.host))
+}
+
 fn unknown_host(host: &str, why: &str) -> Ending {
     let why = why.trim_start_matches("failed to lookup address information: ");
     Ending::server(format!(
@@ -39,6 +45,7 @@ fn unknown_host(host: &str, why: &str) -> Ending {
 }
 
 struct Parts {
+    secure: bool,
     host: String,
     port: u16,
     authority: String,
@@ -56,12 +63,12 @@ impl Parts {
         let uri: Uri = without_fragment
             .parse()
             .map_err(|e: http::uri::InvalidUri| wrong(&e.to_string()))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(wrong("HTTPS is not supported yet")),
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
             Some(other) => return Err(wrong(&format!("the scheme {other} is not HTTP"))),
             None => return Err(wrong("the scheme is missing")),
-        }
+        };
         let authority = uri
             .authority()
             .ok_or_else(|| wrong("the host is missing"))?;
@@ -81,10 +88,12 @@ impl Parts {
         let port = match (authority.port_u16(), given) {
             (Some(0), _) => return Err(wrong("port 0 cannot be connected to")),
             (Some(port), _) => port,
+            (None, false) if secure => 443,
             (None, false) => 80,
             (None, true) => return Err(wrong("the port is no number from 1 to 65535")),
         };
         Ok(Parts {
+            secure,
             host: host.to_owned(),
             port,
             authority: authority.as_str().to_owned(),
@@ -121,6 +130,9 @@ mod tests {
         assert_eq!(ok("http://127.0.0.1:8080/a?b=c#d").3, "/a?b=c");
         assert_eq!(ok("http://[::1]:81/").0, "::1");
         assert_eq!(ok("http://[::1]:81/").2, "[::1]:81");
+        assert_eq!(ok("https://localhost").1, 443);
+        assert_eq!(https_host("https://[::1]:81/").unwrap(), Some("::1".into()));
+        assert_eq!(https_host("http://localhost/").unwrap(), None);
     }
 
     #[test]
@@ -129,7 +141,6 @@ mod tests {
             ("localhost:8080", "scheme"),
             ("127.0.0.1:8080/", "http://"),
             ("ftp://x/", "ftp"),
-            ("https://x/", "HTTPS"),
             ("http://", "http://"),
             ("http:///x", "http://"),
             ("http://x:0/", "port"),

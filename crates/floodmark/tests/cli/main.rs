@@ -11,6 +11,7 @@ mod endings;
 mod exactness;
 mod folder;
 mod help;
+mod https;
 mod request;
 mod serve;
 mod support;

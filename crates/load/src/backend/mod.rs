@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use floodmark_record::plan::CloseFirst;
+use floodmark_record::tls::TlsUse;
 
 use crate::clock::Ns;
 
@@ -21,6 +22,14 @@ pub type Slot = u32;
 /// What became of something that was asked for, or what the peer did.
 #[derive(Debug)]
 pub enum Completion<'a> {
+    /// TCP stands since `at`, and a TLS handshake has begun: [`Completion::Connected`] or [`Completion::ConnectFailed`] will tell
+    /// what becomes of it.
+    Reached {
+        /// Which.
+        slot: Slot,
+        /// When it was seen to stand.
+        at: Ns,
+    },
     /// The connection stands since `at`; `sent` when the first request went out with it.
     Connected {
         /// Which.
@@ -89,4 +98,9 @@ pub trait Backend {
 
     /// The next thing that has happened; none when [`Backend::wait`] is due again.
     fn next(&mut self) -> Option<Completion<'_>>;
+
+    /// What TLS has taken and given so far; none where it is not used.
+    fn tls(&self) -> Option<TlsUse> {
+        None
+    }
 }

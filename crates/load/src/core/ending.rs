@@ -9,7 +9,7 @@ use crate::arrivals::Arrivals;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::State;
-use crate::failure;
+use crate::failure::{self, Break};
 
 impl Core {
     /// Gives up everything that is out, so that the counts add up.
@@ -64,10 +64,12 @@ impl Core {
     }
 
     /// The connection broke.
-    pub(super) fn broken(&mut self, slot: Slot, name: &'static str, now: Ns) {
+    pub(super) fn broken(&mut self, slot: Slot, Break { name, garbled }: Break, now: Ns) {
         let connection = &self.connections[slot as usize];
         match connection.state {
-            State::Busy if connection.reader.started() => self.malformed(slot, name, now),
+            State::Busy if garbled || connection.reader.started() => {
+                self.malformed(slot, name, now)
+            }
             State::Busy => self.lost(slot, name, now),
             _ => self.ended(slot, now),
         }
@@ -120,7 +122,12 @@ impl Core {
                     slot,
                     how: CloseFirst::Client,
                 });
-                self.connect_failed(slot, failure::CONNECT_TIMED_OUT, true, now);
+                let name = if self.connections[slot as usize].reached.is_some() {
+                    failure::HANDSHAKE_TIMED_OUT
+                } else {
+                    failure::CONNECT_TIMED_OUT
+                };
+                self.connect_failed(slot, name, true, now);
             }
             State::Closing => {
                 self.recorder.error(failure::NOT_CLOSED);

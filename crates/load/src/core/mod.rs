@@ -251,6 +251,7 @@ impl Core {
                 self.received(slot, data, now);
             }
             Completion::Connected { slot, at, sent } => self.connected(slot, at, sent, now),
+            Completion::Reached { slot, at } => self.reached(slot, at),
             Completion::Ended { slot } => {
                 self.sent(slot, now);
                 self.ended(slot, now);

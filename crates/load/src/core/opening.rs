@@ -1,7 +1,7 @@
 //! Connections: opening them, and what follows when that fails.
 
-use floodmark_record::Outcome;
 use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
+use floodmark_record::{Outcome, TimeKind};
 
 use super::{Action, Core, Uses};
 use crate::arrivals::Arrivals;
@@ -127,6 +127,7 @@ impl Core {
         connection.rested = false;
         connection.last_number = None;
         connection.opening = now;
+        connection.reached = None;
         connection.opened_late = late;
         connection.gives_up = now + self.timeout;
         connection.reader = floodmark_wire::Reader::new();
@@ -139,6 +140,17 @@ impl Core {
         });
     }
 
+    /// TCP stands; a TLS handshake follows.
+    pub(super) fn reached(&mut self, slot: Slot, at: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        if connection.state != State::Connecting {
+            return;
+        }
+        connection.reached = Some(at);
+        let took = at.saturating_sub(connection.opening);
+        self.recorder.time(TimeKind::Connect, took);
+    }
+
     pub(super) fn connected(&mut self, slot: Slot, at: Ns, sent: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         if connection.state != State::Connecting {
@@ -147,8 +159,12 @@ impl Core {
         self.ever_connected = true;
         self.last_life = now;
         self.refused_since = None;
-        self.recorder
-            .connected(at.saturating_sub(connection.opening));
+        let (kind, since) = match connection.reached {
+            Some(reached) => (TimeKind::Handshake, reached),
+            None => (TimeKind::Connect, connection.opening),
+        };
+        self.recorder.time(kind, at.saturating_sub(since));
+        self.recorder.connected();
         let free = at.saturating_sub(connection.opened_late);
         connection.moments.free = free;
         let carries = std::mem::replace(&mut connection.carries, false);

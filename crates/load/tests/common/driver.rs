@@ -88,6 +88,7 @@ impl Driver {
 
     pub fn next(&mut self) -> Option<Seen> {
         let (seen, sent) = match self.backend.next()? {
+            Completion::Reached { .. } => return self.next(),
             Completion::Connected { slot, sent, .. } => (Seen::Connected(slot), Some(sent)),
             Completion::ConnectFailed { slot, error } => {
                 (Seen::ConnectFailed(slot, error.raw_os_error()), None)

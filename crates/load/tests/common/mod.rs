@@ -6,6 +6,8 @@ pub mod driver;
 #[path = "../../src/testing.rs"]
 pub mod plans;
 pub mod server;
+#[path = "../../src/tls/testing.rs"]
+pub mod tls;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -76,13 +78,27 @@ pub fn try_run(
     stop: &StopFlag,
 ) -> Result<Run, WorkerError> {
     let input = WorkerInput {
+        answers_file,
+        ..input(plan)
+    };
+    try_input(&input, stop)
+}
+
+/// What a worker is given for a plan.
+pub fn input(plan: Plan) -> WorkerInput {
+    WorkerInput {
         plan,
         start_unix_ns: None,
-        answers_file,
-    };
+        answers_file: None,
+        anchors: Vec::new(),
+    }
+}
+
+/// Runs what a worker is given.
+pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError> {
     let began = Instant::now();
     let (mut rows, mut end) = (Vec::new(), None);
-    worker::run(&input, 1024, stop, |event| match event {
+    worker::run(input, 1024, stop, |event| match event {
         Event::Second(row) => rows.push(row),
         Event::End(e) => end = Some(e),
         _ => {}
@@ -101,4 +117,16 @@ pub fn try_run(
     assert_eq!(sum, run.end.counts, "rows add up to the totals");
     assert!(run.end.ended_ns >= run.end.window_ns);
     Ok(run)
+}
+
+/// Waits for something that must come about.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

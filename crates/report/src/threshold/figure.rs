@@ -107,7 +107,7 @@ static SINGLES: [Single; 13] = [
 ];
 
 /// The first one is meant where a statistic stands alone.
-static TIMES: [Time; 7] = [
+static TIMES: [Time; 8] = [
     Time {
         name: "response",
         of: |run| &run.response_time_us,
@@ -127,6 +127,10 @@ static TIMES: [Time; 7] = [
     Time {
         name: "connect",
         of: |run| &run.connect_time_us,
+    },
+    Time {
+        name: "handshake",
+        of: |run| &run.handshake_time_us,
     },
     Time {
         name: "first_byte",

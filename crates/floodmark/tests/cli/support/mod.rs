@@ -11,6 +11,9 @@ use floodmark_record::run::Status;
 use floodmark_record::{Counts, Record};
 
 pub mod hostile;
+pub mod https;
+#[path = "../../../../load/src/tls/testing.rs"]
+pub mod tls;
 
 /// Longest time any command here may take: far beyond what each needs, so that only a hang meets it.
 const LIMIT: Duration = Duration::from_secs(30);

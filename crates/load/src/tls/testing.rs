@@ -1,0 +1,131 @@
+//! A certificate authority and servers for tests.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::sync::Arc;
+
+use floodmark_record::tls::TrustAnchor;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+use rustls::crypto::ring;
+use rustls::crypto::ring::cipher_suite::{
+    TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, TLS13_AES_128_GCM_SHA256,
+    TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::NoServerSessionStorage;
+use rustls::{ServerConfig, SupportedCipherSuite};
+
+/// Every suite that rustls has for an ECDSA certificate: of TLS 1.3, then of TLS 1.2.
+pub const SUITES: [SupportedCipherSuite; 6] = [
+    TLS13_AES_128_GCM_SHA256,
+    TLS13_AES_256_GCM_SHA384,
+    TLS13_CHACHA20_POLY1305_SHA256,
+    TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+];
+
+/// A certificate authority.
+pub struct Authority {
+    certificate: rcgen::Certificate,
+    key: Vec<u8>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A server's certificate and key.
+pub struct Identity {
+    certificate: CertificateDer<'static>,
+    key: Vec<u8>,
+}
+
+/// How long a certificate is valid.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Valid {
+    Now,
+    NoLonger,
+    NotYet,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        Self::named("floodmark's test authority")
+    }
+
+    pub fn named(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.subject_alt_names = names(&["localhost"]);
+        let key = KeyPair::generate().unwrap();
+        Authority {
+            certificate: params.self_signed(&key).unwrap(),
+            key: key.serialize_der(),
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// As `--cacert` takes it.
+    pub fn pem(&self) -> String {
+        self.certificate.pem()
+    }
+
+    pub fn anchor(&self) -> TrustAnchor {
+        TrustAnchor(self.certificate.der().to_vec())
+    }
+
+    /// The authority's own certificate in the place of a server's.
+    pub fn itself(&self) -> Identity {
+        Identity {
+            certificate: self.certificate.der().clone(),
+            key: self.key.clone(),
+        }
+    }
+
+    /// A certificate for `hosts`, which are DNS names or IP addresses.
+    pub fn issue(&self, hosts: &[&str], valid: Valid) -> Identity {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = names(hosts);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        match valid {
+            Valid::Now => {}
+            Valid::NoLonger => params.not_after = date_time_ymd(2001, 2, 3),
+            Valid::NotYet => params.not_before = date_time_ymd(4000, 1, 1),
+        }
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        Identity {
+            certificate: certificate.der().clone(),
+            key: key.serialize_der(),
+        }
+    }
+}
+
+fn names(hosts: &[&str]) -> Vec<rcgen::SanType> {
+    let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+    CertificateParams::new(hosts).unwrap().subject_alt_names
+}
+
+/// A server that speaks nothing but `suites`, and resumes sessions or does not.
+pub fn server(identity: &Identity, suites: &[SupportedCipherSuite], resumes: bool) -> ServerConfig {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites = suites.to_vec();
+    let versions: Vec<_> = [&rustls::version::TLS13, &rustls::version::TLS12]
+        .into_iter()
+        .filter(|version| suites.iter().any(|suite| suite.version() == *version))
+        .collect();
+    let key = PrivatePkcs8KeyDer::from(identity.key.clone());
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+        .with_protocol_versions(&versions)
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![identity.certificate.clone()], PrivateKeyDer::from(key))
+        .unwrap();
+    if !resumes {
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    config
+}

@@ -1,0 +1,461 @@
+//! HTTPS on both backends against rustls servers on loopback.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[macro_use]
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock, Mutex};
+
+use common::plans::{closed_plan, open_plan};
+use common::server::{ANSWER, answer_all, read_request, serve};
+use common::tls::{Authority, Identity, SUITES, Valid, server};
+use common::{Run, input, try_input};
+use floodmark_load::worker::StopFlag;
+use floodmark_record::TimeKind;
+use floodmark_record::events::EndReason;
+use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Plan, WorkerInput};
+use floodmark_record::tls::{TlsPlan, Trust};
+use rustls::{HandshakeKind, ServerConfig, ServerConnection, Stream};
+
+on_both_backends! {
+    every_suite_carries_kept_and_fresh_connections
+    sessions_are_resumed_where_both_sides_allow_it
+    answers_and_requests_of_any_size_come_whole
+    the_open_model_works_too
+    a_client_that_closes_first_says_so
+    a_truncated_answer_is_no_answer
+    a_record_that_was_changed_makes_the_answer_malformed
+    an_alert_is_named
+    keys_are_renewed_within_a_run
+    a_server_that_awaits_our_close_notify_gets_it
+    a_refused_certificate_is_named
+    any_certificate_will_do_if_asked_for
+    other_ways_to_refuse_are_named
+    a_handshake_that_hangs_times_out
+}
+
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
+static IDENTITY: LazyLock<Identity> = LazyLock::new(|| AUTHORITY.issue(&["localhost"], Valid::Now));
+
+fn config() -> ServerConfig {
+    server(&IDENTITY, &SUITES, true)
+}
+
+/// A server that speaks TLS with each connection, and how each shook hands.
+struct Server {
+    address: SocketAddr,
+    shaken: Arc<Mutex<Vec<HandshakeKind>>>,
+}
+
+type Tls<'a> = Stream<'a, ServerConnection, TcpStream>;
+
+impl Server {
+    /// Has `serve` speak to each connection; a close_notify follows where it left the connection in order.
+    fn start(config: ServerConfig, speak: impl Fn(&mut Tls<'_>) + Send + Sync + 'static) -> Self {
+        let config = Arc::new(config);
+        let shaken = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&shaken);
+        let address = serve(move |mut tcp, _| {
+            let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            while connection.is_handshaking() {
+                if connection.complete_io(&mut tcp).is_err() {
+                    return;
+                }
+            }
+            seen.lock()
+                .unwrap()
+                .push(connection.handshake_kind().unwrap());
+            speak(&mut Stream::new(&mut connection, &mut tcp));
+            connection.send_close_notify();
+            let _ = connection.complete_io(&mut tcp);
+        });
+        Server { address, shaken }
+    }
+
+    /// One that answers all requests.
+    fn answering(config: ServerConfig) -> Self {
+        Self::start(config, |stream| answer_all(stream, &AtomicU64::new(0)))
+    }
+
+    fn resumed(&self) -> u64 {
+        let shaken = self.shaken.lock().unwrap();
+        shaken
+            .iter()
+            .filter(|kind| **kind == HandshakeKind::Resumed)
+            .count() as u64
+    }
+}
+
+/// `plan` with TLS.
+fn secured(backend: Backend, address: SocketAddr, plan: Plan) -> WorkerInput {
+    let mut plan = Plan {
+        backend,
+        tls: Some(TlsPlan {
+            server_name: "localhost".to_owned(),
+            trust: Trust::File,
+            resumption: true,
+        }),
+        ..plan
+    };
+    plan.target.address = address;
+    WorkerInput {
+        anchors: vec![AUTHORITY.anchor()],
+        ..input(plan)
+    }
+}
+
+fn fresh(requests: u64) -> Plan {
+    Plan {
+        connection_use: ConnectionUse::Fresh,
+        ..closed_plan(2, requests)
+    }
+}
+
+fn run(input: &WorkerInput) -> Run {
+    let run = try_input(input, &StopFlag::default()).unwrap();
+    assert!(run.end.tls.is_some());
+    run
+}
+
+fn times(run: &Run, kind: TimeKind) -> u64 {
+    let decode = |text: &String| floodmark_stats::Histogram::decode(text).unwrap().count();
+    run.rows
+        .iter()
+        .filter_map(|row| row.histograms.get(&kind))
+        .map(decode)
+        .sum()
+}
+
+fn every_suite_carries_kept_and_fresh_connections(backend: Backend) {
+    for suite in SUITES {
+        let server = Server::answering(server(&IDENTITY, &[suite], true));
+        for (plan, connections) in [(closed_plan(3, 200), 3), (fresh(20), 20)] {
+            let run = run(&secured(backend, server.address, plan));
+            let counts = &run.end.counts;
+            assert_eq!(counts.ok, counts.intended, "{suite:?}: {:?}", run.end);
+            let tls = run.end.tls.as_ref().unwrap();
+            assert_eq!(
+                (run.end.connects, tls.handshakes),
+                (connections, connections)
+            );
+            assert_eq!(times(&run, TimeKind::Connect), connections);
+            assert_eq!(times(&run, TimeKind::Handshake), connections);
+            assert_eq!(tls.negotiated.len(), 1);
+            let (name, n) = tls.negotiated.first_key_value().unwrap();
+            assert_eq!(*n, connections);
+            let suite = format!("{:?}", suite.suite());
+            assert!(
+                suite.ends_with(name.split(' ').next_back().unwrap()),
+                "{name}"
+            );
+            assert!(tls.wire_bytes_sent > run.end.bytes_sent);
+            assert!(tls.wire_bytes_received > run.end.bytes_received);
+            assert_eq!(tls.failure, None);
+        }
+    }
+}
+
+fn sessions_are_resumed_where_both_sides_allow_it(backend: Backend) {
+    for suite in [SUITES[0], SUITES[3]] {
+        for (ours, theirs) in [(true, true), (false, true), (true, false)] {
+            let server = Server::answering(server(&IDENTITY, &[suite], theirs));
+            let mut input = secured(backend, server.address, fresh(30));
+            input.plan.tls.as_mut().unwrap().resumption = ours;
+            let run = run(&input);
+            assert_eq!(run.end.counts.ok, 30);
+            let tls = run.end.tls.unwrap();
+            assert_eq!((tls.handshakes, tls.resumed), (30, server.resumed()));
+            if ours && theirs {
+                // Only those that began before the first was over have nothing to resume.
+                assert!(tls.resumed >= 26, "{suite:?}: {}", tls.resumed);
+            } else {
+                assert_eq!(tls.resumed, 0);
+            }
+        }
+    }
+}
+
+fn answers_and_requests_of_any_size_come_whole(backend: Backend) {
+    for (suite, fragment) in [(0, None), (3, None), (2, Some(100)), (5, Some(1000))] {
+        let mut config = server(&IDENTITY, &[SUITES[suite]], true);
+        config.max_fragment_size = fragment;
+        let server = Server::start(config, |stream| {
+            // The body comes back as it went.
+            let mut bytes = Vec::new();
+            let mut buffer = vec![0; 70_000];
+            while let Ok(n @ 1..) = stream.read(&mut buffer) {
+                bytes.extend_from_slice(&buffer[..n]);
+                let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+                let Some(head) = head.map(|at| at + 4) else {
+                    continue;
+                };
+                let text = String::from_utf8_lossy(&bytes[..head]).to_lowercase();
+                let length = text.split_once("content-length: ").unwrap().1;
+                let length: usize = length.split_once('\r').unwrap().0.parse().unwrap();
+                if bytes.len() == head + length {
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                    stream.write_all(answer.as_bytes()).unwrap();
+                    stream.write_all(&bytes[head..]).unwrap();
+                    bytes.clear();
+                }
+            }
+        });
+        for length in [1, 16_384, 16_385, 700_000] {
+            let mut input = secured(backend, server.address, closed_plan(2, 6));
+            let body: String = (0..length)
+                .map(|i| (b'a' + (i % 23) as u8) as char)
+                .collect();
+            input.plan.request.method = "POST".to_owned();
+            input.plan.request.body = body.clone().into_bytes();
+            input.plan.expect = vec![floodmark_record::plan::Expect::Body(body)];
+            input.plan.timeout_s = 30.0;
+            let run = run(&input);
+            assert_eq!(run.end.counts.ok, 6, "{length}: {:?}", run.end);
+        }
+    }
+}
+
+fn the_open_model_works_too(backend: Backend) {
+    let server = Server::answering(config());
+    for connection_use in [ConnectionUse::Kept, ConnectionUse::Fresh] {
+        let plan = Plan {
+            connection_use,
+            threads: 2,
+            timeout_s: 30.0,
+            ..open_plan(Arrivals::Constant, 100.0, None, Some(60))
+        };
+        let run = run(&secured(backend, server.address, plan));
+        assert_eq!(run.end.counts.ok, 60, "{:?}", run.end);
+    }
+}
+
+fn a_client_that_closes_first_says_so(backend: Backend) {
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&ends);
+    let server = Server::start(config(), move |stream| {
+        answer_all(stream, &AtomicU64::new(0));
+        // rustls reads 0 after close_notify, and fails on an end without one.
+        let end = stream.read(&mut [0; 10]).map_err(|error| error.kind());
+        seen.lock().unwrap().push(end);
+    });
+    let plan = Plan {
+        close_first: CloseFirst::Client,
+        ..fresh(8)
+    };
+    let run = run(&secured(backend, server.address, plan));
+    assert_eq!(run.end.counts.ok, 8, "{:?}", run.end);
+    let all = || (ends.lock().unwrap().len() == 8).then_some(());
+    common::wait_for("the server's ends", all);
+    assert_eq!(*ends.lock().unwrap(), vec![Ok(0); 8]);
+}
+
+fn a_truncated_answer_is_no_answer(backend: Backend) {
+    // Of unknown length, the answer ends with the connection: only close_notify says that it is whole.
+    for whole in [true, false] {
+        let server = Server::start(config(), move |stream| {
+            read_request(stream);
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf of").unwrap();
+            if !whole {
+                stream.flush().unwrap();
+                stream.sock.shutdown(Shutdown::Write).unwrap();
+            }
+        });
+        let run = run(&secured(backend, server.address, fresh(3)));
+        let counts = &run.end.counts;
+        if whole {
+            assert_eq!((counts.ok, counts.malformed), (3, 0), "{:?}", run.end);
+        } else {
+            assert_eq!((counts.ok, counts.malformed), (0, 3), "{:?}", run.end);
+            assert_eq!(run.end.errors["tls_closed_without_notify"], 3);
+        }
+    }
+}
+
+fn a_record_that_was_changed_makes_the_answer_malformed(backend: Backend) {
+    for after in [0, 20] {
+        let server = Server::start(config(), move |stream| {
+            read_request(stream);
+            stream.write_all(&ANSWER[..after]).unwrap();
+            stream.flush().unwrap();
+            stream.conn.writer().write_all(&ANSWER[after..]).unwrap();
+            let mut record = Vec::new();
+            stream.conn.write_tls(&mut record).unwrap();
+            *record.last_mut().unwrap() ^= 1;
+            stream.sock.write_all(&record).unwrap();
+            let _ = stream.sock.read(&mut [0; 100]);
+        });
+        let run = run(&secured(backend, server.address, closed_plan(1, 3)));
+        assert_eq!(run.end.counts.malformed, 3, "{after}: {:?}", run.end);
+        assert_eq!(run.end.errors["tls_bad_record"], 3);
+    }
+}
+
+fn an_alert_is_named(backend: Backend) {
+    for (after, outcome) in [(0, "reset"), (20, "malformed")] {
+        let server = Server::start(config(), move |stream| {
+            read_request(stream);
+            stream.write_all(&ANSWER[..after]).unwrap();
+            stream.flush().unwrap();
+            // A record that does not open makes rustls say so.
+            let mut garbage = vec![23, 3, 3, 0, 40];
+            garbage.extend([7; 40]);
+            stream.conn.read_tls(&mut garbage.as_slice()).unwrap();
+            assert!(stream.conn.process_new_packets().is_err());
+            while stream.conn.wants_write() {
+                stream.conn.write_tls(stream.sock).unwrap();
+            }
+            let _ = stream.sock.read(&mut [0; 100]);
+        });
+        let run = run(&secured(backend, server.address, fresh(3)));
+        let counts = &run.end.counts;
+        let counted = [("reset", counts.reset), ("malformed", counts.malformed)];
+        assert!(counted.contains(&(outcome, 3)), "{:?}", run.end);
+        assert_eq!(run.end.errors["tls_alert_bad_record_mac"], 3);
+    }
+}
+
+fn keys_are_renewed_within_a_run(backend: Backend) {
+    let server = Server::start(server(&IDENTITY, &SUITES[..1], true), |stream| {
+        while read_request(stream) {
+            stream.conn.refresh_traffic_keys().unwrap();
+            stream.write_all(ANSWER).unwrap();
+        }
+    });
+    let run = run(&secured(backend, server.address, closed_plan(2, 100)));
+    assert_eq!(run.end.counts.ok, 100, "{:?}", run.end);
+    assert_eq!(run.end.connects, 2);
+}
+
+fn a_server_that_awaits_our_close_notify_gets_it(backend: Backend) {
+    let server = Server::start(config(), |stream| {
+        read_request(stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall").unwrap();
+        stream.conn.send_close_notify();
+        stream.flush().unwrap();
+        // Nothing is closed before the client has said that it will.
+        assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+    });
+    let mut plan = fresh(4);
+    plan.timeout_s = 30.0;
+    let run = run(&secured(backend, server.address, plan));
+    assert_eq!(run.end.counts.ok, 4, "{:?}", run.end);
+    assert!(run.took.as_secs() < 25, "{:?}", run.took);
+}
+
+/// No connection stands, for the reason of that name, and the run ends for want of a server.
+fn refused_as(input: &WorkerInput, name: &str, words: &str) {
+    let run = run(input);
+    let counts = &run.end.counts;
+    assert_eq!((counts.sent, run.end.connects), (0, 0), "{:?}", run.end);
+    assert!(run.end.errors.contains_key(name), "{name}: {:?}", run.end);
+    assert_eq!(run.end.reason, EndReason::ServerGone);
+    let tls = run.end.tls.unwrap();
+    assert_eq!(tls.handshakes, 0);
+    let failure = tls.failure.unwrap();
+    assert!(failure.contains(words), "{failure}");
+}
+
+fn certificates() -> [(Identity, &'static str, &'static str); 6] {
+    let by = |authority: Authority| authority.issue(&["localhost"], Valid::Now);
+    [
+        (
+            by(Authority::named("a stranger")),
+            "tls_unknown_issuer",
+            "nobody who is trusted",
+        ),
+        (
+            by(Authority::new()),
+            "tls_unknown_issuer",
+            "another than the trusted authority",
+        ),
+        (
+            AUTHORITY.issue(&["other.example", "127.0.0.1"], Valid::Now),
+            "tls_wrong_name",
+            "for other.example, 127.0.0.1 and not for localhost",
+        ),
+        (
+            AUTHORITY.issue(&["localhost"], Valid::NoLonger),
+            "tls_certificate_expired",
+            "days ago",
+        ),
+        (
+            AUTHORITY.issue(&["localhost"], Valid::NotYet),
+            "tls_certificate_not_valid_yet",
+            "not valid yet",
+        ),
+        (
+            AUTHORITY.itself(),
+            "tls_certificate_is_an_authority",
+            "authority's own",
+        ),
+    ]
+}
+
+fn a_refused_certificate_is_named(backend: Backend) {
+    for (identity, name, words) in certificates() {
+        for suite in [SUITES[0], SUITES[3]] {
+            let server = Server::answering(server(&identity, &[suite], true));
+            let input = secured(backend, server.address, closed_plan(2, 10));
+            refused_as(&input, name, words);
+        }
+    }
+}
+
+fn any_certificate_will_do_if_asked_for(backend: Backend) {
+    for (identity, ..) in certificates() {
+        let server = Server::answering(server(&identity, &SUITES, true));
+        let mut input = secured(backend, server.address, closed_plan(2, 10));
+        input.plan.tls.as_mut().unwrap().trust = Trust::Nothing;
+        input.anchors.clear();
+        assert_eq!(run(&input).end.counts.ok, 10);
+    }
+}
+
+fn other_ways_to_refuse_are_named(backend: Backend) {
+    let mut other = config();
+    other.alpn_protocols = vec![b"h2".to_vec()];
+    let other = Server::answering(other);
+    let mut same = config();
+    same.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let same = Server::answering(same);
+    let ok = run(&secured(backend, same.address, closed_plan(1, 5)));
+    assert_eq!(ok.end.counts.ok, 5);
+    let plain = serve(|mut stream, _| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
+    let mail = serve(|mut stream, _| {
+        let _ = stream.write_all(b"220 mail.example ESMTP\r\n");
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    let silent = serve(|mut stream, _| {
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    for (address, name, words) in [
+        (other.address, "tls_alpn_refused", ""),
+        (plain, "tls_answered_in_plain_http", "plain HTTP"),
+        (mail, "tls_not_spoken", "not speak TLS"),
+        (silent, "tls_closed_in_handshake", "within the handshake"),
+    ] {
+        let input = secured(backend, address, closed_plan(2, 10));
+        refused_as(&input, name, words);
+    }
+}
+
+fn a_handshake_that_hangs_times_out(backend: Backend) {
+    let address = serve(|mut stream, _| while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {});
+    let mut plan = fresh(4);
+    plan.timeout_s = 0.2;
+    let run = run(&secured(backend, address, plan));
+    assert_eq!(run.end.counts.sent, 0);
+    assert!(
+        run.end.errors.contains_key("tls_handshake_timed_out"),
+        "{:?}",
+        run.end
+    );
+    assert!(times(&run, TimeKind::Connect) > 0);
+}
