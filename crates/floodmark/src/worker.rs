@@ -20,7 +20,7 @@ pub fn run() -> Result<(), Ending> {
             "worker: the first line of stdin is no plan: {e}; see floodmark load"
         ))
     })?;
-    let fd_limit = raise_open_files().map(|files| files.soft).unwrap_or(0);
+    let fd_limit = raise_open_files().map(|files| files.soft).ok();
     let stop = StopFlag::default();
     let told = stop.clone();
     // Ends with the process: there is no way to take a thread out of a read.
