@@ -16,7 +16,16 @@ pub struct ConnectFailure {
     pub name: &'static str,
     /// Whether the other side (or the way there) refused; else this side had no means left.
     pub by_server: bool,
+    /// Whether another address of the target may do better: this process has what it needs.
+    pub of_address: bool,
 }
+
+/// A handshake that was given up.
+pub const TIMED_OUT: ConnectFailure = ConnectFailure {
+    name: CONNECT_TIMED_OUT,
+    by_server: true,
+    of_address: true,
+};
 
 /// Names the reason of a failed connect.
 #[must_use]
@@ -32,7 +41,12 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
         Some(libc::EHOSTUNREACH | libc::ENETUNREACH) => ("unreachable", true),
         _ => ("connect_failed", true),
     };
-    ConnectFailure { name, by_server }
+    let ours = matches!(name, "fds_exhausted" | "no_memory_for_socket");
+    ConnectFailure {
+        name,
+        by_server,
+        of_address: !ours,
+    }
 }
 
 /// Names the reason why a standing connection broke.

@@ -22,6 +22,7 @@ pub mod recorder;
 pub mod schedule;
 pub mod slice;
 pub mod sources;
+pub mod targets;
 pub mod thread;
 pub mod usage;
 pub mod worker;

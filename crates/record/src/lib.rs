@@ -9,6 +9,7 @@ pub mod outcome;
 pub mod plan;
 pub mod result;
 pub mod run;
+pub mod target;
 pub mod times;
 pub mod units;
 

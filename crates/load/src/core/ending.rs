@@ -120,7 +120,7 @@ impl Core {
                     slot,
                     how: CloseFirst::Client,
                 });
-                self.connect_failed(slot, failure::CONNECT_TIMED_OUT, true, now);
+                self.connect_failed(slot, failure::TIMED_OUT, now);
             }
             State::Closing => {
                 self.recorder.error(failure::NOT_CLOSED);

@@ -32,7 +32,7 @@ pub fn serve_on(listener: TcpListener, serve: impl Fn(TcpStream, u64) + Send + S
 }
 
 /// Reads one request without a body; whether there was one.
-pub fn read_request(stream: &mut TcpStream) -> bool {
+pub fn read_request(stream: &mut impl Read) -> bool {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -45,7 +45,7 @@ pub fn read_request(stream: &mut TcpStream) -> bool {
 }
 
 /// Answers every request of a connection, closing when asked to.
-pub fn answer_all(stream: &mut TcpStream, answered: &AtomicU64) {
+pub fn answer_all(stream: &mut (impl Read + Write), answered: &AtomicU64) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
