@@ -54,6 +54,12 @@ impl Unix {
     }
 }
 
+/// What was said, with its lines joined.
+fn unwrapped(load: &Load) -> String {
+    let said = load.stderr();
+    said.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn utf8(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -84,7 +90,7 @@ fn a_unix_socket_with_host_and_path_of_the_url() {
             assert_eq!(run.plan.target.resolve_us, None);
             assert_eq!(run.connections.ports_per_source, None, "none is needed");
             assert_eq!(run.connections.addresses[0].opened, run.connections.opened);
-            let said = load.stderr();
+            let said = unwrapped(&load);
             assert!(
                 said.contains("through unix:") && !said.contains("TIME_WAIT"),
                 "{said}"
@@ -191,13 +197,12 @@ fn of_several_addresses_those_that_accept_are_used() {
             arguments.extend_from_slice(more);
             let load = load(&url, &arguments);
             all_to_the_served(&load, 200);
-            let said = load.stderr();
+            let said = unwrapped(&load);
             for word in [
                 "to 2 addresses",
                 "nobody accepted at [::1]:",
                 "all went to 127.0.0.1:",
             ] {
-                let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
                 assert!(said.contains(word), "{word}: {said}");
             }
             assert_eq!(load.run().plan.target.further_addresses.len(), 1);

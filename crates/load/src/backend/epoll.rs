@@ -16,6 +16,8 @@ use super::full_queue::FullQueue;
 use super::{Backend, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
+mod unix;
+
 /// Events taken from the kernel at once: few enough that a due send never waits long for its turn,
 /// enough that a full thread pays little for waiting.
 const EVENTS: usize = 64;
@@ -171,54 +173,6 @@ impl Epoll {
             }
             Err(e) => Err(e),
         }
-    }
-
-    /// Tries those again that found a unix socket's accept queue full.
-    fn try_again(&mut self) {
-        let mut queue = std::mem::take(&mut self.full_queue);
-        queue.look(self.clock.now(), |slot, generation| {
-            let entry = &mut self.slots[slot as usize];
-            let Some(socket) = entry
-                .socket
-                .as_ref()
-                .filter(|_| entry.generation == generation)
-            else {
-                return true;
-            };
-            let fd = socket.as_raw_fd();
-            let token = u64::from(generation) << 32 | u64::from(slot);
-            let stands = match socket.connect(&self.endpoints[entry.target as usize].address) {
-                Err(e) if refused_for_now(&e) => return false,
-                Err(e) => Err(e),
-                Ok(()) => register(&self.epoll, fd, token),
-            };
-            if let Err(error) = stands {
-                entry.socket = None;
-                self.early.push_back(Early::ConnectFailed {
-                    slot,
-                    generation,
-                    error,
-                });
-                return true;
-            }
-            entry.connecting = false;
-            let (at, sent) = (self.clock.now(), entry.pending.is_some());
-            self.early.push_back(Early::Connected {
-                slot,
-                generation,
-                at,
-                sent,
-            });
-            if let Err(error) = push_pending(fd, &mut entry.pending) {
-                self.early.push_back(Early::Failed {
-                    slot,
-                    generation,
-                    error,
-                });
-            }
-            true
-        });
-        self.full_queue = queue;
     }
 
     /// Looks into what an event says of its slot.
