@@ -68,7 +68,8 @@ fn unanswered(run: &Run) -> Option<String> {
     (counts.ended() == 0 && counts.connect_failed > 0).then(|| {
         format!(
             "see that a server listens at {} ({}): no connection could be opened",
-            run.plan.target.authority, run.plan.target.address
+            run.plan.target.authority,
+            run.plan.target.show_addresses()
         )
     })
 }

@@ -1,12 +1,12 @@
 //! Remarks on a run that do not change its validity: each says what was seen, what it means, and what to do.
 
-use floodmark_record::events::EndReason;
+use floodmark_record::events::{AddressUse, EndReason};
 use floodmark_record::plan::{ConnectionUse, Model};
 use floodmark_record::tls::Trust;
 use floodmark_record::units::{show_ns, show_rate};
 
 use crate::asking;
-use crate::validity::{Evidence, plural};
+use crate::validity::{Evidence, load_threads, plural};
 
 /// Shorter runs than this say little of what a server does for long: warm-up and chance weigh too much, seconds.
 pub const SHORT_RUN_S: f64 = 5.0;
@@ -33,6 +33,9 @@ pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
         syn_retransmits(evidence),
         little(evidence),
         ceiling(evidence),
+        left_out(evidence),
+        unread_waits(evidence),
+        untold_stall(evidence),
         short(evidence),
     ]
     .into_iter()
@@ -157,6 +160,42 @@ fn ceiling(evidence: &Evidence<'_>) -> Option<String> {
             share * 100.0,
             show_rate(ceiling)
         )
+    })
+}
+
+/// Addresses of the host that were tried in vain, while others were used.
+fn left_out(evidence: &Evidence<'_>) -> Option<String> {
+    let used = evidence.addresses.iter().filter(|one| one.opened > 0);
+    let used: Vec<String> = used.map(|one| one.address.to_string()).collect();
+    let in_vain = |one: &AddressUse| {
+        let why = one.left_out.as_deref()?.replace('_', " ");
+        let moved = plural(one.moved, "connection", "connections");
+        Some(format!("{} ({why}, {moved})", one.address))
+    };
+    let unused: Vec<String> = evidence.addresses.iter().filter_map(in_vain).collect();
+    (!used.is_empty() && !unused.is_empty()).then(|| {
+        format!(
+            "of the addresses of {} nobody accepted at {}; all went to {}",
+            evidence.plan.target.authority,
+            unused.join(", "),
+            used.join(", ")
+        )
+    })
+}
+
+/// Without it a thread that has no CPU looks like one that has nothing to do.
+fn unread_waits(evidence: &Evidence<'_>) -> Option<String> {
+    let threads = load_threads(evidence.threads).filter(|threads| threads.waiting.is_none())?;
+    Some(format!(
+        "how long floodmark's threads waited for a CPU could not be read (this kernel has no schedstat): they ran {:.0} % of the time, and whether they were full beyond that is not known. See that other work leaves them a CPU (floodmark doctor)",
+        threads.on_cpu * 100.0
+    ))
+}
+
+fn untold_stall(evidence: &Evidence<'_>) -> Option<String> {
+    evidence.longest_stall_ns.is_none().then(|| {
+        "the load process did not live to tell whether it stood still: that its figures are the server's is not known"
+            .to_owned()
     })
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUse {
         drives_load: true,
         user_s: on_cpu * 4.0,
         system_s: on_cpu * 6.0,
-        run_delay_s: waiting * 10.0,
+        run_delay_s: Some(waiting * 10.0),
         wall_s: 10.0,
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::events::{EndReason, ThreadUse};
+use floodmark_record::events::{AddressUse, EndReason, ThreadUse};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Model, Plan};
 use floodmark_record::run::{Status, Validity};
@@ -61,10 +61,12 @@ pub struct Evidence<'a> {
     pub sending_s: f64,
     /// Threads of the load process over the sending window.
     pub threads: &'a [ThreadUse],
+    /// What became of each address of the target.
+    pub addresses: &'a [AddressUse],
     /// CPUs the load process may use.
     pub cpus: u32,
-    /// Longest standstill of a load thread that no server explains, ns; 0 where it is not known.
-    pub longest_stall_ns: u64,
+    /// Longest standstill of a load thread that no server explains, ns; none where it is not known.
+    pub longest_stall_ns: Option<u64>,
     /// Counters of the host over the run.
     pub host: HostCounters,
     /// Why the run ended.
@@ -73,6 +75,13 @@ pub struct Evidence<'a> {
     pub server_gone_since_s: Option<f64>,
     /// What floodmark reaches on this machine against a server that costs nothing, requests per second.
     pub ceiling_per_s: Option<f64>,
+}
+
+impl Evidence<'_> {
+    /// The longest standstill that is known of, ns. Where none is, the notes say so.
+    fn stall_ns(&self) -> f64 {
+        self.longest_stall_ns.unwrap_or(0) as f64
+    }
 }
 
 /// Increase of kernel counters over the run, by their names in `/proc/net/netstat`; none where they could not be read.
@@ -147,8 +156,8 @@ pub(crate) struct Threads {
     pub(crate) n: usize,
     /// Running, in user mode or in the kernel.
     pub(crate) on_cpu: f64,
-    /// Ready to run, without a CPU.
-    pub(crate) waiting: f64,
+    /// Ready to run, without a CPU; none where that of a thread could not be read.
+    pub(crate) waiting: Option<f64>,
 }
 
 impl Threads {
@@ -156,7 +165,12 @@ impl Threads {
     /// mostly wait for one already.
     pub(crate) fn more(&self, cpus: u32) -> Option<usize> {
         let cpus = cpus as usize;
-        (self.n < cpus && self.waiting <= self.on_cpu).then(|| (self.n * 2).min(cpus))
+        (self.n < cpus && !self.starved()).then(|| (self.n * 2).min(cpus))
+    }
+
+    /// Whether they are known to have waited for a CPU more than they had one.
+    fn starved(&self) -> bool {
+        self.waiting.is_some_and(|waiting| waiting > self.on_cpu)
     }
 }
 
@@ -170,11 +184,16 @@ pub(crate) fn load_threads(threads: &[ThreadUse]) -> Option<Threads> {
         return None;
     }
     let n = load.len() as f64;
-    let mean = |share: fn(&ThreadUse) -> f64| load.iter().map(|t| share(t)).sum::<f64>() / n;
+    let on_cpu = load
+        .iter()
+        .map(|t| ((t.user_s + t.system_s) / t.wall_s).min(1.0));
+    let waiting = load
+        .iter()
+        .map(|t| Some((t.run_delay_s? / t.wall_s).min(1.0)));
     Some(Threads {
         n: load.len(),
-        on_cpu: mean(|t| ((t.user_s + t.system_s) / t.wall_s).min(1.0)),
-        waiting: mean(|t| (t.run_delay_s / t.wall_s).min(1.0)),
+        on_cpu: on_cpu.sum::<f64>() / n,
+        waiting: waiting.sum::<Option<f64>>().map(|sum| sum / n),
     })
 }
 
@@ -219,8 +238,9 @@ fn full_threads(evidence: &Evidence<'_>) -> Option<Threads> {
 }
 
 impl Threads {
+    /// As far as is known: at least the time on a CPU.
     fn busy(&self) -> f64 {
-        (self.on_cpu + self.waiting).min(1.0)
+        (self.on_cpu + self.waiting.unwrap_or(0.0)).min(1.0)
     }
 
     /// How full they were, in words.
@@ -230,19 +250,25 @@ impl Threads {
             n => format!("its {n} threads were full"),
         };
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        format!(
-            "{whose} ({}: {} on a CPU, {} waiting for one)",
-            percent(self.busy()),
-            percent(self.on_cpu),
-            percent(self.waiting)
-        )
+        match self.waiting {
+            Some(waiting) => format!(
+                "{whose} ({}: {} on a CPU, {} waiting for one)",
+                percent(self.busy()),
+                percent(self.on_cpu),
+                percent(waiting)
+            ),
+            None => format!(
+                "{whose} ({} on a CPU, the wait for one not known)",
+                percent(self.on_cpu)
+            ),
+        }
     }
 
     /// What to do about it.
     fn mend(&self, evidence: &Evidence<'_>) -> String {
         if let Some(more) = self.more(evidence.cpus) {
             format!("Use -t {more}")
-        } else if self.waiting > self.on_cpu {
+        } else if self.starved() {
             "Client and server share the CPUs, so more threads will not help: give each CPUs of its own (taskset -c) or \
              run floodmark on another machine"
                 .to_owned()
@@ -267,20 +293,24 @@ fn late(evidence: &Evidence<'_>) -> Option<String> {
     if late_us <= LATENESS_US || late_us <= LATENESS_SHARE * response_us {
         return None;
     }
-    let stall_s = evidence.longest_stall_ns as f64 / 1e9;
+    let stall_s = evidence.stall_ns() / 1e9;
     let lower = asking::lower(evidence.plan);
     let (cause, mend) = match load_threads(evidence.threads) {
         _ if stall_s >= STALL_S => (
             format!(
                 "; floodmark stood still for {} at a time",
-                show_ns(evidence.longest_stall_ns as f64)
+                show_ns(evidence.stall_ns())
             ),
             "Nothing must stop or starve the load process: look for other work on the machine (floodmark doctor)".to_owned(),
         ),
-        Some(t) if t.waiting > t.on_cpu => (
+        Some(Threads {
+            on_cpu,
+            waiting: Some(waiting),
+            ..
+        }) if waiting > on_cpu => (
             format!(
                 "; its threads waited for a CPU {:.0} % of the time",
-                t.waiting * 100.0
+                waiting * 100.0
             ),
             format!(
                 "Give floodmark CPUs of its own (taskset -c) or another machine, or ask for {lower}"
@@ -317,7 +347,7 @@ fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
     let ours: u64 = OUR_ERRORS.iter().map(|n| named(n)).sum();
     let servers = by_server(evidence.errors);
     // Of the requests that no failed connect explains, a standstill of ours accounts for those due while it lasted.
-    let stall_s = evidence.longest_stall_ns as f64 / 1e9;
+    let stall_s = evidence.stall_ns() / 1e9;
     let due = match evidence.plan.rate_per_s {
         Some(rate) if stall_s >= STALL_S => (rate * stall_s) as u64,
         _ => 0,
@@ -366,7 +396,7 @@ fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
         reasons.push(format!(
             "{share}: floodmark stood still for {} and the server has nothing to do with it. Nothing must stop or starve \
              the load process: look for other work on the machine (floodmark doctor) and measure again",
-            show_ns(evidence.longest_stall_ns as f64)
+            show_ns(evidence.stall_ns())
         ));
     }
     reasons
@@ -375,7 +405,7 @@ fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
 /// Closed model: a standstill of ours takes away the requests that would have been sent meanwhile. They are intended by
 /// no schedule, so their share is that of the time.
 fn stalled(evidence: &Evidence<'_>) -> Option<String> {
-    let stall_s = evidence.longest_stall_ns as f64 / 1e9;
+    let stall_s = evidence.stall_ns() / 1e9;
     if stall_s < STALL_S || stall_s <= UNSENT_SHARE * evidence.sending_s {
         return None;
     }
@@ -383,7 +413,7 @@ fn stalled(evidence: &Evidence<'_>) -> Option<String> {
         "floodmark stood still for {} of {} and the server has nothing to do with it: throughput is too low and the \
          largest latencies are floodmark's. Nothing must stop or starve the load process: look for other work on the machine \
          (floodmark doctor) and measure again",
-        show_ns(evidence.longest_stall_ns as f64),
+        show_ns(evidence.stall_ns()),
         show_ns(evidence.sending_s * 1e9)
     ))
 }

@@ -13,9 +13,10 @@ struct Case {
     response: Times,
     throughput: f64,
     threads: Vec<ThreadUse>,
+    addresses: Vec<AddressUse>,
     cpus: u32,
     seconds: f64,
-    stall_ns: u64,
+    stall_ns: Option<u64>,
     host: HostCounters,
     ended: EndReason,
     gone_s: Option<f64>,
@@ -43,9 +44,10 @@ impl Case {
             },
             throughput: 1_000.0,
             threads: vec![thread(0.3, 0.1)],
+            addresses: Vec::new(),
             cpus: 2,
             seconds: 10.0,
-            stall_ns: 0,
+            stall_ns: Some(0),
             host: HostCounters::default(),
             ended: EndReason::Completed,
             gone_s: None,
@@ -82,6 +84,7 @@ impl Case {
             window_s: self.seconds,
             sending_s: self.seconds,
             threads: &self.threads,
+            addresses: &self.addresses,
             cpus: self.cpus,
             longest_stall_ns: self.stall_ns,
             host: self.host,
@@ -217,7 +220,7 @@ fn lateness_names_its_cause() {
     case.is(Status::Invalid, &["busy 90 %", "-t 2"]);
     case.threads = vec![thread(0.1, 0.8)];
     case.is(Status::Invalid, &["waited for a CPU 80 %", "taskset"]);
-    case.stall_ns = 500_000_000;
+    case.stall_ns = Some(500_000_000);
     case.is(
         Status::Invalid,
         &["stood still for 500 ms", "floodmark doctor"],
@@ -285,25 +288,25 @@ fn unsent_because_the_server_refused_or_died_is_the_servers() {
 #[test]
 fn unsent_through_a_stall_of_ours_is_ours() {
     let mut case = Case::good(open()).unsent(400, None);
-    case.stall_ns = 500_000_000;
+    case.stall_ns = Some(500_000_000);
     case.is(
         Status::Invalid,
         &["400 of 10,000", "stood still for 500 ms"],
     );
     let mut refused = Case::good(open()).unsent(400, Some("connect_refused"));
-    refused.stall_ns = 500_000_000;
+    refused.stall_ns = Some(500_000_000);
     refused.is(Status::Valid, &[]);
 }
 
 #[test]
 fn a_stall_of_ours_in_a_closed_run_counts_by_its_time() {
     let mut case = Case::good(closed());
-    case.stall_ns = 500_000_000;
+    case.stall_ns = Some(500_000_000);
     case.is(Status::Invalid, &["stood still for 500 ms of 10.0 s"]);
     case.seconds = 60.0;
     case.response.mean = None;
     case.is(Status::Valid, &[]);
-    (case.seconds, case.stall_ns) = (5.0, 90_000_000);
+    (case.seconds, case.stall_ns) = (5.0, Some(90_000_000));
     case.is(Status::Valid, &[]);
 }
 
@@ -397,6 +400,51 @@ fn an_open_run_that_full_threads_could_not_send_is_invalid() {
     refused
         .unsent(5_000, Some("connect_refused"))
         .is(Status::Valid, &[]);
+}
+
+#[test]
+fn what_could_not_be_read_is_said_and_not_taken_for_nothing() {
+    let unread = |on_cpu| ThreadUse {
+        run_delay_s: None,
+        ..thread(on_cpu, 0.0)
+    };
+    let mut case = Case::good(closed());
+    case.threads = vec![unread(0.7)];
+    case.notes_one(&["waited for a CPU", "schedstat", "70 %", "not known"]);
+    // One thread that tells does not speak for the other.
+    case.threads.push(thread(0.7, 0.29));
+    case.notes_one(&["schedstat"]);
+    case.threads = vec![unread(0.97)];
+    case.is(
+        Status::Bound,
+        &["97 % on a CPU", "the wait for one not known", "-t 2"],
+    );
+    let mut died = Case::good(open());
+    died.stall_ns = None;
+    died.notes_one(&["stood still", "not known"]);
+}
+
+#[test]
+fn an_address_that_was_left_out_is_named() {
+    let at = |address: &str, opened, moved, left_out: Option<&str>| AddressUse {
+        address: address.parse().unwrap(),
+        opened,
+        moved,
+        left_out: left_out.map(str::to_owned),
+    };
+    let mut case = Case::good(closed());
+    case.addresses = vec![at("127.0.0.1:8080", 50, 0, None)];
+    case.notes_nothing();
+    case.addresses
+        .push(at("[::1]:8080", 0, 25, Some("connect_refused")));
+    case.notes_one(&[
+        "of localhost:8080",
+        "[::1]:8080 (connect refused, 25 connections)",
+        "all went to 127.0.0.1:8080",
+    ]);
+    // Where none was reached, the end of the run says so.
+    case.addresses[0].opened = 0;
+    case.notes_nothing();
 }
 
 #[test]

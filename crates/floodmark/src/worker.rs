@@ -22,7 +22,7 @@ pub fn run() -> Result<(), Ending> {
         ))
     })?;
     read_timetable(&mut input.plan)?;
-    let fd_limit = raise_open_files().map(|files| files.soft).unwrap_or(0);
+    let fd_limit = raise_open_files().map(|files| files.soft).ok();
     let stop = StopFlag::default();
     let told = stop.clone();
     // Ends with the process: there is no way to take a thread out of a read.

@@ -270,9 +270,10 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
                 || tally.rows.iter().map(|r| r.row.connects).sum(),
                 |end| end.connects,
             ),
-            peak: end.map_or(0, |end| end.peak_connections),
+            peak: end.map(|end| end.peak_connections),
             ports_per_source: tally.plan.ports_per_source,
-            fd_limit: tally.ready.as_ref().map_or(0, |ready| ready.fd_limit),
+            addresses: end.map(|end| end.addresses.clone()).unwrap_or_default(),
+            fd_limit: tally.ready.as_ref().and_then(|ready| ready.fd_limit),
         },
         tls: tls(&tally),
         client: client(&tally, &counts),
@@ -332,7 +333,7 @@ fn client(tally: &Tally, counts: &Counts) -> Client {
         user_s,
         system_s,
         cpu_us_per_request: (counts.sent > 0).then(|| cpu_s * 1e6 / counts.sent as f64),
-        peak_rss_bytes: end.map_or(0, |end| end.peak_rss_bytes),
+        peak_rss_bytes: end.and_then(|end| end.peak_rss_bytes),
         threads: end.map(|end| end.threads.clone()).unwrap_or_default(),
     }
 }

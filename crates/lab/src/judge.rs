@@ -37,8 +37,9 @@ pub fn validity(run: &Run, cpus: u32) -> Validity {
         window_s: run.window.to_s - run.window.from_s,
         sending_s: run.sending_s,
         threads: &run.client.threads,
+        addresses: &run.connections.addresses,
         cpus,
-        longest_stall_ns: run.longest_stall_ns.unwrap_or(0),
+        longest_stall_ns: run.longest_stall_ns,
         host: HostCounters {
             listen_overflows: increase("ListenOverflows"),
             listen_drops: increase("ListenDrops"),

@@ -92,7 +92,7 @@ fn events() -> Vec<Event> {
         Event::Ready(WorkerReady {
             pid: 1,
             notices: Vec::new(),
-            fd_limit: 1024,
+            fd_limit: Some(1024),
         }),
     ];
     all.extend((0..SECONDS).map(second));
@@ -115,8 +115,9 @@ fn events() -> Vec<Event> {
         errors: BTreeMap::new(),
         user_s: 0.4,
         system_s: 0.4,
-        peak_rss_bytes: 1,
+        peak_rss_bytes: Some(1),
         threads: Vec::new(),
+        addresses: Vec::new(),
         answers: None,
         out_of_order: 0,
         offenders: Vec::new(),
@@ -177,6 +178,21 @@ fn at_any_byte() {
             "cut at {cut}"
         );
         let ended = whole as u64 > 3 + SECONDS;
+        // What only the last word tells is not known without it.
+        assert_eq!(
+            (run.connections.peak, run.client.peak_rss_bytes),
+            if ended {
+                (Some(10), Some(1))
+            } else {
+                (None, None)
+            },
+            "cut at {cut}"
+        );
+        assert_eq!(
+            run.connections.fd_limit.is_some(),
+            whole > 2,
+            "cut at {cut}"
+        );
         assert_eq!(
             run.ended.reason == EndReason::Completed,
             ended,

@@ -16,15 +16,15 @@ pub const TIME_WAIT_S: f64 = 60.0;
 /// File descriptors a worker needs beside its connections: standard streams, epoll, files.
 pub const OTHER_FDS: u64 = 64;
 
-/// What the machine offers.
+/// What the machine offers; none for what could not be read, which then stops nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// Local ports of each source address.
-    pub ports: u64,
+    /// Local ports of each source address towards each address of the target.
+    pub ports: Option<u64>,
     /// Open files that the worker may have.
-    pub fds: u64,
+    pub fds: Option<u64>,
     /// How long a port that the client closed first stays taken, seconds.
-    pub time_wait_s: f64,
+    pub time_wait_s: Option<f64>,
 }
 
 /// How long TIME_WAIT keeps a client's port, by `tcp_tw_reuse` (0 never reused, 1 always, 2 on loopback) and its delay.
@@ -36,17 +36,27 @@ pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
     }
 }
 
-/// Ports over all source addresses.
+/// Ports over all source addresses and all addresses of the target: a port is taken only towards one address. None where a
+/// connection needs no port, as on a unix socket, or how many there are is not known.
 #[must_use]
-pub fn ports_in_all(plan: &Plan, offer: &Offer) -> u64 {
-    let addresses = plan.sources.map_or(1, sources::count);
-    u64::try_from(u128::from(offer.ports) * addresses).unwrap_or(u64::MAX)
+pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
+    let targets = plan.target.ip_addresses().count() as u128;
+    if targets == 0 {
+        return None;
+    }
+    let pairs = plan
+        .sources
+        .map_or(1, sources::count)
+        .saturating_mul(targets);
+    let ports = u128::from(offer.ports?).saturating_mul(pairs);
+    Some(u64::try_from(ports).unwrap_or(u64::MAX))
 }
 
-/// The most connections that ports and open files allow at once.
+/// The most connections that ports and open files allow at once, as far as is known.
 #[must_use]
-pub fn most_connections(plan: &Plan, offer: &Offer) -> u64 {
-    ports_in_all(plan, offer).min(offer.fds.saturating_sub(OTHER_FDS))
+pub fn most_connections(plan: &Plan, offer: &Offer) -> Option<u64> {
+    let files = offer.fds.map(|fds| fds.saturating_sub(OTHER_FDS));
+    ports_in_all(plan, offer).into_iter().chain(files).min()
 }
 
 /// New connections per second that the ports allow for ever, where the client holds the TIME_WAIT.
@@ -54,24 +64,28 @@ pub fn most_connections(plan: &Plan, offer: &Offer) -> u64 {
 pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
     let client_holds =
         plan.connection_use != ConnectionUse::Kept && plan.close_first == CloseFirst::Client;
-    client_holds.then(|| ports_in_all(plan, offer) as f64 / offer.time_wait_s)
+    client_holds
+        .then(|| Some(ports_in_all(plan, offer)? as f64 / offer.time_wait_s?))
+        .flatten()
 }
 
 /// Why a plan cannot be carried out on this machine, with the arithmetic and the mend; none where it can as far as is known.
 #[must_use]
 pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
-    let ports = ports_in_all(plan, offer);
     let connections = u64::from(plan.connections);
-    if plan.model == Model::Closed && connections + OTHER_FDS > offer.fds {
+    if plan.model == Model::Closed
+        && let Some(fds) = offer.fds.filter(|fds| connections + OTHER_FDS > *fds)
+    {
         return Some(format!(
             "{} connections need {} open files, this process may have {}; raise the limit (ulimit -n {}) or use -c {}",
             show_count(connections),
             show_count(connections + OTHER_FDS),
-            show_count(offer.fds),
+            show_count(fds),
             connections + OTHER_FDS,
-            offer.fds.saturating_sub(OTHER_FDS).max(1)
+            fds.saturating_sub(OTHER_FDS).max(1)
         ));
     }
+    let ports = ports_in_all(plan, offer)?;
     if plan.model == Model::Closed && connections > ports {
         return Some(format!(
             "{} connections need as many local ports, there are {}; add source addresses (--sources) or use -c {}",
@@ -80,20 +94,20 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
             ports.max(1)
         ));
     }
-    let per_s = connections_per_s(plan, offer)?;
+    let (per_s, time_wait_s) = (connections_per_s(plan, offer)?, offer.time_wait_s?);
     let uses = match plan.connection_use {
         ConnectionUse::PerConnection => plan.requests_per_connection.unwrap_or(1).max(1) as f64,
         _ => 1.0,
     };
     let rate = highest_rate_per_s(plan)? / uses;
-    let held = most_arrivals_within(plan, offer.time_wait_s)? / uses;
+    let held = most_arrivals_within(plan, time_wait_s)? / uses;
     (held > ports as f64).then(|| {
         format!(
             "{}/s new connections closed by the client hold {} local ports in TIME_WAIT ({} s each); there are {}, enough for {}/s. \
              Add source addresses (--sources), let the server close (--close-first server), or keep connections",
             show_rate(rate),
             show_count(arrivals_before(held)),
-            show_rate(offer.time_wait_s),
+            show_rate(time_wait_s),
             show_count(ports),
             show_rate(per_s)
         )
@@ -136,12 +150,14 @@ fn most_arrivals_within(plan: &Plan, seconds: f64) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::testing::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
-    use floodmark_record::plan::{Arrivals, Sources};
+    use floodmark_record::plan::{Address, Arrivals, Sources};
+    use proptest::prelude::*;
+    use std::net::SocketAddr;
 
     const OFFER: Offer = Offer {
-        ports: 28_232,
-        fds: 20_000,
-        time_wait_s: 60.0,
+        ports: Some(28_232),
+        fds: Some(20_000),
+        time_wait_s: Some(60.0),
     };
 
     fn fresh(rate: f64, seconds: f64) -> Plan {
@@ -212,7 +228,7 @@ mod tests {
             sources,
             ..fresh(20_000.0, 10.0)
         };
-        assert_eq!(ports_in_all(&plan, &OFFER), 199 * 28_232);
+        assert_eq!(ports_in_all(&plan, &OFFER), Some(199 * 28_232));
         assert_eq!(shortage(&plan, &OFFER), None);
     }
 
@@ -224,7 +240,7 @@ mod tests {
                 .contains("ulimit -n 30064")
         );
         let many_files = Offer {
-            fds: 1_000_000,
+            fds: Some(1_000_000),
             ..OFFER
         };
         assert!(
@@ -233,6 +249,70 @@ mod tests {
                 .contains("--sources")
         );
         assert_eq!(shortage(&closed_plan(19_936, 1), &OFFER), None);
-        assert_eq!(most_connections(&closed_plan(1, 1), &OFFER), 19_936);
+        assert_eq!(most_connections(&closed_plan(1, 1), &OFFER), Some(19_936));
+    }
+
+    proptest! {
+        #[test]
+        fn each_pair_of_source_and_target_has_all_ports(
+            ports in 1u64..500,
+            sources in 1u8..9,
+            targets in 1u8..9,
+            beyond in 0u32..2,
+        ) {
+            let address = |i| SocketAddr::from(([127, 0, 1, i], 80));
+            let offer = Offer { ports: Some(ports), fds: None, time_wait_s: Some(60.0) };
+            let all = ports * u64::from(sources) * u64::from(targets);
+            let mut plan = Plan {
+                sources: Some(Sources {
+                    first: [127, 0, 0, 1].into(),
+                    last: [127, 0, 0, sources].into(),
+                }),
+                ..closed_plan(all as u32 + beyond, 1)
+            };
+            plan.target.further_addresses = (1..targets).map(address).collect();
+            prop_assert_eq!(ports_in_all(&plan, &offer), Some(all));
+            prop_assert_eq!(most_connections(&plan, &offer), Some(all));
+            prop_assert_eq!(shortage(&plan, &offer).is_some(), beyond > 0);
+        }
+
+        #[test]
+        fn a_unix_socket_takes_no_port(ports in 0u64..5, connections in 1u32..1_000_000, rate in 1.0f64..1e6) {
+            let offer = Offer { ports: Some(ports), fds: None, time_wait_s: Some(60.0) };
+            for plan in [closed_plan(connections, 1), fresh(rate, 300.0)] {
+                let mut plan = plan;
+                plan.target.address = Address::Unix("/run/app.sock".into());
+                prop_assert_eq!(ports_in_all(&plan, &offer), None);
+                prop_assert_eq!(connections_per_s(&plan, &offer), None);
+                prop_assert_eq!(shortage(&plan, &offer), None);
+                let files = Offer { fds: Some(1_000), ..offer };
+                prop_assert_eq!(most_connections(&plan, &files), Some(1_000 - OTHER_FDS));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_stops_nothing() {
+        let unknown = Offer {
+            ports: None,
+            fds: None,
+            time_wait_s: None,
+        };
+        for plan in [closed_plan(1_000_000, 1), fresh(1e6, 300.0)] {
+            assert_eq!(shortage(&plan, &unknown), None);
+            assert_eq!(connections_per_s(&plan, &unknown), None);
+            assert_eq!(most_connections(&plan, &unknown), None);
+        }
+        let files_only = Offer {
+            fds: Some(100),
+            ..unknown
+        };
+        assert_eq!(most_connections(&fresh(1.0, 1.0), &files_only), Some(36));
+        assert!(shortage(&closed_plan(37, 1), &files_only).is_some());
+        let ports_only = Offer {
+            time_wait_s: None,
+            ..OFFER
+        };
+        assert_eq!(shortage(&fresh(500.0, 300.0), &ports_only), None);
     }
 }

@@ -29,6 +29,8 @@ pub enum State {
 pub struct Connection {
     /// What it is doing.
     pub state: State,
+    /// Which of the target's addresses it goes to.
+    pub target: u32,
     /// Whether the request in `moments` was given to this connection before it stood.
     pub carries: bool,
     /// Whether that request has been sent before, on a connection that the server had closed.
@@ -64,6 +66,7 @@ impl Connection {
     pub fn new() -> Self {
         Connection {
             state: State::Closed,
+            target: 0,
             carries: false,
             retried: false,
             last: false,

@@ -20,6 +20,20 @@ pub struct ConnectFailure {
     pub name: &'static str,
     /// Whether the other side (or the way there) refused; else this side had no means left.
     pub by_server: bool,
+    /// Whether another address of the target may do better: this process has what it needs.
+    pub of_address: bool,
+}
+
+impl ConnectFailure {
+    /// A handshake, of TCP or of TLS by its `name`, that was given up.
+    #[must_use]
+    pub fn timed_out(name: &'static str) -> Self {
+        ConnectFailure {
+            name,
+            by_server: true,
+            of_address: true,
+        }
+    }
 }
 
 /// Names the reason of a failed connect.
@@ -29,6 +43,7 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
         return ConnectFailure {
             name: failure.name,
             by_server: true,
+            of_address: true,
         };
     }
     let (name, by_server) = match error.raw_os_error() {
@@ -42,7 +57,12 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
         Some(libc::EHOSTUNREACH | libc::ENETUNREACH) => ("unreachable", true),
         _ => ("connect_failed", true),
     };
-    ConnectFailure { name, by_server }
+    let ours = matches!(name, "fds_exhausted" | "no_memory_for_socket");
+    ConnectFailure {
+        name,
+        by_server,
+        of_address: !ours,
+    }
 }
 
 /// Why a standing connection broke.

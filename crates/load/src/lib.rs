@@ -25,6 +25,7 @@ pub mod rows;
 pub mod schedule;
 pub mod slice;
 pub mod sources;
+pub mod targets;
 pub mod thread;
 pub mod tls;
 pub mod usage;

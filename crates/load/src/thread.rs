@@ -354,13 +354,9 @@ impl<B: Backend> LoadThread<B> {
                     let bytes = self.requests.of(self.core.is_last(slot));
                     self.backend.send(slot, bytes);
                 }
-                Action::Open {
-                    slot,
-                    source,
-                    first,
-                } => {
+                Action::Open { slot, route, first } => {
                     let bytes = self.requests.of(self.core.is_last(slot));
-                    self.backend.open(slot, source, first.then_some(bytes));
+                    self.backend.open(slot, route, first.then_some(bytes));
                 }
                 Action::Close { slot, how } => self.backend.close(slot, how),
             }

@@ -12,7 +12,7 @@ use crate::clock::Ns;
 pub struct ThreadReading {
     user_s: f64,
     system_s: f64,
-    run_delay_s: f64,
+    run_delay_s: Option<f64>,
 }
 
 impl ThreadReading {
@@ -24,7 +24,7 @@ impl ThreadReading {
         let run_delay_s = fs::read_to_string("/proc/thread-self/schedstat")
             .ok()
             .and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok())
-            .map_or(0.0, |ns| ns / 1e9);
+            .map(|ns| ns / 1e9);
         ThreadReading {
             user_s: to_seconds(usage.ru_utime),
             system_s: to_seconds(usage.ru_stime),
@@ -46,7 +46,10 @@ impl ThreadReading {
             drives_load,
             user_s: self.user_s - earlier.user_s,
             system_s: self.system_s - earlier.system_s,
-            run_delay_s: self.run_delay_s - earlier.run_delay_s,
+            run_delay_s: self
+                .run_delay_s
+                .zip(earlier.run_delay_s)
+                .map(|(now, then)| now - then),
             wall_s: wall as f64 / 1e9,
         }
     }
@@ -71,10 +74,11 @@ pub fn thread_cpu() -> Ns {
     time.tv_sec as Ns * 1_000_000_000 + time.tv_nsec as Ns
 }
 
-/// Peak resident memory of the process, bytes.
+/// Peak resident memory of the process, bytes; none where the kernel does not tell.
 #[must_use]
-pub fn peak_rss_bytes() -> u64 {
-    usage(libc::RUSAGE_SELF).ru_maxrss as u64 * 1024
+pub fn peak_rss_bytes() -> Option<u64> {
+    let kib = u64::try_from(usage(libc::RUSAGE_SELF).ru_maxrss).ok()?;
+    (kib > 0).then(|| kib * 1024)
 }
 
 fn usage(who: libc::c_int) -> libc::rusage {

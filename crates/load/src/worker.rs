@@ -26,6 +26,7 @@ use crate::message::{Message, PhaseEnd};
 use crate::recorder::Recorder;
 use crate::rows::Rows;
 use crate::slice::{SLICES, Slice};
+use crate::targets;
 use crate::thread::{LoadThread, Requests, Share, Shared, run_phases};
 use crate::tls::{Secured, Tls, TlsError};
 use crate::usage::{peak_rss_bytes, process_cpu};
@@ -104,7 +105,7 @@ impl StopFlag {
 /// When the request is impossible or the kernel refuses what a run needs.
 pub fn run(
     input: &WorkerInput,
-    fd_limit: u64,
+    fd_limit: Option<u64>,
     stop: &StopFlag,
     mut emit: impl FnMut(Event),
 ) -> Result<(), WorkerError> {
@@ -227,9 +228,9 @@ impl Job<'_> {
             last: self.forms[1].len(),
         };
         let core = Core::new(plan, (thread, self.threads), cap, sizes, recorder);
-        let (clock, target) = (self.clock, plan.target.address);
+        let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
         match plan.backend {
-            Backend::Epoll => self.protect(Epoll::new(clock, target), core, thread, shared, out),
+            Backend::Epoll => self.protect(Epoll::new(clock, &targets), core, thread, shared, out),
             Backend::Uring => {
                 // A handshake's last message and the request behind it are small writes in a row, which Nagle's algorithm would
                 // hold back: TLS needs sockets that can be told otherwise, as requests beyond any length do.
@@ -237,7 +238,7 @@ impl Job<'_> {
                     Some(_) => usize::MAX,
                     None => sizes.kept.max(sizes.last),
                 };
-                let uring = Uring::new(clock, target, cap, longest)
+                let uring = Uring::new(clock, &targets, cap, longest)
                     .map_err(|error| io::Error::other(unavailable(&error)));
                 self.protect(uring, core, thread, shared, out)
             }
@@ -353,6 +354,7 @@ impl Job<'_> {
             system_s: measured.cpu.1,
             peak_rss_bytes: peak_rss_bytes(),
             threads: measured.threads.into_iter().map(|end| end.usage).collect(),
+            addresses: targets::uses(&self.input.plan, cores.iter().map(|core| &core.targets)),
             answers: self.write_answers(cores)?,
             out_of_order,
             offenders,

@@ -162,7 +162,7 @@ fn secured(plan: Plan) -> Plan {
 fn plan(backend: Backend, server: &Server, connections: u32, seconds: f64) -> Plan {
     let mut plan = closed_plan(connections, 0);
     plan.backend = backend;
-    plan.target.address = server.1;
+    plan.target.address = server.1.into();
     plan.requests = None;
     plan.duration_s = Some(seconds);
     plan

@@ -174,7 +174,7 @@ fn a_full_backlog_is_a_connect_that_times_out(backend: Backend) {
         connection_use: ConnectionUse::Fresh,
         timeout_s: 0.4,
         target: floodmark_record::plan::Target {
-            address,
+            address: address.into(),
             ..closed_plan(1, 1).target
         },
         ..closed_plan(6, 6)
@@ -236,7 +236,7 @@ fn ipv6_works(backend: Backend) {
     });
     let mut plan = closed_plan(3, 50);
     plan.backend = backend;
-    plan.target.address = address;
+    plan.target.address = address.into();
     plan.sources = Some(Sources {
         first: "::1".parse().unwrap(),
         last: "::1".parse().unwrap(),
@@ -255,7 +255,7 @@ fn connections_come_from_every_source_address_however_many_there_are(backend: Ba
         peers.lock().unwrap().clear();
         let mut plan = closed_plan(6, 3000);
         plan.backend = backend;
-        plan.target.address = address;
+        plan.target.address = address.into();
         plan.threads = threads;
         plan.connection_use = ConnectionUse::Fresh;
         plan.sources = Some(Sources {

@@ -38,7 +38,7 @@ on_both_backends! {
 
 fn to(backend: Backend, address: std::net::SocketAddr, mut plan: Plan) -> Plan {
     plan.backend = backend;
-    plan.target.address = address;
+    plan.target.address = address.into();
     plan
 }
 

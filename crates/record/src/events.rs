@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::run::{Environment, Observation, ToolInfo};
+use crate::target::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
 
@@ -79,8 +80,8 @@ pub struct WorkerReady {
     pub pid: u32,
     /// What it had to settle for, one line each.
     pub notices: Vec<String>,
-    /// Open-file limit after raising it as far as allowed.
-    pub fd_limit: u64,
+    /// Open-file limit after raising it as far as allowed; null where the kernel does not tell.
+    pub fd_limit: Option<u64>,
 }
 
 /// Whether a second belongs to the warm-up or to the measurement.
@@ -142,8 +143,9 @@ pub struct ThreadUse {
     pub user_s: f64,
     /// CPU in the kernel, seconds.
     pub system_s: f64,
-    /// Time it was ready to run and waited for a CPU, seconds (`/proc/self/task/TID/schedstat`).
-    pub run_delay_s: f64,
+    /// Time it was ready to run and waited for a CPU, seconds (`/proc/self/task/TID/schedstat`); null where it could not be
+    /// read, as on kernels without schedstat.
+    pub run_delay_s: Option<f64>,
     /// The window it is of, seconds.
     pub wall_s: f64,
 }
@@ -195,10 +197,13 @@ pub struct WorkerEnd {
     pub user_s: f64,
     /// The same, kernel part, seconds.
     pub system_s: f64,
-    /// Peak resident memory of the worker, bytes.
-    pub peak_rss_bytes: u64,
+    /// Peak resident memory of the worker, bytes (`getrusage`); null where the kernel does not tell.
+    pub peak_rss_bytes: Option<u64>,
     /// Each thread over the sending window.
     pub threads: Vec<ThreadUse>,
+    /// What became of each address of the target.
+    #[serde(default)]
+    pub addresses: Vec<AddressUse>,
     /// File with the answers kept for a check, where one was asked for, and how many it holds.
     pub answers: Option<AnswersFile>,
     /// Number of answers that broke their connection's order, with the first offenders (`--check sequence`).
@@ -210,6 +215,21 @@ pub struct WorkerEnd {
     /// What TLS took and gave; null for plain HTTP.
     #[serde(default)]
     pub tls: Option<TlsUse>,
+}
+
+/// What became of one address of the target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AddressUse {
+    /// Which, as `IP:PORT` or `unix:PATH`.
+    #[schemars(with = "String")]
+    pub address: Address,
+    /// Connections to it that stood, before the measurement and in it.
+    pub opened: u64,
+    /// Connections that were tried here in vain and then at another address, because none had ever stood here; they are in no
+    /// other count.
+    pub moved: u64,
+    /// Why it was left out, by the name that a failed connect has in `errors`; null where it was used, or was the last one.
+    pub left_out: Option<String>,
 }
 
 /// Answers kept for a check: little-endian triples of 64 bits: number, sent ns, done ns.

@@ -10,6 +10,7 @@ pub mod plan;
 pub mod profile;
 pub mod result;
 pub mod run;
+pub mod target;
 pub mod times;
 pub mod timetable;
 pub mod tls;

@@ -1,12 +1,13 @@
 //! What one run was asked to do. The parent writes it to a worker's stdin; the record keeps it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::profile::{Profile, Replay, Step};
+pub use crate::target::{Address, Target};
 use crate::tls::{TlsPlan, TrustAnchor};
 
 /// The load of one run on one target. Rates and counts are totals over all threads.
@@ -58,8 +59,9 @@ pub struct Plan {
     pub check: Option<Check>,
     /// Source addresses to spread connections over.
     pub sources: Option<Sources>,
-    /// Local ports that each source address has for the target.
-    pub ports_per_source: u64,
+    /// Local ports that each source address has for each address of the target; null where they could not be
+    /// read, and where none is needed (unix sockets).
+    pub ports_per_source: Option<u64>,
     /// How I/O is done.
     pub backend: Backend,
     /// Seed of every random choice.
@@ -74,9 +76,6 @@ pub const DEFAULT_DURATION_S: f64 = 10.0;
 
 /// The timeout where nothing else is asked for, seconds.
 pub const DEFAULT_TIMEOUT_S: f64 = 5.0;
-
-/// Ports of Linux's default range, 32768–60999.
-pub const DEFAULT_PORTS: u64 = 28_232;
 
 impl Plan {
     /// What is done to `target` where nothing else is asked for: the closed model with GET on kept connections and one thread,
@@ -110,7 +109,7 @@ impl Plan {
             expect: Vec::new(),
             check: None,
             sources: None,
-            ports_per_source: DEFAULT_PORTS,
+            ports_per_source: None,
             backend: Backend::Epoll,
             seed: 1,
         }
@@ -135,35 +134,6 @@ impl Plan {
             _ => None,
         }
     }
-}
-
-impl From<SocketAddr> for Target {
-    /// The root of the server at an address.
-    fn from(address: SocketAddr) -> Self {
-        Target {
-            url: format!("http://{address}/"),
-            address,
-            resolve_us: None,
-            authority: address.to_string(),
-            path: "/".to_owned(),
-        }
-    }
-}
-
-/// Where the requests go.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Target {
-    /// The URL as given.
-    pub url: String,
-    /// The address that every connection goes to; the name was resolved once, before the run.
-    #[schemars(with = "String")]
-    pub address: SocketAddr,
-    /// How long resolving the name took, in microseconds; null for a literal address.
-    pub resolve_us: Option<u64>,
-    /// Host and port as they stand in the `Host` header.
-    pub authority: String,
-    /// Path and query.
-    pub path: String,
 }
 
 /// What is sent.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::events::{EndReason, ThreadUse};
+use crate::events::{AddressUse, EndReason, ThreadUse};
 use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::times::Times;
@@ -218,12 +218,16 @@ pub struct Bytes {
 pub struct Connections {
     /// Opened in all.
     pub opened: u64,
-    /// Most open at once.
-    pub peak: u64,
-    /// Local ports available for each source address and target.
-    pub ports_per_source: u64,
-    /// Open-file limit of the worker.
-    pub fd_limit: u64,
+    /// Most open at once; null where the load process did not live to tell.
+    pub peak: Option<u64>,
+    /// Local ports available for each source address and target address; null where they could not be read, and where
+    /// none is needed (unix sockets).
+    pub ports_per_source: Option<u64>,
+    /// Open-file limit of the worker; null where it is not known.
+    pub fd_limit: Option<u64>,
+    /// What became of each address of the target; empty where the load process did not live to tell.
+    #[serde(default)]
+    pub addresses: Vec<AddressUse>,
 }
 
 /// What the load process used.
@@ -237,8 +241,8 @@ pub struct Client {
     pub system_s: f64,
     /// CPU per request sent, microseconds.
     pub cpu_us_per_request: Option<f64>,
-    /// Peak resident memory, bytes.
-    pub peak_rss_bytes: u64,
+    /// Peak resident memory, bytes; null where the load process did not live to tell or the kernel does not.
+    pub peak_rss_bytes: Option<u64>,
     /// Each thread over the sending window.
     pub threads: Vec<ThreadUse>,
 }

@@ -109,7 +109,7 @@ fn thread(busy: f64, waited: f64) -> ThreadUse {
         drives_load: true,
         user_s: busy * 4.0,
         system_s: busy * 6.0,
-        run_delay_s: waited * 10.0,
+        run_delay_s: Some(waited * 10.0),
         wall_s: 10.0,
     }
 }
@@ -169,16 +169,17 @@ pub(crate) fn closed() -> Run {
         },
         connections: Connections {
             opened: 50,
-            peak: 50,
-            ports_per_source: 28_232,
-            fd_limit: 1_048_576,
+            peak: Some(50),
+            ports_per_source: Some(28_232),
+            fd_limit: Some(1_048_576),
+            addresses: Vec::new(),
         },
         client: Client {
             cpu_s: 8.1,
             user_s: 3.0,
             system_s: 5.1,
             cpu_us_per_request: Some(4.4),
-            peak_rss_bytes: 9_000_000,
+            peak_rss_bytes: Some(9_000_000),
             threads: vec![thread(0.81, 0.0)],
         },
         series: series(10, per_s),

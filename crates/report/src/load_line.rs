@@ -1,6 +1,6 @@
 //! What was loaded and how, as the first line of a summary.
 
-use floodmark_record::plan::{Arrivals, CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::plan::{Address, Arrivals, CloseFirst, ConnectionUse, Model, Plan};
 
 use crate::changing;
 use crate::figures::{count_of, rate, seconds};
@@ -18,6 +18,7 @@ pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
         format!("floodmark load {method}{}", plan.target.url),
     );
     let mut how = vec![model(plan), connections(plan)];
+    how.extend(addresses(plan));
     how.push(count_of(plan.threads.into(), "thread"));
     let mut length = length(plan);
     if attempts > 1 {
@@ -31,6 +32,15 @@ pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
         ));
     }
     page.headline(&[what, plain(format!("\u{a0}{}", how.join(", ")))]);
+}
+
+/// Where connections go, if not to the one address that the URL says.
+fn addresses(plan: &Plan) -> Option<String> {
+    match (&plan.target.address, plan.target.addresses().count()) {
+        (unix @ Address::Unix(_), _) => Some(format!("through {unix}")),
+        (Address::Ip(_), 1) => None,
+        (Address::Ip(_), n) => Some(format!("to {n} addresses")),
+    }
 }
 
 fn model(plan: &Plan) -> String {

@@ -227,16 +227,24 @@ fn draw_client(page: &mut Page, run: &Run) {
             percent(most)
         ))),
     }
-    let waited: Vec<f64> = loaders
+    let told: Option<Vec<f64>> = loaders
         .iter()
-        .map(|t| 100.0 * t.run_delay_s / t.wall_s)
+        .map(|t| Some(100.0 * t.run_delay_s? / t.wall_s))
         .collect();
-    let (_, longest) = range(&waited);
-    // Below a hundredth of the time it explains nothing.
-    if longest >= 1.0 {
-        let most = if waited.len() > 1 { "up to " } else { "" };
-        let longest = percent(longest);
-        spans.push(plain(format!("and waited {most}{longest} for a CPU")));
+    match told
+        .as_deref()
+        .map(|waited| (waited.len(), range(waited).1))
+    {
+        None => spans.push(plain(format!(
+            "and waited {NOT_MEASURED} for a CPU (not known)"
+        ))),
+        // Below a hundredth of the time it explains nothing.
+        Some((_, longest)) if longest < 1.0 => {}
+        Some((n, longest)) => {
+            let most = if n > 1 { "up to " } else { "" };
+            let longest = percent(longest);
+            spans.push(plain(format!("and waited {most}{longest} for a CPU")));
+        }
     }
     if !spans.is_empty() {
         page.entry("client", &spans);

@@ -73,6 +73,17 @@ fn invalid() {
 }
 
 #[test]
+fn a_wait_that_could_not_be_read_is_no_zero() {
+    let mut run = fixture::closed();
+    run.client.threads[0].run_delay_s = None;
+    let drawn = draw(&run, PLAIN);
+    assert!(
+        drawn.contains("81 % busy and waited – for a CPU (not known)"),
+        "{drawn}"
+    );
+}
+
+#[test]
 fn fresh_with_connect_failures() {
     insta::assert_snapshot!(both(&fixture::failing()));
 }

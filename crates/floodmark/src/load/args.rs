@@ -8,6 +8,7 @@ use floodmark_record::plan::{Check, CloseFirst, Expect, Sources};
 use floodmark_record::units::{parse_count, parse_duration, parse_rate};
 use floodmark_report::Condition;
 
+use super::resolve::Resolve;
 use super::schedule::ChangingArgs;
 
 /// Load one URL and say what the figure means.
@@ -28,7 +29,7 @@ pub struct LoadArgs {
 
     /// Start floodmark's own hello server and load it for 5s with kept and for 5s with fresh connections: no URL needed
     #[arg(long, conflicts_with_all = [
-        "fresh", "requests_per_connection", "close_first", "sources", "json", "csv", "hdr", "out",
+        "fresh", "requests_per_connection", "close_first", "sources", "resolve", "unix_socket", "json", "csv", "hdr", "out",
     ])]
     pub demo: bool,
 
@@ -105,6 +106,15 @@ pub struct LoadArgs {
     /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: the kernel chooses one]
     #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]
     pub sources: Option<Sources>,
+
+    /// Addresses of the URL's host in place of what the resolver says, IPv6 in brackets, several with commas; repeatable.
+    /// Connections go in turn to all that accept them [default: those that the resolver finds]
+    #[arg(long, value_name = "HOST[:PORT]:ADDR", help_heading = "Connections")]
+    pub resolve: Vec<Resolve>,
+
+    /// Connect to a unix socket; the URL still gives the Host header and the path [default: TCP]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "sources"], help_heading = "Connections")]
+    pub unix_socket: Option<String>,
 
     /// Longest wait for an answer, and for a connection, with a unit: 5s, 300ms
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, help_heading = "Connections")]

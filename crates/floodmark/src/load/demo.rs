@@ -18,7 +18,7 @@ const LENGTH: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(6);
 
 /// Runs the demonstration.
-pub fn run(args: &LoadArgs, open_files: u64, stop: &Stop) -> Result<(), Ending> {
+pub fn run(args: &LoadArgs, open_files: Option<u64>, stop: &Stop) -> Result<(), Ending> {
     let program = std::env::current_exe()
         .map_err(|e| Ending::failed(format!("floodmark cannot find itself: {e}")))?;
     let mut command = Command::new(program);
@@ -66,7 +66,7 @@ fn one(
     args: &LoadArgs,
     url: &str,
     fresh: bool,
-    open_files: u64,
+    open_files: Option<u64>,
     stop: &Stop,
 ) -> Result<(), Ending> {
     let default_length = args.duration.is_none()
@@ -82,7 +82,7 @@ fn one(
         },
         ..args.clone()
     };
-    let planned = plan::plan(&args, target::resolve(url)?, open_files)?;
+    let planned = plan::plan(&args, target::resolve(url, &args)?, open_files)?;
     let measured = measure(&args, &planned, stop)?;
     show(&args, &measured.record);
     if !args.quiet && !fresh {

@@ -7,7 +7,7 @@ use floodmark_host::{Stop, raise_open_files};
 use floodmark_lab::{Attempts, Folder, LabError};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Address, Plan};
 use floodmark_record::run::{Run, Status, ToolInfo};
 use floodmark_record::{Event, Record};
 
@@ -20,6 +20,7 @@ pub mod args;
 mod demo;
 mod live;
 mod plan;
+mod resolve;
 mod schedule;
 mod target;
 mod tls;
@@ -27,14 +28,14 @@ mod tls;
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     // Children keep what is raised here: a worker may have as many connections as the machine allows.
-    let open_files = raise_open_files().map_or(1024, |files| files.soft);
+    let open_files = raise_open_files().ok().map(|files| files.soft);
     let stop = Stop::on_signals()
         .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
     let Some(url) = &args.url else {
         return demo::run(args, open_files, &stop);
     };
     writable(args)?;
-    let target = match target::resolve(url) {
+    let target = match target::resolve(url, args) {
         Ok(target) => target,
         Err(ending) if ending.exit == Exit::Usage => return Err(ending),
         Err(ending) => {
@@ -263,7 +264,7 @@ fn ending(args: &LoadArgs, measured: Measured, stop: &Stop) -> Result<(), Ending
 fn server_fault(run: &Run) -> Option<Ending> {
     let Plan { target, .. } = &run.plan;
     if let Some(why) = floodmark_diagnose::tls::never_stood(run) {
-        let (authority, address) = (&target.authority, target.address);
+        let (authority, address) = (&target.authority, target.show_addresses());
         return Some(Ending::server(format!("{authority} ({address}): {why}")));
     }
     let answers: u64 = run.requests.statuses.values().sum();
@@ -275,13 +276,23 @@ fn server_fault(run: &Run) -> Option<Ending> {
                 .as_deref()
                 .unwrap_or("the server went away");
             Some(Ending::server(format!(
-                "{} ({}): {detail}; start it, or check host and port",
-                target.authority, target.address
+                "{} ({}): {detail}; start it, or check {}",
+                target.authority,
+                target.show_addresses(),
+                match target.address {
+                    Address::Ip(_) => "host and port",
+                    Address::Unix(_) => "the path",
+                }
             )))
         }
         EndReason::NotHttp => Some(Ending::server(format!(
-            "{} ({}) answers with something that is not HTTP/1.1; check the port",
-            target.authority, target.address
+            "{} ({}) answers with something that is not HTTP/1.1; check {}",
+            target.authority,
+            target.show_addresses(),
+            match target.address {
+                Address::Ip(_) => "the port",
+                Address::Unix(_) => "the path",
+            }
         ))),
         EndReason::Completed
             if answers == 0 && (run.requests.intended > 0 || !run.errors.is_empty()) =>
@@ -297,7 +308,8 @@ fn server_fault(run: &Run) -> Option<Ending> {
             };
             Some(Ending::server(format!(
                 "{} ({}): not one whole answer ({why})",
-                target.authority, target.address
+                target.authority,
+                target.show_addresses()
             )))
         }
         EndReason::Completed | EndReason::Interrupted => None,

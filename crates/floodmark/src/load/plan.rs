@@ -1,6 +1,6 @@
 //! From flags to a plan: contradictions, ranges and what the machine cannot give are refused here, before anything is sent.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use floodmark_load::backend::uring::{self, Uring};
@@ -8,8 +8,8 @@ use floodmark_load::budget::{self, Offer};
 use floodmark_load::worker::request_sizes;
 use floodmark_observe::{Root, sysctl};
 use floodmark_record::plan::{
-    Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_PORTS, FiguresOf, Model, Plan,
-    RequestPlan, Target,
+    Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, FiguresOf, Model, Plan, RequestPlan,
+    Target,
 };
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
@@ -38,17 +38,24 @@ pub struct Planned {
 }
 
 /// Makes the plan.
-pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned, Ending> {
-    if !args.public && !target::is_near(target.address.ip()) {
+pub fn plan(
+    args: &LoadArgs,
+    mut target: Target,
+    open_files: Option<u64>,
+) -> Result<Planned, Ending> {
+    let far = |address: &SocketAddr| !target::is_near(address.ip());
+    if let Some(far) = target.ip_addresses().find(far).filter(|_| !args.public) {
         return Err(Ending::usage(format!(
             "{} is a public address ({}); load goes there only with --public, and only if its owner agrees",
             target.authority,
-            target.address.ip()
+            far.ip()
         )));
     }
-    contradictions(args, target.address.ip())?;
+    let mut notices = Vec::from_iter(addresses_of_sources(args, &mut target)?);
+    contradictions(args, &target)?;
     let schedule = Schedule::of(args)?;
-    let offer = offer(target.address.ip(), open_files);
+    let offer = offer(&target, open_files);
+    notices.extend(not_known(&target, &offer));
     let (tls, anchors) = tls::plan(args, target::https_host(&target.url)?)?;
     let mut plan = Plan {
         tls,
@@ -99,8 +106,9 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
         return Err(Ending::usage(format!("{shortage}, or run it --anyway")));
     }
     request_sizes(&plan).map_err(|e| Ending::usage(format!("the request: {e}")))?;
-    let (backend, notices) = backend(args, &plan)?;
+    let (backend, notice) = backend(args, &plan)?;
     plan.backend = backend;
+    notices.extend(notice);
     let mut remarks = remarks(&plan, &offer);
     remarks.extend_from_slice(&notices);
     remarks.extend(schedule.remark);
@@ -112,7 +120,7 @@ pub fn plan(args: &LoadArgs, target: Target, open_files: u64) -> Result<Planned,
     })
 }
 
-fn contradictions(args: &LoadArgs, target: IpAddr) -> Result<(), Ending> {
+fn contradictions(args: &LoadArgs, target: &Target) -> Result<(), Ending> {
     let kept = !args.fresh && args.requests_per_connection.is_none();
     let close_first: CloseFirst = args.close_first.into();
     if kept && close_first != CloseFirst::Server {
@@ -121,25 +129,47 @@ fn contradictions(args: &LoadArgs, target: IpAddr) -> Result<(), Ending> {
              --requests-per-connection",
         ));
     }
-    if let Some(sources) = args.sources
-        && sources.first.is_ipv4() != target.is_ipv4()
-    {
-        return Err(Ending::usage(format!(
-            "--sources {}-{} are of another family than {target}",
-            sources.first, sources.last
-        )));
+    if close_first == CloseFirst::Reset && target.address.unix().is_some() {
+        return Err(Ending::usage(
+            "--close-first reset: a unix socket has no RST; use --close-first client",
+        ));
     }
     Ok(())
 }
 
+/// Leaves out the addresses that no source address can reach, being of another family; says so.
+fn addresses_of_sources(args: &LoadArgs, target: &mut Target) -> Result<Option<String>, Ending> {
+    let Some(sources) = args.sources else {
+        return Ok(None);
+    };
+    let all: Vec<SocketAddr> = target.ip_addresses().collect();
+    let same = |address: &SocketAddr| address.is_ipv4() == sources.first.is_ipv4();
+    let mut reachable = all.iter().copied().filter(same);
+    let Some(first) = reachable.next() else {
+        return Err(Ending::usage(format!(
+            "--sources {}-{} are of another family than {}",
+            sources.first,
+            sources.last,
+            target.show_addresses()
+        )));
+    };
+    let notice = format!(
+        "of the addresses {} only those of the family of --sources are used",
+        target.show_addresses()
+    );
+    target.address = first.into();
+    target.further_addresses = reachable.collect();
+    Ok((target.addresses().count() < all.len()).then_some(notice))
+}
+
 /// The backend to use, with a notice where it is not the best.
-fn backend(args: &LoadArgs, plan: &Plan) -> Result<(Backend, Vec<String>), Ending> {
+fn backend(args: &LoadArgs, plan: &Plan) -> Result<(Backend, Option<String>), Ending> {
     if args.backend == args::Backend::Epoll {
-        return Ok((Backend::Epoll, Vec::new()));
+        return Ok((Backend::Epoll, None));
     }
     let most = plan.connections.div_ceil(plan.threads) as usize;
-    let Err(error) = Uring::probe(plan.target.address, most) else {
-        return Ok((Backend::Uring, Vec::new()));
+    let Err(error) = Uring::probe(most) else {
+        return Ok((Backend::Uring, None));
     };
     let why = uring::unavailable(&error);
     if args.backend == args::Backend::Uring {
@@ -147,7 +177,7 @@ fn backend(args: &LoadArgs, plan: &Plan) -> Result<(Backend, Vec<String>), Endin
             "--backend uring: {why}, or use --backend epoll"
         )));
     }
-    Ok((Backend::Epoll, vec![format!("epoll is used: {why}")]))
+    Ok((Backend::Epoll, Some(format!("epoll is used: {why}"))))
 }
 
 fn threads(args: &LoadArgs) -> Result<u32, Ending> {
@@ -170,7 +200,7 @@ fn connections(args: &LoadArgs, plan: &Plan, offer: &Offer) -> Result<u32, Endin
         (Some(n), _) => Ok(n as u32),
         (None, Model::Closed) => Ok(DEFAULT_CONNECTIONS),
         (None, Model::Open) => {
-            let most = budget::most_connections(plan, offer);
+            let most = budget::most_connections(plan, offer).unwrap_or(MOST_CONNECTIONS);
             Ok(most.clamp(1, MOST_CONNECTIONS) as u32)
         }
     }
@@ -207,26 +237,57 @@ fn body_file(path: &Path) -> Result<Vec<u8>, Ending> {
     std::fs::read(path).map_err(|e| failed(e.to_string()))
 }
 
-fn offer(target: IpAddr, open_files: u64) -> Offer {
+fn offer(target: &Target, open_files: Option<u64>) -> Offer {
     let root = Root::host();
-    let ports = sysctl::ports(&root).map_or(DEFAULT_PORTS, |ports| ports.usable());
-    let reuse = sysctl::number(&root, "net.ipv4.tcp_tw_reuse").unwrap_or(0);
+    let loopback = target
+        .ip_addresses()
+        .all(|address| address.ip().to_canonical().is_loopback());
+    let reuse = sysctl::number(&root, "net.ipv4.tcp_tw_reuse");
     let delay_s =
         sysctl::number(&root, "net.ipv4.tcp_tw_reuse_delay").map_or(1.0, |ms| ms as f64 / 1e3);
     Offer {
-        ports,
+        ports: target
+            .address
+            .ip()
+            .and_then(|_| Some(sysctl::ports(&root)?.usable())),
         fds: open_files,
-        time_wait_s: budget::time_wait_s(reuse, delay_s, target.to_canonical().is_loopback()),
+        time_wait_s: reuse.map(|reuse| budget::time_wait_s(reuse, delay_s, loopback)),
     }
+}
+
+/// What could not be read of the machine, and what is therefore not known of the run.
+fn not_known(target: &Target, offer: &Offer) -> Vec<String> {
+    let by_ports = target.address.ip().is_some();
+    [
+        (
+            by_ports && offer.ports.is_none(),
+            "net.ipv4.ip_local_port_range could not be read: whether local ports suffice is not known",
+        ),
+        (
+            by_ports && offer.time_wait_s.is_none(),
+            "net.ipv4.tcp_tw_reuse could not be read: how long a port rests after its connection is not known",
+        ),
+        (
+            offer.fds.is_none(),
+            "the limit of open files could not be read: whether it suffices is not known",
+        ),
+    ]
+    .into_iter()
+    .filter(|(unknown, _)| *unknown)
+    .map(|(_, line)| line.to_owned())
+    .collect()
 }
 
 fn remarks(plan: &Plan, offer: &Offer) -> Vec<String> {
     let mut remarks = Vec::new();
-    if let Some(per_s) = budget::connections_per_s(plan, offer) {
+    if let (Some(per_s), Some(ports), Some(time_wait_s)) = (
+        budget::connections_per_s(plan, offer),
+        budget::ports_in_all(plan, offer),
+        offer.time_wait_s,
+    ) {
         remarks.push(format!(
-            "the client closes first: its {} local ports, each {} s in TIME_WAIT, allow {} new connections per second for long",
-            budget::ports_in_all(plan, offer),
-            offer.time_wait_s,
+            "the client closes first: its {ports} local ports, each {time_wait_s} s in TIME_WAIT, allow {} new connections per \
+             second for long",
             show_rate(per_s)
         ));
     }

@@ -1,33 +1,75 @@
-//! From a URL to the one address that every connection goes to.
+//! From a URL to the addresses that connections go to.
 
+use std::fs;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::SocketAddr as UnixAddr;
+use std::path::Path;
 use std::time::Instant;
 
-use floodmark_record::plan::Target;
+use floodmark_record::plan::{Address, Target};
 use http::Uri;
 
+use super::args::LoadArgs;
+use super::resolve;
 use crate::exit::Ending;
 
-/// Reads a URL and resolves its host, once, with the time that took.
-pub fn resolve(url: &str) -> Result<Target, Ending> {
+/// Reads a URL and finds the addresses of its host, once, with the time that took.
+pub fn resolve(url: &str, args: &LoadArgs) -> Result<Target, Ending> {
     let parts = Parts::parse(url)?;
-    let target = |address, resolve_us| Target {
+    let target = |address, further, resolve_us| Target {
         url: url.to_owned(),
         address,
+        further_addresses: further,
         resolve_us,
         authority: parts.authority.clone(),
         path: parts.path.clone(),
     };
-    if let Ok(ip) = parts.host.parse::<IpAddr>() {
-        return Ok(target(SocketAddr::new(ip, parts.port), None));
+    if let Some(path) = &args.unix_socket {
+        return Ok(target(unix_socket(path)?, Vec::new(), None));
     }
     let begin = Instant::now();
-    let found = (parts.host.as_str(), parts.port).to_socket_addrs();
-    let took = begin.elapsed().as_micros() as u64;
-    match found.map(|mut addresses| addresses.next()) {
-        Ok(Some(address)) => Ok(target(address, Some(took))),
-        Ok(None) => Err(unknown_host(&parts.host, "it has no address")),
-        Err(error) => Err(unknown_host(&parts.host, &error.to_string())),
+    let (mut addresses, resolve_us) = if let Some(given) =
+        resolve::given(&args.resolve, &parts.host, parts.port).map_err(Ending::usage)?
+    {
+        (given, None)
+    } else if let Ok(ip) = parts.host.parse::<IpAddr>() {
+        (vec![SocketAddr::new(ip, parts.port)], None)
+    } else {
+        let found = (parts.host.as_str(), parts.port)
+            .to_socket_addrs()
+            .map_err(|error| unknown_host(&parts.host, &error.to_string()))?;
+        (found.collect(), Some(begin.elapsed().as_micros() as u64))
+    };
+    keep_first_of_each(&mut addresses);
+    if addresses.is_empty() {
+        return Err(unknown_host(&parts.host, "it has no address"));
+    }
+    let address = addresses.remove(0).into();
+    Ok(target(address, addresses, resolve_us))
+}
+
+/// A resolver may name an address once for each of its lines.
+fn keep_first_of_each(addresses: &mut Vec<SocketAddr>) {
+    let mut kept: Vec<SocketAddr> = Vec::new();
+    addresses.retain(|address| {
+        let new = !kept.contains(address);
+        kept.extend(new.then_some(*address));
+        new
+    });
+}
+
+/// The address of a unix socket, which must be there: a look at the file, no connection.
+fn unix_socket(path: &str) -> Result<Address, Ending> {
+    let named = |why: String| format!("--unix-socket {path}: {why}");
+    // The kernel's own bound, and no byte 0.
+    UnixAddr::from_pathname(path).map_err(|error| Ending::usage(named(error.to_string())))?;
+    match fs::metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => Ok(Address::Unix(Path::new(path).to_owned())),
+        Ok(_) => Err(Ending::usage(named("it is no socket; name one".to_owned()))),
+        Err(error) => Err(Ending::server(named(format!(
+            "{error}; start the server, or check the path"
+        )))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The real command against real servers: what a user types, sees and gets back as exit code and record.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
+mod addresses;
 mod backend;
 mod bad_input;
 mod budget;

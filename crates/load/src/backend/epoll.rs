@@ -3,19 +3,20 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
-use floodmark_record::plan::CloseFirst;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use floodmark_record::plan::{Address, CloseFirst};
+use socket2::{Socket, Type};
 
-use super::calls::{
-    bind_address_no_port, fire_when_due, new_epoll, receive, register, send_some, wait_events,
-};
-use super::{Backend, Completion, Slot};
+use super::calls::{fire_when_due, new_epoll, receive, register, send_some, wait_events};
+use super::endpoint::Endpoint;
+use super::full_queue::FullQueue;
+use super::{Backend, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
+
+mod unix;
 
 /// Events taken from the kernel at once: few enough that a due send never waits long for its turn,
 /// enough that a full thread pays little for waiting.
@@ -32,8 +33,8 @@ const ONE_SEGMENT: usize = 1400;
 pub struct Epoll {
     clock: Clock,
     epoll: OwnedFd,
-    target: SockAddr,
-    domain: Domain,
+    endpoints: Box<[Endpoint]>,
+    full_queue: FullQueue,
     slots: Vec<Entry>,
     events: Vec<libc::epoll_event>,
     at: usize,
@@ -47,6 +48,7 @@ struct Entry {
     socket: Option<Socket>,
     /// Raised on each close, so that an event of a closed connection is told from its successor's.
     generation: u32,
+    target: u32,
     connecting: bool,
     /// Bytes still to be written, with how many of them are.
     pending: Option<(Rc<[u8]>, usize)>,
@@ -57,6 +59,7 @@ enum Early {
         slot: Slot,
         generation: u32,
         at: Ns,
+        sent: bool,
     },
     ConnectFailed {
         slot: Slot,
@@ -74,7 +77,7 @@ enum Early {
 enum Opened {
     /// An event will tell.
     NotYet,
-    /// It stands, and the request is on its way.
+    /// It stands, and the request, where there is one, is on its way.
     Stands(Ns),
     /// It stood, and the peer cut it before the request could go.
     Broke(Ns, io::Error),
@@ -91,18 +94,18 @@ enum Found {
 }
 
 impl Epoll {
-    /// A backend whose connections all go to `target`, for the calling thread.
+    /// A backend whose connections go to `targets`, for the calling thread.
     ///
     /// # Errors
-    /// When the kernel gives no epoll descriptor.
-    pub fn new(clock: Clock, target: SocketAddr) -> io::Result<Self> {
+    /// When the kernel gives no epoll descriptor, or a unix socket's path is too long.
+    pub fn new(clock: Clock, targets: &[Address]) -> io::Result<Self> {
         fire_when_due()?;
         let epoll = new_epoll()?;
         Ok(Epoll {
             clock,
             epoll,
-            target: target.into(),
-            domain: Domain::for_address(target),
+            endpoints: Endpoint::all(targets)?,
+            full_queue: FullQueue::default(),
             slots: Vec::new(),
             events: Vec::with_capacity(EVENTS),
             at: 0,
@@ -114,39 +117,45 @@ impl Epoll {
     fn try_open(
         &mut self,
         slot: Slot,
-        source: Option<IpAddr>,
+        route: Route,
         first: Option<&Rc<[u8]>>,
     ) -> io::Result<Opened> {
-        let socket = Socket::new(
-            self.domain,
-            Type::STREAM.nonblocking().cloexec(),
-            Some(Protocol::TCP),
-        )?;
-        if first.is_none_or(|bytes| bytes.len() > ONE_SEGMENT) {
-            socket.set_tcp_nodelay(true)?;
-        }
-        if let Some(source) = source {
-            bind_address_no_port(&socket)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-        }
-        match socket.connect(&self.target) {
-            Ok(()) => {}
-            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
-            Err(e) => return Err(e),
-        }
+        let endpoint = &self.endpoints[route.target as usize];
+        let at_once = first.is_none_or(|bytes| bytes.len() > ONE_SEGMENT);
+        let socket = endpoint.socket(Type::STREAM.nonblocking(), at_once, route.source)?;
+        let is_unix = endpoint.is_unix();
+        let connected = socket.connect(&endpoint.address);
         let entry = &mut self.slots[slot as usize];
         let token = u64::from(entry.generation) << 32 | u64::from(slot);
         let fd = socket.as_raw_fd();
+        entry.target = route.target;
         entry.socket = Some(socket);
         entry.connecting = true;
         entry.pending = None;
+        match connected {
+            Ok(()) => {}
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(e) if is_unix && refused_for_now(&e) => {
+                entry.pending = first.map(|bytes| (Rc::clone(bytes), 0));
+                let generation = entry.generation;
+                self.full_queue.join(slot, generation, self.clock.now());
+                return Ok(Opened::NotYet);
+            }
+            Err(e) => return Err(e),
+        }
         register(&self.epoll, fd, token)?;
+        let at = self.clock.now();
         // On loopback the handshake is over when connect returns, so a request can go out at once;
         // elsewhere the socket refuses it and the first event says when.
-        let Some(bytes) = first else {
-            return Ok(Opened::NotYet);
+        let bytes = match first {
+            Some(bytes) => bytes,
+            // A unix socket stands now. Its first event may already be that of its end.
+            None if is_unix => {
+                entry.connecting = false;
+                return Ok(Opened::Stands(at));
+            }
+            None => return Ok(Opened::NotYet),
         };
-        let at = self.clock.now();
         match send_some(fd, bytes) {
             Ok(n) => {
                 entry.connecting = false;
@@ -217,23 +226,26 @@ impl Epoll {
 }
 
 impl Backend for Epoll {
-    fn open(&mut self, slot: Slot, source: Option<IpAddr>, first: Option<&Rc<[u8]>>) {
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&Rc<[u8]>>) {
         if self.slots.len() <= slot as usize {
             self.slots.resize_with(slot as usize + 1, Entry::default);
         }
         let generation = self.slots[slot as usize].generation;
-        match self.try_open(slot, source, first) {
+        let sent = first.is_some();
+        match self.try_open(slot, route, first) {
             Ok(Opened::NotYet) => {}
             Ok(Opened::Stands(at)) => self.early.push_back(Early::Connected {
                 slot,
                 generation,
                 at,
+                sent,
             }),
             Ok(Opened::Broke(at, error)) => {
                 self.early.push_back(Early::Connected {
                     slot,
                     generation,
                     at,
+                    sent,
                 });
                 self.early.push_back(Early::Failed {
                     slot,
@@ -293,12 +305,14 @@ impl Backend for Epoll {
     fn wait(&mut self, until: Ns) -> io::Result<()> {
         let now = self.clock.now();
         let wait = if self.early.is_empty() {
-            until.saturating_sub(now)
+            self.full_queue.wake(until).saturating_sub(now)
         } else {
             0
         };
         self.at = 0;
-        wait_events(&self.epoll, &mut self.events, wait)
+        wait_events(&self.epoll, &mut self.events, wait)?;
+        self.try_again();
+        Ok(())
     }
 
     fn next(&mut self) -> Option<Completion<'_>> {
@@ -310,8 +324,8 @@ impl Backend for Epoll {
                     slot,
                     generation,
                     at,
+                    sent,
                 } if current(slot, generation) => {
-                    let sent = true;
                     return Some(Completion::Connected { slot, at, sent });
                 }
                 Early::ConnectFailed {

@@ -13,11 +13,22 @@ use floodmark_record::tls::TlsUse;
 use crate::clock::Ns;
 
 mod calls;
+mod endpoint;
 pub mod epoll;
+mod full_queue;
 pub mod uring;
 
 /// Index of a connection within its load thread.
 pub type Slot = u32;
+
+/// Where a connection goes, and from where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Route {
+    /// Index of the address among those that the backend was made for.
+    pub target: u32,
+    /// Source address; the kernel chooses where there is none.
+    pub source: Option<IpAddr>,
+}
 
 /// What became of something that was asked for, or what the peer did.
 #[derive(Debug)]
@@ -73,7 +84,7 @@ pub enum Completion<'a> {
 pub trait Backend {
     /// Begins to connect. With `first`, a backend that can look at the clock right then sends those bytes as soon as the
     /// connection stands, and says so ([`Completion::Connected`]); else sending is up to the caller.
-    fn open(&mut self, slot: Slot, source: Option<IpAddr>, first: Option<&Rc<[u8]>>);
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&Rc<[u8]>>);
 
     /// Sends bytes, at once where the socket takes them; the rest follows by itself. A backend that holds back sends them when it
     /// is next asked to [`Backend::submit`] or to wait.

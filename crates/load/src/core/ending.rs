@@ -9,7 +9,7 @@ use crate::arrivals::Arrivals;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::State;
-use crate::failure::{self, Break};
+use crate::failure::{self, Break, ConnectFailure};
 
 impl Core {
     /// Gives up everything that is out, so that the counts add up.
@@ -127,7 +127,7 @@ impl Core {
                 } else {
                     failure::CONNECT_TIMED_OUT
                 };
-                self.connect_failed(slot, name, true, now);
+                self.connect_failed(slot, ConnectFailure::timed_out(name), now);
             }
             State::Closing => {
                 self.recorder.error(failure::NOT_CLOSED);

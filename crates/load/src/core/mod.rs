@@ -16,21 +16,19 @@ mod tests;
 #[cfg(test)]
 mod world;
 
-use std::net::IpAddr;
-
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
 
 use crate::answers::Answers;
 use crate::arrivals::Arrivals;
-use crate::backend::{Completion, Slot};
+use crate::backend::{Completion, Route, Slot};
 use crate::clock::{Ns, seconds};
 use crate::connection::{Connection, State};
 use crate::failure;
 use crate::judge::Judge;
 use crate::linked::List;
 use crate::recorder::Recorder;
-use crate::sources::SourceCycle;
+use crate::targets::Targets;
 
 /// Connections opened in one turn at most. Opening costs several times what a request costs, so a thread that is behind catches
 /// up by using the connections it has, and does not bury itself and the server under new ones.
@@ -46,8 +44,8 @@ pub enum Action {
     Open {
         /// Which.
         slot: Slot,
-        /// From where.
-        source: Option<IpAddr>,
+        /// Where to, and from where.
+        route: Route,
         /// Whether the request goes with it.
         first: bool,
     },
@@ -82,6 +80,8 @@ pub struct Core {
     pub recorder: Recorder,
     /// Numbers kept for a check.
     pub answers: Answers,
+    /// The target's addresses, and what became of them.
+    pub targets: Targets,
     connections: Vec<Connection>,
     free: Vec<Slot>,
     idle: List,
@@ -91,7 +91,6 @@ pub struct Core {
     paused: List,
     arrivals: Arrivals,
     judge: Judge,
-    sources: Option<SourceCycle>,
     sizes: RequestSizes,
     cap: usize,
     uses: Uses,
@@ -156,6 +155,7 @@ impl Core {
             actions: Vec::with_capacity(64),
             recorder,
             answers: Answers::default(),
+            targets: Targets::new(plan, thread, threads),
             connections: Vec::new(),
             free: Vec::new(),
             idle: List::default(),
@@ -166,7 +166,6 @@ impl Core {
                 until: None,
             },
             judge: Judge::new(plan),
-            sources: plan.sources.map(|s| SourceCycle::new(s, thread, threads)),
             sizes,
             cap,
             uses,
@@ -261,8 +260,7 @@ impl Core {
                 self.broken(slot, failure::broken(&error), now);
             }
             Completion::ConnectFailed { slot, error } => {
-                let failure = failure::connect(&error);
-                self.connect_failed(slot, failure.name, failure.by_server, now);
+                self.connect_failed(slot, failure::connect(&error), now);
             }
         }
     }

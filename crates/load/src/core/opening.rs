@@ -8,8 +8,8 @@ use crate::arrivals::Arrivals;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::{Connection, State};
+use crate::failure::ConnectFailure;
 use crate::recorder::Moments;
-use crate::sources::SourceCycle;
 
 /// Pause after a connect that failed, before that slot is tried again: short against any human's patience, long
 /// enough that a dead server does not turn the client into a spinning loop.
@@ -119,9 +119,10 @@ impl Core {
     }
 
     fn start_opening(&mut self, slot: Slot, now: Ns, late: Ns, carries: bool) {
-        let source = self.sources.as_mut().map(SourceCycle::take);
+        let route = self.targets.take();
         let connection = &mut self.connections[slot as usize];
         connection.state = State::Connecting;
+        connection.target = route.target;
         connection.carries = carries;
         connection.used = 0;
         connection.rested = false;
@@ -135,7 +136,7 @@ impl Core {
         self.pressing.push_back(&mut self.connections, slot);
         self.actions.push(Action::Open {
             slot,
-            source,
+            route,
             first: carries,
         });
     }
@@ -156,6 +157,7 @@ impl Core {
         if connection.state != State::Connecting {
             return;
         }
+        self.targets.reached(connection.target);
         self.ever_connected = true;
         self.last_life = now;
         self.refused_since = None;
@@ -187,21 +189,21 @@ impl Core {
         }
     }
 
-    pub(super) fn connect_failed(
-        &mut self,
-        slot: Slot,
-        name: &'static str,
-        by_server: bool,
-        now: Ns,
-    ) {
+    pub(super) fn connect_failed(&mut self, slot: Slot, failure: ConnectFailure, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         if connection.state != State::Connecting {
             return;
         }
+        if self.targets.failed(connection.target, failure) {
+            // Whoever waits for it goes on waiting, now for a connection to another address.
+            let (late, carries) = (connection.opened_late, connection.carries);
+            self.pressing.remove(&mut self.connections, slot);
+            return self.start_opening(slot, now, late, carries);
+        }
         let (moments, opening) = (connection.moments, connection.opening);
         let carried = std::mem::replace(&mut connection.carries, false);
         let retried = connection.retried;
-        self.recorder.error(name);
+        self.recorder.error(failure.name);
         self.pressing.remove(&mut self.connections, slot);
         if carried {
             self.carried -= 1;
@@ -230,7 +232,7 @@ impl Core {
         } else {
             self.release(slot, now);
         }
-        if by_server {
+        if failure.by_server {
             self.refused(opening, now);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, Target};
 use floodmark_record::{Counts, SecondRow, TimeKind};
 use floodmark_stats::Histogram;
 use proptest::prelude::*;
@@ -202,8 +202,15 @@ prop_compose! {
         timeout_s in 0.02f64..0.3,
         drain in any::<bool>(),
         warmup_s in prop_oneof![Just(0.0), 0.01f64..0.5],
+        further in 0u8..3,
     ) -> Plan {
+        let plan = closed_plan(1, 1);
+        let address = |i| ([127, 0, 0, 2 + i], 1).into();
         Plan {
+            target: Target {
+                further_addresses: (0..further).map(address).collect(),
+                ..plan.target
+            },
             model: if open { Model::Open } else { Model::Closed },
             rate_per_s: open.then_some(rate),
             arrivals: open.then_some(arrivals),
@@ -216,7 +223,7 @@ prop_compose! {
             timeout_s,
             drain,
             warmup_s,
-            ..closed_plan(1, 1)
+            ..plan
         }
     }
 }
@@ -231,8 +238,10 @@ proptest! {
         hostile in any::<bool>(),
         dies_after in prop::option::of(0u64..1_000_000_000),
         interrupt in prop::option::of(0u64..500_000_000),
+        absent in 0u32..8,
     ) {
         let mut world = World::new(seed, hostile);
+        world.absent = absent;
         world.dead_from = dies_after.map_or(Ns::MAX, |after| world.now + after);
         let mut lab = Lab::new(&plan);
         lab.core.prepare(world.now);
@@ -282,9 +291,16 @@ proptest! {
     }
 
     #[test]
-    fn the_four_times_add_up(plan in plans(), seed in any::<u64>()) {
+    fn the_four_times_add_up_and_an_absent_address_costs_no_request(
+        plan in plans(),
+        seed in any::<u64>(),
+        absent in 0u32..8,
+        present in 0u32..3,
+    ) {
         let plan = Plan { warmup_s: 0.0, drain: true, timeout_s: 60.0, ..plan };
         let mut world = World::new(seed, false);
+        let present = present % plan.target.addresses().count() as u32;
+        world.absent = absent & !(1 << present);
         let mut lab = Lab::new(&plan);
         let (reason, totals) = lab.phase(&mut world, &plan, Phase::Measure, None);
         prop_assert_eq!(reason, EndReason::Completed);

@@ -41,6 +41,8 @@ pub struct World {
     pub sends: u64,
     /// Whether servers misbehave.
     hostile: bool,
+    /// Targets where nobody listens, a bit for each.
+    pub absent: u32,
     /// From when on nothing can be reached.
     pub dead_from: Ns,
     random: Xoshiro256PlusPlus,
@@ -57,6 +59,7 @@ impl World {
             now: 1000 * MS,
             sends: 0,
             hostile,
+            absent: 0,
             dead_from: Ns::MAX,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             sockets: Vec::new(),
@@ -99,22 +102,37 @@ impl World {
                     );
                     self.request(slot, self.now, last);
                 }
-                Action::Open { slot, first, .. } => self.open(slot, first, core.is_last(slot)),
+                Action::Open { slot, route, first } => {
+                    if self.absent & 1 << route.target != 0 {
+                        self.refuse(slot);
+                    } else {
+                        self.open(slot, first, core.is_last(slot));
+                    }
+                }
                 Action::Close { slot, .. } => self.close(slot),
             }
         }
     }
 
-    fn open(&mut self, slot: Slot, first: bool, last: bool) {
+    fn socket(&mut self, slot: Slot) {
         if self.sockets.len() <= slot as usize {
             self.sockets.resize_with(slot as usize + 1, Socket::default);
         }
         let socket = &mut self.sockets[slot as usize];
         assert!(!socket.open, "opened twice");
         socket.open = true;
+    }
+
+    fn refuse(&mut self, slot: Slot) {
+        self.socket(slot);
+        self.plan(self.now, slot, Happening::Refused(libc::ECONNREFUSED));
+    }
+
+    fn open(&mut self, slot: Slot, first: bool, last: bool) {
         if self.now >= self.dead_from {
-            return self.plan(self.now, slot, Happening::Refused(libc::ECONNREFUSED));
+            return self.refuse(slot);
         }
+        self.socket(slot);
         let at = self.now + self.some_time();
         match self.below(if self.hostile { 30 } else { 1 }) {
             1 => self.plan(self.now, slot, Happening::Refused(libc::EADDRNOTAVAIL)),

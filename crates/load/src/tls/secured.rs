@@ -1,7 +1,6 @@
 //! The backend around a backend.
 
 use std::io;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use super::deliver::{Early, Entry, Layer, Stage, Step};
 use super::handshake::Shaken;
 use super::record::Content;
 use super::session::{CLOSE_NOTIFY, Session};
-use crate::backend::{Backend, Completion, Slot};
+use crate::backend::{Backend, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
 /// A backend whose connections are protected by TLS.
@@ -116,7 +115,7 @@ impl<B: Backend> Secured<B> {
 }
 
 impl<B: Backend> Backend for Secured<B> {
-    fn open(&mut self, slot: Slot, source: Option<IpAddr>, first: Option<&Rc<[u8]>>) {
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&Rc<[u8]>>) {
         let entries = &mut self.layer.entries;
         if entries.len() <= slot as usize {
             entries.resize_with(slot as usize + 1, Entry::default);
@@ -124,7 +123,7 @@ impl<B: Backend> Backend for Secured<B> {
         let entry = &mut entries[slot as usize];
         entry.stage = Stage::Connecting;
         entry.carries = first.is_some();
-        self.inner.open(slot, source, None);
+        self.inner.open(slot, route, None);
     }
 
     fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {

@@ -1,14 +1,13 @@
 //! A backend driven by hand.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use floodmark_load::backend::epoll::Epoll;
 use floodmark_load::backend::uring::Uring;
-use floodmark_load::backend::{Backend, Completion, Slot};
+use floodmark_load::backend::{Backend, Completion, Route, Slot};
 use floodmark_load::clock::Clock;
-use floodmark_record::plan::{self, CloseFirst};
+use floodmark_record::plan::{self, Address, CloseFirst};
 
 /// Longest wait for what must come, ms: far beyond what it takes, so that only what never comes meets it.
 pub const LONG: u64 = 30_000;
@@ -43,18 +42,20 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(backend: plan::Backend, target: SocketAddr) -> Self {
+    pub fn new(backend: plan::Backend, target: impl Into<Address>) -> Self {
+        let target = target.into();
         match backend {
             plan::Backend::Epoll => {
-                Self::with(|clock| Box::new(Epoll::new(clock, target).unwrap()))
+                Self::with(|clock| Box::new(Epoll::new(clock, &[target]).unwrap()))
             }
             plan::Backend::Uring => Self::uring(target, 16, 0),
         }
     }
 
     /// io_uring for `most` connections with requests of at most `longest` bytes.
-    pub fn uring(target: SocketAddr, most: usize, longest: usize) -> Self {
-        Self::with(|clock| Box::new(Uring::new(clock, target, most, longest).unwrap()))
+    pub fn uring(target: impl Into<Address>, most: usize, longest: usize) -> Self {
+        let target = target.into();
+        Self::with(|clock| Box::new(Uring::new(clock, &[target], most, longest).unwrap()))
     }
 
     fn with(make: impl FnOnce(Clock) -> Box<dyn Backend>) -> Self {
@@ -68,7 +69,7 @@ impl Driver {
 
     pub fn open(&mut self, slot: Slot, first: Option<&[u8]>) {
         let first: Option<Rc<[u8]>> = first.map(Rc::from);
-        self.backend.open(slot, None, first.as_ref());
+        self.backend.open(slot, Route::default(), first.as_ref());
         self.firsts.remove(&slot);
         if let Some(first) = first {
             self.firsts.insert(slot, first);

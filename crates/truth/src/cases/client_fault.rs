@@ -142,11 +142,11 @@ pub fn starved(environment: &Environment) -> Result<Trial, Failure> {
     loaded.agree(&log, &mut trial);
     invalid(&loaded, &mut trial);
     let waited = loaded.run.client.threads.iter().filter(|t| t.drives_load);
-    let waited: f64 = waited.map(|t| t.run_delay_s).sum();
+    let waited: Option<f64> = waited.map(|t| t.run_delay_s).sum();
     trial.between(
         "the load thread's wait for a CPU, s",
         (SECONDS as f64 * 0.3, SECONDS as f64 * 1.1),
-        Some(waited),
+        waited,
     );
     trial.note(rates(&loaded, RATE as f64));
     trial.note(format!(

@@ -17,11 +17,12 @@ pub fn found(run: &Run, log: &Log) -> Option<String> {
 
 fn client(run: &Run) -> Option<String> {
     let load = run.client.threads.iter().filter(|t| t.drives_load);
-    let thread = load.max_by(|a, b| a.run_delay_s.total_cmp(&b.run_delay_s))?;
-    (thread.run_delay_s > RUN_DELAY_SHARE * thread.wall_s).then(|| {
+    let told = load.filter_map(|thread| Some((thread, thread.run_delay_s?)));
+    let (thread, waited_s) = told.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    (waited_s > RUN_DELAY_SHARE * thread.wall_s).then(|| {
         format!(
-            "load thread {} waited {:.2} s of {:.1} s for a CPU",
-            thread.name, thread.run_delay_s, thread.wall_s
+            "load thread {} waited {waited_s:.2} s of {:.1} s for a CPU",
+            thread.name, thread.wall_s
         )
     })
 }

@@ -1,7 +1,6 @@
 //! Whether io_uring can be used, and why not.
 
 use std::io;
-use std::net::SocketAddr;
 
 use super::Uring;
 use crate::clock::Clock;
@@ -11,8 +10,8 @@ impl Uring {
     ///
     /// # Errors
     /// Why it does not: see [`Uring::new`].
-    pub fn probe(target: SocketAddr, most: usize) -> io::Result<()> {
-        Self::new(Clock::start(), target, most, 0).map(drop)
+    pub fn probe(most: usize) -> io::Result<()> {
+        Self::new(Clock::start(), &[], most, 0).map(drop)
     }
 }
 

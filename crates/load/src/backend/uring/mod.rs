@@ -13,24 +13,25 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::IntoRawFd;
 use std::rc::Rc;
 use std::time::Duration;
 
-use floodmark_record::plan::CloseFirst;
+use floodmark_record::plan::{Address, CloseFirst};
 use io_uring::squeue::Flags;
 use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::Type;
 
 use self::buffers::Buffers;
 use self::outcome::Found;
 use self::queue::{AT_ONCE, passing};
 use self::slot::{Descriptor, Entry};
 use self::tag::{Op, next_generation, user_data};
-use super::calls::{bind_address_no_port, fire_when_due};
-use super::{Backend, Completion, Slot};
+use super::calls::fire_when_due;
+use super::endpoint::Endpoint;
+use super::full_queue::FullQueue;
+use super::{Backend, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
 mod availability;
@@ -39,6 +40,7 @@ mod outcome;
 mod queue;
 mod slot;
 mod tag;
+mod unix;
 
 pub use self::availability::unavailable;
 
@@ -54,14 +56,13 @@ pub struct Uring {
     ring: IoUring,
     buffers: Buffers,
     clock: Clock,
-    /// Boxed: the kernel reads it when a connect is submitted.
-    target: Box<SockAddr>,
-    domain: Domain,
+    endpoints: Box<[Endpoint]>,
+    full_queue: FullQueue,
     /// Whether sockets are made by plain calls.
     plain: bool,
     slots: Vec<Entry>,
-    /// What failed before it came to the kernel: at most one for each open slot.
-    early: VecDeque<(Early, Slot, u32, io::Error)>,
+    /// What came about outside of the ring: at most two for each open slot.
+    early: VecDeque<(Early, Slot, u32)>,
     batch: Vec<cqueue::Entry>,
     at: usize,
     /// The buffer that the last completion lent out.
@@ -74,20 +75,21 @@ pub struct Uring {
     failed: Option<io::Error>,
 }
 
-/// What failed before it came to the kernel.
-#[derive(Debug, Clone, Copy)]
+/// What came about outside of the ring.
+#[derive(Debug)]
 enum Early {
-    ConnectFailed,
-    Failed,
+    Connected(Ns),
+    ConnectFailed(io::Error),
+    Failed(io::Error),
 }
 
 impl Uring {
-    /// A backend for at most `most` connections, all to `target`, whose requests have at most `longest` bytes.
+    /// A backend for at most `most` connections to `targets`, whose requests have at most `longest` bytes.
     ///
     /// # Errors
     /// A kernel that is too old, or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the limit on locked memory), or
-    /// more connections than open files allowed; [`unavailable`] puts it into words.
-    pub fn new(clock: Clock, target: SocketAddr, most: usize, longest: usize) -> io::Result<Self> {
+    /// more connections than open files allowed; [`unavailable`] puts it into words. Or a unix socket's path is too long.
+    pub fn new(clock: Clock, targets: &[Address], most: usize, longest: usize) -> io::Result<Self> {
         fire_when_due()?;
         let ring = IoUring::builder()
             .setup_single_issuer()
@@ -102,8 +104,8 @@ impl Uring {
             ring,
             buffers,
             clock,
-            target: Box::new(target.into()),
-            domain: Domain::for_address(target),
+            endpoints: Endpoint::all(targets)?,
+            full_queue: FullQueue::default(),
             plain: longest > AT_ONCE,
             slots: Vec::new(),
             early: VecDeque::new(),
@@ -116,21 +118,10 @@ impl Uring {
         })
     }
 
-    /// A socket made by plain calls.
-    fn plain_socket(&self, source: Option<IpAddr>) -> io::Result<Socket> {
-        let socket = Socket::new(self.domain, Type::STREAM.cloexec(), Some(Protocol::TCP))?;
-        socket.set_tcp_nodelay(true)?;
-        if let Some(source) = source {
-            bind_address_no_port(&socket)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-        }
-        Ok(socket)
-    }
-
     /// Takes note of what will be told when the kernel is asked next.
-    fn tell_early(&mut self, what: Early, slot: Slot, error: io::Error) {
+    fn tell_early(&mut self, slot: Slot, what: Early) {
         let generation = self.slots[slot as usize].generation;
-        self.early.push_back((what, slot, generation, error));
+        self.early.push_back((what, slot, generation));
     }
 
     fn give_back(&mut self, buffer: Option<u16>) {
@@ -148,14 +139,19 @@ impl Drop for Uring {
 }
 
 impl Backend for Uring {
-    fn open(&mut self, slot: Slot, source: Option<IpAddr>, _first: Option<&Rc<[u8]>>) {
+    fn open(&mut self, slot: Slot, route: Route, _first: Option<&Rc<[u8]>>) {
         if self.slots.len() <= slot as usize {
             self.slots.resize_with(slot as usize + 1, Entry::default);
         }
-        if self.plain || source.is_some() {
-            match self.plain_socket(source) {
+        self.slots[slot as usize].target = route.target;
+        let endpoint = &self.endpoints[route.target as usize];
+        if endpoint.is_unix() {
+            return self.open_unix(slot);
+        }
+        if self.plain || route.source.is_some() {
+            match endpoint.socket(Type::STREAM, true, route.source) {
                 Ok(socket) => self.slots[slot as usize].socket = Descriptor::Plain(socket),
-                Err(error) => return self.tell_early(Early::ConnectFailed, slot, error),
+                Err(error) => return self.tell_early(slot, Early::ConnectFailed(error)),
             }
         } else {
             self.slots[slot as usize].socket = Descriptor::Direct;
@@ -169,7 +165,7 @@ impl Backend for Uring {
         if self.slots[slot as usize].sending {
             // The server answered before it had read the whole request before: nothing can follow on this one.
             let error = io::Error::from_raw_os_error(libc::EPIPE);
-            return self.tell_early(Early::Failed, slot, error);
+            return self.tell_early(slot, Early::Failed(error));
         }
         self.hold(slot, bytes);
         self.push_send(slot, bytes.len() > AT_ONCE);
@@ -226,7 +222,8 @@ impl Backend for Uring {
         let wait = if ready {
             0
         } else {
-            until.saturating_sub(self.clock.now())
+            let wake = self.full_queue.wake(until);
+            wake.saturating_sub(self.clock.now())
         };
         let timeout = Timespec::from(Duration::from_nanos(wait));
         let args = SubmitArgs::new().timespec(&timeout);
@@ -237,17 +234,20 @@ impl Backend for Uring {
         self.batch.clear();
         self.at = 0;
         self.batch.extend(self.ring.completion());
+        self.try_again();
         Ok(())
     }
 
     fn next(&mut self) -> Option<Completion<'_>> {
         let lent = self.lent.take();
         self.give_back(lent);
-        while let Some((early, slot, generation, error)) = self.early.pop_front() {
+        while let Some((early, slot, generation)) = self.early.pop_front() {
             if self.slots[slot as usize].generation == generation {
+                let sent = false;
                 return Some(match early {
-                    Early::ConnectFailed => Completion::ConnectFailed { slot, error },
-                    Early::Failed => Completion::Failed { slot, error },
+                    Early::Connected(at) => Completion::Connected { slot, at, sent },
+                    Early::ConnectFailed(error) => Completion::ConnectFailed { slot, error },
+                    Early::Failed(error) => Completion::Failed { slot, error },
                 });
             }
         }

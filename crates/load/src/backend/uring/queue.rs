@@ -88,14 +88,17 @@ impl Uring {
             return;
         };
         let data = user_data(Op::Socket, slot, self.slots[slot as usize].generation);
-        let socket = opcode::Socket::new(self.domain.into(), libc::SOCK_STREAM, 0)
+        let target = self.slots[slot as usize].target as usize;
+        let domain = self.endpoints[target].domain;
+        let socket = opcode::Socket::new(domain.into(), libc::SOCK_STREAM, 0)
             .file_index(Some(place))
             .build();
         self.push(&socket.flags(Flags::SKIP_SUCCESS).user_data(data));
     }
 
     pub(super) fn push_connect(&mut self, slot: Slot) {
-        let (address, length) = (self.target.as_ptr().cast(), self.target.len());
+        let target = &self.endpoints[self.slots[slot as usize].target as usize].address;
+        let (address, length) = (target.as_ptr().cast(), target.len());
         self.push_on(slot, Op::Connect, Flags::empty(), |target| match target {
             Target::Direct(fd) => opcode::Connect::new(fd, address, length).build(),
             Target::Plain(fd) => opcode::Connect::new(fd, address, length).build(),

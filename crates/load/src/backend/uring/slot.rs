@@ -10,6 +10,8 @@ use socket2::Socket;
 pub(super) struct Entry {
     /// Raised on each close, so that a completion of a closed connection is told from its successor's.
     pub generation: u32,
+    /// Index of the address it goes to.
+    pub target: u32,
     pub socket: Descriptor,
     pub connecting: bool,
     /// A multishot receive is armed.

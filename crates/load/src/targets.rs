@@ -1,0 +1,293 @@
+//! The addresses of a target: connections go to them in turn, each from the next of the source addresses.
+//!
+//! ```text
+//! untried ──► on trial ──► reached        every connection in its turn; what fails here, fails
+//!                    └───► left out       none any more, unless it is the last one
+//! ```
+//!
+//! While an address is on trial, no second connection goes there once another address has been reached. So a
+//! name with an address that nobody serves, as `localhost` often has, costs the one connection that finds it out, and that
+//! is then tried at the next address. RFC 8305 (section 5) would start it there after 250 ms already; here the wait is that of
+//! the operating system or the timeout, since two handshakes for one connection would make the server's count of them another
+//! than ours.
+
+use floodmark_record::events::AddressUse;
+use floodmark_record::plan::{Address, Plan};
+
+use crate::backend::Route;
+use crate::failure::ConnectFailure;
+use crate::sources::SourceCycle;
+
+/// The addresses of a target, as one thread uses them.
+#[derive(Debug)]
+pub struct Targets {
+    places: Vec<Place>,
+    next: usize,
+    /// Addresses that were reached.
+    reached: usize,
+}
+
+/// One address.
+#[derive(Debug)]
+struct Place {
+    standing: Standing,
+    /// Ports are taken for each pair of source and target, so each target goes through all sources.
+    sources: Option<SourceCycle>,
+    opened: u64,
+    moved: u64,
+    why: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Untried,
+    OnTrial,
+    Reached,
+    LeftOut,
+}
+
+impl Targets {
+    /// The addresses that a plan's connections go to; threads begin with different ones.
+    #[must_use]
+    pub fn new(plan: &Plan, thread: u32, threads: u32) -> Self {
+        let sources = |address: &Address| {
+            let sources = plan.sources?;
+            let same_family = address.ip()?.is_ipv4() == sources.first.is_ipv4();
+            same_family.then(|| SourceCycle::new(sources, thread, threads))
+        };
+        let places: Vec<Place> = plan
+            .target
+            .addresses()
+            .map(|address| Place {
+                standing: Standing::Untried,
+                sources: sources(&address),
+                opened: 0,
+                moved: 0,
+                why: None,
+            })
+            .collect();
+        Targets {
+            next: thread as usize % places.len(),
+            places,
+            reached: 0,
+        }
+    }
+
+    /// The way for the next connection.
+    pub fn take(&mut self) -> Route {
+        let (n, reached) = (self.places.len(), self.reached > 0);
+        let usable = |place: &Place| match place.standing {
+            Standing::Untried | Standing::Reached => true,
+            Standing::OnTrial => !reached,
+            Standing::LeftOut => false,
+        };
+        // The last address is never left out, so one is found.
+        let target = (self.next..self.next + n)
+            .map(|at| at % n)
+            .find(|at| usable(&self.places[*at]))
+            .unwrap_or(self.next);
+        self.next = (target + 1) % n;
+        let place = &mut self.places[target];
+        if place.standing == Standing::Untried {
+            place.standing = Standing::OnTrial;
+        }
+        Route {
+            target: target as u32,
+            source: place.sources.as_mut().map(SourceCycle::take),
+        }
+    }
+
+    /// A connection to a target stands.
+    pub fn reached(&mut self, target: u32) {
+        let place = &mut self.places[target as usize];
+        place.opened += 1;
+        if place.standing != Standing::Reached {
+            place.standing = Standing::Reached;
+            self.reached += 1;
+        }
+    }
+
+    /// A connection to a target failed. Returns whether it is to be tried at another one, the failure being that of an address
+    /// where none has ever stood.
+    pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
+        let at = target as usize;
+        let left = self
+            .places
+            .iter()
+            .filter(|place| place.standing != Standing::LeftOut)
+            .count();
+        match self.places[at].standing {
+            Standing::Reached => return false,
+            Standing::LeftOut => {}
+            _ if left == 1 || !failure.of_address => return false,
+            _ => {}
+        }
+        let place = &mut self.places[at];
+        place.standing = Standing::LeftOut;
+        place.moved += 1;
+        place.why.get_or_insert(failure.name);
+        true
+    }
+}
+
+/// What became of a plan's addresses in all threads. One that any thread reached was not left out.
+pub fn uses<'a>(plan: &Plan, threads: impl Iterator<Item = &'a Targets>) -> Vec<AddressUse> {
+    let unused = |address| AddressUse {
+        address,
+        opened: 0,
+        moved: 0,
+        left_out: None,
+    };
+    let mut uses: Vec<AddressUse> = plan.target.addresses().map(unused).collect();
+    for targets in threads {
+        for (all, place) in uses.iter_mut().zip(&targets.places) {
+            all.opened += place.opened;
+            all.moved += place.moved;
+            if let Some(why) = place.why {
+                all.left_out.get_or_insert(why.to_owned());
+            }
+        }
+    }
+    for reached in uses.iter_mut().filter(|one| one.opened > 0) {
+        reached.left_out = None;
+    }
+    uses
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::{IpAddr, SocketAddr};
+
+    use floodmark_record::plan::{Sources, Target};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::failure;
+    use crate::testing::closed_plan;
+
+    fn plan(addresses: u8) -> Plan {
+        let address = |i| SocketAddr::from(([127, 0, 1, i], 80));
+        Plan {
+            target: Target {
+                further_addresses: (1..addresses).map(address).collect(),
+                ..address(0).into()
+            },
+            ..closed_plan(1, 1)
+        }
+    }
+
+    fn refused() -> ConnectFailure {
+        failure::connect(&std::io::Error::from_raw_os_error(libc::ECONNREFUSED))
+    }
+
+    fn turns(targets: &mut Targets, n: usize) -> Vec<u32> {
+        (0..n).map(|_| targets.take().target).collect()
+    }
+
+    #[test]
+    fn all_that_accept_are_used_in_turn_and_threads_begin_apart() {
+        let mut targets = Targets::new(&plan(3), 1, 4);
+        assert_eq!(turns(&mut targets, 4), [1, 2, 0, 1]);
+        (0..3).for_each(|target| targets.reached(target));
+        assert_eq!(turns(&mut targets, 4), [2, 0, 1, 2]);
+        assert!(
+            !targets.failed(0, refused()),
+            "what was reached and fails, fails"
+        );
+        assert_eq!(turns(&mut targets, 3), [0, 1, 2]);
+    }
+
+    #[test]
+    fn an_address_that_nobody_serves_costs_one_connection_where_another_was_reached() {
+        let mut targets = Targets::new(&plan(2), 0, 1);
+        assert_eq!(turns(&mut targets, 2), [0, 1]);
+        targets.reached(1);
+        assert_eq!(turns(&mut targets, 3), [1, 1, 1], "0 is on trial");
+        assert!(targets.failed(0, refused()));
+        assert_eq!(turns(&mut targets, 3), [1, 1, 1]);
+        let uses = uses(&plan(2), [&targets].into_iter());
+        assert_eq!((uses[0].opened, uses[0].moved), (0, 1));
+        assert_eq!(uses[0].left_out.as_deref(), Some("connect_refused"));
+        assert_eq!((uses[1].opened, uses[1].moved), (1, 0));
+        assert_eq!(uses[1].left_out, None);
+    }
+
+    #[test]
+    fn the_last_address_is_never_left_out() {
+        let mut targets = Targets::new(&plan(1), 0, 1);
+        assert_eq!(turns(&mut targets, 2), [0, 0]);
+        assert!(!targets.failed(0, refused()));
+        let mut targets = Targets::new(&plan(2), 0, 1);
+        assert!(targets.failed(1, refused()));
+        assert!(!targets.failed(0, refused()));
+        assert!(targets.failed(1, refused()), "another is there still");
+        assert_eq!(turns(&mut targets, 3), [0, 0, 0]);
+    }
+
+    #[test]
+    fn what_this_process_lacks_is_no_fault_of_an_address() {
+        let mut targets = Targets::new(&plan(2), 0, 1);
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS] {
+            let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));
+            assert!(!targets.failed(0, failure), "{}", failure.name);
+        }
+        // So says a machine without IPv6 of ::1.
+        for errno in [libc::EADDRNOTAVAIL, libc::EAFNOSUPPORT, libc::ENETUNREACH] {
+            let mut targets = Targets::new(&plan(2), 0, 1);
+            let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));
+            assert!(targets.failed(0, failure), "{}", failure.name);
+        }
+    }
+
+    #[test]
+    fn one_thread_that_reached_an_address_speaks_for_it() {
+        let mut threads = [Targets::new(&plan(2), 0, 2), Targets::new(&plan(2), 1, 2)];
+        threads[0].failed(0, refused());
+        threads[0].reached(1);
+        threads[1].reached(0);
+        let uses = uses(&plan(2), threads.iter());
+        assert_eq!((uses[0].opened, uses[0].moved), (1, 1));
+        assert_eq!(uses[0].left_out, None);
+    }
+
+    proptest! {
+        #[test]
+        fn each_target_goes_through_each_source(targets in 1u8..6, sources in 1u8..6, threads in 1u32..5) {
+            let plan = Plan {
+                sources: Some(Sources {
+                    first: IpAddr::from([127, 0, 0, 1]),
+                    last: IpAddr::from([127, 0, 0, sources]),
+                }),
+                ..plan(targets)
+            };
+            let pairs: BTreeSet<(u32, Option<IpAddr>)> = (0..threads)
+                .flat_map(|thread| {
+                    let mut turn = Targets::new(&plan, thread, threads);
+                    let n = usize::from(targets) * usize::from(sources);
+                    (0..n).map(|_| turn.take()).map(|r| (r.target, r.source)).collect::<Vec<_>>()
+                })
+                .collect();
+            prop_assert_eq!(pairs.len(), usize::from(targets) * usize::from(sources));
+        }
+
+        #[test]
+        fn whatever_happens_no_left_out_target_is_given(
+            n in 1u8..5,
+            happenings in proptest::collection::vec((0u32..5, proptest::bool::ANY), 0..40),
+        ) {
+            let plan = plan(n);
+            let mut targets = Targets::new(&plan, 0, 1);
+            for (target, good) in happenings {
+                let target = target % u32::from(n);
+                if good {
+                    targets.reached(target);
+                } else {
+                    targets.failed(target, refused());
+                }
+                let given = targets.take().target as usize;
+                prop_assert!(targets.places[given].standing != Standing::LeftOut);
+            }
+        }
+    }
+}

@@ -1,0 +1,443 @@
+//! Where connections go: unix sockets, and several addresses of which not all need be served.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[macro_use]
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::driver::{Driver, Seen, bytes, connected, ended};
+use common::plans::{closed_plan, open_plan};
+use common::run;
+use common::server::{self, ANSWER, read_request, serve_on};
+use floodmark_record::events::{AddressUse, EndReason};
+use floodmark_record::plan::{
+    Address, Arrivals, Backend, CloseFirst, ConnectionUse, Plan, Sources, Target,
+};
+use socket2::{Domain, SockAddr, Socket, Type};
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
+
+/// Far more than anything here takes.
+const LONG_MS: u64 = 30_000;
+
+on_both_backends! {
+    a_unix_socket_is_loaded_with_kept_and_fresh_connections
+    a_large_request_reaches_a_slow_reader_on_a_unix_socket
+    an_end_right_after_accepting_comes_behind_the_data
+    a_unix_socket_that_is_not_there_refuses
+    those_who_find_a_full_accept_queue_are_let_in_later
+    one_that_is_closed_while_it_waits_is_not_heard_of_again
+    all_addresses_that_accept_are_used_evenly
+    each_address_is_reached_from_each_source
+    an_address_that_refuses_costs_no_request
+    an_address_that_never_answers_costs_no_request
+    where_no_address_accepts_the_server_was_never_there
+    an_address_that_goes_away_later_is_missed
+}
+
+struct Here {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+/// A path for a unix socket, and the folder it is in.
+fn here() -> Here {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    Here {
+        _folder: folder,
+        path,
+    }
+}
+
+fn unix(path: &Path) -> Address {
+    Address::Unix(path.to_owned())
+}
+
+fn serve_unix(path: &Path, serve: impl Fn(UnixStream) + Send + Sync + 'static) {
+    let listener = UnixListener::bind(path).unwrap();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(stream), serve) = (stream, Arc::clone(&serve)) else {
+                return;
+            };
+            thread::spawn(move || serve(stream));
+        }
+    });
+}
+
+fn answer_all(mut stream: impl Read + Write) {
+    server::answer_all(&mut stream, &Default::default());
+}
+
+fn a_unix_socket_is_loaded_with_kept_and_fresh_connections(backend: Backend) {
+    let here = here();
+    serve_unix(&here.path, answer_all);
+    for (connection_use, opened) in [(ConnectionUse::Kept, 7), (ConnectionUse::Fresh, 500)] {
+        for close_first in [CloseFirst::Server, CloseFirst::Client] {
+            let mut plan = closed_plan(7, 500);
+            plan.backend = backend;
+            plan.threads = 2;
+            plan.connection_use = connection_use;
+            plan.close_first = close_first;
+            plan.target.address = unix(&here.path);
+            let end = run(plan).end;
+            assert_eq!((end.counts.ok, end.connects), (500, opened));
+            assert!(end.errors.is_empty(), "{:?}", end.errors);
+            let expected = AddressUse {
+                address: unix(&here.path),
+                opened,
+                moved: 0,
+                left_out: None,
+            };
+            assert_eq!(end.addresses, [expected]);
+        }
+    }
+}
+
+fn a_large_request_reaches_a_slow_reader_on_a_unix_socket(backend: Backend) {
+    let body: Vec<u8> = (0..4_000_000u32).map(|i| (i % 251) as u8).collect();
+    let expected = body.clone();
+    let here = here();
+    serve_unix(&here.path, move |mut stream| {
+        let mut read = vec![0; expected.len()];
+        for part in read.chunks_mut(500_000) {
+            thread::sleep(Duration::from_millis(5));
+            stream.read_exact(part).unwrap();
+        }
+        let answer: &[u8] = if read == expected { b"whole" } else { b"torn" };
+        stream.write_all(answer).unwrap();
+    });
+    for carried in [true, false] {
+        let mut driver = Driver::new(backend, unix(&here.path));
+        driver.open(0, carried.then_some(body.as_slice()));
+        assert_eq!(driver.until(LONG_MS, connected), [Seen::Connected(0)]);
+        if !carried {
+            driver.send(0, &body);
+        }
+        assert_eq!(bytes(&driver.until(LONG_MS, ended)), b"whole");
+    }
+}
+
+fn an_end_right_after_accepting_comes_behind_the_data(backend: Backend) {
+    let here = here();
+    serve_unix(&here.path, |mut stream| {
+        let _ = stream.write_all(ANSWER);
+    });
+    for _ in 0..50 {
+        let mut driver = Driver::new(backend, unix(&here.path));
+        driver.open(0, None);
+        let all = driver.until(LONG_MS, ended);
+        assert_eq!(all.first(), Some(&Seen::Connected(0)));
+        assert_eq!(bytes(&all), ANSWER);
+        assert_eq!(all.last(), Some(&Seen::Ended(0)));
+    }
+}
+
+fn a_unix_socket_that_is_not_there_refuses(backend: Backend) {
+    let here = here();
+    for (listener, errno) in [(false, libc::ENOENT), (true, libc::ECONNREFUSED)] {
+        if listener {
+            drop(UnixListener::bind(&here.path).unwrap());
+        }
+        let mut driver = Driver::new(backend, unix(&here.path));
+        for first in [None, Some(REQUEST)] {
+            driver.open(0, first);
+            let all = driver.until(LONG_MS, |_| true);
+            assert_eq!(all, [Seen::ConnectFailed(0, Some(errno))]);
+        }
+    }
+}
+
+/// A unix socket that keeps at most two connections for its owner to accept.
+fn narrow(path: &Path) -> UnixListener {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+    socket.bind(&SockAddr::unix(path).unwrap()).unwrap();
+    socket.listen(1).unwrap();
+    UnixListener::from(std::os::fd::OwnedFd::from(socket))
+}
+
+fn those_who_find_a_full_accept_queue_are_let_in_later(backend: Backend) {
+    let here = here();
+    let listener = narrow(&here.path);
+    let mut driver = Driver::new(backend, unix(&here.path));
+    const SLOTS: u32 = 9;
+    for slot in 0..SLOTS {
+        driver.open(slot, (slot % 2 == 0).then_some(REQUEST));
+    }
+    let mut seen = driver.until(50, |_| false);
+    let at_first = seen.len();
+    assert!((1..SLOTS as usize).contains(&at_first), "{seen:?}");
+    assert!(seen.iter().all(connected), "{seen:?}");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || {
+                let mut stream = stream.unwrap();
+                read_request(&mut stream);
+                stream.write_all(ANSWER).unwrap();
+            });
+        }
+    });
+    seen.extend(driver.until_nth(SLOTS as usize - at_first, LONG_MS, connected));
+    let stand = seen.iter().filter(|seen| connected(seen));
+    let stand: Vec<u32> = stand.map(Seen::slot).collect();
+    assert_eq!(stand, (0..SLOTS).collect::<Vec<_>>(), "in their order");
+    for slot in (1..SLOTS).step_by(2) {
+        driver.send(slot, REQUEST);
+    }
+    let ends = seen.iter().filter(|seen| ended(seen)).count();
+    seen.extend(driver.until_nth(SLOTS as usize - ends, LONG_MS, ended));
+    for slot in 0..SLOTS {
+        let of: Vec<&Seen> = seen.iter().filter(|seen| seen.slot() == slot).collect();
+        assert!(
+            matches!(of[..], [Seen::Connected(_), Seen::Received(_, data), Seen::Ended(_)] if data == ANSWER),
+            "{of:?}"
+        );
+    }
+}
+
+fn one_that_is_closed_while_it_waits_is_not_heard_of_again(backend: Backend) {
+    let here = here();
+    let listener = narrow(&here.path);
+    let mut driver = Driver::new(backend, unix(&here.path));
+    for slot in 0..6 {
+        driver.open(slot, None);
+    }
+    let seen = driver.until(50, |_| false);
+    assert!(seen.iter().all(|seen| seen.slot() < 5), "{seen:?}");
+    let waits = seen.len() as u32;
+    driver.backend.close(waits, CloseFirst::Client);
+    driver.backend.close(5, CloseFirst::Client);
+    driver.open(5, None);
+    let (keep, _kept) = std::sync::mpsc::channel();
+    thread::spawn(move || listener.incoming().try_for_each(|stream| keep.send(stream)));
+    // The slot that was opened again has its place behind the others.
+    let seen = driver.until(LONG_MS, |seen| seen.slot() == 5);
+    let expected: Vec<Seen> = (waits + 1..6).map(Seen::Connected).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(driver.until(50, |_| true), []);
+}
+
+/// Connections by address and source.
+type Met = Arc<Mutex<BTreeMap<(IpAddr, IpAddr), u64>>>;
+
+/// Listeners at 127.0.1.1, 127.0.1.2 and so on, on one port.
+fn listeners<const N: usize>() -> [TcpListener; N] {
+    for _ in 0..100 {
+        let first = TcpListener::bind("127.0.1.1:0").unwrap();
+        let port = first.local_addr().unwrap().port();
+        let rest = (2..=N as u8).map(|i| TcpListener::bind((IpAddr::from([127, 0, 1, i]), port)));
+        let all: Vec<TcpListener> = std::iter::once(Ok(first)).chain(rest).flatten().collect();
+        if let Ok(all) = all.try_into() {
+            return all;
+        }
+    }
+    panic!("no port is free at all addresses");
+}
+
+fn address(listener: &TcpListener) -> SocketAddr {
+    listener.local_addr().unwrap()
+}
+
+fn serve_and_count(listener: TcpListener, met: &Met) {
+    let met = Arc::clone(met);
+    serve_on(listener, move |stream, _| {
+        let ends = (
+            stream.local_addr().unwrap().ip(),
+            stream.peer_addr().unwrap().ip(),
+        );
+        *met.lock().unwrap().entry(ends).or_default() += 1;
+        answer_all(stream);
+    });
+}
+
+fn target(addresses: &[SocketAddr]) -> Target {
+    Target {
+        further_addresses: addresses[1..].to_vec(),
+        ..addresses[0].into()
+    }
+}
+
+fn all_addresses_that_accept_are_used_evenly(backend: Backend) {
+    let all: [TcpListener; 3] = listeners();
+    let addresses: Vec<SocketAddr> = all.iter().map(address).collect();
+    let met = Met::default();
+    all.into_iter().for_each(|one| serve_and_count(one, &met));
+    for (threads, connection_use, opened) in [
+        (1, ConnectionUse::Kept, 12),
+        (3, ConnectionUse::Kept, 12),
+        (1, ConnectionUse::Fresh, 600),
+    ] {
+        met.lock().unwrap().clear();
+        let end = run(Plan {
+            backend,
+            threads,
+            connection_use,
+            target: target(&addresses),
+            ..closed_plan(12, 600)
+        })
+        .end;
+        assert_eq!((end.counts.ok, end.connects), (600, opened));
+        let met: Vec<u64> = met.lock().unwrap().values().copied().collect();
+        let told: Vec<u64> = end.addresses.iter().map(|one| one.opened).collect();
+        assert_eq!(met, told);
+        // Fresh ones go past an address that is on trial.
+        let off = if connection_use == ConnectionUse::Kept {
+            0
+        } else {
+            60
+        };
+        assert!(
+            told.iter().all(|n| n.abs_diff(opened / 3) <= off),
+            "{told:?}"
+        );
+    }
+}
+
+fn each_address_is_reached_from_each_source(backend: Backend) {
+    let all: [TcpListener; 2] = listeners();
+    let addresses: Vec<SocketAddr> = all.iter().map(address).collect();
+    let met = Met::default();
+    all.into_iter().for_each(|one| serve_and_count(one, &met));
+    let end = run(Plan {
+        backend,
+        connection_use: ConnectionUse::Fresh,
+        target: target(&addresses),
+        sources: Some(Sources {
+            first: IpAddr::from([127, 0, 0, 2]),
+            last: IpAddr::from([127, 0, 0, 3]),
+        }),
+        ..closed_plan(4, 400)
+    })
+    .end;
+    assert_eq!(end.counts.ok, 400);
+    let met: Vec<u64> = met.lock().unwrap().values().copied().collect();
+    assert_eq!(met.len(), 4, "two addresses from two sources");
+    assert!(met.iter().all(|n| n.abs_diff(100) <= 50), "{met:?}");
+}
+
+/// What is done with two addresses of which one is not served: each plan must lose no request by it.
+fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why: &str) {
+    let fresh = |plan| Plan {
+        connection_use: ConnectionUse::Fresh,
+        ..plan
+    };
+    let open = || Plan {
+        connections: 50,
+        ..open_plan(Arrivals::Constant, 500.0, None, Some(300))
+    };
+    for plan in [
+        closed_plan(10, 300),
+        fresh(closed_plan(10, 300)),
+        open(),
+        fresh(open()),
+    ] {
+        for first in [unserved, served] {
+            let second = if first == served { unserved } else { served };
+            let end = run(Plan {
+                backend,
+                timeout_s: 1.0,
+                target: target(&[first, second]),
+                ..plan.clone()
+            })
+            .end;
+            assert_eq!(end.reason, EndReason::Completed);
+            assert_eq!(end.counts.ok, 300, "{:?}", end.counts);
+            assert!(end.errors.is_empty(), "{:?}", end.errors);
+            let [used, unused] = [served, unserved].map(|address| {
+                let of = |one: &&AddressUse| one.address == address.into();
+                end.addresses.iter().find(of).unwrap()
+            });
+            assert_eq!((used.left_out.as_deref(), used.moved), (None, 0));
+            assert_eq!(used.opened, end.connects);
+            assert_eq!(unused.opened, 0);
+            // An open run on kept connections may end before anybody needs the one that is on trial.
+            let on_trial = plan.rate_per_s.is_some() && plan.connection_use == ConnectionUse::Kept;
+            if unused.moved > 0 || !on_trial {
+                assert_eq!(unused.left_out.as_deref(), Some(why));
+                assert!((1..=50).contains(&unused.moved), "{unused:?}");
+            }
+        }
+    }
+}
+
+fn an_address_that_refuses_costs_no_request(backend: Backend) {
+    let [served, unserved]: [TcpListener; 2] = listeners();
+    let (served_at, unserved_at) = (address(&served), address(&unserved));
+    drop(unserved);
+    serve_and_count(served, &Met::default());
+    without_loss(backend, served_at, unserved_at, "connect_refused");
+}
+
+fn an_address_that_never_answers_costs_no_request(backend: Backend) {
+    let [served, unserved]: [TcpListener; 2] = listeners();
+    let (served_at, port) = (address(&served), address(&unserved).port());
+    drop(unserved);
+    serve_and_count(served, &Met::default());
+    // What finds a full accept queue gets no answer at all.
+    let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    silent.set_reuse_address(true).unwrap();
+    let silent_at = SocketAddr::from(([127, 0, 1, 2], port));
+    silent.bind(&silent_at.into()).unwrap();
+    silent.listen(0).unwrap();
+    let mut fill = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&silent_at, Duration::from_millis(300)) {
+        fill.push(stream);
+        assert!(fill.len() < 100, "a queue of none takes them all");
+    }
+    without_loss(backend, served_at, silent_at, "connect_timed_out");
+}
+
+fn where_no_address_accepts_the_server_was_never_there(backend: Backend) {
+    let all: [TcpListener; 3] = listeners();
+    let addresses: Vec<SocketAddr> = all.iter().map(address).collect();
+    drop(all);
+    let begin = Instant::now();
+    let end = run(Plan {
+        backend,
+        target: target(&addresses),
+        ..closed_plan(6, 1_000_000)
+    })
+    .end;
+    assert_eq!(end.reason, EndReason::ServerGone);
+    assert!(end.errors["connect_refused"] > 0, "{:?}", end.errors);
+    assert!(end.addresses.iter().all(|one| one.opened == 0));
+    let left_out = end.addresses.iter().filter(|one| one.left_out.is_some());
+    assert_eq!(left_out.count(), 2, "the last one is tried to the end");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+fn an_address_that_goes_away_later_is_missed(backend: Backend) {
+    let [stays, goes]: [TcpListener; 2] = listeners();
+    let (stays_at, goes_at) = (address(&stays), address(&goes));
+    serve_and_count(stays, &Met::default());
+    // It serves one connection, and then nobody does.
+    thread::spawn(move || {
+        let (stream, _) = goes.accept().unwrap();
+        drop(goes);
+        answer_all(stream);
+    });
+    let end = run(Plan {
+        backend,
+        connection_use: ConnectionUse::Fresh,
+        target: target(&[goes_at, stays_at]),
+        ..closed_plan(1, 400)
+    })
+    .end;
+    assert_eq!(end.reason, EndReason::Completed);
+    assert_eq!(end.addresses[0].opened, 1);
+    assert_eq!(end.addresses[0].left_out, None, "it was there");
+    assert!(end.errors["connect_refused"] > 0, "{:?}", end.errors);
+    assert_eq!(end.counts.connect_failed, end.errors["connect_refused"]);
+    assert_eq!(end.counts.ok, 400 - end.counts.connect_failed);
+}
