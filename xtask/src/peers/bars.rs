@@ -116,7 +116,7 @@ pub fn section(page: &Page) -> String {
         }
     }
     let what = format!(
-        "|error| of p99 at {}/s under stalls, ms",
+        "absolute error of p99 at {}/s under stalls, ms",
         grouped(RATE as f64)
     );
     for (name, backend) in ours() {

@@ -33,7 +33,7 @@ should report; its error is its figure less that one. Nothing of how the peer se
 neither sending late nor sending in bursts can move it.\n\n\
 All times in ms, medians of the rounds, errors with their range:\n\n\
 - *says*: the peer's figure; *even*: the truth.\n\
-- *|error|*: the absolute error.\n\n",
+\n",
         grouped(RATE as f64),
         STALL.length_ms,
         STALL.every_ms,
@@ -48,7 +48,7 @@ All times in ms, medians of the rounds, errors with their range:\n\n\
         "says",
         "even",
         "says − even",
-        "|error|",
+        "absolute error",
     ];
     text.push_str(&table(page, &heads, |rounds, pick| {
         vec![
