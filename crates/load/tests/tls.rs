@@ -101,7 +101,7 @@ fn secured(backend: Backend, address: SocketAddr, plan: Plan) -> WorkerInput {
         }),
         ..plan
     };
-    plan.target.address = address;
+    plan.target.address = address.into();
     WorkerInput {
         anchors: vec![AUTHORITY.anchor()],
         ..input(plan)
