@@ -10,6 +10,7 @@ use floodmark_record::profile::{Profile, Ramp, Replay, Step};
 use floodmark_record::result::Record;
 use floodmark_record::run::*;
 use floodmark_record::times::{TimeKind, Times};
+use floodmark_record::tls::{TlsPlan, TlsRun, TlsUse, Trust};
 use floodmark_stats::Histogram;
 
 pub(crate) fn record(runs: Vec<Run>) -> Record {
@@ -349,6 +350,30 @@ pub(crate) fn no_answers() -> Run {
     run.client.cpu_us_per_request = None;
     run.client.threads = Vec::new();
     run.series.truncate(3);
+    run
+}
+
+/// Fresh connections over HTTPS.
+pub(crate) fn secured() -> Run {
+    let mut run = closed();
+    run.plan.target.url = "https://localhost:8443/".to_owned();
+    run.plan.connection_use = ConnectionUse::Fresh;
+    run.plan.tls = Some(TlsPlan {
+        server_name: "localhost".to_owned(),
+        trust: Trust::Nothing,
+        resumption: true,
+    });
+    run.handshake_time_us = times(&even(500), 0);
+    run.tls = Some(TlsRun {
+        used: TlsUse {
+            handshakes: 1_000,
+            resumed: 950,
+            negotiated: BTreeMap::from([("TLS 1.3 AES_256_GCM_SHA384".to_owned(), 1_000)]),
+            handshake_cpu_s: 0.5,
+            ..TlsUse::default()
+        },
+        handshake_cpu_share: Some(0.31),
+    });
     run
 }
 

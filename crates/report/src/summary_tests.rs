@@ -84,6 +84,11 @@ fn a_wait_that_could_not_be_read_is_no_zero() {
 }
 
 #[test]
+fn fresh_over_https() {
+    insta::assert_snapshot!(both(&fixture::secured()));
+}
+
+#[test]
 fn fresh_with_connect_failures() {
     insta::assert_snapshot!(both(&fixture::failing()));
 }

@@ -221,7 +221,7 @@ fn a_port_without_tls_is_said_to_be_one() {
 #[test]
 fn handshakes_have_thresholds() {
     let url = known();
-    let fail_if = ["--fail-if", "handshake p50 > 0.001us"];
+    let fail_if = ["--fail-if", "handshake.p50 > 1us"];
     let load = load(&url, &[&["-n", "10", "--insecure"][..], &fail_if].concat());
     load.ends_with(1);
 }
