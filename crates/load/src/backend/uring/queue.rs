@@ -121,10 +121,17 @@ impl Uring {
 
     /// Arms the slot's multishot receive.
     pub(super) fn push_receive(&mut self, slot: Slot) {
-        self.slots[slot as usize].receiving = true;
+        let entry = &mut self.slots[slot as usize];
+        entry.receiving = true;
+        // On a unix socket a receive that polls first now and then never tells of an end close behind the data (Linux 6.18:
+        // in each of six runs of 2,000 connections; otherwise, and on TCP, in none).
+        let first = match self.endpoints[entry.target as usize].is_unix() {
+            true => |receive| receive,
+            false => poll_first,
+        };
         self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
-            Target::Direct(fd) => poll_first(opcode::RecvMulti::new(fd, GROUP).build()),
-            Target::Plain(fd) => poll_first(opcode::RecvMulti::new(fd, GROUP).build()),
+            Target::Direct(fd) => first(opcode::RecvMulti::new(fd, GROUP).build()),
+            Target::Plain(fd) => first(opcode::RecvMulti::new(fd, GROUP).build()),
         });
     }
 
