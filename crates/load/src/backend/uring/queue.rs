@@ -123,15 +123,9 @@ impl Uring {
     pub(super) fn push_receive(&mut self, slot: Slot) {
         let entry = &mut self.slots[slot as usize];
         entry.receiving = true;
-        // On a unix socket a receive that polls first now and then never tells of an end close behind the data (Linux 6.18:
-        // in each of six runs of 2,000 connections; otherwise, and on TCP, in none).
-        let first = match self.endpoints[entry.target as usize].is_unix() {
-            true => |receive| receive,
-            false => poll_first,
-        };
         self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
-            Target::Direct(fd) => first(opcode::RecvMulti::new(fd, GROUP).build()),
-            Target::Plain(fd) => first(opcode::RecvMulti::new(fd, GROUP).build()),
+            Target::Direct(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
+            Target::Plain(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
         });
     }
 
@@ -170,18 +164,6 @@ impl Uring {
             self.retired.push(old);
         }
     }
-}
-
-/// `IORING_RECVSEND_POLL_FIRST` of `<linux/io_uring.h>` (Linux 5.19): do not try to receive at once.
-const POLL_FIRST: u16 = 1;
-
-/// Spares the kernel an attempt at reading that a connection without a request cannot reward. The crate has no name for this flag.
-fn poll_first(mut receive: squeue::Entry) -> squeue::Entry {
-    const { assert!(size_of::<squeue::Entry>() == 64) };
-    // SAFETY: an entry is the kernel's `struct io_uring_sqe` (`repr(C)`, 64 bytes, of which bytes 2 and 3 are `ioprio`, where
-    // receives have their flags), aligned to 8 bytes, and we hold the only reference to it.
-    unsafe { *(&raw mut receive).cast::<u16>().add(1) |= POLL_FIRST };
-    receive
 }
 
 /// Endings of an enter call that are no failure: the time is up, a signal came, completions must be taken first.
