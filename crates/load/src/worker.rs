@@ -85,9 +85,9 @@ pub fn files_needed(plan: &Plan) -> Result<u64, RequestError> {
     let sockets = match plan.backend {
         Backend::Epoll => Sockets::Files,
         // Where there is none the run says so.
-        Backend::Uring => Uring::probe(1).map_or(Sockets::Files, |able| {
-            able.sockets(plan, sizes.longest())
-        }),
+        Backend::Uring => {
+            Uring::probe(1).map_or(Sockets::Files, |able| able.sockets(plan, sizes.longest()))
+        }
     };
     Ok(budget::files_needed(plan, sockets))
 }

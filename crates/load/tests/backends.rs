@@ -284,7 +284,7 @@ fn a_source_address_that_is_not_ours_is_never_replaced_by_another(backend: Backe
     let address = serve(move |_, _| *seen.lock().unwrap() += 1);
     let mut plan = closed_plan(2, 20);
     plan.backend = backend;
-    plan.target.address = address;
+    plan.target.address = address.into();
     plan.connection_use = ConnectionUse::Fresh;
     // For documentation alone (RFC 5737).
     let source = IpAddr::from([192, 0, 2, 7]);
@@ -307,7 +307,7 @@ fn held_plan(backend: Backend, connections: u32, requests: u64, target: SocketAd
         threads: 2,
         ..open_plan(Arrivals::Constant, 500.0, None, Some(requests))
     };
-    plan.target.address = target;
+    plan.target.address = target.into();
     plan
 }
 

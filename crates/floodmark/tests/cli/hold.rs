@@ -154,7 +154,10 @@ fn tables_of_io_uring_hold_more_connections_than_the_process_may_have_files() {
     }
     let load = load_with_files(&server.url, &[&arguments[..], &["2"]].concat(), (100, 200));
     load.ends_with(0);
-    assert_eq!((load.counts().ok, connections(&load).peak), (600, Some(300)));
+    assert_eq!(
+        (load.counts().ok, connections(&load).peak),
+        (600, Some(300))
+    );
     assert_eq!(connections(&load).fd_limit, Some(150));
 }
 

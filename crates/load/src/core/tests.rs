@@ -504,7 +504,7 @@ fn a_held_connection_that_the_server_closes_is_opened_again() {
     core.turn(start + 2);
     let open = super::Action::Open {
         slot: 2,
-        source: None,
+        route: crate::backend::Route::default(),
         first: false,
     };
     assert_eq!(core.actions, [open]);
