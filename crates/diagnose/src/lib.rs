@@ -3,6 +3,7 @@
 
 mod asking;
 pub mod doctor;
+mod held;
 pub mod next;
 pub mod notes;
 pub mod tls;

@@ -6,6 +6,7 @@ use floodmark_record::tls::Trust;
 use floodmark_record::units::{show_ns, show_rate};
 
 use crate::asking;
+use crate::held;
 use crate::validity::{Evidence, load_threads, plural};
 
 /// Shorter runs than this say little of what a server does for long: warm-up and chance weigh too much, seconds.
@@ -29,6 +30,8 @@ pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
         ended(evidence),
         unverified(evidence),
         timed_out(evidence),
+        held::unopened(evidence),
+        held::lost(evidence),
         listen_queue(evidence),
         syn_retransmits(evidence),
         little(evidence),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use floodmark_record::events::{AddressUse, EndReason, ThreadUse};
+use floodmark_record::events::{AddressUse, EndReason, Held, ThreadUse};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Model, Plan};
 use floodmark_record::run::{Status, Validity};
@@ -13,6 +13,7 @@ use floodmark_record::times::Times;
 use floodmark_record::units::{show_count, show_ns};
 
 use crate::asking;
+use crate::held;
 use crate::notes::notes;
 use crate::tls;
 
@@ -69,6 +70,8 @@ pub struct Evidence<'a> {
     pub longest_stall_ns: Option<u64>,
     /// Counters of the host over the run.
     pub host: HostCounters,
+    /// What became of held connections, where some were.
+    pub held: Option<Held>,
     /// Why the run ended.
     pub ended: EndReason,
     /// When the server went away, seconds from the start.
@@ -126,6 +129,7 @@ fn by_server(errors: &BTreeMap<String, u64>) -> u64 {
 #[must_use]
 pub fn validity(evidence: &Evidence<'_>) -> Validity {
     let mut reasons: Vec<String> = unsent(evidence);
+    reasons.extend(held::unheld(evidence));
     if evidence.plan.model == Model::Open {
         reasons.extend(late(evidence));
         if reasons.is_empty() {

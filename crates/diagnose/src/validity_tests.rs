@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::{closed, open, thread};
+use floodmark_record::events::Held;
 use floodmark_record::plan::Arrivals;
 
 /// What a piece of evidence refers to.
@@ -18,6 +19,7 @@ struct Case {
     seconds: f64,
     stall_ns: Option<u64>,
     host: HostCounters,
+    held: Option<Held>,
     ended: EndReason,
     gone_s: Option<f64>,
     ceiling: Option<f64>,
@@ -49,6 +51,7 @@ impl Case {
             seconds: 10.0,
             stall_ns: Some(0),
             host: HostCounters::default(),
+            held: None,
             ended: EndReason::Completed,
             gone_s: None,
             ceiling: None,
@@ -88,6 +91,7 @@ impl Case {
             cpus: self.cpus,
             longest_stall_ns: self.stall_ns,
             host: self.host,
+            held: self.held,
             ended: self.ended,
             server_gone_since_s: self.gone_s,
             ceiling_per_s: self.ceiling,
@@ -286,6 +290,35 @@ fn unsent_because_the_server_refused_or_died_is_the_servers() {
 }
 
 #[test]
+fn held_connections_that_were_not_opened() {
+    let mut case = Case::good(Plan {
+        connections: 1_000,
+        ..open()
+    });
+    let held = |failed| {
+        Some(Held {
+            standing: 1_000 - failed,
+            failed,
+            lost: 0,
+            reopened: failed,
+            opening_ns: 100_000_000,
+        })
+    };
+    // The server's doing, or one in a hundred of ours: the run says what it was without them.
+    case.errors.insert("connect_timed_out".to_owned(), 200);
+    case.held = held(200);
+    case.notes_one(&["200 of 1,000 held connections", "connect timed out"]);
+    case.errors.insert("ports_exhausted".to_owned(), 200);
+    case.held = held(10);
+    case.notes_one(&["10 of 1,000"]);
+    case.held = held(11);
+    case.is(
+        Status::Invalid,
+        &["11 of 1,000 connections", "ports exhausted", "--sources"],
+    );
+}
+
+#[test]
 fn unsent_through_a_stall_of_ours_is_ours() {
     let mut case = Case::good(open()).unsent(400, None);
     case.stall_ns = Some(500_000_000);
@@ -330,6 +363,16 @@ fn each_remark_has_its_figure_and_its_mend() {
     case.host.listen_overflows = Some(0.0);
     case.host.listen_drops = Some(1.0);
     case.notes_one(&["1 new connection was dropped", "ListenDrops"]);
+
+    let mut case = Case::good(open());
+    case.held = Some(Held {
+        standing: 50,
+        failed: 0,
+        lost: 3,
+        reopened: 1,
+        opening_ns: 1,
+    });
+    case.notes_one(&["3 held connections ended", "1 was opened", "idle timeout"]);
 
     let mut case = Case::good(closed());
     case.host.syn_retransmits = Some(3.0);

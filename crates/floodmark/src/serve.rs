@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use floodmark_host::Stop;
+use floodmark_host::{Stop, open_files};
 use floodmark_record::units::{parse_count, parse_duration, show_count};
 use floodmark_serve::{Limits, ServeError, Settings, StateError, Workload};
 
@@ -28,6 +28,11 @@ pub struct ServeArgs {
     /// Address and port; port 0 is chosen by the kernel and printed
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
+
+    /// Let other processes of the same user listen on the same port, each with connections of its own: more connections than one
+    /// process may have open files. Not for dispatcher, whose numbers are one process's [default: refuse a port that is taken]
+    #[arg(long)]
+    pub share_port: bool,
 
     /// Threads that serve [default: half the CPUs, at least 1]
     #[arg(long, value_name = "N")]
@@ -66,9 +71,10 @@ fn reserve(text: &str) -> Result<NonZeroU64, String> {
 fn fault(error: ServeError) -> Ending {
     match error {
         ServeError::State(StateError::Locked(_)) => Ending::server(error),
-        ServeError::NoState(_) | ServeError::Connections { .. } | ServeError::State(_) => {
-            Ending::usage(error)
-        }
+        ServeError::NoState(_)
+        | ServeError::SharedState(_)
+        | ServeError::Connections { .. }
+        | ServeError::State(_) => Ending::usage(error),
         ServeError::Listen { .. } | ServeError::Thread(_) => Ending::server(error),
         ServeError::Panicked => Ending::failed(error),
     }
@@ -81,6 +87,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
     let settings = Settings {
         workload: args.workload,
         listen: args.listen,
+        share_port: args.share_port,
         threads: args.threads,
         state: args.state.clone(),
         limits: Limits {
@@ -95,7 +102,19 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
             tokio::time::sleep(GLANCE).await;
         }
     };
-    let ready = |address| out::print(&format!("listening on http://{address}\n"));
+    let before = open_files().ok();
+    let ready = |address| {
+        out::print(&format!("listening on http://{address}\n"));
+        if let (Some(before), Ok(now)) = (before, open_files())
+            && now.soft > before.soft
+        {
+            out::note(&format!(
+                "the limit on open files was raised from {} to {}\n",
+                show_count(before.soft),
+                show_count(now.soft)
+            ));
+        }
+    };
     let summary = floodmark_serve::serve(settings, shutdown, ready).map_err(fault)?;
     out::note(&format!(
         "answered {} requests on {} connections\n",

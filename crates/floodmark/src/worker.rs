@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Read, Write};
 
 use floodmark_host::raise_open_files;
+use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag};
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::{Profile, Timetable};
@@ -22,7 +23,12 @@ pub fn run() -> Result<(), Ending> {
         ))
     })?;
     read_timetable(&mut input.plan)?;
-    let fd_limit = raise_open_files().map(|files| files.soft).ok();
+    // A request that cannot be put into bytes is refused by the run.
+    let needed = worker::files_needed(&input.plan).unwrap_or(0);
+    let files = raise_open_files(needed).ok().map(|raised| FileLimit {
+        before: raised.before,
+        now: raised.now,
+    });
     let stop = StopFlag::default();
     let told = stop.clone();
     // Ends with the process: there is no way to take a thread out of a read.
@@ -36,7 +42,7 @@ pub fn run() -> Result<(), Ending> {
         told.stop();
     });
     let lost = stop.clone();
-    worker::run(&input, fd_limit, &stop, |event| {
+    worker::run(&input, files, &stop, |event| {
         let written = serde_json::to_vec(&event)
             .map_err(io::Error::from)
             .and_then(|mut line| {

@@ -7,5 +7,5 @@ pub mod limits;
 pub mod signals;
 
 pub use child::{Child, ChildError};
-pub use limits::{OpenFiles, raise_open_files};
+pub use limits::{OpenFiles, Raised, open_files, raise_open_files};
 pub use signals::Stop;

@@ -77,7 +77,10 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                     Event::End(end) => tally.end = Some(end),
                     Event::Missing { missing } => tally.missing.extend(missing),
                     Event::RunEnded { cut_short, .. } => tally.cut_short = cut_short,
-                    Event::Opened { .. } | Event::RunBegan { .. } | Event::Observed { .. } => {}
+                    Event::Opened { .. }
+                    | Event::RunBegan { .. }
+                    | Event::Connecting(_)
+                    | Event::Observed { .. } => {}
                 }
             }
         }
@@ -274,6 +277,8 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             ports_per_source: tally.plan.ports_per_source,
             addresses: end.map(|end| end.addresses.clone()).unwrap_or_default(),
             fd_limit: tally.ready.as_ref().and_then(|ready| ready.fd_limit),
+            fd_limit_before: tally.ready.as_ref().and_then(|ready| ready.fd_limit_before),
+            held: end.and_then(|end| end.held),
         },
         tls: tls(&tally),
         client: client(&tally, &counts),

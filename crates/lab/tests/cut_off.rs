@@ -93,6 +93,7 @@ fn events() -> Vec<Event> {
             pid: 1,
             notices: Vec::new(),
             fd_limit: Some(1024),
+            fd_limit_before: Some(1024),
         }),
     ];
     all.extend((0..SECONDS).map(second));
@@ -111,6 +112,7 @@ fn events() -> Vec<Event> {
         bytes_received: SECONDS,
         connects: 10,
         peak_connections: 10,
+        held: None,
         longest_stall_ns: 0,
         errors: BTreeMap::new(),
         user_s: 0.4,

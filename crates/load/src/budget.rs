@@ -16,13 +16,34 @@ pub const TIME_WAIT_S: f64 = 60.0;
 /// File descriptors a worker needs beside its connections: standard streams, epoll, files.
 pub const OTHER_FDS: u64 = 64;
 
+/// Where the sockets of a load process live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sockets {
+    /// Among its open files.
+    Files,
+    /// In tables of io_uring, one for each thread. They are no open files, but a table has at most as many entries as a process may have
+    /// open files.
+    Tables,
+}
+
+/// A process's limit on open files, and what it was before it was raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileLimit {
+    /// Before.
+    pub before: u64,
+    /// Now.
+    pub now: u64,
+}
+
 /// What the machine offers; none for what could not be read, which then stops nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
     /// Local ports of each source address towards each address of the target.
     pub ports: Option<u64>,
-    /// Open files that the worker may have.
+    /// Open files that the worker may have: its hard limit.
     pub fds: Option<u64>,
+    /// Where its sockets live.
+    pub sockets: Sockets,
     /// How long a port that the client closed first stays taken, seconds.
     pub time_wait_s: Option<f64>,
 }
@@ -55,8 +76,57 @@ pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
 /// The most connections that ports and open files allow at once, as far as is known.
 #[must_use]
 pub fn most_connections(plan: &Plan, offer: &Offer) -> Option<u64> {
-    let files = offer.fds.map(|fds| fds.saturating_sub(OTHER_FDS));
-    ports_in_all(plan, offer).into_iter().chain(files).min()
+    let sockets = offer.fds.map(|fds| most_sockets(plan, offer.sockets, fds));
+    ports_in_all(plan, offer).into_iter().chain(sockets).min()
+}
+
+fn most_sockets(plan: &Plan, sockets: Sockets, fds: u64) -> u64 {
+    match sockets {
+        Sockets::Files => fds.saturating_sub(OTHER_FDS),
+        Sockets::Tables => fds.saturating_mul(plan.threads.max(1).into()),
+    }
+}
+
+/// The limit on open files that a plan needs.
+#[must_use]
+pub fn files_needed(plan: &Plan, sockets: Sockets) -> u64 {
+    let (connections, threads) = (plan.connections, plan.threads.max(1));
+    match sockets {
+        Sockets::Files => u64::from(connections) + OTHER_FDS,
+        // Each thread has its ring besides, which is a file.
+        Sockets::Tables => {
+            u64::from(connections.div_ceil(threads)).max(OTHER_FDS + u64::from(threads))
+        }
+    }
+}
+
+/// Why all connections of a plan cannot have a socket at once.
+fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
+    let connections = u64::from(plan.connections);
+    let fds = offer.fds?;
+    let most = most_sockets(plan, offer.sockets, fds);
+    if connections <= most {
+        return None;
+    }
+    let (asked, allowed) = (show_count(connections), show_count(fds));
+    let most = most.max(1);
+    Some(match offer.sockets {
+        Sockets::Files => format!(
+            "{asked} connections need {} open files, this process may have {allowed}; raise the limit (ulimit -n {}) or use -c {most}",
+            show_count(connections + OTHER_FDS),
+            connections + OTHER_FDS,
+        ),
+        Sockets::Tables => {
+            let each = u64::from(plan.connections.div_ceil(plan.threads.max(1)));
+            format!(
+                "{asked} connections need {} sockets for each of {} load threads, whose tables (io_uring) hold as many as this process \
+                 may have open files, {allowed}; use -t {}, raise the limit (ulimit -n {each}) or use -c {most}",
+                show_count(each),
+                plan.threads.max(1),
+                connections.div_ceil(fds.max(1)),
+            )
+        }
+    })
 }
 
 /// New connections per second that the ports allow for ever, where the client holds the TIME_WAIT.
@@ -73,20 +143,13 @@ pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
 #[must_use]
 pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     let connections = u64::from(plan.connections);
-    if plan.model == Model::Closed
-        && let Some(fds) = offer.fds.filter(|fds| connections + OTHER_FDS > *fds)
-    {
-        return Some(format!(
-            "{} connections need {} open files, this process may have {}; raise the limit (ulimit -n {}) or use -c {}",
-            show_count(connections),
-            show_count(connections + OTHER_FDS),
-            show_count(fds),
-            connections + OTHER_FDS,
-            fds.saturating_sub(OTHER_FDS).max(1)
-        ));
+    // Of the open model's connections there are as many as it takes, but all of those that are held.
+    let all_at_once = plan.model == Model::Closed || plan.hold;
+    if let Some(shortage) = too_few_files(plan, offer).filter(|_| all_at_once) {
+        return Some(shortage);
     }
     let ports = ports_in_all(plan, offer)?;
-    if plan.model == Model::Closed && connections > ports {
+    if all_at_once && connections > ports {
         return Some(format!(
             "{} connections need as many local ports, there are {}; add source addresses (--sources) or use -c {}",
             show_count(connections),
@@ -157,6 +220,7 @@ mod tests {
     const OFFER: Offer = Offer {
         ports: Some(28_232),
         fds: Some(20_000),
+        sockets: Sockets::Files,
         time_wait_s: Some(60.0),
     };
 
@@ -261,7 +325,7 @@ mod tests {
             beyond in 0u32..2,
         ) {
             let address = |i| SocketAddr::from(([127, 0, 1, i], 80));
-            let offer = Offer { ports: Some(ports), fds: None, time_wait_s: Some(60.0) };
+            let offer = Offer { ports: Some(ports), fds: None, ..OFFER };
             let all = ports * u64::from(sources) * u64::from(targets);
             let mut plan = Plan {
                 sources: Some(Sources {
@@ -278,7 +342,7 @@ mod tests {
 
         #[test]
         fn a_unix_socket_takes_no_port(ports in 0u64..5, connections in 1u32..1_000_000, rate in 1.0f64..1e6) {
-            let offer = Offer { ports: Some(ports), fds: None, time_wait_s: Some(60.0) };
+            let offer = Offer { ports: Some(ports), fds: None, ..OFFER };
             for plan in [closed_plan(connections, 1), fresh(rate, 300.0)] {
                 let mut plan = plan;
                 plan.target.address = Address::Unix("/run/app.sock".into());
@@ -296,6 +360,7 @@ mod tests {
         let unknown = Offer {
             ports: None,
             fds: None,
+            sockets: Sockets::Files,
             time_wait_s: None,
         };
         for plan in [closed_plan(1_000_000, 1), fresh(1e6, 300.0)] {
@@ -314,5 +379,94 @@ mod tests {
             ..OFFER
         };
         assert_eq!(shortage(&fresh(500.0, 300.0), &ports_only), None);
+    }
+
+    #[test]
+    fn a_hundred_thousand_from_one_process_of_twenty_thousand_files() {
+        let tables = Offer {
+            sockets: Sockets::Tables,
+            ..OFFER
+        };
+        let plan = |threads| Plan {
+            threads,
+            sources: Some(Sources {
+                first: "127.0.0.2".parse().unwrap(),
+                last: "127.0.0.9".parse().unwrap(),
+            }),
+            hold: true,
+            connections: 100_000,
+            ..open_plan(Arrivals::Constant, 10_000.0, Some(10.0), None)
+        };
+        assert_eq!(shortage(&plan(5), &tables), None);
+        let text = shortage(&plan(4), &tables).unwrap();
+        for word in ["25,000", "4 load threads", "20,000", "use -t 5", "-c 80000"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        assert!(shortage(&plan(5), &OFFER).unwrap().contains("open files"));
+        // What is not held is opened only as it takes.
+        let capped = Plan {
+            hold: false,
+            ..plan(1)
+        };
+        assert_eq!(shortage(&capped, &tables), None);
+    }
+
+    fn sockets() -> impl Strategy<Value = Sockets> {
+        prop_oneof![Just(Sockets::Files), Just(Sockets::Tables)]
+    }
+
+    proptest! {
+        #[test]
+        fn exactly_enough_is_enough_and_one_more_is_not(
+            fds in 100u64..50_000,
+            ports in 100u64..60_000,
+            addresses in 1u8..20,
+            threads in 1u32..20,
+            sockets in sockets(),
+            held in any::<bool>(),
+        ) {
+            let offer = Offer { ports: Some(ports), fds: Some(fds), sockets, ..OFFER };
+            let base = if held {
+                open_plan(Arrivals::Constant, 100.0, Some(1.0), None)
+            } else {
+                closed_plan(1, 1)
+            };
+            let plan = |connections: u64| Plan {
+                connections: connections as u32,
+                threads,
+                hold: held,
+                sources: Some(Sources {
+                    first: [127, 0, 0, 1].into(),
+                    last: [127, 0, 0, addresses].into(),
+                }),
+                ..base.clone()
+            };
+            let most = most_connections(&plan(1), &offer).unwrap();
+            prop_assert_eq!(shortage(&plan(most), &offer), None);
+            prop_assert!(files_needed(&plan(most), sockets) <= fds.max(OTHER_FDS + u64::from(threads)));
+            let text = shortage(&plan(most + 1), &offer).unwrap();
+            let by_ports = ports * u64::from(addresses) == most;
+            let mend = if by_ports { "--sources" } else { "ulimit -n" };
+            prop_assert!(text.contains(mend) || text.contains("ulimit -n"), "{}", text);
+            // Each mend that is named is one.
+            let advised = format!("use -c {most}");
+            prop_assert!(text.contains(&advised), "{} lacks {}", text, advised);
+        }
+
+        #[test]
+        fn the_limit_that_is_needed_is_enough_and_one_less_is_not(
+            connections in 1u32..200_000,
+            threads in 1u32..50,
+            sockets in sockets(),
+        ) {
+            let plan = Plan { threads, ..closed_plan(connections, 1) };
+            let needed = files_needed(&plan, sockets);
+            let offer = |fds| Offer { ports: None, fds: Some(fds), sockets, ..OFFER };
+            prop_assert_eq!(shortage(&plan, &offer(needed)), None);
+            // Below this the rings themselves need more than their tables.
+            if needed > OTHER_FDS + u64::from(threads) {
+                prop_assert!(shortage(&plan, &offer(needed - 1)).is_some());
+            }
+        }
     }
 }

@@ -60,6 +60,12 @@ impl Gatherer {
         }
     }
 
+    /// How many threads it gathers from.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.back.len()
+    }
+
     /// Begins a phase, before which the process had used `cpu`: user and kernel seconds.
     pub fn begin(&mut self, phase: Phase, cpu: (f64, f64)) {
         self.phase = phase;

@@ -19,6 +19,8 @@ pub mod gather;
 pub mod judge;
 pub mod linked;
 pub mod message;
+pub mod opening;
+pub mod pace;
 pub mod recorder;
 pub mod replay;
 pub mod rows;

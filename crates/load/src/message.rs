@@ -13,6 +13,8 @@ use crate::usage::ThreadReading;
 /// What threads send to the gatherer.
 #[derive(Debug)]
 pub enum Message {
+    /// Connections of a thread (its number) that stand before the first phase, and those that could not be opened.
+    Opening(u32, (u64, u64)),
     /// A phase begins; what the process has used so far: user and kernel seconds.
     Began((f64, f64)),
     /// A second is over.

@@ -226,6 +226,12 @@ impl Recorder {
         self.open -= 1;
     }
 
+    /// Connections that stand.
+    #[must_use]
+    pub fn open_connections(&self) -> u64 {
+        self.open
+    }
+
     /// Something went wrong that has a name.
     #[cold]
     pub fn error(&mut self, name: &str) {

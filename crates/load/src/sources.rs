@@ -1,6 +1,7 @@
 //! Source addresses, and how many connections their ports allow.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use floodmark_record::plan::Sources;
 
@@ -29,11 +30,24 @@ impl SourceCycle {
     pub fn take(&mut self) -> IpAddr {
         let at = self.next % self.count;
         self.next = self.next.wrapping_add(self.stride);
-        match self.first {
-            IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() + at as u32)),
-            IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() + at)),
-        }
+        nth(self.first, at)
     }
+}
+
+/// The address that lies `n` behind `first`.
+fn nth(first: IpAddr, n: u128) -> IpAddr {
+    match first {
+        IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() + n as u32)),
+        IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() + n)),
+    }
+}
+
+/// The first address of a range that nothing on this machine can send from, and why: no socket can be bound to it.
+#[must_use]
+pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {
+    (0..count(sources))
+        .map(|n| nth(sources.first, n))
+        .find_map(|address| Some((address, UdpSocket::bind((address, 0)).err()?)))
 }
 
 /// How many addresses a range holds; 0 when its ends are of different families or in the wrong order.
@@ -70,6 +84,15 @@ mod tests {
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen.len(), 5);
+    }
+
+    #[test]
+    fn an_address_of_another_machine_cannot_be_sent_from() {
+        assert!(unusable(range("127.0.0.2", "127.0.0.6")).is_none());
+        // 192.0.2.0/24 is for documentation alone (RFC 5737).
+        let (address, error) = unusable(range("192.0.2.7", "192.0.2.9")).unwrap();
+        assert_eq!(address.to_string(), "192.0.2.7");
+        assert_eq!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL));
     }
 
     #[test]

@@ -26,6 +26,9 @@ const LONGEST_WAIT: Ns = 50_000_000;
 /// then, and the first in the queue has not waited long against a response time.
 const HELD_BACK: usize = 32;
 
+/// How often it is said how many connections stand, before the clock starts.
+const WORD_EVERY: Ns = 500_000_000;
+
 /// The two forms of the request.
 pub struct Requests {
     /// As sent on a connection that stays.
@@ -212,18 +215,27 @@ impl<B: Backend> LoadThread<B> {
         }
     }
 
-    /// Opens the connections that are to stand before the clock starts.
+    /// Opens the connections that are to stand before the clock starts, calling `say` now and then with how many stand and how
+    /// many could not be opened.
     ///
     /// # Errors
     /// When the kernel refuses to wait.
-    pub fn prepare(&mut self, shared: &Shared) -> io::Result<()> {
-        let now = self.clock.now();
+    pub fn prepare(&mut self, shared: &Shared, say: impl Fn((u64, u64))) -> io::Result<()> {
+        let mut now = self.clock.now();
+        let mut next_word = now + WORD_EVERY;
         self.core.prepare(now);
         self.act();
-        while !self.core.prepared() && !shared.stop.load(Ordering::Relaxed) {
-            let now = self.clock.now();
+        while !self.core.prepared()
+            && self.core.hopeless().is_none()
+            && !shared.stop.load(Ordering::Relaxed)
+        {
+            now = self.clock.now();
             self.core.turn(now);
             self.act();
+            if now >= next_word {
+                next_word = now + WORD_EVERY;
+                say(self.core.standing());
+            }
             let until = self.core.next_turn().min(now + LONGEST_WAIT);
             self.leave();
             self.backend.wait(until)?;

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use floodmark_record::events::{AnswersFile, EndReason, Phase, WorkerReady};
+use floodmark_record::events::{AnswersFile, EndReason, Held, Phase, WorkerReady};
 use floodmark_record::plan::{Backend, CloseFirst, Plan, WorkerInput};
 use floodmark_record::tls::TlsUse;
 use floodmark_record::{Event, WorkerEnd};
@@ -19,10 +19,12 @@ use floodmark_wire::{RequestError, RequestSpec, request_bytes};
 use crate::backend as io_backend;
 use crate::backend::epoll::Epoll;
 use crate::backend::uring::{Uring, unavailable};
+use crate::budget::{self, FileLimit, Sockets};
 use crate::clock::{Clock, seconds};
-use crate::core::{Core, RequestSizes};
+use crate::core::{Core, HeldSoFar, RequestSizes};
 use crate::gather::{Gatherer, Totals};
 use crate::message::{Message, PhaseEnd};
+use crate::opening::Opening;
 use crate::recorder::Recorder;
 use crate::rows::Rows;
 use crate::slice::{SLICES, Slice};
@@ -74,6 +76,22 @@ pub fn request_sizes(plan: &Plan) -> Result<RequestSizes, RequestError> {
     })
 }
 
+/// The limit on open files that the load process of a plan needs.
+///
+/// # Errors
+/// Those of [`request_sizes`].
+pub fn files_needed(plan: &Plan) -> Result<u64, RequestError> {
+    let sizes = request_sizes(plan)?;
+    let sockets = match plan.backend {
+        Backend::Epoll => Sockets::Files,
+        // Where there is none the run says so.
+        Backend::Uring => {
+            Uring::probe(1).map_or(Sockets::Files, |able| able.sockets(plan, sizes.longest()))
+        }
+    };
+    Ok(budget::files_needed(plan, sockets))
+}
+
 fn request_forms(plan: &Plan) -> Result<[Vec<u8>; 2], RequestError> {
     let form = |close| {
         request_bytes(&RequestSpec {
@@ -105,7 +123,7 @@ impl StopFlag {
 /// When the request is impossible or the kernel refuses what a run needs.
 pub fn run(
     input: &WorkerInput,
-    fd_limit: Option<u64>,
+    files: Option<FileLimit>,
     stop: &StopFlag,
     mut emit: impl FnMut(Event),
 ) -> Result<(), WorkerError> {
@@ -132,7 +150,8 @@ pub fn run(
     emit(Event::Ready(WorkerReady {
         pid: std::process::id(),
         notices: Vec::new(),
-        fd_limit,
+        fd_limit: files.map(|files| files.now),
+        fd_limit_before: files.map(|files| files.before),
     }));
 
     let (ends, cores) = thread::scope(|scope| -> Result<_, WorkerError> {
@@ -149,10 +168,11 @@ pub fn run(
         }
         drop(out);
         let mut gatherer = Gatherer::new(give_back, Rows::of(plan));
+        let mut opening = Opening::new(job.threads, plan.connections);
         let ends: Result<Vec<_>, _> = job
             .phases
             .iter()
-            .map(|phase| gather(*phase, job.threads, &mut gatherer, &messages, &mut emit))
+            .map(|phase| gather(*phase, &mut opening, &mut gatherer, &messages, &mut emit))
             .collect();
         // After a failure nobody waits for slices to come back.
         drop(gatherer);
@@ -236,7 +256,7 @@ impl Job<'_> {
                 // hold back: TLS needs sockets that can be told otherwise, as requests beyond any length do.
                 let longest = match self.tls {
                     Some(_) => usize::MAX,
-                    None => sizes.kept.max(sizes.last),
+                    None => sizes.longest(),
                 };
                 let uring = Uring::new(clock, &targets, cap, longest)
                     .map_err(|error| io::Error::other(unavailable(&error)));
@@ -269,7 +289,7 @@ impl Job<'_> {
         &self,
         backend: io::Result<B>,
         core: Core,
-        thread: u32,
+        number: u32,
         shared: &Shared,
         out: &SyncSender<Message>,
     ) -> Option<Core> {
@@ -280,13 +300,15 @@ impl Job<'_> {
         ];
         let made = backend.and_then(|backend| {
             let mut thread = LoadThread::new(self.clock, core, backend, Requests { kept, last });
-            thread.prepare(shared)?;
+            // Were the gatherer gone, there would be nobody to tell.
+            let say = |counts| drop(out.send(Message::Opening(number, counts)));
+            thread.prepare(shared, say)?;
             Ok(thread)
         });
         let share = Share {
-            thread,
+            thread: number,
             threads: self.threads,
-            requests: plan.requests.map(|n| split(n, thread, self.threads)),
+            requests: plan.requests.map(|n| split(n, number, self.threads)),
         };
         let start = || wait_until(self.input.start_unix_ns, &shared.stop);
         run_phases(made, plan, self.phases, share, start, shared, out)
@@ -348,6 +370,7 @@ impl Job<'_> {
             bytes_received: measured.totals.bytes_received,
             connects,
             peak_connections,
+            held: held(cores),
             longest_stall_ns: of(&measured.threads, |end| end.longest_stall),
             errors,
             user_s: measured.cpu.0,
@@ -383,10 +406,24 @@ impl Job<'_> {
     }
 }
 
+/// What became of the held connections of all threads; none where none are held.
+fn held(cores: &[Core]) -> Option<Held> {
+    let each: Option<Vec<_>> = cores.iter().map(Core::held).collect();
+    let each = each.filter(|each| !each.is_empty())?;
+    let sum = |of: fn(&HeldSoFar) -> u64| each.iter().map(of).sum();
+    Some(Held {
+        standing: sum(|held| held.standing),
+        failed: sum(|held| held.failed),
+        lost: sum(|held| held.lost),
+        reopened: sum(|held| held.reopened),
+        opening_ns: each.iter().map(|held| held.opening).max().unwrap_or(0),
+    })
+}
+
 /// Emits a phase's rows until all threads have ended it.
 fn gather(
     phase: Phase,
-    threads: u32,
+    opening: &mut Opening,
     gatherer: &mut Gatherer,
     messages: &Receiver<Message>,
     emit: &mut impl FnMut(Event),
@@ -394,8 +431,12 @@ fn gather(
     let mut cpu = (0.0, 0.0);
     let mut ends = Vec::new();
     let mut failed = None;
-    while ends.len() < threads as usize {
+    while ends.len() < gatherer.threads() {
         match messages.recv() {
+            Ok(Message::Opening(thread, counts)) => opening
+                .take(thread, counts)
+                .into_iter()
+                .for_each(|word| emit(Event::Connecting(word))),
             Ok(Message::Began(used)) => {
                 cpu = used;
                 gatherer.begin(phase, used);

@@ -255,7 +255,7 @@ fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
         let stop = StopFlag::default();
         let input = input(plan(connections));
         let mut taken = None;
-        worker::run(&input, Some(1024), &stop, |event| {
+        worker::run(&input, None, &stop, |event| {
             if let Event::Second(row) = event
                 && row.open_connections == u64::from(connections)
             {

@@ -5,7 +5,7 @@
 #[macro_use]
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
 use std::process::Command;
@@ -14,12 +14,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
-use common::plans::closed_plan;
+use common::plans::{closed_plan, open_plan};
 use common::server::{ANSWER, answer_all, read_request, serve, serve_on};
 use common::{run, try_run};
+use floodmark_load::backend::uring::Uring;
 use floodmark_load::worker::StopFlag;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Plan, Sources};
+use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Plan, Sources};
 use socket2::{Domain, Socket, Type};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
@@ -36,6 +37,10 @@ on_both_backends! {
     an_event_of_a_closed_connection_is_not_its_successors
     ipv6_works
     connections_come_from_every_source_address_however_many_there_are
+    a_source_address_that_is_not_ours_is_never_replaced_by_another
+    held_connections_are_opened_once_and_all_used
+    held_connections_that_the_server_closes_are_opened_again
+    held_connections_to_nobody_are_counted
     a_close_by_reset_sends_one
     child_out_of_files
     a_process_out_of_files_says_so
@@ -273,6 +278,86 @@ fn connections_come_from_every_source_address_however_many_there_are(backend: Ba
     }
 }
 
+fn a_source_address_that_is_not_ours_is_never_replaced_by_another(backend: Backend) {
+    let accepted: Arc<Mutex<u64>> = Arc::default();
+    let seen = Arc::clone(&accepted);
+    let address = serve(move |_, _| *seen.lock().unwrap() += 1);
+    let mut plan = closed_plan(2, 20);
+    plan.backend = backend;
+    plan.target.address = address.into();
+    plan.connection_use = ConnectionUse::Fresh;
+    // For documentation alone (RFC 5737).
+    let source = IpAddr::from([192, 0, 2, 7]);
+    plan.sources = Some(Sources {
+        first: source,
+        last: source,
+    });
+    let run = run(plan);
+    assert_eq!(run.end.counts.connect_failed, 20);
+    assert_eq!(run.end.errors["ports_exhausted"], 20);
+    assert_eq!(*accepted.lock().unwrap(), 0);
+}
+
+/// Requests at a rate at which one connection would do, on `connections` that are held.
+fn held_plan(backend: Backend, connections: u32, requests: u64, target: SocketAddr) -> Plan {
+    let mut plan = Plan {
+        backend,
+        connections,
+        hold: true,
+        threads: 2,
+        ..open_plan(Arrivals::Constant, 500.0, None, Some(requests))
+    };
+    plan.target.address = target.into();
+    plan
+}
+
+fn held_connections_are_opened_once_and_all_used(backend: Backend) {
+    let used: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
+    let counts = Arc::clone(&used);
+    let address = serve(move |mut stream, number| {
+        counts.lock().unwrap().insert(number, 0);
+        while read_request(&mut stream) {
+            *counts.lock().unwrap().get_mut(&number).unwrap() += 1;
+            stream.write_all(ANSWER).unwrap();
+        }
+    });
+    let run = run(held_plan(backend, 40, 120, address));
+    assert_eq!(run.end.counts.ok, 120);
+    let held = run.end.held.unwrap();
+    assert_eq!((held.standing, held.failed), (40, 0));
+    assert_eq!((held.lost, held.reopened), (0, 0));
+    assert_eq!((run.end.connects, run.end.peak_connections), (40, 40));
+    let used = used.lock().unwrap();
+    assert_eq!(used.len(), 40);
+    assert!(used.values().all(|n| *n > 0), "{used:?}");
+}
+
+fn held_connections_that_the_server_closes_are_opened_again(backend: Backend) {
+    let address = serve(|mut stream, _| {
+        if read_request(&mut stream) {
+            stream.write_all(ANSWER).unwrap();
+        }
+    });
+    let run = run(held_plan(backend, 10, 100, address));
+    assert_eq!(run.end.counts.ok, 100);
+    let held = run.end.held.unwrap();
+    assert_eq!((held.standing, held.failed), (10, 0));
+    assert!(held.lost >= 90 && held.reopened >= 90, "{held:?}");
+    assert_eq!(run.end.connects, held.standing + held.reopened);
+}
+
+fn held_connections_to_nobody_are_counted(backend: Backend) {
+    let address = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let run = run(held_plan(backend, 10, 100_000, address));
+    assert_eq!(run.end.reason, EndReason::ServerGone);
+    let held = run.end.held.unwrap();
+    assert_eq!((held.standing, held.failed), (0, 10));
+    assert!(run.end.errors["connect_refused"] >= 10);
+}
+
 fn a_close_by_reset_sends_one(backend: Backend) {
     for (how, reset) in [(CloseFirst::Reset, true), (CloseFirst::Client, false)] {
         let (out, results) = std::sync::mpsc::channel();
@@ -318,13 +403,22 @@ fn child_out_of_files(backend: Backend) {
             .err()
             .unwrap();
         assert!(error.to_string().contains("ulimit -n"), "{error}");
-        // Within it, sockets that are bound to a source address are ordinary files.
+        // Within it, sockets are no open files; those of requests too long for one write are.
         plan.connections = 39;
-        let source = IpAddr::from([127, 0, 0, 1]);
-        plan.sources = Some(Sources {
-            first: source,
-            last: source,
-        });
+        if Uring::probe(1).unwrap().bind {
+            let source = IpAddr::from([127, 0, 0, 1]);
+            let sources = Some(Sources {
+                first: source,
+                last: source,
+            });
+            let run = run(Plan {
+                sources,
+                ..plan.clone()
+            });
+            assert_eq!(run.end.counts.ok, 1000, "{:?}", run.end.errors);
+        }
+        let long = ("X-Long".to_owned(), "x".repeat(20_000));
+        plan.request.headers.push(long);
     }
     let run = run(plan);
     assert_eq!(run.end.reason, EndReason::Completed);

@@ -37,6 +37,8 @@ pub enum Event {
     },
     /// The worker is ready to send.
     Ready(WorkerReady),
+    /// How far the worker is with opening connections before it sends.
+    Connecting(Connecting),
     /// What happened in one second of the worker's clock.
     Second(SecondRow),
     /// The worker is done.
@@ -80,8 +82,37 @@ pub struct WorkerReady {
     pub pid: u32,
     /// What it had to settle for, one line each.
     pub notices: Vec<String>,
-    /// Open-file limit after raising it as far as allowed; null where the kernel does not tell.
+    /// Open-file limit, raised to what the plan needs where the hard limit allows it; null where the kernel does not tell.
     pub fd_limit: Option<u64>,
+    /// Open-file limit before it was raised; null where it could not be read.
+    #[serde(default)]
+    pub fd_limit_before: Option<u64>,
+}
+
+/// Connections that are opened before the clock starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Connecting {
+    /// Stand by now.
+    pub standing: u64,
+    /// Could not be opened.
+    pub failed: u64,
+    /// How many connections the plan has.
+    pub of: u64,
+}
+
+/// What became of connections that were all opened before the clock started and kept open (`--hold`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Held {
+    /// Stood when the clock started.
+    pub standing: u64,
+    /// Could not be opened before that; the reasons are among the errors.
+    pub failed: u64,
+    /// Ended in the run: closed by the server, or given up after a timeout or a malformed answer.
+    pub lost: u64,
+    /// Opened in the run in place of those that were lost or could not be opened.
+    pub reopened: u64,
+    /// How long opening them took before the clock started, ns.
+    pub opening_ns: u64,
 }
 
 /// Whether a second belongs to the warm-up or to the measurement.
@@ -189,6 +220,9 @@ pub struct WorkerEnd {
     pub connects: u64,
     /// Most connections open at once.
     pub peak_connections: u64,
+    /// What became of held connections; null where none were held.
+    #[serde(default)]
+    pub held: Option<Held>,
     /// Longest time by which a load thread came back late from a wait or a turn of its loop, ns: a stall of our own.
     pub longest_stall_ns: u64,
     /// Named reasons of malformed answers, failed connects and unsent requests, with how often each occurred.

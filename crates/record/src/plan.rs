@@ -31,6 +31,9 @@ pub struct Plan {
     pub arrivals: Option<Arrivals>,
     /// Closed model: connections in all. Open model: the cap on them.
     pub connections: u32,
+    /// Whether all connections are opened before the clock starts and kept open, requests spread over them in turn.
+    #[serde(default)]
+    pub hold: bool,
     /// Load threads.
     pub threads: u32,
     /// How often a connection is used.
@@ -95,6 +98,7 @@ impl Plan {
             profile: None,
             arrivals: None,
             connections: DEFAULT_CONNECTIONS,
+            hold: false,
             threads: 1,
             connection_use: ConnectionUse::Kept,
             requests_per_connection: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::events::{AddressUse, EndReason, ThreadUse};
+use crate::events::{AddressUse, EndReason, Held, ThreadUse};
 use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::times::Times;
@@ -228,6 +228,12 @@ pub struct Connections {
     /// What became of each address of the target; empty where the load process did not live to tell.
     #[serde(default)]
     pub addresses: Vec<AddressUse>,
+    /// Its open-file limit before that was raised to what the plan needs; null where it could not be read.
+    #[serde(default)]
+    pub fd_limit_before: Option<u64>,
+    /// What became of held connections (`--hold`); null where none were held.
+    #[serde(default)]
+    pub held: Option<Held>,
 }
 
 /// What the load process used.

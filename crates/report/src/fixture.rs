@@ -174,6 +174,8 @@ pub(crate) fn closed() -> Run {
             ports_per_source: Some(28_232),
             fd_limit: Some(1_048_576),
             addresses: Vec::new(),
+            fd_limit_before: Some(1_024),
+            held: None,
         },
         client: Client {
             cpu_s: 8.1,

@@ -16,6 +16,7 @@ pub mod threshold;
 mod attempts;
 mod changing;
 mod figures;
+mod held;
 mod load_line;
 mod outcomes;
 mod page;

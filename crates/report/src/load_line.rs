@@ -71,6 +71,9 @@ fn connections(plan: &Plan) -> String {
         CloseFirst::Client => ", closed by the client first",
         CloseFirst::Reset => ", reset by the client",
     };
+    if plan.hold {
+        return count_of(n, "held connection");
+    }
     match (plan.connection_use, plan.requests_per_connection) {
         (ConnectionUse::Kept, _) => format!("{cap}{}", count_of(n, "kept connection")),
         (ConnectionUse::PerConnection, Some(each)) => format!(

@@ -1,6 +1,6 @@
 //! How far a run has come: one line from the same second rows that the record is folded from.
 
-use floodmark_record::events::{Phase, SecondRow};
+use floodmark_record::events::{Connecting, Phase, SecondRow};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Arrivals, Plan};
 use floodmark_record::profile::{Step, step_at};
@@ -15,6 +15,9 @@ use crate::style::{Paint, Style};
 const SHORT_RUN_S: f64 = 60.0;
 const OFTEN_S: f64 = 5.0;
 const SELDOM_S: f64 = 10.0;
+
+/// Connections are reported about twice a second while they are opened: without a terminal one report in so many is told.
+const OPENING_EVERY: u32 = 10;
 
 /// State of one run as seen so far; its size does not grow with the run.
 #[derive(Debug, Clone)]
@@ -39,6 +42,8 @@ pub struct Progress {
     open_connections: u64,
     /// Moment of the phase up to which [`Progress::plain_line`] has spoken.
     spoken_s: f64,
+    /// Reports of connections that are being opened.
+    openings: u32,
 }
 
 impl Progress {
@@ -72,7 +77,30 @@ impl Progress {
             last_p99_ns: None,
             open_connections: 0,
             spoken_s: 0.0,
+            openings: 0,
         }
+    }
+
+    /// How far the opening of connections is that comes before the run.
+    #[must_use]
+    pub fn opening_line(word: &Connecting) -> String {
+        let mut line = format!(
+            "opening connections: {} of {}",
+            show_count(word.standing),
+            show_count(word.of)
+        );
+        if word.failed > 0 {
+            line.push_str(&format!(", {} failed", show_count(word.failed)));
+        }
+        line
+    }
+
+    /// The same for a log or pipe, when it is due: every 5 s.
+    pub fn plain_opening_line(&mut self, word: &Connecting) -> Option<String> {
+        self.openings += 1;
+        self.openings
+            .is_multiple_of(OPENING_EVERY)
+            .then(|| Self::opening_line(word))
     }
 
     /// Takes in one second. Only two percentiles are decoded of its histograms.
@@ -326,6 +354,28 @@ mod tests {
             progress
                 .line(WIDE)
                 .starts_with("all sent, awaiting 20 answers")
+        );
+    }
+
+    #[test]
+    fn connections_that_are_being_opened_are_said() {
+        let word = |standing, failed| Connecting {
+            standing,
+            failed,
+            of: 100_000,
+        };
+        let line = Progress::opening_line(&word(34_000, 0));
+        assert_eq!(line, "opening connections: 34,000 of 100,000");
+        let mut progress = Progress::new(&fixture::closed_plan());
+        let lines: Vec<String> = (1..=20)
+            .filter_map(|n| progress.plain_opening_line(&word(n * 1000, 5)))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "opening connections: 10,000 of 100,000, 5 failed",
+                "opening connections: 20,000 of 100,000, 5 failed"
+            ]
         );
     }
 

@@ -1,6 +1,6 @@
 //! Snapshots of every kind of summary.
 
-use floodmark_record::events::EndReason;
+use floodmark_record::events::{EndReason, Held};
 use floodmark_record::result::{Overall, Threshold};
 use floodmark_record::run::{Run, Status, SteadyClass, Warmup, Window};
 
@@ -186,6 +186,21 @@ fn an_interrupted_run_and_a_failing_warmup_are_said() {
     });
     run.requests.reconnects = 1;
     insta::assert_snapshot!(draw(&run, PLAIN));
+}
+
+#[test]
+fn held_connections() {
+    let mut run = fixture::open_censored();
+    run.plan.hold = true;
+    run.plan.connections = 100_000;
+    run.connections.held = Some(Held {
+        standing: 99_500,
+        failed: 500,
+        lost: 12,
+        reopened: 512,
+        opening_ns: 10_100_000_000,
+    });
+    insta::assert_snapshot!(both(&run));
 }
 
 #[test]

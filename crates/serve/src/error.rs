@@ -34,6 +34,9 @@ pub enum ServeError {
     /// A state file for a workload that keeps no state.
     #[error("{0} keeps no state; leave the state file out, or serve dispatcher")]
     NoState(Workload),
+    /// A port to be shared by servers of a workload that has one state.
+    #[error("{0} has one state, which several servers cannot share; leave --share-port out")]
+    SharedState(Workload),
     /// The state file cannot be used.
     #[error(transparent)]
     State(#[from] StateError),

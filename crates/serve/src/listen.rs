@@ -1,4 +1,4 @@
-//! The listening socket, accepting from it, and how many files may be open.
+//! The listening socket, and accepting from it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,15 +9,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Connections that the kernel keeps for us to accept; it lowers this to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
 
-/// Listens, non-blocking. Accepted sockets inherit `TCP_NODELAY`, which saves a system call on each.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// Listens, non-blocking; with `share` other processes of the same user may listen there too, and the kernel deals connections out among
+/// them. Accepted sockets inherit `TCP_NODELAY`, which saves a system call on each.
+pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
     )?;
-    // A restart must not wait for the TIME_WAITs of the server before; two listeners at once stay impossible.
+    // A restart must not wait for the TIME_WAITs of the server before; two listeners at once stay impossible unless both share.
     socket.set_reuse_address(true)?;
+    socket.set_reuse_port(share)?;
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -48,27 +50,4 @@ pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
         error.raw_os_error(),
         Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
     )
-}
-
-/// Raises the limit of open files as far as allowed and returns it.
-pub(crate) fn raise_file_limit() -> io::Result<usize> {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: the kernel writes the struct that is passed.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if limit.rlim_cur < limit.rlim_max {
-        let raised = libc::rlimit {
-            rlim_cur: limit.rlim_max,
-            ..limit
-        };
-        // SAFETY: the kernel only reads the struct that is passed.
-        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
-            limit = raised;
-        }
-    }
-    Ok(usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX))
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::thread::{self, JoinHandle};
 
+use floodmark_host::raise_open_files;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{oneshot, watch};
 
@@ -52,6 +53,7 @@ pub fn serve(
     let Settings {
         workload,
         listen: address,
+        share_port,
         threads,
         state,
         limits,
@@ -59,10 +61,13 @@ pub fn serve(
     if state.is_some() && workload != Workload::Dispatcher {
         return Err(ServeError::NoState(workload));
     }
+    if share_port && workload.has_state() {
+        return Err(ServeError::SharedState(workload));
+    }
     let most_connections = most_connections(limits.connections)?;
     // Before the state file: a second server on a taken port must not touch numbers.
     let cannot_listen = |source| ServeError::Listen { address, source };
-    let listener = listen::listen(address).map_err(cannot_listen)?;
+    let listener = listen::listen(address, share_port).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
     let (numbers, reserver) = match state {
         Some(path) => {
@@ -194,8 +199,12 @@ fn default_threads() -> usize {
 }
 
 fn most_connections(asked: Option<NonZeroUsize>) -> Result<usize, ServeError> {
+    let needed = asked.map_or(u64::MAX, |asked| {
+        asked.get().saturating_add(RESERVED_FILES) as u64
+    });
     // Where the limit cannot even be read, the smallest that any Linux starts with.
-    let limit = listen::raise_file_limit().unwrap_or(1024);
+    let limit = raise_open_files(needed).map_or(1024, |raised| raised.now);
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let possible = limit.saturating_sub(RESERVED_FILES).max(1);
     match asked {
         Some(asked) if asked.get() > possible => Err(ServeError::Connections {

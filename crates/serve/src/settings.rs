@@ -14,6 +14,9 @@ pub struct Settings {
     pub workload: Workload,
     /// Where it listens; port 0 lets the kernel choose one.
     pub listen: SocketAddr,
+    /// Whether other processes of the same user may listen there too, each with connections of its own (`SO_REUSEPORT`). Not for a
+    /// workload whose answers depend on one another.
+    pub share_port: bool,
     /// Threads that answer; `None`: half the CPUs, at least 1 (why: `docs/decisions/0002-native-servers.md`).
     pub threads: Option<NonZeroUsize>,
     /// File that keeps the dispatcher's numbers over a crash; `None`: they begin at 1 with every start.

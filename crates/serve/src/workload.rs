@@ -28,6 +28,15 @@ impl Workload {
         }
     }
 
+    /// Whether its answers depend on those before, so that there must be only one server of it.
+    #[must_use]
+    pub const fn has_state(self) -> bool {
+        match self {
+            Workload::Hello | Workload::Json => false,
+            Workload::Dispatcher => true,
+        }
+    }
+
     /// The one path that it answers.
     #[must_use]
     pub const fn path(self) -> &'static str {

@@ -29,7 +29,7 @@ pub struct LoadArgs {
 
     /// Start floodmark's own hello server and load it for 5s with kept and for 5s with fresh connections: no URL needed
     #[arg(long, conflicts_with_all = [
-        "fresh", "requests_per_connection", "close_first", "sources", "resolve", "unix_socket", "json", "csv", "hdr", "out",
+        "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "json", "csv", "hdr", "out",
     ])]
     pub demo: bool,
 
@@ -102,6 +102,11 @@ pub struct LoadArgs {
     /// Who closes a used connection and so holds its TIME_WAIT; reset (RST) leaves none
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
     pub close_first: Closer,
+
+    /// Open all of --connections before the clock starts and keep them open, each used in its turn; one that the server closes is
+    /// opened again [default: with --rate as many are opened as it takes]
+    #[arg(long, requires = "connections", conflicts_with_all = ["fresh", "requests_per_connection", "burst"], help_heading = "Connections")]
+    pub hold: bool,
 
     /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: the kernel chooses one]
     #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]

@@ -40,6 +40,16 @@ impl Live {
                     out::note(&format!("{notice}\n"));
                 }
             }
+            Event::Connecting(word) => {
+                let Some(progress) = &mut self.progress else {
+                    return;
+                };
+                if self.terminal {
+                    self.draw(&Progress::opening_line(word));
+                } else if let Some(line) = progress.plain_opening_line(word) {
+                    out::note(&format!("{line}\n"));
+                }
+            }
             Event::Second(row) => {
                 let Some(progress) = &mut self.progress else {
                     return;
@@ -47,8 +57,7 @@ impl Live {
                 progress.feed(row);
                 if self.terminal {
                     let line = progress.line(out::style(&std::io::stderr()));
-                    out::note(&format!("\r\x1b[K{line}"));
-                    self.drawn = true;
+                    self.draw(&line);
                 } else if let Some(line) = progress.plain_line() {
                     out::note(&format!("{line}\n"));
                 }
@@ -56,6 +65,12 @@ impl Live {
             Event::End(_) => self.clear(),
             _ => {}
         }
+    }
+
+    /// Draws over the line on the terminal.
+    fn draw(&mut self, line: &str) {
+        out::note(&format!("\r\x1b[K{line}"));
+        self.drawn = true;
     }
 
     /// Takes the line off the terminal.

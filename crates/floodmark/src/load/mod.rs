@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use floodmark_host::{Stop, raise_open_files};
+use floodmark_host::{Stop, open_files};
 use floodmark_lab::{Attempts, Folder, LabError};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::events::EndReason;
@@ -22,13 +22,14 @@ mod live;
 mod plan;
 mod resolve;
 mod schedule;
+mod sockets;
 mod target;
 mod tls;
 
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {
-    // Children keep what is raised here: a worker may have as many connections as the machine allows.
-    let open_files = raise_open_files().ok().map(|files| files.soft);
+    // The load process raises its own limit, to what it needs.
+    let open_files = open_files().ok().map(|files| files.hard);
     let stop = Stop::on_signals()
         .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
     let Some(url) = &args.url else {

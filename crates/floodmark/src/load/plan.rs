@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use floodmark_load::backend::uring::{self, Uring};
-use floodmark_load::budget::{self, Offer};
+use floodmark_load::budget::{self, Offer, Sockets};
+use floodmark_load::sources::unusable;
 use floodmark_load::worker::request_sizes;
 use floodmark_observe::{Root, sysctl};
 use floodmark_record::plan::{
@@ -14,9 +14,9 @@ use floodmark_record::plan::{
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
 
-use super::args::{self, LoadArgs, Warmup};
+use super::args::{LoadArgs, Warmup};
 use super::schedule::Schedule;
-use super::{target, tls};
+use super::{sockets, target, tls};
 use crate::exit::Ending;
 
 /// Most connections of one load process; their state alone is 2 GiB at most.
@@ -54,7 +54,7 @@ pub fn plan(
     let mut notices = Vec::from_iter(addresses_of_sources(args, &mut target)?);
     contradictions(args, &target)?;
     let schedule = Schedule::of(args)?;
-    let offer = offer(&target, open_files);
+    let mut offer = offer(&target, open_files);
     notices.extend(not_known(&target, &offer));
     let (tls, anchors) = tls::plan(args, target::https_host(&target.url)?)?;
     let mut plan = Plan {
@@ -69,6 +69,7 @@ pub fn plan(
         rate_per_s: schedule.rate_per_s,
         arrivals: schedule.arrivals,
         connections: 0,
+        hold: args.hold,
         threads: threads(args)?,
         connection_use: match (args.fresh, args.requests_per_connection) {
             (true, _) | (false, Some(1)) => ConnectionUse::Fresh,
@@ -99,16 +100,24 @@ pub fn plan(
         seed: args.seed,
         profile: schedule.profile,
     };
+    if plan.hold && plan.model == Model::Closed {
+        return Err(Ending::usage(
+            "--hold keeps connections open that a rate leaves idle (--rate, --ramp, --steps, --replay); without one all of them are \
+             open and in use anyway",
+        ));
+    }
+    let longest = request_sizes(&plan)
+        .map_err(|e| Ending::usage(format!("the request: {e}")))?
+        .longest();
+    let (backend, notice) = sockets::choose(args, &plan, &mut offer, longest)?;
+    plan.backend = backend;
+    notices.extend(notice);
     plan.connections = connections(args, &plan, &offer)?;
     if let Some(shortage) = budget::shortage(&plan, &offer)
         && !args.anyway
     {
         return Err(Ending::usage(format!("{shortage}, or run it --anyway")));
     }
-    request_sizes(&plan).map_err(|e| Ending::usage(format!("the request: {e}")))?;
-    let (backend, notice) = backend(args, &plan)?;
-    plan.backend = backend;
-    notices.extend(notice);
     let mut remarks = remarks(&plan, &offer);
     remarks.extend_from_slice(&notices);
     remarks.extend(schedule.remark);
@@ -128,6 +137,14 @@ fn contradictions(args: &LoadArgs, target: &Target) -> Result<(), Ending> {
             "--close-first says who closes a connection that is used up, but kept connections never are; add --fresh or \
              --requests-per-connection",
         ));
+    }
+    if let Some(sources) = args.sources
+        && let Some((address, why)) = unusable(sources)
+    {
+        return Err(Ending::usage(format!(
+            "--sources: {address} is no address that this machine can send from ({why}); give it to an interface (ip address add), or \
+             use others, such as 127.0.0.2-127.0.0.9 for a server on this machine"
+        )));
     }
     if close_first == CloseFirst::Reset && target.address.unix().is_some() {
         return Err(Ending::usage(
@@ -160,24 +177,6 @@ fn addresses_of_sources(args: &LoadArgs, target: &mut Target) -> Result<Option<S
     target.address = first.into();
     target.further_addresses = reachable.collect();
     Ok((target.addresses().count() < all.len()).then_some(notice))
-}
-
-/// The backend to use, with a notice where it is not the best.
-fn backend(args: &LoadArgs, plan: &Plan) -> Result<(Backend, Option<String>), Ending> {
-    if args.backend == args::Backend::Epoll {
-        return Ok((Backend::Epoll, None));
-    }
-    let most = plan.connections.div_ceil(plan.threads) as usize;
-    let Err(error) = Uring::probe(most) else {
-        return Ok((Backend::Uring, None));
-    };
-    let why = uring::unavailable(&error);
-    if args.backend == args::Backend::Uring {
-        return Err(Ending::usage(format!(
-            "--backend uring: {why}, or use --backend epoll"
-        )));
-    }
-    Ok((Backend::Epoll, Some(format!("epoll is used: {why}"))))
 }
 
 fn threads(args: &LoadArgs) -> Result<u32, Ending> {
@@ -251,6 +250,7 @@ fn offer(target: &Target, open_files: Option<u64>) -> Offer {
             .ip()
             .and_then(|_| Some(sysctl::ports(&root)?.usable())),
         fds: open_files,
+        sockets: Sockets::Files,
         time_wait_s: reuse.map(|reuse| budget::time_wait_s(reuse, delay_s, loopback)),
     }
 }

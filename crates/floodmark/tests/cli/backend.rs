@@ -107,7 +107,7 @@ fn a_backend_that_was_asked_for_and_is_forbidden_is_refused() {
 fn both_backends_give_the_same_counts() {
     let server = Serve::start(&["hello"]);
     let uring = Uring::probe(1).inspect_err(|error| eprintln!("skipped: {}", unavailable(error)));
-    let uring = uring.ok().map(|()| ("uring", Backend::Uring));
+    let uring = uring.ok().map(|_| ("uring", Backend::Uring));
     for (name, backend) in uring.into_iter().chain([("epoll", Backend::Epoll)]) {
         for more in [
             &["-c", "7"][..],

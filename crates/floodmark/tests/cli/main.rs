@@ -12,6 +12,7 @@ mod endings;
 mod exactness;
 mod folder;
 mod help;
+mod hold;
 mod https;
 mod request;
 mod serve;

@@ -18,6 +18,7 @@ impl Core {
             let given_up = waiting.give_up_beyond(0);
             self.recorder.unsent(given_up);
         }
+        let held = self.held();
         for slot in 0..self.connections.len() {
             let connection = &mut self.connections[slot];
             match connection.state {
@@ -39,6 +40,8 @@ impl Core {
             self.pressing.remove(&mut self.connections, slot as Slot);
             self.shut(slot as Slot, CloseFirst::Client, now);
         }
+        // What we close ourselves is not lost.
+        self.keep_held(held);
     }
 
     /// The peer sends no more.
@@ -84,7 +87,7 @@ impl Core {
             connection.moments.sent = 0;
             self.in_flight -= 1;
             self.pressing.remove(&mut self.connections, slot);
-            self.recorder.disconnected();
+            self.gone();
             self.actions.push(Action::Close {
                 slot,
                 how: CloseFirst::Client,
@@ -149,7 +152,7 @@ impl Core {
     /// Closes a connection that is in no list.
     pub(super) fn shut(&mut self, slot: Slot, how: CloseFirst, now: Ns) {
         if self.connections[slot as usize].state != State::Connecting {
-            self.recorder.disconnected();
+            self.gone();
         }
         self.actions.push(Action::Close { slot, how });
         self.release(slot, now);

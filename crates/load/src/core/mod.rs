@@ -9,6 +9,7 @@
 
 mod answering;
 mod ending;
+mod holding;
 mod opening;
 mod starting;
 #[cfg(test)]
@@ -29,6 +30,9 @@ use crate::judge::Judge;
 use crate::linked::List;
 use crate::recorder::Recorder;
 use crate::targets::Targets;
+
+use self::holding::Ahead;
+pub use self::holding::HeldSoFar;
 
 /// Connections opened in one turn at most. Opening costs several times what a request costs, so a thread that is behind catches
 /// up by using the connections it has, and does not bury itself and the server under new ones.
@@ -72,6 +76,14 @@ pub struct RequestSizes {
     pub last: usize,
 }
 
+impl RequestSizes {
+    /// The larger of them.
+    #[must_use]
+    pub fn longest(self) -> usize {
+        self.kept.max(self.last)
+    }
+}
+
 /// The state of one load thread.
 pub struct Core {
     /// What is to be done; emptied by the engine after each call.
@@ -100,8 +112,7 @@ pub struct Core {
     /// Connections whose handshake is under way and that no request was given to.
     opening_unclaimed: u64,
     opens_left: u32,
-    /// Connections to open before the clock starts.
-    ready: usize,
+    ahead: Ahead,
     /// Slots in use, those that wait before they try again included.
     open: usize,
     /// Since when not all slots have been in use.
@@ -174,7 +185,7 @@ impl Core {
             timeout: seconds(plan.timeout_s).max(1),
             opening_unclaimed: 0,
             opens_left: OPENS_PER_TURN,
-            ready,
+            ahead: Ahead::new(ready, threads, holding::holds(plan.hold, uses)),
             open: 0,
             room_since: 0,
             in_flight: 0,
@@ -197,6 +208,7 @@ impl Core {
         self.opens_left = OPENS_PER_TURN;
         self.arrive(now);
         self.serve_waiting(now);
+        self.open_ahead(now);
         while let Some(slot) = self.paused.front() {
             if self.connections[slot as usize].gives_up > now {
                 break;
@@ -222,7 +234,11 @@ impl Core {
         {
             return 0;
         }
-        let mut at = self.recorder.row_end().min(self.next_arrival());
+        let mut at = self
+            .recorder
+            .row_end()
+            .min(self.next_arrival())
+            .min(self.next_ahead());
         for list in [&self.pressing, &self.paused] {
             if let Some(slot) = list.front() {
                 at = at.min(self.connections[slot as usize].gives_up);

@@ -32,7 +32,7 @@ pub(super) fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize 
     if plan.connection_use == ConnectionUse::Fresh {
         return 0;
     }
-    let Some(rate) = plan.rate_per_s else {
+    let Some(rate) = plan.rate_per_s.filter(|_| !plan.hold) else {
         return cap;
     };
     let ready = (rate / f64::from(threads) * READY_FOR_S).ceil();
@@ -40,22 +40,6 @@ pub(super) fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize 
 }
 
 impl Core {
-    /// Opens kept connections before the clock starts, so that no figure holds their set-up: all of the closed model's, and
-    /// those that the open model's first arrivals need.
-    pub fn prepare(&mut self, now: Ns) {
-        self.preparing = true;
-        self.last_life = now;
-        while self.open < self.ready {
-            self.open_unclaimed(now, 0);
-        }
-    }
-
-    /// Whether nothing is being prepared any more.
-    #[must_use]
-    pub fn prepared(&self) -> bool {
-        self.opening_unclaimed == 0
-    }
-
     /// Whether the slot's request asks the server to close.
     #[must_use]
     pub fn is_last(&self, slot: Slot) -> bool {
@@ -161,6 +145,8 @@ impl Core {
         self.ever_connected = true;
         self.last_life = now;
         self.refused_since = None;
+        let over = connection.reached.unwrap_or(at);
+        self.ahead.tried(connection.opening, over);
         let (kind, since) = match connection.reached {
             Some(reached) => (TimeKind::Handshake, reached),
             None => (TimeKind::Connect, connection.opening),
@@ -171,6 +157,7 @@ impl Core {
         connection.moments.free = free;
         let carries = std::mem::replace(&mut connection.carries, false);
         self.pressing.remove(&mut self.connections, slot);
+        self.count_opened();
         if carries {
             self.carried -= 1;
             self.dispatch(slot, now);
@@ -204,6 +191,8 @@ impl Core {
         let carried = std::mem::replace(&mut connection.carries, false);
         let retried = connection.retried;
         self.recorder.error(failure.name);
+        self.ahead.tried(opening, now);
+        self.count_unopened();
         self.pressing.remove(&mut self.connections, slot);
         if carried {
             self.carried -= 1;

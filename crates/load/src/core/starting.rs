@@ -12,7 +12,7 @@ use crate::recorder::Moments;
 impl Core {
     /// Begins a phase.
     pub fn begin(&mut self, arrivals: Arrivals, now: Ns) {
-        self.preparing = false;
+        self.end_preparing(now);
         self.winding_up = false;
         self.arrivals = arrivals;
         self.last_life = now;
@@ -96,12 +96,16 @@ impl Core {
         }
     }
 
-    /// Puts a connection among the idle ones, where the latest is used first.
+    /// Puts a connection among the idle ones, where the latest is used first; of held ones each has its turn.
     pub(super) fn rest(&mut self, slot: Slot) {
         let connection = &mut self.connections[slot as usize];
         connection.state = State::Idle;
         connection.rested = true;
-        self.idle.push_front(&mut self.connections, slot);
+        if self.ahead.holds() {
+            self.idle.push_back(&mut self.connections, slot);
+        } else {
+            self.idle.push_front(&mut self.connections, slot);
+        }
     }
 
     /// Gives a request to a connection that stands and is in no list.

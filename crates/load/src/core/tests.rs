@@ -203,6 +203,7 @@ prop_compose! {
         drain in any::<bool>(),
         warmup_s in prop_oneof![Just(0.0), 0.01f64..0.5],
         further in 0u8..3,
+        hold in any::<bool>(),
     ) -> Plan {
         let plan = closed_plan(1, 1);
         let address = |i| ([127, 0, 0, 2 + i], 1).into();
@@ -215,6 +216,7 @@ prop_compose! {
             rate_per_s: open.then_some(rate),
             arrivals: open.then_some(arrivals),
             connections,
+            hold: hold && open && connection_use == ConnectionUse::Kept,
             requests: duration_s.is_none().then_some(requests),
             duration_s,
             connection_use,
@@ -283,6 +285,14 @@ proptest! {
         }
         if hostile && plan.drain && reason == EndReason::Completed {
             prop_assert_eq!(counts.in_flight_at_end, 0);
+        }
+        if let Some(held) = lab.core.held() {
+            prop_assert!(plan.hold && held.standing + held.failed <= plan.connections.into(), "{:?}", held);
+            // What is given up with its request was not lost.
+            if counts.in_flight_at_end == 0 && plan.warmup_s == 0.0 {
+                let standing = lab.core.recorder.open_connections();
+                prop_assert_eq!(held.standing + held.reopened, held.lost + standing);
+            }
         }
         if !hostile && dies_after.is_none() {
             prop_assert_eq!(counts.malformed + counts.reset + counts.rejected + counts.wrong + counts.reconnects, 0);
@@ -433,4 +443,97 @@ fn the_connection_used_last_is_used_first() {
     core.actions.clear();
     core.turn(start + 3 * MS);
     assert_eq!(core.actions, [super::Action::Send { slot: 1 }]);
+}
+
+/// Three held connections that stand, and the actions of the turns that follow.
+fn held(plan: &Plan) -> (Lab, Ns) {
+    let mut lab = Lab::new(plan);
+    let now = seconds(1.0);
+    lab.core.prepare(now);
+    lab.core.actions.clear();
+    for slot in 0..3 {
+        stands(&mut lab.core, slot, now);
+    }
+    assert!(lab.core.prepared());
+    lab.core.recorder.begin(Phase::Measure, now, None);
+    let schedule = Schedule::new(plan, plan.duration_s, 0, 1).unwrap();
+    let arrivals = Arrivals::Open(Waiting::new(schedule, now));
+    lab.core.begin(arrivals, now);
+    (lab, now)
+}
+
+fn stands(core: &mut Core, slot: u32, at: Ns) {
+    let sent = false;
+    core.on(Completion::Connected { slot, at, sent }, at);
+}
+
+fn held_plan() -> Plan {
+    Plan {
+        connections: 3,
+        hold: true,
+        ..open_plan(Spacing::Constant, 1000.0, None, Some(7))
+    }
+}
+
+#[test]
+fn held_connections_have_their_turns() {
+    let (mut lab, start) = held(&held_plan());
+    let core = &mut lab.core;
+    for request in 0..7 {
+        let at = start + request as Ns * MS;
+        core.turn(at);
+        let slot = request % 3;
+        assert_eq!(core.actions, [super::Action::Send { slot }]);
+        core.actions.clear();
+        core.sent(slot, at);
+        let data = ANSWER;
+        core.on(Completion::Received { slot, data }, at + 1);
+    }
+    assert!(core.finished());
+    let held = core.held().unwrap();
+    assert_eq!((held.standing, held.failed, held.lost), (3, 0, 0));
+}
+
+#[test]
+fn a_held_connection_that_the_server_closes_is_opened_again() {
+    let (mut lab, start) = held(&held_plan());
+    let core = &mut lab.core;
+    core.actions.clear();
+    core.on(Completion::Ended { slot: 2 }, start + 1);
+    core.actions.clear();
+    core.turn(start + 2);
+    let open = super::Action::Open {
+        slot: 2,
+        route: crate::backend::Route::default(),
+        first: false,
+    };
+    assert_eq!(core.actions, [open]);
+    stands(core, 2, start + 3);
+    let held = core.held().unwrap();
+    assert_eq!((held.standing, held.lost, held.reopened), (3, 1, 1));
+    // After the end of the window nobody needs it.
+    core.wind_up();
+    core.on(Completion::Ended { slot: 2 }, start + 4);
+    core.actions.clear();
+    core.turn(start + 5);
+    assert!(core.actions.is_empty(), "{:?}", core.actions);
+}
+
+#[test]
+fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_at_the_pace() {
+    let mut lab = Lab::new(&held_plan());
+    let core = &mut lab.core;
+    let start = seconds(1.0);
+    core.prepare(start);
+    core.actions.clear();
+    for slot in 0..3 {
+        let error = std::io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
+        core.on(Completion::ConnectFailed { slot, error }, start);
+    }
+    assert!(core.prepared());
+    let schedule = Schedule::new(&held_plan(), None, 0, 1).unwrap();
+    core.begin(Arrivals::Open(Waiting::new(schedule, start + MS)), start);
+    let opened = core.actions.len();
+    assert_eq!((core.held().unwrap().failed, opened), (3, 3));
+    assert_eq!(core.held().unwrap().standing, 0);
 }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use floodmark_load::backend::uring::{Uring, unavailable};
+use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag, WorkerError};
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
@@ -97,7 +98,11 @@ pub fn input(plan: Plan) -> WorkerInput {
 pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError> {
     let began = Instant::now();
     let (mut rows, mut end) = (Vec::new(), None);
-    worker::run(input, Some(1024), stop, |event| match event {
+    let files = Some(FileLimit {
+        before: 1024,
+        now: 1024,
+    });
+    worker::run(input, files, stop, |event| match event {
         Event::Second(row) => rows.push(row),
         Event::End(e) => end = Some(e),
         _ => {}

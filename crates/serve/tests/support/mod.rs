@@ -20,6 +20,7 @@ pub struct Server {
 
 pub fn settings(workload: Workload) -> Settings {
     Settings {
+        share_port: false,
         workload,
         listen: "127.0.0.1:0".parse().unwrap(),
         threads: NonZeroUsize::new(1),

@@ -1,7 +1,7 @@
 //! Running the command, with an end to everything.
 
 use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -140,12 +140,36 @@ pub struct Started {
 
 /// Starts `floodmark load`.
 pub fn start_load(url: &str, arguments: &[&str]) -> Started {
+    start_load_as(url, arguments, |_| {})
+}
+
+/// Gives a command's process limits on open files.
+pub fn limited(command: &mut Command, soft: u64, hard: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    let set = move || {
+        // SAFETY: one system call between fork and exec, with a pointer to memory of the closure's own.
+        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure only makes a system call.
+    unsafe { command.pre_exec(set) };
+}
+
+/// Starts `floodmark load` after `prepare` has had its way with the command.
+pub fn start_load_as(url: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Started {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("result");
     let mut all = vec!["load", url, "--json", "-", "--out", out.to_str().unwrap()];
     all.extend_from_slice(arguments);
+    let mut command = floodmark(&all);
+    prepare(&mut command);
     Started {
-        child: floodmark(&all).spawn().unwrap(),
+        child: command.spawn().unwrap(),
         folder,
     }
 }

@@ -2,16 +2,44 @@
 
 use std::io;
 
-use super::Uring;
+use floodmark_record::plan::Plan;
+
+use super::queue::AT_ONCE;
+use super::{Uring, bound};
+use crate::budget::Sockets;
 use crate::clock::Clock;
 
 impl Uring {
-    /// Finds out whether this kernel lets us, by making all that a thread needs.
+    /// Finds out whether this kernel lets us, by making all that a thread needs, and what it can do.
     ///
     /// # Errors
     /// Why it does not: see [`Uring::new`].
-    pub fn probe(most: usize) -> io::Result<()> {
-        Self::new(Clock::start(), &[], most, 0).map(drop)
+    pub fn probe(most: usize) -> io::Result<Abilities> {
+        let uring = Self::new(Clock::start(), &[], most, 0)?;
+        Ok(Abilities {
+            bind: bound::can_bind(&uring.ring),
+        })
+    }
+}
+
+/// What the io_uring of a kernel can do that not every one can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abilities {
+    /// Bind sockets in a ring's table to source addresses (Linux 6.11).
+    pub bind: bool,
+}
+
+impl Abilities {
+    /// Where the sockets of a plan live whose requests have at most `longest` bytes.
+    #[must_use]
+    pub fn sockets(self, plan: &Plan, longest: usize) -> Sockets {
+        let unix = plan.target.addresses().any(|to| to.unix().is_some());
+        let bindable = self.bind || plan.sources.is_none();
+        if longest <= AT_ONCE && plan.tls.is_none() && bindable && !unix {
+            Sockets::Tables
+        } else {
+            Sockets::Files
+        }
     }
 }
 

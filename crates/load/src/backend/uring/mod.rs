@@ -23,6 +23,7 @@ use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 use socket2::Type;
 
+use self::bound::Addresses;
 use self::buffers::Buffers;
 use self::outcome::Found;
 use self::queue::{AT_ONCE, passing};
@@ -35,6 +36,7 @@ use super::{Backend, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
 mod availability;
+mod bound;
 mod buffers;
 mod outcome;
 mod queue;
@@ -42,7 +44,7 @@ mod slot;
 mod tag;
 mod unix;
 
-pub use self::availability::unavailable;
+pub use self::availability::{Abilities, unavailable};
 
 /// Entries of the submission queue.
 const ENTRIES: u32 = 256;
@@ -60,6 +62,9 @@ pub struct Uring {
     full_queue: FullQueue,
     /// Whether sockets are made by plain calls.
     plain: bool,
+    /// Whether those that come from a source address are.
+    plain_bound: bool,
+    addresses: Addresses,
     slots: Vec<Entry>,
     /// What came about outside of the ring: at most two for each open slot.
     early: VecDeque<(Early, Slot, u32)>,
@@ -100,6 +105,7 @@ impl Uring {
         let table = u32::try_from(most.max(1)).unwrap_or(u32::MAX);
         ring.submitter().register_files_sparse(table)?;
         let buffers = Buffers::register(&ring)?;
+        let plain_bound = !bound::can_bind(&ring);
         Ok(Uring {
             ring,
             buffers,
@@ -107,6 +113,8 @@ impl Uring {
             endpoints: Endpoint::all(targets)?,
             full_queue: FullQueue::default(),
             plain: longest > AT_ONCE,
+            plain_bound,
+            addresses: Addresses::new(),
             slots: Vec::new(),
             early: VecDeque::new(),
             batch: Vec::with_capacity(COMPLETIONS as usize),
@@ -148,7 +156,7 @@ impl Backend for Uring {
         if endpoint.is_unix() {
             return self.open_unix(slot);
         }
-        if self.plain || route.source.is_some() {
+        if self.plain || (self.plain_bound && route.source.is_some()) {
             match endpoint.socket(Type::STREAM, true, route.source) {
                 Ok(socket) => self.slots[slot as usize].socket = Descriptor::Plain(socket),
                 Err(error) => return self.tell_early(slot, Early::ConnectFailed(error)),
@@ -158,7 +166,10 @@ impl Backend for Uring {
             self.push_socket(slot);
         }
         self.slots[slot as usize].connecting = true;
-        self.push_connect(slot);
+        match (route.source, &self.slots[slot as usize].socket) {
+            (Some(source), Descriptor::Direct) => self.push_connect_from(slot, source),
+            _ => self.push_connect(slot),
+        }
     }
 
     fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {

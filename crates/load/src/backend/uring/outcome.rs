@@ -42,6 +42,11 @@ impl Uring {
                 entry.connecting = false;
                 Found::ConnectFailed(slot, error())
             }
+            Op::Bind => {
+                // The connect behind it is cancelled without a word.
+                entry.connecting = false;
+                Found::ConnectFailed(slot, error())
+            }
             Op::Connect => {
                 entry.connecting = false;
                 if result < 0 {

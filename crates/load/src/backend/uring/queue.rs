@@ -26,13 +26,18 @@ static NOWHERE: libc::sockaddr = libc::sockaddr {
 
 impl Uring {
     pub(super) fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: what entries point to lives until the kernel is through with it: addresses for good or as long as the
-        // ring, requests as `Uring::hold` and `Uring::cancelled` say.
-        let mut pushed = unsafe { self.ring.submission().push(entry) };
+        self.push_chain(std::slice::from_ref(entry));
+    }
+
+    /// Pushes entries that are submitted together: a chain ends where a submission does.
+    pub(super) fn push_chain(&mut self, entries: &[squeue::Entry]) {
+        // SAFETY: what entries point to lives until the kernel is through with it: addresses for good, as long as the
+        // ring or as `Addresses` says, requests as `Uring::hold` and `Uring::cancelled` say.
+        let mut pushed = unsafe { self.ring.submission().push_multiple(entries) };
         if pushed.is_err() {
             self.enter();
             // SAFETY: as above.
-            pushed = unsafe { self.ring.submission().push(entry) };
+            pushed = unsafe { self.ring.submission().push_multiple(entries) };
         }
         if pushed.is_err() {
             // The kernel takes nothing, though the queue is several times as long as what is held back.

@@ -12,6 +12,8 @@ pub(super) enum Op {
     Receive = 4,
     /// Closes and cancels, whose outcome tells nothing.
     Other = 5,
+    /// What binds a socket before it connects.
+    Bind = 6,
 }
 
 const OP_SHIFT: u32 = 61;
@@ -32,6 +34,7 @@ pub(super) fn parts(user_data: u64) -> (Op, Slot, u32) {
         2 => Op::Connect,
         3 => Op::Send,
         4 => Op::Receive,
+        6 => Op::Bind,
         _ => Op::Other,
     };
     let generation = (user_data >> GENERATION_SHIFT) as u32 & GENERATION_MASK;
@@ -49,7 +52,14 @@ mod tests {
 
     #[test]
     fn parts_come_back_and_generations_come_round() {
-        for op in [Op::Socket, Op::Connect, Op::Send, Op::Receive, Op::Other] {
+        for op in [
+            Op::Socket,
+            Op::Connect,
+            Op::Send,
+            Op::Receive,
+            Op::Other,
+            Op::Bind,
+        ] {
             for (slot, generation) in [(0, 0), (Slot::MAX, 0), (7, GENERATION_MASK)] {
                 assert_eq!(
                     parts(user_data(op, slot, generation)),

@@ -1,0 +1,235 @@
+//! Held connections, and limits on open files that are raised, kept, or too low.
+
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+
+use floodmark_load::backend::uring::Uring;
+use floodmark_record::run::Connections;
+
+use crate::support::{
+    Load, Serve, code, finish, floodmark, limited, load, run, start_load_as, text,
+};
+
+/// `floodmark load` as a process of at most `hard` open files, `soft` of them at first.
+fn load_with_files(url: &str, arguments: &[&str], (soft, hard): (u64, u64)) -> Load {
+    let with = |command: &mut Command| limited(command, soft, hard);
+    start_load_as(url, arguments, with).end()
+}
+
+/// What `floodmark load` says as a process of at most `hard` open files that refuses.
+fn refused_with_files(url: &str, arguments: &[&str], hard: u64) -> String {
+    let mut all = vec!["load", url];
+    all.extend_from_slice(arguments);
+    let mut command = floodmark(&all);
+    limited(&mut command, hard, hard);
+    let output = finish(command.spawn().unwrap());
+    let said = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("--anyway"), "{said}");
+    said
+}
+
+fn uring_works() -> bool {
+    Uring::probe(1).is_ok()
+}
+
+fn connections(load: &Load) -> &Connections {
+    &load.run().connections
+}
+
+#[test]
+fn held_connections_stand_through_the_run() {
+    let server = Serve::start(&["hello"]);
+    for backend in ["epoll", "auto"] {
+        let load = load(
+            &server.url,
+            &[
+                "-c",
+                "200",
+                "-t",
+                "2",
+                "--rate",
+                "500",
+                "-n",
+                "300",
+                "--hold",
+                "--backend",
+                backend,
+            ],
+        );
+        load.ends_with(0);
+        assert!(load.run().plan.hold);
+        assert_eq!(load.counts().ok, 300);
+        assert_eq!(
+            (connections(&load).opened, connections(&load).peak),
+            (200, Some(200))
+        );
+        let held = connections(&load).held.unwrap();
+        assert_eq!((held.standing, held.failed), (200, 0));
+        assert_eq!((held.lost, held.reopened), (0, 0));
+        let said = load.stderr();
+        assert!(said.contains("200 held connections"), "{said}");
+        assert!(said.contains("200 of 200 connections stood"), "{said}");
+    }
+}
+
+#[test]
+fn connections_that_the_server_closes_while_they_are_idle_are_opened_again() {
+    let server = Serve::start(&["hello", "--idle", "1s"]);
+    let load = load(
+        &server.url,
+        &["-c", "20", "--rate", "1", "-d", "5s", "--hold"],
+    );
+    load.ends_with(0);
+    assert_eq!(load.counts().ok, 5);
+    let held = connections(&load).held.unwrap();
+    assert!(held.lost >= 20 && held.reopened >= 20, "{held:?}");
+    assert_eq!(connections(&load).peak, Some(20));
+    let said = load
+        .stderr()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(said.contains("longer idle timeout"), "{said}");
+}
+
+#[test]
+fn held_connections_to_nobody_end_at_once() {
+    let mut server = Serve::start(&["hello"]);
+    server.kill();
+    let load = load(
+        &server.url,
+        &["-c", "50k", "-t", "4", "--rate", "10", "--hold", "--anyway"],
+    );
+    assert_eq!(load.code(), 3, "{}", load.stderr());
+    assert!(load.run().sending_s < 5.0);
+    let held = connections(&load).held.unwrap();
+    assert!(held.standing == 0 && held.failed > 0, "{held:?}");
+}
+
+#[test]
+fn the_soft_limit_is_raised_to_what_the_run_needs() {
+    let server = Serve::start(&["hello"]);
+    let arguments = ["-c", "300", "-n", "600", "--backend", "epoll"];
+    let load = load_with_files(&server.url, &arguments, (100, 5_000));
+    load.ends_with(0);
+    assert_eq!(connections(&load).peak, Some(300));
+    assert_eq!(connections(&load).fd_limit_before, Some(100));
+    assert_eq!(connections(&load).fd_limit, Some(364));
+}
+
+#[test]
+fn a_hard_limit_that_is_too_low_is_refused_with_the_arithmetic() {
+    let server = Serve::start(&["hello"]);
+    let arguments = ["-c", "300", "-n", "600", "--backend", "epoll"];
+    let said = refused_with_files(&server.url, &arguments, 200);
+    for word in ["300 connections need 364", "200", "ulimit -n 364", "-c 136"] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let anyway = [&arguments[..], &["--anyway"]].concat();
+    let load = load_with_files(&server.url, &anyway, (200, 200));
+    assert!(
+        load.run().errors["fds_exhausted"] > 0,
+        "{:?}",
+        load.run().errors
+    );
+}
+
+#[test]
+fn tables_of_io_uring_hold_more_connections_than_the_process_may_have_files() {
+    if !uring_works() {
+        return;
+    }
+    let server = Serve::start(&["hello"]);
+    let arguments = ["-c", "300", "-n", "600", "--backend", "uring", "-t"];
+    let said = refused_with_files(&server.url, &[&arguments[..], &["1"]].concat(), 200);
+    for word in [
+        "300 connections need 300 sockets",
+        "200",
+        "use -t 2",
+        "-c 200",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
+    let load = load_with_files(&server.url, &[&arguments[..], &["2"]].concat(), (100, 200));
+    load.ends_with(0);
+    assert_eq!(
+        (load.counts().ok, connections(&load).peak),
+        (600, Some(300))
+    );
+    assert_eq!(connections(&load).fd_limit, Some(150));
+}
+
+#[test]
+fn wrong_usage() {
+    let url = "http://127.0.0.1:9/";
+    for (arguments, words) in [
+        (&["--hold", "-c", "10"][..], &["--hold", "--rate"][..]),
+        (&["--hold", "--rate", "10"], &["--connections"]),
+        (
+            &["--hold", "-c", "9", "--rate", "10", "--fresh"],
+            &["--fresh"],
+        ),
+        (
+            &["--sources", "192.0.2.7-192.0.2.9"],
+            &["--sources", "192.0.2.7", "127.0.0.2"],
+        ),
+    ] {
+        let output = run(&[&["load", url][..], arguments].concat());
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{arguments:?}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{arguments:?} lacks {word:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn servers_share_a_port_where_both_want_to() {
+    let arguments = ["hello", "--share-port", "--max-connections", "200"];
+    let first = Serve::start(&arguments);
+    let address = first.url.strip_prefix("http://").unwrap().to_owned();
+    let second = Serve::start_on(&address, &arguments);
+    assert_eq!(first.url, second.url);
+    // Of 300 connections, dealt out by a hash, each gets 150, give or take 9; one alone would refuse a hundred.
+    let load = load(&first.url, &["-c", "300", "-n", "1000"]);
+    load.ends_with(0);
+    assert_eq!((load.counts().ok, load.counts().rejected), (1000, 0));
+    let alone = run(&["serve", "hello", "--listen", &address]);
+    assert_eq!(code(&alone), 3, "{}", text(&alone.stderr));
+    let numbers = run(&["serve", "dispatcher", "--listen", &address, "--share-port"]);
+    let said = text(&numbers.stderr);
+    assert_eq!((code(&numbers), said.lines().count()), (2, 1), "{said}");
+    assert!(
+        said.contains("dispatcher") && said.contains("--share-port"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_raises_its_limit_to_what_it_was_asked_for_and_says_so() {
+    let arguments = [
+        "serve",
+        "hello",
+        "--listen",
+        "127.0.0.1:0",
+        "--max-connections",
+    ];
+    let mut command = floodmark(&[&arguments[..], &["500"]].concat());
+    limited(&mut command, 100, 5_000);
+    let mut server = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(line.contains("raised from 100 to 820"), "{line}");
+    let mut command = floodmark(&[&arguments[..], &["5000"]].concat());
+    limited(&mut command, 100, 5_000);
+    let output = finish(command.spawn().unwrap());
+    let said = text(&output.stderr);
+    assert_eq!((code(&output), said.lines().count()), (2, 1), "{said}");
+    assert!(said.contains("4680"), "{said}");
+}

@@ -1,0 +1,78 @@
+//! Sockets in the ring's table that come from a source address (Linux 6.11).
+
+use std::net::{IpAddr, SocketAddr};
+
+use io_uring::opcode;
+use io_uring::squeue::Flags;
+use io_uring::types::Fixed;
+use io_uring::{IoUring, Probe};
+use socket2::SockAddr;
+
+use super::tag::{Op, user_data};
+use super::{ENTRIES, Uring};
+use crate::backend::Slot;
+
+static ON: libc::c_int = 1;
+
+/// Addresses of binds that the kernel has not taken yet: it copies one when its bind is submitted, so the ring of them is as long as
+/// the submission queue.
+pub(super) struct Addresses {
+    held: Box<[SockAddr]>,
+    next: usize,
+}
+
+impl Addresses {
+    pub(super) fn new() -> Self {
+        let none = SockAddr::from(SocketAddr::from(([0, 0, 0, 0], 0)));
+        Addresses {
+            held: vec![none; ENTRIES as usize].into_boxed_slice(),
+            next: 0,
+        }
+    }
+
+    /// A place for the address that stays untouched while its bind may be in the queue.
+    fn hold(&mut self, source: IpAddr) -> &SockAddr {
+        self.next = (self.next + 1) % self.held.len();
+        let held = &mut self.held[self.next];
+        *held = SocketAddr::new(source, 0).into();
+        held
+    }
+}
+
+/// Whether sockets in the ring's table can be bound.
+pub(super) fn can_bind(ring: &IoUring) -> bool {
+    let mut probe = Probe::new();
+    // A kernel without binding, which came last, may lack the socket option's command too.
+    ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Bind::CODE)
+}
+
+impl Uring {
+    /// Connects the slot's socket, which is in the table, from `source`.
+    ///
+    /// A chain, so that a bind that fails is not followed by a connect from an address of the kernel's choice: of a broken one only the
+    /// part that failed is told. It is submitted as a whole; see [`Uring::push_socket`] why the socket is not in it.
+    pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {
+        let generation = self.slots[slot as usize].generation;
+        let data = |op| user_data(op, slot, generation);
+        let before = Flags::IO_LINK | Flags::SKIP_SUCCESS;
+        let socket = Fixed(slot);
+        let (option, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
+        let port_later = opcode::SetSockOpt::new(
+            socket,
+            libc::IPPROTO_IP as u32,
+            libc::IP_BIND_ADDRESS_NO_PORT as u32,
+            option.cast(),
+            length,
+        );
+        let from = self.addresses.hold(source);
+        let bind = opcode::Bind::new(socket, from.as_ptr().cast(), from.len());
+        let to = &self.endpoints[self.slots[slot as usize].target as usize].address;
+        let connect = opcode::Connect::new(socket, to.as_ptr().cast(), to.len());
+        let chain = [
+            port_later.build().flags(before).user_data(data(Op::Bind)),
+            bind.build().flags(before).user_data(data(Op::Bind)),
+            connect.build().user_data(data(Op::Connect)),
+        ];
+        self.push_chain(&chain);
+    }
+}
