@@ -35,8 +35,10 @@ fn on_time(load: &Load, log: &Log, due: &[f64]) {
     let counts = load.counts();
     assert_eq!(counts.intended, due.len() as u64);
     // On a busy machine the last of each of two threads may have found no connection before the time was up.
-    arrivals.truncate(due.len() - 2 * counts.unsent as usize);
-    let base = arrivals[0];
+    arrivals.truncate(due.len().saturating_sub(2 * counts.unsent as usize));
+    let Some(base) = arrivals.first().copied() else {
+        return;
+    };
     let after: Vec<f64> = arrivals
         .iter()
         .zip(due)

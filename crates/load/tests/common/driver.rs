@@ -112,16 +112,19 @@ impl Driver {
     pub fn until(&mut self, ms: u64, mut last: impl FnMut(&Seen) -> bool) -> Vec<Seen> {
         let end = self.clock.now() + ms * 1_000_000;
         let mut all = Vec::new();
-        while self.clock.now() < end {
-            self.backend.wait(end).unwrap();
+        loop {
+            // First what the last wait brought and nobody took: a backend that waits again forgets it.
             while let Some(seen) = self.next() {
                 all.push(seen);
                 if last(all.last().unwrap()) {
                     return all;
                 }
             }
+            if self.clock.now() >= end {
+                return all;
+            }
+            self.backend.wait(end).unwrap();
         }
-        all
     }
 
     /// What comes within `ms` milliseconds, up to the `n`th that `counts` holds of.
