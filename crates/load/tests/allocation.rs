@@ -196,14 +196,14 @@ fn alone(name: &str, backend: Backend) -> bool {
 fn load_allocates_nothing(backend: Backend) {
     if alone("load_allocates_nothing", backend) {
         let server = Server::start("plain");
-        allocates_nothing(1_000, |n, s| plan(backend, &server, n, s));
+        allocates_nothing(100, |n, s| plan(backend, &server, n, s));
     }
 }
 
 fn load_over_https_allocates_nothing(backend: Backend) {
     if alone("load_over_https_allocates_nothing", backend) {
         let server = Server::start("tls");
-        allocates_nothing(200, |n, s| secured(plan(backend, &server, n, s)));
+        allocates_nothing(50, |n, s| secured(plan(backend, &server, n, s)));
     }
 }
 
