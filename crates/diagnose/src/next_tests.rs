@@ -63,6 +63,7 @@ fn run(plan: floodmark_record::Plan) -> Run {
         tls: None,
         first_byte_us: Times::default(),
         error_time_us: Times::default(),
+        groups: Vec::new(),
         bytes: Bytes::default(),
         connections: Connections::default(),
         client: Client {

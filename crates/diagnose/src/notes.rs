@@ -32,6 +32,7 @@ pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
         timed_out(evidence),
         held::unopened(evidence),
         held::lost(evidence),
+        redirects(evidence),
         listen_queue(evidence),
         syn_retransmits(evidence),
         little(evidence),
@@ -82,6 +83,25 @@ fn timed_out(evidence: &Evidence<'_>) -> Option<String> {
             "{} got no answer within {} (--timeout): they count in the percentiles as at least that long",
             plural(n, "request", "requests"),
             show_ns(evidence.plan.timeout_s * 1e9)
+        )
+    })
+}
+
+/// Statuses that send the client elsewhere (RFC 9110 section 15.4).
+const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
+
+fn redirects(evidence: &Evidence<'_>) -> Option<String> {
+    let found = REDIRECTS.iter().filter_map(|status| {
+        let n = evidence.counts.statuses.get(status).filter(|n| **n > 0)?;
+        Some((status.to_string(), n))
+    });
+    let (statuses, n): (Vec<String>, Vec<u64>) = found.unzip();
+    let n = n.iter().sum();
+    (n > 0).then(|| {
+        format!(
+            "{} ({}), which floodmark does not follow: load the target itself",
+            plural(n, "answer was a redirect", "answers were redirects"),
+            statuses.join(", ")
         )
     })
 }

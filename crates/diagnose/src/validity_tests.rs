@@ -127,6 +127,16 @@ impl Case {
 }
 
 #[test]
+fn redirects_are_said_with_their_statuses() {
+    let mut case = Case::good(closed());
+    let statuses = [(200, 5), (302, 1_200), (304, 7), (308, 1)];
+    case.counts.statuses = statuses.into();
+    case.notes_one(&["1,201 answers were redirects (302, 308)", "does not follow"]);
+    case.counts.statuses = [(200, 5), (304, 7)].into();
+    case.notes_nothing();
+}
+
+#[test]
 fn a_good_run_is_valid_without_a_word() {
     for plan in [closed(), open()] {
         let case = Case::good(plan);

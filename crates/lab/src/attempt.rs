@@ -85,8 +85,10 @@ impl Attempts<'_> {
             environment: environment::environment(&Root::host()),
         })?;
         let mut failure = None;
+        let mut first_number = 1;
         for attempt in 1..=self.attempts {
-            let (id, cut_short) = self.attempt(attempt, folder, listener, &mut failure)?;
+            let (id, cut_short) =
+                self.attempt(attempt, &mut first_number, folder, listener, &mut failure)?;
             let over = cut_short.is_some() || self.stop.is_set();
             folder.append(&Event::RunEnded { run: id, cut_short })?;
             folder.sync()?;
@@ -109,6 +111,7 @@ impl Attempts<'_> {
     fn attempt(
         &self,
         attempt: u32,
+        first_number: &mut u64,
         folder: &mut Folder,
         listener: &mut dyn Listener,
         failure: &mut Option<WorkerFailure>,
@@ -139,6 +142,7 @@ impl Attempts<'_> {
         let input = WorkerInput {
             plan,
             start_unix_ns: None,
+            first_number: *first_number,
             answers_file,
             anchors: self.anchors.to_vec(),
         };
@@ -146,6 +150,7 @@ impl Attempts<'_> {
         let mut cut_short = None;
         let ran = worker::run(&worker::this_program(), &input, self.stop, |event| {
             if let Event::End(end) = &event {
+                *first_number = end.next_number;
                 cut_short = crate::tally::why_cut_short(end);
             }
             if unwritten.is_none() {

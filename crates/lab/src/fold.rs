@@ -223,7 +223,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
     let counts = tally.counts();
     let ended = tally.ended();
     let length_s = shape.window.to_s - shape.window.from_s;
-    let in_window = |of: fn(&SecondRow) -> u64| -> Option<f64> {
+    let in_window = |of: &dyn Fn(&SecondRow) -> u64| -> Option<f64> {
         let sum: u64 = tally
             .rows
             .iter()
@@ -232,6 +232,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             .sum();
         (length_s > 0.0).then(|| sum as f64 / length_s)
     };
+    let groups = crate::groups::groups(&tally, &in_window);
     let seconds: Vec<Point> = tally
         .rows
         .iter()
@@ -246,8 +247,8 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
     let end = tally.end.as_ref();
     Run {
         saturation: saturated(&tally),
-        throughput_per_s: in_window(|row| row.ok_in_window),
-        goodput_per_s: in_window(|row| row.good_in_window),
+        throughput_per_s: in_window(&|row| row.ok_in_window),
+        goodput_per_s: in_window(&|row| row.good_in_window),
         // Of a rate that is to change there is no mean that seconds scatter around.
         throughput_interval: (tally.plan.profile.is_none())
             .then(|| interval::within_run(&seconds, &shape.window))
@@ -263,6 +264,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         handshake_time_us: summary(TimeKind::Handshake),
         first_byte_us: summary(TimeKind::FirstByte),
         error_time_us: summary(TimeKind::Error),
+        groups,
         warmup: (tally.plan.warmup_s > 0.0).then(|| warmup(&tally)),
         bytes: Bytes {
             sent: tally.rows.iter().map(|row| row.row.bytes_sent).sum(),

@@ -7,10 +7,14 @@ pub mod attempt;
 mod changing;
 pub mod fold;
 pub mod folder;
+mod groups;
+pub mod input;
 mod judge;
+pub mod mix;
 mod tally;
 mod worker;
 
 pub use attempt::{Attempts, LabError, Listener};
 pub use fold::{FoldError, fold};
 pub use folder::{Folder, FolderError};
+pub use mix::{MixError, MixFile};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
+use floodmark_record::groups::GroupPoint;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{Ended, Observation, SeriesRow};
 use floodmark_record::units::show_ns;
@@ -63,7 +64,7 @@ impl Tally {
             to_s: row.to_ns as f64 / 1e9,
             throughput_per_s: row.ok_in_window as f64 / length_s,
             goodput_per_s: row.good_in_window as f64 / length_s,
-            failed: row.counts.ended() - row.counts.ok + row.counts.connect_failed,
+            failed: failed(&row.counts),
             p50_us: times.p50,
             p90_us: times.p90,
             p99_us: times.p99,
@@ -72,6 +73,15 @@ impl Tally {
             client_user_cpus: row.user_s / length_s,
             client_system_cpus: row.system_s / length_s,
             open_connections: row.open_connections,
+            groups: row
+                .groups
+                .iter()
+                .map(|group| GroupPoint {
+                    throughput_per_s: group.ok_in_window as f64 / length_s,
+                    goodput_per_s: group.good_in_window as f64 / length_s,
+                    failed: failed(&group.counts),
+                })
+                .collect(),
         };
         self.rows.push(Row { row, figures });
     }
@@ -88,10 +98,18 @@ impl Tally {
         if let Some(end) = &self.end {
             return end.counts.clone();
         }
+        self.sum(|row| Some(&row.counts))
+    }
+
+    /// Counts of a group over the whole measurement.
+    pub fn group_counts(&self, group: usize) -> Counts {
+        self.sum(|row| row.groups.get(group).map(|group| &group.counts))
+    }
+
+    fn sum(&self, of: impl Fn(&SecondRow) -> Option<&Counts>) -> Counts {
         let mut counts = Counts::default();
-        self.rows
-            .iter()
-            .for_each(|row| counts.merge(&row.row.counts));
+        let rows = self.rows.iter().filter_map(|row| of(&row.row));
+        rows.for_each(|row| counts.merge(row));
         counts.in_flight_at_end += counts
             .sent
             .saturating_sub(counts.ended() + counts.in_flight_at_end);
@@ -116,6 +134,11 @@ impl Tally {
             detail: self.cut_short.clone().or_else(silent),
         }
     }
+}
+
+/// Requests that ended otherwise than ok.
+fn failed(counts: &Counts) -> u64 {
+    counts.ended() - counts.ok + counts.connect_failed
 }
 
 fn response_times(histograms: &BTreeMap<TimeKind, String>) -> floodmark_record::Times {

@@ -64,6 +64,7 @@ fn second(index: u64) -> Event {
         user_s: 0.1,
         system_s: 0.1,
         histograms: BTreeMap::from([(TimeKind::Response, times.encode())]),
+        groups: Vec::new(),
     })
 }
 
@@ -125,6 +126,8 @@ fn events() -> Vec<Event> {
         offenders: Vec::new(),
         not_numbers: 0,
         tls: None,
+        groups: Vec::new(),
+        next_number: 1,
     }));
     all.push(Event::Observed {
         observations: Vec::new(),

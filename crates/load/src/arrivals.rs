@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::clock::Ns;
+use crate::mix::{Pick, Picks};
 use crate::schedule::Schedule;
 
 /// An arrival that is let in later than this after its time was kept waiting by us, and that is remembered; less is
@@ -23,6 +24,8 @@ pub enum Arrivals {
         left: Option<u64>,
         /// Nothing is begun from then on, where time decides.
         until: Option<Ns>,
+        /// Which requests they are.
+        picks: Picks,
     },
     /// Requests are due at scheduled times.
     Open(Waiting),
@@ -30,12 +33,15 @@ pub enum Arrivals {
 
 /// Arrivals of the open model: those ahead, and those that are due and wait for a connection, in order.
 ///
-/// The wait needs no memory but for our own standstills: its head is a second cursor on the same schedule.
+/// The wait needs no memory but for our own standstills: its head is a second cursor on the same schedule and on the picks that go
+/// with it.
 #[derive(Debug)]
 pub struct Waiting {
     start: Ns,
     ahead: Schedule,
     behind: Schedule,
+    picks_ahead: Picks,
+    picks_behind: Picks,
     waiting: u64,
     newest_in: Ns,
     /// When arrivals were due that were let in late, and when they were: first due, let in.
@@ -45,6 +51,8 @@ pub struct Waiting {
 /// An arrival that is taken out of the wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
+    /// Which request it is.
+    pub pick: Pick,
     /// When it was due.
     pub intended: Ns,
     /// When it was let in: later than it was due where the thread stood still.
@@ -52,13 +60,15 @@ pub struct Taken {
 }
 
 impl Waiting {
-    /// The arrivals of `schedule`, counted from `start`.
+    /// The arrivals of `schedule`, counted from `start`, and the requests that they are.
     #[must_use]
-    pub fn new(schedule: Schedule, start: Ns) -> Self {
+    pub fn new(schedule: Schedule, start: Ns, picks: Picks) -> Self {
         Waiting {
             start,
             behind: schedule.clone(),
             ahead: schedule,
+            picks_behind: picks.clone(),
+            picks_ahead: picks,
             waiting: 0,
             newest_in: 0,
             standstills: VecDeque::new(),
@@ -72,10 +82,8 @@ impl Waiting {
 
     /// Moves an arrival that is due by `now` to those that wait, if there is one.
     #[inline]
-    pub fn arrive(&mut self, now: Ns) -> bool {
-        let Some(due) = self.next_due().filter(|due| *due <= now) else {
-            return false;
-        };
+    pub fn arrive(&mut self, now: Ns) -> Option<Pick> {
+        let due = self.next_due().filter(|due| *due <= now)?;
         self.ahead.take();
         self.waiting += 1;
         self.newest_in = due;
@@ -86,7 +94,7 @@ impl Waiting {
                 self.standstills.push_back((due, now));
             }
         }
-        true
+        Some(self.picks_ahead.take())
     }
 
     /// Since when the latest arrival has been able to have a connection: when it was due, or let in if that was late.
@@ -108,6 +116,7 @@ impl Waiting {
         }
         self.waiting -= 1;
         let intended = self.start + self.behind.take()?;
+        let pick = self.picks_behind.take();
         while self
             .standstills
             .front()
@@ -119,14 +128,26 @@ impl Waiting {
             Some((begin, end)) if *begin <= intended => *end,
             _ => intended,
         };
-        Some(Taken { intended, let_in })
+        Some(Taken {
+            pick,
+            intended,
+            let_in,
+        })
     }
 
-    /// Gives up all that wait beyond the first `keep`, which can only be the latest; returns how many.
-    pub fn give_up_beyond(&mut self, keep: u64) -> u64 {
+    /// Gives up all that wait beyond the first `keep`, which can only be the latest, telling how many of each group they are.
+    pub fn give_up_beyond(&mut self, keep: u64, tell: impl FnMut(u32, u64)) {
         let given_up = self.waiting.saturating_sub(keep);
         self.waiting -= given_up;
-        given_up
+        let mut picks = self.picks_behind.clone();
+        picks.pass(keep.min(self.waiting), |_, _| {});
+        picks.pass(given_up, tell);
+    }
+
+    /// A request number above all that have arrived.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.picks_ahead.next_number()
     }
 }
 
@@ -139,14 +160,14 @@ mod tests {
     fn waiting() -> Waiting {
         let plan = open_plan(Spacing::Constant, 1000.0, Some(1.0), None);
         let schedule = Schedule::new(&plan, plan.duration_s, 0, 1).unwrap();
-        Waiting::new(schedule, 0)
+        Waiting::new(schedule, 0, Picks::new(&plan, (0, 1), 1))
     }
 
     #[test]
     fn an_arrival_is_let_in_when_we_come_to_it() {
         const MS: Ns = 1_000_000;
         let mut waiting = waiting();
-        let mut come = |at: Ns| while waiting.arrive(at) {};
+        let mut come = |at: Ns| while waiting.arrive(at).is_some() {};
         come(0);
         come(MS + 20_000);
         // The thread stands still from 1 to 5.5 ms and from 6 to 8.5 ms.

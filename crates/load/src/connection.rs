@@ -37,6 +37,8 @@ pub struct Connection {
     pub retried: bool,
     /// Whether the request asked the server to close.
     pub last: bool,
+    /// Length of the request, bytes.
+    pub length: usize,
     /// Requests answered since it was opened.
     pub used: u64,
     /// Whether it has stood without a request since it was opened.
@@ -70,6 +72,7 @@ impl Connection {
             carries: false,
             retried: false,
             last: false,
+            length: 0,
             used: 0,
             rested: false,
             opening: 0,

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 
 use floodmark_record::events::Phase;
+use floodmark_record::groups::GroupRow;
 use floodmark_record::{Counts, SecondRow, TimeKind};
 
 use crate::clock::Ns;
 use crate::rows::Rows;
 use crate::slice::Slice;
+use crate::sums::Sums;
 use crate::usage::process_cpu;
 
 /// Rows of one phase in the making.
@@ -144,7 +146,15 @@ impl Gatherer {
     fn row(&mut self, slice: Option<&Slice>) -> SecondRow {
         let cpu = self.cpu_at.remove(&self.next).unwrap_or(self.cpu);
         let before = std::mem::replace(&mut self.cpu, cpu);
-        let counts = slice.map(Slice::whole_counts).unwrap_or_default();
+        let GroupRow {
+            counts,
+            good,
+            ok_in_window,
+            good_in_window,
+            bytes_sent,
+            bytes_received,
+        } = slice.map(|s| s.all.row()).unwrap_or_default();
+        let groups = slice.map_or(&[][..], |s| &s.groups);
         let value = |of: fn(&Slice) -> u64| slice.map_or(0, of);
         let histograms = slice.map_or_else(BTreeMap::new, |slice| {
             TimeKind::ALL
@@ -156,24 +166,25 @@ impl Gatherer {
         });
         let (from_ns, to_ns) = self.rows.bounds(self.next);
         self.totals.counts.merge(&counts);
-        self.totals.bytes_sent += value(|s| s.bytes_sent);
-        self.totals.bytes_received += value(|s| s.bytes_received);
+        self.totals.bytes_sent += bytes_sent;
+        self.totals.bytes_received += bytes_received;
         SecondRow {
             phase: self.phase,
             index: self.next,
             from_ns,
             to_ns,
             counts,
-            good: value(|s| s.good),
-            ok_in_window: value(|s| s.ok_in_window),
-            good_in_window: value(|s| s.good_in_window),
-            bytes_sent: value(|s| s.bytes_sent),
-            bytes_received: value(|s| s.bytes_received),
+            good,
+            ok_in_window,
+            good_in_window,
+            bytes_sent,
+            bytes_received,
             connects: value(|s| s.connects),
             open_connections: value(|s| s.open),
             user_s: cpu.0 - before.0,
             system_s: cpu.1 - before.1,
             histograms,
+            groups: groups.iter().map(Sums::row).collect(),
         }
     }
 
@@ -190,9 +201,9 @@ mod tests {
     use std::sync::mpsc::channel;
 
     fn slice(thread: u32, index: u64, ok: u64) -> Box<Slice> {
-        let mut slice = Slice::new(thread);
+        let mut slice = Slice::new(thread, 0);
         slice.index = index;
-        slice.counts.ok = ok;
+        slice.all.counts.ok = ok;
         for _ in 0..ok {
             slice.times[TimeKind::Response as usize].record(1000);
         }

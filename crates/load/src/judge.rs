@@ -3,27 +3,37 @@
 use floodmark_record::Outcome;
 use floodmark_record::plan::{Check, Expect, Plan};
 
+use crate::request;
+
 /// Bodies up to this size are kept for comparison; a longer one cannot be as expected.
 pub const LONGEST_BODY: usize = 1 << 20;
 
-/// The plan's expectations, sorted by kind.
+/// The expectations of one of the plan's requests, sorted by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Judge {
     statuses: Vec<u16>,
     bodies: Vec<Vec<u8>>,
     values: Vec<serde_json::Value>,
     numbers: bool,
+    to_head: bool,
 }
 
 impl Judge {
-    /// The judge of a plan.
+    /// The judges of the answers to each of a plan's requests.
     #[must_use]
-    pub fn new(plan: &Plan) -> Self {
-        let mut judge = Judge {
-            numbers: plan.check == Some(Check::Sequence),
-            ..Judge::default()
-        };
-        for expect in &plan.expect {
+    pub fn of_plan(plan: &Plan) -> Vec<Self> {
+        request::expectations(plan)
+            .map(|(expect, to_head)| Judge {
+                numbers: plan.check == Some(Check::Sequence),
+                to_head,
+                ..Judge::new(expect)
+            })
+            .collect()
+    }
+
+    fn new(expect: &[Expect]) -> Self {
+        let mut judge = Judge::default();
+        for expect in expect {
             match expect {
                 Expect::Status(status) => judge.statuses.push(*status),
                 Expect::Body(body) => judge.bodies.push(body.clone().into_bytes()),
@@ -31,6 +41,12 @@ impl Judge {
             }
         }
         judge
+    }
+
+    /// Whether the answers are to HEAD requests, and so have no bodies.
+    #[must_use]
+    pub fn to_head(&self) -> bool {
+        self.to_head
     }
 
     /// Whether bodies must be kept for [`Judge::outcome`].
@@ -95,18 +111,10 @@ pub fn number(body: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::closed_plan;
-
-    fn judge(expect: Vec<Expect>) -> Judge {
-        Judge::new(&Plan {
-            expect,
-            ..closed_plan(1, 1)
-        })
-    }
 
     #[test]
     fn without_expectations_the_status_decides() {
-        let judge = judge(Vec::new());
+        let judge = Judge::new(&[]);
         for (status, outcome) in [
             (200, Outcome::Ok),
             (302, Outcome::Ok),
@@ -121,7 +129,7 @@ mod tests {
 
     #[test]
     fn expectations_of_one_kind_are_alternatives_of_different_kinds_all_hold() {
-        let judge = judge(vec![
+        let judge = Judge::new(&[
             Expect::Status(200),
             Expect::Status(503),
             Expect::Json(serde_json::json!({"a": 1})),

@@ -11,13 +11,18 @@ use floodmark_record::events::Phase;
 use floodmark_record::{Outcome, TimeKind};
 
 use crate::clock::Ns;
+use crate::group_times::GroupTimes;
 use crate::message::Message;
+use crate::mix::Pick;
 use crate::rows::Rows;
 use crate::slice::Slice;
+use crate::sums::Sums;
 
-/// The moments of one request, ns on the worker's clock.
+/// One request and its moments, ns on the worker's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moments {
+    /// Which request of the plan it is.
+    pub pick: Pick,
     /// When it should have been sent.
     pub intended: Ns,
     /// When a connection was there for it, less what floodmark itself delayed in opening it.
@@ -45,10 +50,12 @@ pub struct Recorder {
     peak_open: u64,
     total_connects: u64,
     errors: BTreeMap<String, u64>,
+    group_times: GroupTimes,
 }
 
 impl Recorder {
-    /// A recorder that hands full slices to `out` and takes empty ones from `back`, for a measurement in rows `measured`.
+    /// A recorder that hands full slices to `out` and takes empty ones from `back`, for a measurement in rows `measured`; it has
+    /// as many groups as `first`.
     #[must_use]
     pub fn new(
         first: Box<Slice>,
@@ -58,6 +65,7 @@ impl Recorder {
         measured: Rows,
     ) -> Self {
         Recorder {
+            group_times: GroupTimes::new(first.groups.len()),
             live: first,
             rows: measured.clone(),
             measured,
@@ -130,86 +138,103 @@ impl Recorder {
         let _ = self.out.send(Message::Slice(full));
     }
 
-    /// A request's time has come.
-    pub fn intended(&mut self, n: u64) {
-        self.live.counts.intended += n;
+    /// Counts what is counted of all requests and of each group.
+    #[inline]
+    fn count(&mut self, group: u32, add: impl Fn(&mut Sums)) {
+        add(&mut self.live.all);
+        if let Some(sums) = self.live.groups.get_mut(group as usize) {
+            add(sums);
+        }
+    }
+
+    /// The time of `n` requests of a group has come.
+    pub fn intended(&mut self, group: u32, n: u64) {
+        self.count(group, |sums| sums.counts.intended += n);
     }
 
     /// A request has been handed to the kernel.
     #[inline]
     pub fn sent(&mut self, moments: &Moments, bytes: usize) {
-        self.live.counts.sent += 1;
-        self.live.bytes_sent += bytes as u64;
+        let group = moments.pick.group;
+        self.count(group, |sums| {
+            sums.counts.sent += 1;
+            sums.bytes_sent += bytes as u64;
+        });
         let free = moments.free.max(moments.intended);
-        self.time(TimeKind::Blocked, free - moments.intended);
-        self.time(TimeKind::Lateness, moments.sent.saturating_sub(free));
+        self.time_of(group, TimeKind::Blocked, free - moments.intended);
+        self.time_of(group, TimeKind::Lateness, moments.sent.saturating_sub(free));
     }
 
     /// A request is sent a second time, on another connection.
-    pub fn resent(&mut self, bytes: usize) {
-        self.live.counts.reconnects += 1;
-        self.live.bytes_sent += bytes as u64;
+    pub fn resent(&mut self, group: u32, bytes: usize) {
+        self.count(group, |sums| {
+            sums.counts.reconnects += 1;
+            sums.bytes_sent += bytes as u64;
+        });
     }
 
-    /// Bytes came.
+    /// Bytes came on a connection whose latest request is of a group.
     #[inline]
-    pub fn received(&mut self, bytes: usize) {
-        self.live.bytes_received += bytes as u64;
+    pub fn received(&mut self, group: u32, bytes: usize) {
+        self.count(group, |sums| sums.bytes_received += bytes as u64);
     }
 
     /// A whole answer came.
     #[inline]
     pub fn answered(&mut self, moments: &Moments, done: Ns, status: u16, outcome: Outcome) {
         self.tick(done);
-        if let Some(n) = self.live.statuses.get_mut(usize::from(status)) {
-            *n += 1;
-        }
+        let group = moments.pick.group;
+        self.count(group, |sums| {
+            if let Some(n) = sums.statuses.get_mut(usize::from(status)) {
+                *n += 1;
+            }
+        });
         if outcome != Outcome::Ok {
             return self.failed(moments, done, outcome);
         }
         let response = done - moments.intended;
         let good = u64::from(response <= self.deadline);
-        self.live.counts.ok += 1;
-        self.live.good += good;
-        if done <= self.window_end {
-            self.live.ok_in_window += 1;
-            self.live.good_in_window += good;
-        }
-        self.time(TimeKind::Response, response);
-        self.time(TimeKind::Service, done - moments.sent);
-        self.time(
-            TimeKind::FirstByte,
-            moments.first.saturating_sub(moments.sent),
-        );
+        let in_window = u64::from(done <= self.window_end);
+        self.count(group, |sums| {
+            sums.counts.ok += 1;
+            sums.good += good;
+            sums.ok_in_window += in_window;
+            sums.good_in_window += in_window * good;
+        });
+        self.time_of(group, TimeKind::Response, response);
+        self.time_of(group, TimeKind::Service, done - moments.sent);
+        let first_byte = moments.first.saturating_sub(moments.sent);
+        self.time_of(group, TimeKind::FirstByte, first_byte);
     }
 
     /// A request that was sent ended otherwise than ok.
     pub fn failed(&mut self, moments: &Moments, done: Ns, outcome: Outcome) {
         self.tick(done);
-        self.live.counts.add(outcome);
+        let group = moments.pick.group;
+        self.count(group, |sums| sums.counts.add(outcome));
         let kind = if outcome == Outcome::TimedOut {
             TimeKind::Censored
         } else {
             TimeKind::Error
         };
-        self.time(kind, done.saturating_sub(moments.intended));
+        self.time_of(group, kind, done.saturating_sub(moments.intended));
     }
 
-    /// No connection could be opened for a request.
-    pub fn connect_failed(&mut self, intended: Ns, now: Ns) {
+    /// No connection could be opened for a request of a group.
+    pub fn connect_failed(&mut self, group: u32, intended: Ns, now: Ns) {
         self.tick(now);
-        self.live.counts.connect_failed += 1;
-        self.time(TimeKind::Error, now.saturating_sub(intended));
+        self.count(group, |sums| sums.counts.connect_failed += 1);
+        self.time_of(group, TimeKind::Error, now.saturating_sub(intended));
     }
 
-    /// A request that was still to be sent is given up.
-    pub fn unsent(&mut self, n: u64) {
-        self.live.counts.unsent += n;
+    /// Requests of a group that were still to be sent are given up.
+    pub fn unsent(&mut self, group: u32, n: u64) {
+        self.count(group, |sums| sums.counts.unsent += n);
     }
 
-    /// A request that is out is no longer awaited.
-    pub fn in_flight_at_end(&mut self) {
-        self.live.counts.in_flight_at_end += 1;
+    /// A request of a group that is out is no longer awaited.
+    pub fn in_flight_at_end(&mut self, group: u32) {
+        self.count(group, |sums| sums.counts.in_flight_at_end += 1);
     }
 
     /// A connection stands.
@@ -249,10 +274,25 @@ impl Recorder {
         (self.errors.clone(), self.total_connects, self.peak_open)
     }
 
-    /// A time was taken.
+    /// Times of the groups over the measurement.
+    #[must_use]
+    pub fn group_times(&self) -> &GroupTimes {
+        &self.group_times
+    }
+
+    /// A time of a connection was taken.
     #[inline]
     pub fn time(&mut self, kind: TimeKind, ns: Ns) {
         self.live.times[kind as usize].record(ns);
+    }
+
+    /// A time of a request of a group was taken.
+    #[inline]
+    fn time_of(&mut self, group: u32, kind: TimeKind, ns: Ns) {
+        self.live.times[kind as usize].record(ns);
+        if self.live.phase == Phase::Measure {
+            self.group_times.record(group, kind, ns);
+        }
     }
 }
 
@@ -266,22 +306,22 @@ mod tests {
     fn without_an_empty_slice_the_current_one_takes_the_next_second_in() {
         let (out, messages) = sync_channel(10);
         let (give_back, back) = channel();
-        let first = Box::new(Slice::new(0));
+        let first = Box::new(Slice::new(0, 0));
         let mut recorder = Recorder::new(first, out, back, ROW_NS, Rows::default());
         recorder.begin(Phase::Measure, 0, None);
         for second in 0..4 {
             recorder.tick(second * ROW_NS);
-            recorder.intended(1);
+            recorder.intended(0, 1);
             if second == 2 {
-                give_back.send(Box::new(Slice::new(0))).unwrap();
+                give_back.send(Box::new(Slice::new(0, 0))).unwrap();
             }
         }
-        give_back.send(Box::new(Slice::new(0))).unwrap();
+        give_back.send(Box::new(Slice::new(0, 0))).unwrap();
         recorder.end(3 * ROW_NS + 1);
         let slices: Vec<_> = messages
             .try_iter()
             .filter_map(|message| match message {
-                Message::Slice(slice) => Some((slice.index, slice.counts.intended)),
+                Message::Slice(slice) => Some((slice.index, slice.all.counts.intended)),
                 _ => None,
             })
             .collect();

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use floodmark_record::mix::{Mix, MixRequest};
 use floodmark_record::plan::{Arrivals, FiguresOf, Model, Plan};
 use floodmark_record::profile::{Profile, Ramp, Replay, Step};
 use floodmark_record::timetable::{Timetable, checksum};
@@ -80,5 +81,25 @@ pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
             timetable,
         })),
         ..open_plan(Arrivals::Replay, n as f64 / window_s, None, Some(n))
+    }
+}
+
+/// The plan with a mix of GET requests with these weights.
+pub fn with_mix(plan: Plan, weights: &[u32]) -> Plan {
+    let requests = weights.iter().enumerate().map(|(i, weight)| MixRequest {
+        name: format!("request-{i}"),
+        weight: *weight,
+        path: format!("/{i}"),
+        request: plan.request.clone(),
+        expect: Vec::new(),
+        templates: true,
+    });
+    let mix = Mix {
+        file: "mix.toml".to_owned(),
+        requests: requests.collect(),
+    };
+    Plan {
+        mix: Some(mix),
+        ..plan
     }
 }

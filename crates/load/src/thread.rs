@@ -2,7 +2,6 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
@@ -16,6 +15,8 @@ use crate::backend::{Backend, Slot};
 use crate::clock::{Clock, Ns, seconds};
 use crate::core::{Action, Core};
 use crate::message::{Message, PhaseEnd};
+use crate::mix::Picks;
+use crate::outgoing::Outgoing;
 use crate::schedule::Schedule;
 use crate::usage::{ThreadReading, process_cpu};
 
@@ -29,21 +30,6 @@ const HELD_BACK: usize = 32;
 /// How often it is said how many connections stand, before the clock starts.
 const WORD_EVERY: Ns = 500_000_000;
 
-/// The two forms of the request.
-pub struct Requests {
-    /// As sent on a connection that stays.
-    pub kept: Rc<[u8]>,
-    /// As sent when it is the connection's last.
-    pub last: Rc<[u8]>,
-}
-
-impl Requests {
-    /// The form that a connection's `last` request has, or any other.
-    fn of(&self, last: bool) -> &Rc<[u8]> {
-        if last { &self.last } else { &self.kept }
-    }
-}
-
 /// What the threads of a worker share; none of it is touched while requests fly, but for two flags read once a turn.
 pub struct Shared {
     /// Set to end the run at once.
@@ -52,18 +38,24 @@ pub struct Shared {
     pub meet: Barrier,
     /// Start of the phase, set by one thread at the meeting point.
     pub start: AtomicU64,
+    /// Number of the phase's first request, set likewise.
+    pub first_number: AtomicU64,
+    /// A number above all that were used in the phases so far; each thread adds its own when it has ended one.
+    pub next_number: AtomicU64,
     /// The clock that all threads read.
     pub clock: Clock,
 }
 
 impl Shared {
-    /// What `threads` threads share.
+    /// What `threads` threads share, whose first request has a given number.
     #[must_use]
-    pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock) -> Self {
+    pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock, first_number: u64) -> Self {
         Shared {
             stop,
             meet: Barrier::new(threads as usize),
             start: AtomicU64::new(0),
+            first_number: AtomicU64::new(first_number),
+            next_number: AtomicU64::new(first_number),
             clock,
         }
     }
@@ -92,6 +84,7 @@ pub struct PhaseJob {
     /// Whether what is out at the end of the window is awaited.
     drain: bool,
     thread: u32,
+    picks: Picks,
 }
 
 /// Where a phase's requests come from, before it has a start.
@@ -102,10 +95,10 @@ enum Source {
 }
 
 impl Source {
-    fn arrivals(self, start: Ns, until: Option<Ns>) -> Arrivals {
+    fn arrivals(self, start: Ns, until: Option<Ns>, picks: Picks) -> Arrivals {
         match self {
-            Source::Closed { left } => Arrivals::Closed { left, until },
-            Source::Open(schedule) => Arrivals::Open(Waiting::new(schedule, start)),
+            Source::Closed { left } => Arrivals::Closed { left, until, picks },
+            Source::Open(schedule) => Arrivals::Open(Waiting::new(schedule, start, picks)),
         }
     }
 }
@@ -135,6 +128,7 @@ impl PhaseJob {
             timed: duration_s.is_some(),
             drain: plan.drain,
             thread: share.thread,
+            picks: Picks::new(plan, (thread, threads), 1),
         }
     }
 }
@@ -158,7 +152,7 @@ pub struct LoadThread<B> {
     /// I/O.
     pub backend: B,
     /// What is sent.
-    pub requests: Requests,
+    pub outgoing: Outgoing,
     /// Slots whose request the backend holds back.
     leaving: Vec<Slot>,
 }
@@ -183,6 +177,8 @@ pub fn run_phases<B: Backend>(
         if shared.meet.wait().is_leader() {
             start_after();
             let _ = out.send(Message::Began(process_cpu()));
+            let first_number = shared.next_number.load(Ordering::Relaxed);
+            shared.first_number.store(first_number, Ordering::Relaxed);
             shared.start.store(shared.clock.now(), Ordering::Release);
         }
         shared.meet.wait();
@@ -205,12 +201,12 @@ pub fn run_phases<B: Backend>(
 impl<B: Backend> LoadThread<B> {
     /// A thread that has done nothing yet.
     #[must_use]
-    pub fn new(clock: Clock, core: Core, backend: B, requests: Requests) -> Self {
+    pub fn new(clock: Clock, core: Core, backend: B, outgoing: Outgoing) -> Self {
         LoadThread {
             clock,
             core,
             backend,
-            requests,
+            outgoing,
             leaving: Vec::with_capacity(4 * HELD_BACK),
         }
     }
@@ -256,13 +252,15 @@ impl<B: Backend> LoadThread<B> {
             timed,
             drain,
             thread,
+            picks,
         } = job;
+        let picks = picks.numbered_from(shared.first_number.load(Ordering::Relaxed));
         let window = length.map(|length| start + length);
         self.core.recorder.begin(phase, start, window);
         let before = ThreadReading::now();
         let tls_before = self.backend.tls();
         if !shared.stop.load(Ordering::Relaxed) {
-            let arrivals = source.arrivals(start, window.filter(|_| timed));
+            let arrivals = source.arrivals(start, window.filter(|_| timed), picks);
             self.core.begin(arrivals, self.clock.now().max(start));
         }
         let mut usage: Option<(ThreadReading, Ns)> = None;
@@ -307,6 +305,8 @@ impl<B: Backend> LoadThread<B> {
         self.core.abandon(ended);
         self.act();
         self.core.recorder.end(ended);
+        let next_number = self.core.next_number();
+        shared.next_number.fetch_max(next_number, Ordering::Relaxed);
         let (after, sending_ended) = usage.unwrap_or_else(|| (ThreadReading::now(), ended));
         // A run that was cut short ends its window there; so does a closed run of a given number of requests.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
@@ -358,17 +358,21 @@ impl<B: Backend> LoadThread<B> {
         for i in 0..self.core.actions.len() {
             match self.core.actions[i] {
                 Action::Send { slot } => {
+                    let bytes = self.outgoing.bytes(slot, self.core.due(slot));
+                    self.core.has_length(slot, bytes.len());
                     if self.backend.held().is_some() {
                         self.leaving.push(slot);
                     } else {
                         self.core.sent(slot, self.clock.now());
                     }
-                    let bytes = self.requests.of(self.core.is_last(slot));
                     self.backend.send(slot, bytes);
                 }
                 Action::Open { slot, route, first } => {
-                    let bytes = self.requests.of(self.core.is_last(slot));
-                    self.backend.open(slot, route, first.then_some(bytes));
+                    let first = first.then(|| self.outgoing.bytes(slot, self.core.due(slot)));
+                    if let Some(bytes) = first {
+                        self.core.has_length(slot, bytes.len());
+                    }
+                    self.backend.open(slot, route, first);
                 }
                 Action::Close { slot, how } => self.backend.close(slot, how),
             }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -11,25 +10,27 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::events::{AnswersFile, EndReason, Held, Phase, WorkerReady};
-use floodmark_record::plan::{Backend, CloseFirst, Plan, WorkerInput};
+use floodmark_record::plan::{Backend, Plan, WorkerInput};
 use floodmark_record::tls::TlsUse;
 use floodmark_record::{Event, WorkerEnd};
-use floodmark_wire::{RequestError, RequestSpec, request_bytes};
 
 use crate::backend as io_backend;
 use crate::backend::epoll::Epoll;
 use crate::backend::uring::{Uring, unavailable};
 use crate::budget::{self, FileLimit, Sockets};
 use crate::clock::{Clock, seconds};
-use crate::core::{Core, HeldSoFar, RequestSizes};
+use crate::core::{Core, HeldSoFar};
 use crate::gather::{Gatherer, Totals};
+use crate::group_times::GroupTimes;
 use crate::message::{Message, PhaseEnd};
 use crate::opening::Opening;
+use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
+use crate::request::{Request, RequestFault, longest, requests};
 use crate::rows::Rows;
 use crate::slice::{SLICES, Slice};
 use crate::targets;
-use crate::thread::{LoadThread, Requests, Share, Shared, run_phases};
+use crate::thread::{LoadThread, Share, Shared, run_phases};
 use crate::tls::{Secured, Tls, TlsError};
 use crate::usage::{peak_rss_bytes, process_cpu};
 
@@ -39,9 +40,9 @@ const OFFENDERS_SHOWN: usize = 5;
 /// Why a worker could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The request cannot be put into bytes.
+    /// A request cannot be sent.
     #[error("the request: {0}")]
-    Request(#[from] RequestError),
+    Request(#[from] RequestFault),
     /// TLS cannot be set up as the plan says.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -64,46 +65,20 @@ impl WorkerError {
     }
 }
 
-/// Checks that a plan's request can be put into bytes: what [`run`] would refuse, known before anything starts.
-///
-/// # Errors
-/// What is wrong with the method, path, a header or the body.
-pub fn request_sizes(plan: &Plan) -> Result<RequestSizes, RequestError> {
-    let [kept, last] = request_forms(plan)?;
-    Ok(RequestSizes {
-        kept: kept.len(),
-        last: last.len(),
-    })
-}
-
 /// The limit on open files that the load process of a plan needs.
 ///
 /// # Errors
-/// Those of [`request_sizes`].
-pub fn files_needed(plan: &Plan) -> Result<u64, RequestError> {
-    let sizes = request_sizes(plan)?;
+/// A request that cannot be sent.
+pub fn files_needed(plan: &Plan) -> Result<u64, RequestFault> {
+    let longest = longest(&requests(plan)?);
     let sockets = match plan.backend {
         Backend::Epoll => Sockets::Files,
         // Where there is none the run says so.
         Backend::Uring => {
-            Uring::probe(1).map_or(Sockets::Files, |able| able.sockets(plan, sizes.longest()))
+            Uring::probe(1).map_or(Sockets::Files, |able| able.sockets(plan, longest))
         }
     };
     Ok(budget::files_needed(plan, sockets))
-}
-
-fn request_forms(plan: &Plan) -> Result<[Vec<u8>; 2], RequestError> {
-    let form = |close| {
-        request_bytes(&RequestSpec {
-            method: &plan.request.method,
-            path: &plan.target.path,
-            authority: &plan.target.authority,
-            headers: &plan.request.headers,
-            body: &plan.request.body,
-            close,
-        })
-    };
-    Ok([form(false)?, form(plan.close_first == CloseFirst::Server)?])
 }
 
 /// A handle by which a running worker can be stopped.
@@ -130,7 +105,7 @@ pub fn run(
     let plan = &input.plan;
     let job = Job {
         input,
-        forms: request_forms(plan)?,
+        requests: requests(plan)?,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
         threads: plan.threads.clamp(1, plan.connections.max(1)),
         phases: if plan.warmup_s > 0.0 {
@@ -140,13 +115,17 @@ pub fn run(
         },
         clock: Clock::start(),
     };
-    let shared = Shared::new(job.threads, Arc::clone(&stop.0), job.clock);
+    let first_number = input.first_number;
+    let shared = Shared::new(job.threads, Arc::clone(&stop.0), job.clock, first_number);
+    let groups = groups(plan);
     // One encoding before the clock starts: what compressing rows takes is in memory from the beginning.
-    drop(Slice::new(0).times[0].encode());
+    drop(Slice::new(0, 0).times[0].encode());
     // Room for every slice in circulation and for what is said of each phase: no load thread ever waits here.
     let room = job.threads as usize * (SLICES + 2 * job.phases.len());
     let (out, messages) = sync_channel(room);
-    let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads).map(stocked).unzip();
+    let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads)
+        .map(|thread| stocked(thread, groups))
+        .unzip();
     emit(Event::Ready(WorkerReady {
         pid: std::process::id(),
         notices: Vec::new(),
@@ -182,21 +161,29 @@ pub fn run(
         }
         Ok((ends?, cores))
     })?;
-    let end = job.end(ends, &cores).map_err(WorkerError::system(
-        "writing the answers kept for the check",
-    ))?;
+    let next_number = shared.next_number.load(Ordering::Relaxed);
+    let end = job
+        .end(ends, &cores, next_number)
+        .map_err(WorkerError::system(
+            "writing the answers kept for the check",
+        ))?;
     emit(Event::End(end));
     Ok(())
 }
 
 /// A channel with a thread's empty slices in it.
-fn stocked(thread: u32) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
+fn stocked(thread: u32, groups: usize) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
     let (sender, receiver) = channel();
     for _ in 0..SLICES {
         // The receiver is at hand, so this cannot fail.
-        let _ = sender.send(Box::new(Slice::new(thread)));
+        let _ = sender.send(Box::new(Slice::new(thread, groups)));
     }
     (sender, receiver)
+}
+
+/// How many groups a plan's figures have; none without a mix.
+fn groups(plan: &Plan) -> usize {
+    plan.mix.as_ref().map_or(0, |mix| mix.requests.len())
 }
 
 /// The part of `total` that falls to `thread` of `threads`.
@@ -208,7 +195,7 @@ fn split(total: u64, thread: u32, threads: u32) -> u64 {
 /// What all phases and threads of a worker have in common.
 struct Job<'a> {
     input: &'a WorkerInput,
-    forms: [Vec<u8>; 2],
+    requests: Vec<Request>,
     tls: Option<Tls>,
     threads: u32,
     phases: &'static [Phase],
@@ -233,7 +220,7 @@ impl Job<'_> {
         let plan = &self.input.plan;
         let first = returned
             .recv()
-            .unwrap_or_else(|_| Box::new(Slice::new(thread)));
+            .unwrap_or_else(|_| Box::new(Slice::new(thread, groups(plan))));
         let recorder = Recorder::new(
             first,
             out.clone(),
@@ -243,11 +230,7 @@ impl Job<'_> {
         );
         let connections = u64::from(plan.connections.max(1));
         let cap = split(connections, thread, self.threads) as usize;
-        let sizes = RequestSizes {
-            kept: self.forms[0].len(),
-            last: self.forms[1].len(),
-        };
-        let core = Core::new(plan, (thread, self.threads), cap, sizes, recorder);
+        let core = Core::new(plan, (thread, self.threads), cap, recorder);
         let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
         match plan.backend {
             Backend::Epoll => self.protect(Epoll::new(clock, &targets), core, thread, shared, out),
@@ -256,7 +239,7 @@ impl Job<'_> {
                 // hold back: TLS needs sockets that can be told otherwise, as requests beyond any length do.
                 let longest = match self.tls {
                     Some(_) => usize::MAX,
-                    None => sizes.longest(),
+                    None => longest(&self.requests),
                 };
                 let uring = Uring::new(clock, &targets, cap, longest)
                     .map_err(|error| io::Error::other(unavailable(&error)));
@@ -294,12 +277,9 @@ impl Job<'_> {
         out: &SyncSender<Message>,
     ) -> Option<Core> {
         let plan = &self.input.plan;
-        let [kept, last] = [
-            Rc::from(self.forms[0].as_slice()),
-            Rc::from(self.forms[1].as_slice()),
-        ];
         let made = backend.and_then(|backend| {
-            let mut thread = LoadThread::new(self.clock, core, backend, Requests { kept, last });
+            let outgoing = Outgoing::new(&self.requests, plan.seed);
+            let mut thread = LoadThread::new(self.clock, core, backend, outgoing);
             // Were the gatherer gone, there would be nobody to tell.
             let say = |counts| drop(out.send(Message::Opening(number, counts)));
             thread.prepare(shared, say)?;
@@ -314,7 +294,12 @@ impl Job<'_> {
         run_phases(made, plan, self.phases, share, start, shared, out)
     }
 
-    fn end(&self, mut ended: Vec<Ended>, cores: &[Core]) -> io::Result<WorkerEnd> {
+    fn end(
+        &self,
+        mut ended: Vec<Ended>,
+        cores: &[Core],
+        next_number: u64,
+    ) -> io::Result<WorkerEnd> {
         let mut measured = ended.pop().unwrap_or_else(|| Ended {
             totals: Totals::default(),
             threads: Vec::new(),
@@ -335,7 +320,9 @@ impl Job<'_> {
         let mut errors = BTreeMap::new();
         let (mut connects, mut peak_connections, mut out_of_order, mut offenders) =
             (0, 0, 0, Vec::new());
+        let mut group_times = GroupTimes::new(groups(&self.input.plan));
         for core in cores {
+            group_times.merge(core.recorder.group_times());
             let (core_errors, core_connects, core_peak) = core.recorder.totals();
             for (name, n) in core_errors {
                 *errors.entry(name).or_default() += n;
@@ -383,6 +370,8 @@ impl Job<'_> {
             offenders,
             not_numbers,
             tls,
+            groups: group_times.encode().collect(),
+            next_number,
         })
     }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::plans::closed_plan;
+use common::plans::{closed_plan, with_mix};
 use common::server::{answer_all, fast, serve_on};
 use common::tls::{Authority, SUITES, server};
 use common::{input, raise_open_files, run};
@@ -28,6 +28,8 @@ use rustls::{ServerConnection, StreamOwned};
 
 on_both_backends! {
     load_allocates_nothing
+    filling_in_templates_allocates_nothing
+    filling_in_templates_over_https_allocates_nothing
     load_over_https_allocates_nothing
     an_idle_connection_takes_little
     an_idle_connection_with_tls_takes_what_is_said
@@ -205,6 +207,30 @@ fn load_over_https_allocates_nothing(backend: Backend) {
         let server = Server::start("tls");
         allocates_nothing(50, |n, s| secured(plan(backend, &server, n, s)));
     }
+}
+
+fn filling_in_templates_allocates_nothing(backend: Backend) {
+    if alone("filling_in_templates_allocates_nothing", backend) {
+        let server = Server::start("plain");
+        allocates_nothing(1_000, |n, s| varying(plan(backend, &server, n, s)));
+    }
+}
+
+fn filling_in_templates_over_https_allocates_nothing(backend: Backend) {
+    if alone("filling_in_templates_over_https_allocates_nothing", backend) {
+        let server = Server::start("tls");
+        allocates_nothing(200, |n, s| secured(varying(plan(backend, &server, n, s))));
+    }
+}
+
+/// The plan with requests that are filled in.
+fn varying(plan: Plan) -> Plan {
+    let mut plan = with_mix(plan, &[3, 2, 1]);
+    let requests = &mut plan.mix.as_mut().unwrap().requests;
+    requests[0].path = "/{seq}/{rand:0-18446744073709551615}".to_owned();
+    requests[1].path = "/{uuid}".to_owned();
+    requests[1].request.headers = vec![("X-Id".to_owned(), "{uuid} {seq}".to_owned())];
+    plan
 }
 
 /// Holds that plans of so many connections and seconds allocate nothing over a whole row with `at_least` requests.

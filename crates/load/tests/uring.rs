@@ -15,7 +15,7 @@ use std::time::Duration;
 use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
 use common::server::{ANSWER, read_request, serve};
 use common::{raise_open_files, uring_works};
-use floodmark_load::backend::Slot;
+use floodmark_load::backend::{Bytes, Slot};
 use floodmark_record::plan::CloseFirst;
 use socket2::{Domain, Socket, Type};
 
@@ -255,9 +255,9 @@ fn requests_are_let_go_when_others_take_their_place() {
     let mut driver = Driver::uring(address, 1, 0);
     driver.open(0, None);
     driver.until(LONG, connected);
-    let mut given: Vec<Weak<[u8]>> = Vec::new();
+    let mut given: Vec<Weak<Vec<u8>>> = Vec::new();
     for _ in 0..1000 {
-        let request: Rc<[u8]> = Rc::from(&b"GET / HTTP/1.1\r\n\r\n"[..]);
+        let request: Bytes = Rc::new(b"GET / HTTP/1.1\r\n\r\n".to_vec());
         driver.backend.send(0, &request);
         given.push(Rc::downgrade(&request));
         let held = given.iter().filter(|request| request.strong_count() > 0);
@@ -275,7 +275,7 @@ fn requests_are_let_go_when_others_take_their_place() {
     let mut driver = Driver::uring(stuck, 1, 0);
     driver.open(0, None);
     driver.until(LONG, connected);
-    let long: Rc<[u8]> = Rc::from(vec![b'x'; 20_000_000]);
+    let long: Bytes = Rc::new(vec![b'x'; 20_000_000]);
     driver.backend.send(0, &long);
     driver.until(50, |_| true);
     driver.close(0, CloseFirst::Client);

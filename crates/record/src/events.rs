@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::groups::GroupRow;
 use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::run::{Environment, Observation, ToolInfo};
@@ -67,7 +68,7 @@ pub enum Event {
 pub struct RunId {
     /// The server under test: its name in an experiment, else the URL's authority.
     pub system: String,
-    /// The workload's name in an experiment, else the URL's path.
+    /// The workload's name in an experiment, else the mix file's name or the URL's path.
     pub workload: String,
     /// Which fresh start of the server, from 1.
     pub process: u32,
@@ -161,6 +162,9 @@ pub struct SecondRow {
     pub system_s: f64,
     /// HdrHistogram V2 of nanoseconds, deflated, base64; kinds without a sample are left out.
     pub histograms: BTreeMap<TimeKind, String>,
+    /// The same by group, in the order of the plan's mix; empty without one. Groups' histograms come with the worker's last word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupRow>,
 }
 
 /// What a thread used between the start and the end of the sending window.
@@ -249,6 +253,12 @@ pub struct WorkerEnd {
     /// What TLS took and gave; null for plain HTTP.
     #[serde(default)]
     pub tls: Option<TlsUse>,
+    /// Histograms of the measurement by group, as those of a second, in the order of the plan's mix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<BTreeMap<TimeKind, String>>,
+    /// A number (`{seq}`) above all that were used, warm-up included.
+    #[serde(default)]
+    pub next_number: u64,
 }
 
 /// What became of one address of the target.

@@ -4,7 +4,9 @@
 //! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
 
 pub mod events;
+pub mod groups;
 pub mod host;
+pub mod mix;
 pub mod outcome;
 pub mod plan;
 pub mod profile;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::mix::Mix;
 use crate::profile::{Profile, Replay, Step};
 pub use crate::target::{Address, Target};
 use crate::tls::{TlsPlan, TrustAnchor};
@@ -18,8 +19,11 @@ pub struct Plan {
     /// How connections are protected; null for plain HTTP.
     #[serde(default)]
     pub tls: Option<TlsPlan>,
-    /// What is sent.
+    /// What is sent; of a mix, what its requests take from the command line.
     pub request: RequestPlan,
+    /// Several requests in turn in place of `request` at the target's path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mix: Option<Mix>,
     /// Closed: a request follows an answer. Open: requests follow a schedule.
     pub model: Model,
     /// Arrivals per second in all, where `profile` changes them their mean over the sending window; open model only.
@@ -93,6 +97,7 @@ impl Plan {
                 headers: Vec::new(),
                 body: Vec::new(),
             },
+            mix: None,
             model: Model::Closed,
             rate_per_s: None,
             profile: None,
@@ -262,6 +267,8 @@ pub struct WorkerInput {
     pub plan: Plan,
     /// When to start, ns since 1970; null for at once.
     pub start_unix_ns: Option<u64>,
+    /// Number (`{seq}`) of its first request: one more than earlier attempts at the plan have used.
+    pub first_number: u64,
     /// Where answers kept for a check are written.
     pub answers_file: Option<PathBuf>,
     /// The certificate authorities to trust, where the plan has TLS and verifies.

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::events::{AddressUse, EndReason, Held, ThreadUse};
+use crate::groups::{Group, GroupPoint};
 use crate::outcome::Counts;
 use crate::plan::Plan;
 use crate::times::Times;
@@ -104,6 +105,9 @@ pub struct Run {
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,
+    /// The same by group, in the order of the plan's mix; empty without one.
+    #[serde(default)]
+    pub groups: Vec<Group>,
     /// Longest time by which a load thread came back late from a wait or a turn of its loop, ns; null where the load
     /// process did not live to tell.
     pub longest_stall_ns: Option<u64>,
@@ -282,6 +286,9 @@ pub struct SeriesRow {
     pub client_system_cpus: f64,
     /// Connections open at the end of the second.
     pub open_connections: u64,
+    /// The same by group, in the order of the plan's mix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupPoint>,
 }
 
 /// One step of a plan's rates. What ended in it counts, as in the rows of the series, which are cut at its ends; what was

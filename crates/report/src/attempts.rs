@@ -5,6 +5,7 @@ use floodmark_record::run::{Run, Status};
 use floodmark_record::units::{show_count, show_ns};
 
 use crate::figures::{NOT_MEASURED, count_of, interval, per_second, rate, time};
+use crate::groups;
 use crate::held;
 use crate::load_line;
 use crate::outcomes;
@@ -36,6 +37,9 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
     for (run, name) in runs.iter().zip(&names) {
         summary::draw_window(page, run, &format!("{name}:"));
         held::draw(page, run, &format!("{name}:"));
+    }
+    for (run, name) in runs.iter().zip(&names) {
+        groups::draw(page, run, name);
     }
     outcomes::draw(page, &runs.iter().collect::<Vec<_>>());
     draw_client(page, runs);

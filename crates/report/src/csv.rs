@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
+use floodmark_record::groups::GroupPoint;
 use floodmark_record::result::Record;
 use floodmark_record::run::{Run, SeriesRow};
 
-/// Columns of the run, then of the second; units are in the names, an empty field was not measured.
+/// Columns of the run, then of the second, then the group that the line is of: empty where it is of all requests. Units are in the names, an empty field was not measured.
 const HEADER: &str = "system,workload,setting,process,attempt,started_unix_ms,\
 from_s,to_s,throughput_per_s,goodput_per_s,failed,\
 response_p50_us,response_p90_us,response_p99_us,response_p99_9_us,response_max_us,\
-client_user_cpus,client_system_cpus,open_connections";
+client_user_cpus,client_system_cpus,open_connections,group";
 
-/// One line for each second of each run, below a header.
+/// One line for each second of each run, below a header, each followed by one for each group of a mix.
 #[must_use]
 pub fn of_record(record: &Record) -> String {
     let mut out = String::from(HEADER);
@@ -19,15 +20,24 @@ pub fn of_record(record: &Record) -> String {
     for run in &record.runs {
         let id = identification(run);
         for row in &run.series {
-            out.push_str(&id);
-            for value in values(row) {
-                out.push(',');
-                out.push_str(&value);
+            line(&mut out, &id, &values(row), "");
+            for (group, point) in run.groups.iter().zip(&row.groups) {
+                line(&mut out, &id, &group_values(row, point), &group.name);
             }
-            out.push('\n');
         }
     }
     out
+}
+
+fn line(out: &mut String, id: &str, values: &[String], group: &str) {
+    out.push_str(id);
+    for value in values {
+        out.push(',');
+        out.push_str(value);
+    }
+    out.push(',');
+    out.push_str(&quoted(group));
+    out.push('\n');
 }
 
 fn identification(run: &Run) -> String {
@@ -65,6 +75,19 @@ fn values(row: &SeriesRow) -> [String; 13] {
     ]
 }
 
+/// The columns that a group has second by second.
+fn group_values(row: &SeriesRow, group: &GroupPoint) -> [String; 13] {
+    let mut values = <[String; 13]>::default();
+    values[..5].clone_from_slice(&[
+        number(Some(row.from_s)),
+        number(Some(row.to_s)),
+        number(Some(group.throughput_per_s)),
+        number(Some(group.goodput_per_s)),
+        group.failed.to_string(),
+    ]);
+    values
+}
+
 /// Empty for what was not measured, or is no number.
 fn number(value: Option<f64>) -> String {
     value
@@ -100,6 +123,17 @@ mod tests {
     }
 
     #[test]
+    fn groups_have_lines_of_their_own() {
+        let text = of_record(&fixture::record(vec![fixture::mixed()]));
+        let lines: Vec<&str> = text.lines().collect();
+        let columns = lines[0].split(',').count();
+        assert!(lines.iter().all(|line| line.split(',').count() == columns));
+        assert_eq!(lines.len(), 1 + 10 * 4);
+        assert!(lines[1].ends_with(",50,") && lines[2].ends_with(",search"));
+        assert!(lines[2].contains(",0,1,140000,139000,3,,,"), "{}", lines[2]);
+    }
+
+    #[test]
     fn what_was_not_measured_is_empty() {
         let mut run = fixture::closed();
         run.series.truncate(1);
@@ -110,7 +144,7 @@ mod tests {
         let line = text.lines().nth(1).unwrap();
         assert_eq!(
             line,
-            "127.0.0.1:8080,/,,1,1,1700000000000,0,1,184210,184210,0,,,1234.5,1520,2300,0.3,0.51,50"
+            "127.0.0.1:8080,/,,1,1,1700000000000,0,1,184210,184210,0,,,1234.5,1520,2300,0.3,0.51,50,"
         );
     }
 

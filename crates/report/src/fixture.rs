@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use floodmark_record::events::{EndReason, Phase, SecondRow, ThreadUse};
+use floodmark_record::groups::{Group, GroupPoint};
+use floodmark_record::mix::{Mix, MixRequest};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::*;
 use floodmark_record::profile::{Profile, Ramp, Replay, Step};
@@ -72,6 +74,7 @@ pub(crate) fn second(index: u64, ok: u64, failed: u64) -> SecondRow {
         user_s: 0.3,
         system_s: 0.51,
         histograms: BTreeMap::from([(TimeKind::Response, histogram(&response).encode())]),
+        groups: Vec::new(),
     }
 }
 
@@ -100,6 +103,7 @@ fn series(to_s: u64, per_s: f64) -> Vec<SeriesRow> {
             client_user_cpus: 0.3,
             client_system_cpus: 0.51,
             open_connections: 50,
+            groups: Vec::new(),
         })
         .collect()
 }
@@ -162,6 +166,7 @@ pub(crate) fn closed() -> Run {
         tls: None,
         first_byte_us: times(&even(990), 0),
         error_time_us: times(&[], 0),
+        groups: Vec::new(),
         longest_stall_ns: Some(1_200_000),
         server_gone_since_s: None,
         bytes: Bytes {
@@ -197,6 +202,63 @@ pub(crate) fn closed() -> Run {
         },
         checks: Vec::new(),
     }
+}
+
+/// Closed, with a mix of three requests, one of which fails at times.
+pub(crate) fn mixed() -> Run {
+    let mut run = closed();
+    let weights = [("search", 16), ("a-request-named-long", 3), ("order", 1)];
+    let file = "shop.toml".to_owned();
+    let requests = weights.map(|(name, weight)| MixRequest {
+        name: name.to_owned(),
+        weight,
+        path: format!("/{name}"),
+        request: run.plan.request.clone(),
+        expect: Vec::new(),
+        templates: true,
+    });
+    let of = |name: &str, n: u64, failed: u64, response_time_us: Times| Group {
+        name: name.to_owned(),
+        throughput_per_s: Some((n - failed) as f64 / 10.0),
+        goodput_per_s: Some((n - failed) as f64 / 10.0),
+        requests: Counts {
+            intended: n,
+            sent: n,
+            ok: n - failed,
+            wrong: failed,
+            ..Counts::default()
+        },
+        bytes: Bytes {
+            sent: 80 * n,
+            received: 132 * n,
+        },
+        response_time_us,
+        service_time_us: times(&even(1000), 0),
+        blocked_us: times(&[0; 1000], 0),
+        lateness_us: times(&[1500; 1000], 0),
+        first_byte_us: times(&even(990), 0),
+        error_time_us: times(&[], 0),
+    };
+    run.groups = vec![
+        of("search", 1_473_680, 0, times(&even(800), 0)),
+        of("a-request-named-long", 276_315, 0, times(&even(1200), 0)),
+        of("order", 92_105, 105, times(&even(60_000), 12)),
+    ];
+    run.requests.ok -= 105;
+    run.requests.wrong = 105;
+    run.plan.mix = Some(Mix {
+        file,
+        requests: requests.to_vec(),
+    });
+    for row in &mut run.series {
+        row.groups = vec![GroupPoint::default(); 3];
+        row.groups[0] = GroupPoint {
+            throughput_per_s: 140_000.0,
+            goodput_per_s: 139_000.0,
+            failed: 3,
+        };
+    }
+    run
 }
 
 /// Open at 1,000/s for 12 s with stalls, some requests timed out, floodmark itself a little late.

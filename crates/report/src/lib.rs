@@ -16,6 +16,7 @@ pub mod threshold;
 mod attempts;
 mod changing;
 mod figures;
+mod groups;
 mod held;
 mod load_line;
 mod outcomes;

@@ -17,7 +17,12 @@ pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
         Paint::Strong,
         format!("floodmark load {method}{}", plan.target.url),
     );
-    let mut how = vec![model(plan), connections(plan)];
+    let mix = plan.mix.as_ref().map(|mix| {
+        let requests = count_of(mix.requests.len() as u64, "request");
+        format!("a mix of {requests} ({})", mix.file)
+    });
+    let mut how = Vec::from_iter(mix);
+    how.extend([model(plan), connections(plan)]);
     how.extend(addresses(plan));
     how.push(count_of(plan.threads.into(), "thread"));
     let mut length = length(plan);

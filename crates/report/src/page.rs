@@ -45,9 +45,19 @@ impl Page {
 
     /// Right-aligned cells beside a label, each with its own width.
     pub(crate) fn row(&mut self, label: &str, cells: &[(usize, Paint, String)]) {
-        let mut line = format!("{:<LABEL$}", plain::line(label));
+        self.row_beside(LABEL, label, cells);
+    }
+
+    /// The same beside labels of another width.
+    pub(crate) fn row_beside(
+        &mut self,
+        label_width: usize,
+        label: &str,
+        cells: &[(usize, Paint, String)],
+    ) {
+        let mut line = format!("{:<label_width$}", plain::line(label));
         // Too long a label takes its room from the gap before the first cell.
-        let mut taken = line.chars().count() - LABEL;
+        let mut taken = line.chars().count() - label_width;
         for (width, paint, text) in cells {
             let text = plain::line(text);
             let gap = width.saturating_sub(text.chars().count());

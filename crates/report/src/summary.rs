@@ -9,6 +9,7 @@ use floodmark_record::units::{show_count, show_ns};
 use crate::attempts;
 use crate::changing;
 use crate::figures::{NOT_MEASURED, count_of, interval, rate, seconds};
+use crate::groups;
 use crate::held;
 use crate::load_line;
 use crate::outcomes;
@@ -71,6 +72,7 @@ fn draw_run(page: &mut Page, run: &Run) {
     draw_window(page, run, "");
     times_table::draw(page, run);
     changing::draw(page, run);
+    groups::draw(page, run, "");
     outcomes::draw(page, &[run]);
     held::draw(page, run, "");
     draw_client(page, run);

@@ -63,6 +63,20 @@ fn a_replay() {
 }
 
 #[test]
+fn groups_of_a_mix() {
+    insta::assert_snapshot!(both(&fixture::mixed()));
+}
+
+#[test]
+fn groups_of_several_attempts() {
+    let mut runs = vec![fixture::mixed(), fixture::mixed()];
+    runs[1].attempt = 2;
+    runs[1].window.from_s = 2.5;
+    runs[1].groups[2].throughput_per_s = None;
+    insta::assert_snapshot!(of_record(&fixture::record(runs), None, PLAIN));
+}
+
+#[test]
 fn bound() {
     insta::assert_snapshot!(both(&fixture::bound()));
 }
@@ -264,6 +278,7 @@ fn no_line_is_wider_than_the_terminal() {
             fixture::failing(),
             fixture::no_answers(),
             fixture::violated(),
+            fixture::mixed(),
         ] {
             texts.push(draw(&run, style));
         }

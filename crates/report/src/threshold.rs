@@ -1,6 +1,7 @@
-//! `--fail-if 'p99 > 50ms'`: a figure of the record, an operator and a value.
+//! `--fail-if 'p99 > 50ms'`: a figure of the record, an operator and a value; `'search: p99 > 50ms'` is of one group of a mix.
 
 mod figure;
+mod subject;
 
 use std::str::FromStr;
 
@@ -8,12 +9,16 @@ use floodmark_record::result::{Record, Threshold};
 use floodmark_record::run::Run;
 use floodmark_record::units::{UnitError, parse_count, parse_duration, parse_rate};
 
+use crate::figures::NOT_MEASURED;
 use figure::{Figure, Kind, Measured};
+use subject::Subject;
 
 /// A condition that makes the command fail when it is met.
 #[derive(Debug, Clone)]
 pub struct Condition {
     text: String,
+    /// The group it is about; the run where it names none.
+    group: Option<String>,
     figure: Figure,
     op: Op,
     /// In the figure's own unit: µs, per second, share of one, or a count.
@@ -107,8 +112,13 @@ impl FromStr for Condition {
         let is_op = |c: char| "<>=!".contains(c);
         let (name, rest) = text.split_at(text.find(is_op).ok_or_else(no_condition)?);
         let (op, value) = rest.split_at(rest.find(|c| !is_op(c)).ok_or_else(no_condition)?);
+        // No figure has a colon in its name.
+        let (group, name) = match name.split_once(':') {
+            Some((group, name)) => (Some(group.trim()), name),
+            None => (None, name),
+        };
         let (name, value) = (name.trim(), value.trim());
-        if name.is_empty() || value.is_empty() {
+        if name.is_empty() || value.is_empty() || group == Some("") {
             return Err(no_condition());
         }
         let figure = Figure::named(name).ok_or_else(|| ConditionError::UnknownFigure {
@@ -127,6 +137,7 @@ impl FromStr for Condition {
         })?;
         Ok(Condition {
             text: text.to_owned(),
+            group: group.map(str::to_owned),
             figure,
             op,
             value,
@@ -192,7 +203,13 @@ impl Condition {
         &self.text
     }
 
-    /// Compares the figure of one run.
+    /// The group of a mix that it is about, where it names one.
+    #[must_use]
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
+
+    /// Compares the figure of one run, or of its group.
     ///
     /// A percentile or maximum that falls among requests that timed out counts as larger than anything. A
     /// figure that was not measured gives `met: None`.
@@ -233,13 +250,20 @@ impl Condition {
     }
 
     fn compare(&self, run: &Run) -> (Option<bool>, String) {
-        let measured = self.figure.of(run);
+        let subject = match &self.group {
+            None => Subject::run(run),
+            Some(name) => match run.groups.iter().find(|group| group.name == *name) {
+                Some(group) => Subject::group(run, group),
+                None => return (None, format!("{NOT_MEASURED} (no such group)")),
+            },
+        };
+        let measured = self.figure.of(&subject);
         let met = match measured {
             Measured::Value(figure) => Some(self.op.holds(figure, self.value)),
             Measured::AboveTimeout => Some(self.op.holds(f64::INFINITY, self.value)),
             Measured::Nothing => None,
         };
-        (met, self.figure.show(measured, run))
+        (met, self.figure.show(measured, subject.timeout_s))
     }
 
     fn threshold(&self, met: Option<bool>, figure: String) -> Threshold {

@@ -16,5 +16,5 @@ mod section;
 pub use answer::{Answer, BodySink, Fed};
 pub use error::ReadError;
 pub use reader::{MAX_INTERIM, Reader};
-pub use request::{RequestError, RequestSpec, request_bytes};
+pub use request::{RequestError, RequestSpec, head_around_length, request_bytes};
 pub use section::{MAX_HEADERS, MAX_SECTION_BYTES};

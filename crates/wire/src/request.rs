@@ -61,6 +61,11 @@ pub enum RequestError {
         /// Bytes of the body.
         actual: usize,
     },
+    /// A `Content-Length` for a body whose length differs from request to request.
+    #[error(
+        "header \"Content-Length\" cannot be given for a body with templates, whose length varies; leave it out"
+    )]
+    LengthOfVarying,
     /// A `Transfer-Encoding`: bodies are always sent with their length.
     #[error(
         "header \"Transfer-Encoding\" cannot be given; the body is sent with its Content-Length"
@@ -97,41 +102,58 @@ struct Given {
 /// # Errors
 /// Whatever would make an illegal request, or one that says something else than what is sent.
 pub fn request_bytes(spec: &RequestSpec<'_>) -> Result<Vec<u8>, RequestError> {
-    check_line(spec)?;
-    let given = check_headers(spec)?;
+    let mut bytes = lines(spec, Some(spec.body.len()))?.concat().into_bytes();
+    bytes.extend_from_slice(spec.body);
+    Ok(bytes)
+}
 
-    let mut lines = vec![format!("{} {} HTTP/1.1", spec.method, spec.path)];
+/// A request's head, in the two parts between which the decimal length of its body belongs: for a body that is made anew for
+/// each request. Of the spec's body it counts only whether there is one.
+///
+/// # Errors
+/// As [`request_bytes`], and a `Content-Length` of the user.
+pub fn head_around_length(spec: &RequestSpec<'_>) -> Result<[Vec<u8>; 2], RequestError> {
+    let lines = lines(spec, None)?;
+    let length = lines.iter().position(|line| line == LENGTH);
+    let cut = length.map_or(lines.len(), |at| at + 1);
+    Ok([&lines[..cut], &lines[cut..]].map(|part| part.concat().into_bytes()))
+}
+
+/// What stands before the length of a body.
+const LENGTH: &str = "Content-Length: ";
+
+/// The lines of the head with their ends, the empty one included; the one with a `length` that is not known ends before it.
+fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, RequestError> {
+    check_line(spec)?;
+    let given = check_headers(spec, length)?;
+
+    let mut lines = vec![format!("{} {} HTTP/1.1\r\n", spec.method, spec.path)];
     if !given.host {
-        lines.push(format!("Host: {}", spec.authority));
+        lines.push(format!("Host: {}\r\n", spec.authority));
     }
     if !given.user_agent {
-        lines.push(concat!("User-Agent: floodmark/", env!("CARGO_PKG_VERSION")).to_owned());
+        lines.push(concat!("User-Agent: floodmark/", env!("CARGO_PKG_VERSION"), "\r\n").to_owned());
     }
     if !given.accept {
-        lines.push("Accept: */*".to_owned());
+        lines.push("Accept: */*\r\n".to_owned());
     }
     lines.extend(
         spec.headers
             .iter()
-            .map(|(name, value)| format!("{name}: {value}")),
+            .map(|(name, value)| format!("{name}: {value}\r\n")),
     );
     let has_length = !spec.body.is_empty() || matches!(spec.method, "POST" | "PUT" | "PATCH");
     if has_length && !given.content_length {
-        lines.push(format!("Content-Length: {}", spec.body.len()));
+        match length {
+            Some(length) => lines.push(format!("{LENGTH}{length}\r\n")),
+            None => lines.extend([LENGTH.to_owned(), "\r\n".to_owned()]),
+        }
     }
     if spec.close && !given.connection_close {
-        lines.push("Connection: close".to_owned());
+        lines.push("Connection: close\r\n".to_owned());
     }
-
-    let mut bytes =
-        Vec::with_capacity(lines.iter().map(|l| l.len() + 2).sum::<usize>() + 2 + spec.body.len());
-    for line in &lines {
-        bytes.extend_from_slice(line.as_bytes());
-        bytes.extend_from_slice(b"\r\n");
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes.extend_from_slice(spec.body);
-    Ok(bytes)
+    lines.push("\r\n".to_owned());
+    Ok(lines)
 }
 
 fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
@@ -156,7 +178,7 @@ fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn check_headers(spec: &RequestSpec<'_>) -> Result<Given, RequestError> {
+fn check_headers(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Given, RequestError> {
     let mut given = Given::default();
     for (name, value) in spec.headers {
         if !is_token(name) {
@@ -171,10 +193,11 @@ fn check_headers(spec: &RequestSpec<'_>) -> Result<Given, RequestError> {
             "accept" => given.accept = true,
             "content-length" => {
                 once(&mut given.content_length, name)?;
-                if decimal(value.trim().as_bytes()) != Some(spec.body.len() as u64) {
+                let actual = length.ok_or(RequestError::LengthOfVarying)?;
+                if decimal(value.trim().as_bytes()) != Some(actual as u64) {
                     return Err(RequestError::ContentLength {
                         given: value.clone(),
-                        actual: spec.body.len(),
+                        actual,
                     });
                 }
             }

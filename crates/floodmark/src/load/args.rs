@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use floodmark_record::mix::parse_header;
 use floodmark_record::plan::{Check, CloseFirst, Expect, Sources};
 use floodmark_record::units::{parse_count, parse_duration, parse_rate};
 use floodmark_report::Condition;
@@ -79,7 +80,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = attempts, help_heading = "Load")]
     pub attempts: u32,
 
-    /// Seed of the arrivals of --arrivals poisson; each attempt adds one
+    /// Seed of the arrivals of --arrivals poisson, and of the order and the random values of --mix; each attempt adds one
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
@@ -146,7 +147,7 @@ pub struct LoadArgs {
     pub method: Option<String>,
 
     /// A header, such as 'Accept: text/html'; repeatable [default: Host, User-Agent and Accept: */*]
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = header, help_heading = "Request")]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header, help_heading = "Request")]
     pub headers: Vec<(String, String)>,
 
     /// Body of each request, as text [default: none]
@@ -163,9 +164,15 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub body_file: Option<PathBuf>,
 
+    /// File with several requests to send in turn, in TOML: [[request]] tables with name and path, and as wanted weight, method,
+    /// headers, body or body-file, expect; {seq}, {rand:1-1000} and {uuid} in them are filled in anew each time. -H and --expect are
+    /// then for all that do not say otherwise themselves; docs/examples/mix.toml explains all of it [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "check", "demo"], help_heading = "Request")]
+    pub mix: Option<PathBuf>,
+
     /// What an answer must be to count as ok: status=200, body=TEXT or json=VALUE; repeatable: several of a kind
     /// are alternatives, different kinds must all hold [default: status 2xx or 3xx]
-    #[arg(long, value_name = "WHAT", value_parser = expect, help_heading = "Judging")]
+    #[arg(long, value_name = "WHAT", help_heading = "Judging")]
     pub expect: Vec<Expect>,
 
     /// sequence: each answer is a number; each is handed out once, without a gap, in order [default: none]
@@ -177,7 +184,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Judging")]
     pub deadline: Option<Duration>,
 
-    /// Exit with 1 when this holds, such as 'p99 > 50ms' or 'errors > 0.1%'; repeatable [default: none]
+    /// Exit with 1 when this holds, such as 'p99 > 50ms' or 'errors > 0.1%', or of one request of a mix 'search: p99 > 50ms';
+    /// repeatable [default: none]
     #[arg(long, value_name = "CONDITION", value_parser = condition, help_heading = "Judging")]
     pub fail_if: Vec<Condition>,
 
@@ -334,32 +342,7 @@ fn sources(text: &str) -> Result<Sources, String> {
     }
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text
-        .split_once(':')
-        .ok_or_else(|| format!("\"{text}\" has no colon; write 'Name: value'"))?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
-}
-
 fn condition(text: &str) -> Result<Condition, String> {
     text.parse()
         .map_err(|e: floodmark_report::threshold::ConditionError| e.to_string())
-}
-
-fn expect(text: &str) -> Result<Expect, String> {
-    let kinds = "write status=200, body=TEXT or json=VALUE";
-    let (kind, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("\"{text}\" has no =; {kinds}"))?;
-    match kind {
-        "status" => match value.parse() {
-            Ok(status @ 100..=999) => Ok(Expect::Status(status)),
-            _ => Err(format!("\"{value}\" is no status code of three digits")),
-        },
-        "body" => Ok(Expect::Body(value.to_owned())),
-        "json" => serde_json::from_str(value)
-            .map(Expect::Json)
-            .map_err(|e| format!("\"{value}\" is no JSON: {e}")),
-        other => Err(format!("unknown expectation \"{other}\"; {kinds}")),
-    }
 }

@@ -19,6 +19,7 @@ use live::Live;
 pub mod args;
 mod demo;
 mod live;
+mod mix;
 mod plan;
 mod resolve;
 mod schedule;
@@ -79,11 +80,16 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
     };
     let mut folder = folder.map_err(Ending::usage)?;
     let plan = &planned.plan;
+    let workload = plan
+        .mix
+        .as_ref()
+        .map_or(&plan.target.path, |mix| &mix.file)
+        .clone();
     let attempts = Attempts {
         plan,
         anchors: &planned.anchors,
         attempts: args.attempts,
-        names: (plan.target.authority.clone(), plan.target.path.clone()),
+        names: (plan.target.authority.clone(), workload),
         tool: tool(),
         notices: &planned.notices,
         stop,

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
+use floodmark_lab::input;
 use floodmark_load::budget::{self, Offer, Sockets};
 use floodmark_load::sources::unusable;
-use floodmark_load::worker::request_sizes;
 use floodmark_observe::{Root, sysctl};
 use floodmark_record::plan::{
     Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, FiguresOf, Model, Plan, RequestPlan,
@@ -21,9 +21,6 @@ use crate::exit::Ending;
 
 /// Most connections of one load process; their state alone is 2 GiB at most.
 const MOST_CONNECTIONS: u64 = 1_000_000;
-
-/// Largest body that is sent.
-const LARGEST_BODY: u64 = 64 << 20;
 
 /// A plan, with what the user should know of it beforehand.
 pub struct Planned {
@@ -60,6 +57,7 @@ pub fn plan(
     let mut plan = Plan {
         tls,
         request: request(args)?,
+        mix: None,
         target,
         model: if schedule.arrivals.is_some() {
             Model::Open
@@ -106,9 +104,9 @@ pub fn plan(
              open and in use anyway",
         ));
     }
-    let longest = request_sizes(&plan)
-        .map_err(|e| Ending::usage(format!("the request: {e}")))?
-        .longest();
+    let file = super::mix::read(args, &plan.target)?;
+    plan.mix = file.as_ref().map(|file| file.mix.clone());
+    let longest = super::mix::longest_request(&plan, file.as_ref())?;
     let (backend, notice) = sockets::choose(args, &plan, &mut offer, longest)?;
     plan.backend = backend;
     notices.extend(notice);
@@ -224,16 +222,7 @@ fn request(args: &LoadArgs) -> Result<RequestPlan, Ending> {
 }
 
 fn body_file(path: &Path) -> Result<Vec<u8>, Ending> {
-    let failed = |why: String| Ending::usage(format!("--body-file {}: {why}", path.display()));
-    let size = std::fs::metadata(path)
-        .map_err(|e| failed(e.to_string()))?
-        .len();
-    if size > LARGEST_BODY {
-        return Err(failed(format!(
-            "{size} bytes are more than the {LARGEST_BODY} that floodmark sends"
-        )));
-    }
-    std::fs::read(path).map_err(|e| failed(e.to_string()))
+    input::read(path).map_err(|why| Ending::usage(format!("--body-file {}: {why}", path.display())))
 }
 
 fn offer(target: &Target, open_files: Option<u64>) -> Offer {

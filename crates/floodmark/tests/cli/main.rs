@@ -14,6 +14,7 @@ mod folder;
 mod help;
 mod hold;
 mod https;
+mod mix;
 mod request;
 mod serve;
 mod support;

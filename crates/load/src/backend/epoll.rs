@@ -13,7 +13,7 @@ use socket2::{Socket, Type};
 use super::calls::{fire_when_due, new_epoll, receive, register, send_some, wait_events};
 use super::endpoint::Endpoint;
 use super::full_queue::FullQueue;
-use super::{Backend, Completion, Route, Slot};
+use super::{Backend, Bytes, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
 mod unix;
@@ -51,7 +51,7 @@ struct Entry {
     target: u32,
     connecting: bool,
     /// Bytes still to be written, with how many of them are.
-    pending: Option<(Rc<[u8]>, usize)>,
+    pending: Option<(Bytes, usize)>,
 }
 
 enum Early {
@@ -114,12 +114,7 @@ impl Epoll {
         })
     }
 
-    fn try_open(
-        &mut self,
-        slot: Slot,
-        route: Route,
-        first: Option<&Rc<[u8]>>,
-    ) -> io::Result<Opened> {
+    fn try_open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>) -> io::Result<Opened> {
         let endpoint = &self.endpoints[route.target as usize];
         let at_once = first.is_none_or(|bytes| bytes.len() > ONE_SEGMENT);
         let socket = endpoint.socket(Type::STREAM.nonblocking(), at_once, route.source)?;
@@ -226,7 +221,7 @@ impl Epoll {
 }
 
 impl Backend for Epoll {
-    fn open(&mut self, slot: Slot, route: Route, first: Option<&Rc<[u8]>>) {
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>) {
         if self.slots.len() <= slot as usize {
             self.slots.resize_with(slot as usize + 1, Entry::default);
         }
@@ -264,7 +259,7 @@ impl Backend for Epoll {
         }
     }
 
-    fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {
+    fn send(&mut self, slot: Slot, bytes: &Bytes) {
         let entry = &mut self.slots[slot as usize];
         let Some(socket) = entry.socket.as_ref() else {
             return;
@@ -396,7 +391,7 @@ fn refused_for_now(error: &io::Error) -> bool {
     )
 }
 
-fn push_pending(fd: RawFd, pending: &mut Option<(Rc<[u8]>, usize)>) -> io::Result<()> {
+fn push_pending(fd: RawFd, pending: &mut Option<(Bytes, usize)>) -> io::Result<()> {
     if let Some((bytes, done)) = pending {
         match send_some(fd, &bytes[*done..]) {
             Ok(n) if *done + n == bytes.len() => *pending = None,

@@ -18,6 +18,9 @@ pub mod epoll;
 mod full_queue;
 pub mod uring;
 
+/// A request's bytes, held by whoever may still need them. A buffer that nobody else holds is written anew.
+pub type Bytes = Rc<Vec<u8>>;
+
 /// Index of a connection within its load thread.
 pub type Slot = u32;
 
@@ -84,11 +87,11 @@ pub enum Completion<'a> {
 pub trait Backend {
     /// Begins to connect. With `first`, a backend that can look at the clock right then sends those bytes as soon as the
     /// connection stands, and says so ([`Completion::Connected`]); else sending is up to the caller.
-    fn open(&mut self, slot: Slot, route: Route, first: Option<&Rc<[u8]>>);
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>);
 
     /// Sends bytes, at once where the socket takes them; the rest follows by itself. A backend that holds back sends them when it
     /// is next asked to [`Backend::submit`] or to wait.
-    fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>);
+    fn send(&mut self, slot: Slot, bytes: &Bytes);
 
     /// How many things it was asked for and has not yet handed to the kernel; none where nothing is ever held back.
     fn held(&mut self) -> Option<usize> {

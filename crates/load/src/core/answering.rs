@@ -12,8 +12,9 @@ use crate::judge;
 
 impl Core {
     pub(super) fn received(&mut self, slot: Slot, data: &[u8], now: Ns) {
-        self.recorder.received(data.len());
         let connection = &mut self.connections[slot as usize];
+        let group = connection.moments.pick.group;
+        self.recorder.received(group, data.len());
         match connection.state {
             State::Busy => {}
             State::Closing => {
@@ -30,7 +31,7 @@ impl Core {
         if !connection.reader.started() {
             connection.moments.first = now;
         }
-        let fed = if self.judge.needs_body() {
+        let fed = if self.judges[group as usize].needs_body() {
             self.body.clear();
             let fed = connection.reader.feed(data, &mut self.body);
             // A body that came in one piece is judged where it lies; one in several is gathered first.
@@ -75,10 +76,11 @@ impl Core {
         } else {
             &connection.body
         };
-        let outcome = self.judge.outcome(status, body);
+        let judge = &self.judges[connection.moments.pick.group as usize];
+        let outcome = judge.outcome(status, body);
         self.recorder
             .answered(&connection.moments, now, status, outcome);
-        if self.judge.wants_numbers() {
+        if judge.wants_numbers() {
             match judge::number(body) {
                 Some(number) if outcome == Outcome::Ok => {
                     let sent = connection.moments.sent;

@@ -15,22 +15,23 @@ impl Core {
     /// Gives up everything that is out, so that the counts add up.
     pub fn abandon(&mut self, now: Ns) {
         if let Arrivals::Open(waiting) = &mut self.arrivals {
-            let given_up = waiting.give_up_beyond(0);
-            self.recorder.unsent(given_up);
+            let recorder = &mut self.recorder;
+            waiting.give_up_beyond(0, |group, n| recorder.unsent(group, n));
         }
         let held = self.held();
         for slot in 0..self.connections.len() {
             let connection = &mut self.connections[slot];
+            let group = connection.moments.pick.group;
             match connection.state {
                 State::Busy => {
-                    self.recorder.in_flight_at_end();
+                    self.recorder.in_flight_at_end(group);
                     self.in_flight -= 1;
                 }
                 State::Connecting if connection.carries => {
                     if connection.retried {
-                        self.recorder.in_flight_at_end();
+                        self.recorder.in_flight_at_end(group);
                     } else {
-                        self.recorder.unsent(1);
+                        self.recorder.unsent(group, 1);
                     }
                     self.carried -= 1;
                 }

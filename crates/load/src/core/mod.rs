@@ -28,6 +28,7 @@ use crate::connection::{Connection, State};
 use crate::failure;
 use crate::judge::Judge;
 use crate::linked::List;
+use crate::mix::Picks;
 use crate::recorder::Recorder;
 use crate::targets::Targets;
 
@@ -67,23 +68,6 @@ pub enum Action {
     },
 }
 
-/// Sizes of the two forms of the request.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestSizes {
-    /// As sent on a connection that stays.
-    pub kept: usize,
-    /// As sent when it is the connection's last.
-    pub last: usize,
-}
-
-impl RequestSizes {
-    /// The larger of them.
-    #[must_use]
-    pub fn longest(self) -> usize {
-        self.kept.max(self.last)
-    }
-}
-
 /// The state of one load thread.
 pub struct Core {
     /// What is to be done; emptied by the engine after each call.
@@ -102,12 +86,11 @@ pub struct Core {
     /// Slots that wait before a connection is tried again, in order.
     paused: List,
     arrivals: Arrivals,
-    judge: Judge,
-    sizes: RequestSizes,
+    /// Judges of the answers, one for each request of the mix.
+    judges: Vec<Judge>,
     cap: usize,
     uses: Uses,
     close_first: CloseFirst,
-    to_head: bool,
     timeout: Ns,
     /// Connections whose handshake is under way and that no request was given to.
     opening_unclaimed: u64,
@@ -143,13 +126,7 @@ enum Uses {
 impl Core {
     /// The state of thread `thread` of `threads`, whose share of the connections is `cap`.
     #[must_use]
-    pub fn new(
-        plan: &Plan,
-        (thread, threads): (u32, u32),
-        cap: usize,
-        sizes: RequestSizes,
-        recorder: Recorder,
-    ) -> Self {
+    pub fn new(plan: &Plan, (thread, threads): (u32, u32), cap: usize, recorder: Recorder) -> Self {
         let uses = match plan.connection_use {
             ConnectionUse::Kept => Uses::Unlimited,
             ConnectionUse::Fresh => Uses::Limited(1),
@@ -175,13 +152,12 @@ impl Core {
             arrivals: Arrivals::Closed {
                 left: Some(0),
                 until: None,
+                picks: Picks::new(plan, (thread.into(), threads.into()), 1),
             },
-            judge: Judge::new(plan),
-            sizes,
+            judges: Judge::of_plan(plan),
             cap,
             uses,
             close_first: plan.close_first,
-            to_head: plan.request.method == "HEAD",
             timeout: seconds(plan.timeout_s).max(1),
             opening_unclaimed: 0,
             opens_left: OPENS_PER_TURN,
@@ -285,13 +261,15 @@ impl Core {
     pub fn wind_up(&mut self) {
         self.winding_up = true;
         match &mut self.arrivals {
-            Arrivals::Closed { left, until } => {
+            Arrivals::Closed { left, until, .. } => {
                 *left = Some(0);
                 *until = None;
             }
             Arrivals::Open(waiting) => {
-                let given_up = waiting.give_up_beyond(self.opening_unclaimed);
-                self.recorder.unsent(given_up);
+                let recorder = &mut self.recorder;
+                waiting.give_up_beyond(self.opening_unclaimed, |group, n| {
+                    recorder.unsent(group, n);
+                });
             }
         }
     }
@@ -304,7 +282,7 @@ impl Core {
 
     fn exhausted(&mut self) -> bool {
         match &mut self.arrivals {
-            Arrivals::Closed { left, until } => *left == Some(0) && until.is_none(),
+            Arrivals::Closed { left, until, .. } => *left == Some(0) && until.is_none(),
             Arrivals::Open(waiting) => waiting.waiting() == 0 && waiting.next_due().is_none(),
         }
     }
@@ -332,6 +310,15 @@ impl Core {
             EndReason::NotHttp
         } else {
             EndReason::Completed
+        }
+    }
+
+    /// A request number above all that have been used.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        match &self.arrivals {
+            Arrivals::Closed { picks, .. } => picks.next_number(),
+            Arrivals::Open(waiting) => waiting.next_number(),
         }
     }
 

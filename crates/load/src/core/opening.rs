@@ -9,6 +9,8 @@ use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::{Connection, State};
 use crate::failure::ConnectFailure;
+use crate::mix::Pick;
+use crate::outgoing::Due;
 use crate::recorder::Moments;
 
 /// Pause after a connect that failed, before that slot is tried again: short against any human's patience, long
@@ -40,10 +42,20 @@ pub(super) fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize 
 }
 
 impl Core {
-    /// Whether the slot's request asks the server to close.
+    /// The request that the slot is to send, after its handshake or along with it.
     #[must_use]
-    pub fn is_last(&self, slot: Slot) -> bool {
-        self.connections[slot as usize].last
+    pub fn due(&self, slot: Slot) -> Due {
+        let connection = &self.connections[slot as usize];
+        Due {
+            pick: connection.moments.pick,
+            last: connection.last,
+        }
+    }
+
+    /// Takes note of how many bytes the slot's request has, before it is sent.
+    #[inline]
+    pub fn has_length(&mut self, slot: Slot, bytes: usize) {
+        self.connections[slot as usize].length = bytes;
     }
 
     fn slot(&mut self) -> Slot {
@@ -74,18 +86,19 @@ impl Core {
 
     /// The closed model's next request on a connection to be opened for it.
     pub(super) fn open_claimed(&mut self, now: Ns) -> bool {
-        if !self.claim(now) {
+        let Some(pick) = self.claim(now) else {
             return false;
-        }
-        self.open_for(now, 0, now);
+        };
+        self.open_for((pick, now), 0, now);
         true
     }
 
     /// Opens a connection for a request, `late` ns after it could have been.
-    pub(super) fn open_for(&mut self, intended: Ns, late: Ns, now: Ns) {
+    pub(super) fn open_for(&mut self, (pick, intended): (Pick, Ns), late: Ns, now: Ns) {
         let slot = self.slot();
         let connection = &mut self.connections[slot as usize];
         connection.moments = Moments {
+            pick,
             intended,
             free: intended,
             ..Moments::default()
@@ -199,7 +212,8 @@ impl Core {
             if retried {
                 self.recorder.failed(&moments, now, Outcome::Reset);
             } else {
-                self.recorder.connect_failed(moments.intended, now);
+                let group = moments.pick.group;
+                self.recorder.connect_failed(group, moments.intended, now);
             }
         } else {
             self.opening_unclaimed -= 1;
@@ -209,7 +223,8 @@ impl Core {
                 && waiting.waiting() > self.opening_unclaimed
                 && let Some(taken) = waiting.take()
             {
-                self.recorder.connect_failed(taken.intended, now);
+                let group = taken.pick.group;
+                self.recorder.connect_failed(group, taken.intended, now);
             }
         }
         let closed_model = matches!(self.arrivals, Arrivals::Closed { .. });

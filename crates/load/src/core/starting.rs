@@ -7,6 +7,7 @@ use crate::arrivals::{Arrivals, Taken};
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::State;
+use crate::mix::Pick;
 use crate::recorder::Moments;
 
 impl Core {
@@ -18,11 +19,11 @@ impl Core {
         self.last_life = now;
         if matches!(self.arrivals, Arrivals::Closed { .. }) {
             while let Some(slot) = self.idle.front() {
-                if !self.claim(now) {
+                let Some(pick) = self.claim(now) else {
                     break;
-                }
+                };
                 self.idle.remove(&mut self.connections, slot);
-                self.assign(slot, now, now, now);
+                self.assign(slot, (pick, now), now, now);
             }
             while self.open < self.cap && self.open_claimed(now) {}
         } else {
@@ -34,9 +35,9 @@ impl Core {
     #[inline]
     pub fn arrive(&mut self, now: Ns) {
         while let Arrivals::Open(waiting) = &mut self.arrivals
-            && waiting.arrive(now)
+            && let Some(pick) = waiting.arrive(now)
         {
-            self.recorder.intended(1);
+            self.recorder.intended(pick.group, 1);
             self.serve_waiting(now);
         }
     }
@@ -56,13 +57,13 @@ impl Core {
                     return;
                 };
                 let late = now - taken.intended.max(self.room_since);
-                self.open_for(taken.intended, late, now);
+                self.open_for((taken.pick, taken.intended), late, now);
             } else if let Some(slot) = self.idle.front() {
                 let Some(taken) = waiting.take() else {
                     return;
                 };
                 self.idle.remove(&mut self.connections, slot);
-                self.assign(slot, taken.intended, taken.intended, now);
+                self.assign(slot, (taken.pick, taken.intended), taken.intended, now);
             } else {
                 if self.opening_unclaimed >= waiting.waiting()
                     || self.open >= self.cap
@@ -81,16 +82,21 @@ impl Core {
     pub(super) fn vacant(&mut self, slot: Slot, free: Ns, now: Ns) {
         let next = match &mut self.arrivals {
             Arrivals::Open(waiting) => waiting.take(),
-            Arrivals::Closed { .. } => self.claim(now).then_some(Taken {
+            Arrivals::Closed { .. } => self.claim(now).map(|pick| Taken {
+                pick,
                 intended: now,
                 let_in: now,
             }),
         };
         match next {
-            Some(Taken { intended, let_in }) => {
+            Some(Taken {
+                pick,
+                intended,
+                let_in,
+            }) => {
                 // What passed until it was let in is lateness, whatever else it then waits for.
                 let free = free.max(let_in) - (let_in - intended);
-                self.assign(slot, intended, free, now);
+                self.assign(slot, (pick, intended), free, now);
             }
             None => self.rest(slot),
         }
@@ -109,10 +115,11 @@ impl Core {
     }
 
     /// Gives a request to a connection that stands and is in no list.
-    fn assign(&mut self, slot: Slot, intended: Ns, free: Ns, now: Ns) {
+    fn assign(&mut self, slot: Slot, (pick, intended): (Pick, Ns), free: Ns, now: Ns) {
         let uses = self.uses;
         let connection = &mut self.connections[slot as usize];
         connection.moments = Moments {
+            pick,
             intended,
             free,
             ..Moments::default()
@@ -130,7 +137,8 @@ impl Core {
         connection.state = State::Busy;
         // Until the moment of sending is known: what the connection did before must not press it.
         connection.gives_up = now + self.timeout;
-        connection.reader.expect_answer(self.to_head);
+        let judge = &self.judges[connection.moments.pick.group as usize];
+        connection.reader.expect_answer(judge.to_head());
         self.in_flight += 1;
         self.pressing.push_back(&mut self.connections, slot);
     }
@@ -144,33 +152,30 @@ impl Core {
         }
         connection.moments.sent = now;
         connection.gives_up = now + self.timeout;
-        let bytes = if connection.last {
-            self.sizes.last
-        } else {
-            self.sizes.kept
-        };
         if connection.retried {
-            self.recorder.resent(bytes);
+            let group = connection.moments.pick.group;
+            self.recorder.resent(group, connection.length);
         } else {
-            self.recorder.sent(&connection.moments, bytes);
+            self.recorder.sent(&connection.moments, connection.length);
         }
     }
 
     /// Begins a request of the closed model, if there is one to begin.
-    pub(super) fn claim(&mut self, now: Ns) -> bool {
-        let Arrivals::Closed { left, until } = &mut self.arrivals else {
-            return false;
+    pub(super) fn claim(&mut self, now: Ns) -> Option<Pick> {
+        let Arrivals::Closed { left, until, picks } = &mut self.arrivals else {
+            return None;
         };
         if until.is_some_and(|until| now >= until) {
-            return false;
+            return None;
         }
         match left {
-            Some(0) => return false,
+            Some(0) => return None,
             Some(n) => *n -= 1,
             None => {}
         }
-        self.recorder.intended(1);
-        true
+        let pick = picks.take();
+        self.recorder.intended(pick.group, 1);
+        Some(pick)
     }
 
     /// A slot has become free: the closed model opens the next connection, the open model serves who waits.

@@ -8,21 +8,20 @@ use floodmark_record::{Counts, SecondRow, TimeKind};
 use floodmark_stats::Histogram;
 use proptest::prelude::*;
 
+use super::Core;
 use super::world::World;
-use super::{Core, RequestSizes};
 use crate::arrivals::{Arrivals, Waiting};
 use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
 use crate::connection::State;
 use crate::gather::{Gatherer, Totals};
 use crate::message::Message;
+use crate::mix::Picks;
 use crate::recorder::Recorder;
 use crate::rows::Rows;
 use crate::schedule::Schedule;
 use crate::slice::{SLICES, Slice};
-use crate::testing::{closed_plan, open_plan};
-
-const SIZES: RequestSizes = RequestSizes { kept: 50, last: 70 };
+use crate::testing::{closed_plan, open_plan, with_mix};
 
 /// A core with its gatherer, as a worker of one thread has them.
 struct Lab {
@@ -35,19 +34,20 @@ struct Lab {
 impl Lab {
     fn new(plan: &Plan) -> Self {
         let (out, messages) = sync_channel(100);
+        let groups = plan.mix.as_ref().map_or(0, |mix| mix.requests.len());
         let (give_back, back) = channel();
         for _ in 1..SLICES {
-            give_back.send(Box::new(Slice::new(0))).unwrap();
+            give_back.send(Box::new(Slice::new(0, groups))).unwrap();
         }
         let deadline = seconds(plan.deadline_s);
         let recorder = Recorder::new(
-            Box::new(Slice::new(0)),
+            Box::new(Slice::new(0, groups)),
             out,
             back,
             deadline,
             Rows::default(),
         );
-        let core = Core::new(plan, (0, 1), plan.connections as usize, SIZES, recorder);
+        let core = Core::new(plan, (0, 1), plan.connections as usize, recorder);
         let gatherer = Gatherer::new(vec![give_back], Rows::default());
         let rows = Vec::new();
         Lab {
@@ -79,15 +79,16 @@ impl Lab {
             Phase::Warmup => Some(plan.warmup_s),
             Phase::Measure => plan.duration_s,
         };
+        let picks = Picks::new(plan, (0, 1), 1);
         let (arrivals, window) = match Schedule::new(plan, duration_s, 0, 1) {
             None => {
                 let until = duration_s.map(|s| start + seconds(s));
                 let left = plan.requests.filter(|_| until.is_none());
-                (Arrivals::Closed { left, until }, until)
+                (Arrivals::Closed { left, until, picks }, until)
             }
             Some(schedule) => {
                 let length = schedule.window();
-                let waiting = Waiting::new(schedule, start);
+                let waiting = Waiting::new(schedule, start, picks);
                 (Arrivals::Open(waiting), Some(start + length))
             }
         };
@@ -182,6 +183,23 @@ impl Core {
     }
 }
 
+/// Each group's counts add up, and all of them to the whole's.
+fn groups_add_up(rows: &[SecondRow], plan: &Plan, whole: &Counts) {
+    let Some(mix) = &plan.mix else {
+        return assert!(rows.iter().all(|row| row.groups.is_empty()));
+    };
+    let mut all = Counts::default();
+    for group in 0..mix.requests.len() {
+        let mut counts = Counts::default();
+        rows.iter()
+            .filter_map(|row| row.groups.get(group))
+            .for_each(|row| counts.merge(&row.counts));
+        assert_eq!(counts.balance(), Ok(()));
+        all.merge(&counts);
+    }
+    assert_eq!(&all, whole);
+}
+
 fn sum(rows: &[SecondRow]) -> Counts {
     let mut sum = Counts::default();
     rows.iter().for_each(|row| sum.merge(&row.counts));
@@ -204,10 +222,11 @@ prop_compose! {
         warmup_s in prop_oneof![Just(0.0), 0.01f64..0.5],
         further in 0u8..3,
         hold in any::<bool>(),
+        weights in proptest::collection::vec(1u32..4, 0..3),
     ) -> Plan {
         let plan = closed_plan(1, 1);
         let address = |i| ([127, 0, 0, 2 + i], 1).into();
-        Plan {
+        let plan = Plan {
             target: Target {
                 further_addresses: (0..further).map(address).collect(),
                 ..plan.target
@@ -226,7 +245,8 @@ prop_compose! {
             drain,
             warmup_s,
             ..plan
-        }
+        };
+        if weights.is_empty() { plan } else { with_mix(plan, &weights) }
     }
 }
 
@@ -266,6 +286,9 @@ proptest! {
         let counts = &totals.counts;
         prop_assert_eq!(counts.balance(), Ok(()));
         prop_assert_eq!(&sum(&lab.rows), counts);
+        groups_add_up(&lab.rows, &plan, counts);
+        let of_groups: u64 = lab.core.recorder.group_times().count(TimeKind::Lateness);
+        prop_assert_eq!(of_groups, plan.mix.as_ref().map_or(0, |_| counts.sent));
         prop_assert_eq!(counts.statuses.values().sum::<u64>(), counts.ok + counts.rejected + counts.wrong);
         let answered = lab.times(TimeKind::Response).count();
         prop_assert_eq!(answered, counts.ok);
@@ -331,8 +354,9 @@ fn by_hand(plan: &Plan) -> (Lab, Ns) {
     let now = seconds(1.0);
     lab.core.recorder.begin(Phase::Measure, now, None);
     let schedule = Schedule::new(plan, plan.duration_s, 0, 1).unwrap();
+    let picks = Picks::new(plan, (0, 1), 1);
     lab.core
-        .begin(Arrivals::Open(Waiting::new(schedule, now)), now);
+        .begin(Arrivals::Open(Waiting::new(schedule, now, picks)), now);
     (lab, now)
 }
 
@@ -457,7 +481,8 @@ fn held(plan: &Plan) -> (Lab, Ns) {
     assert!(lab.core.prepared());
     lab.core.recorder.begin(Phase::Measure, now, None);
     let schedule = Schedule::new(plan, plan.duration_s, 0, 1).unwrap();
-    let arrivals = Arrivals::Open(Waiting::new(schedule, now));
+    let picks = Picks::new(plan, (0, 1), 1);
+    let arrivals = Arrivals::Open(Waiting::new(schedule, now, picks));
     lab.core.begin(arrivals, now);
     (lab, now)
 }
@@ -532,7 +557,9 @@ fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_at_the_pac
     }
     assert!(core.prepared());
     let schedule = Schedule::new(&held_plan(), None, 0, 1).unwrap();
-    core.begin(Arrivals::Open(Waiting::new(schedule, start + MS)), start);
+    let picks = Picks::new(&held_plan(), (0, 1), 1);
+    let waiting = Waiting::new(schedule, start + MS, picks);
+    core.begin(Arrivals::Open(waiting), start);
     let opened = core.actions.len();
     assert_eq!((core.held().unwrap().failed, opened), (3, 3));
     assert_eq!(core.held().unwrap().standing, 0);

@@ -95,18 +95,17 @@ impl World {
             match action {
                 Action::Send { slot } => {
                     core.sent(slot, self.now);
-                    let last = core.is_last(slot);
                     assert!(
                         self.sockets[slot as usize].standing,
                         "sent on no connection"
                     );
-                    self.request(slot, self.now, last);
+                    self.request(slot, self.now, core.due(slot).last);
                 }
                 Action::Open { slot, route, first } => {
                     if self.absent & 1 << route.target != 0 {
                         self.refuse(slot);
                     } else {
-                        self.open(slot, first, core.is_last(slot));
+                        self.open(slot, first, core.due(slot).last);
                     }
                 }
                 Action::Close { slot, .. } => self.close(slot),

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use rustls::ClientConfig;
@@ -13,7 +12,7 @@ use super::failure::Failure;
 use super::handshake::{Handshake, Shaken};
 use super::meter::Meter;
 use super::session::Session;
-use crate::backend::Slot;
+use crate::backend::{Bytes, Slot};
 
 /// What one read of a backend may bring, and a record before it: so much plaintext at once never makes the buffer grow.
 const PLAIN: usize = 96 * 1024;
@@ -25,7 +24,7 @@ pub struct Entry {
     /// Whether a request is sent as soon as the handshake is over.
     pub carries: bool,
     /// What was sealed last, where the backend still holds it.
-    pub last: Option<Rc<[u8]>>,
+    pub last: Option<Bytes>,
 }
 
 /// How far a connection is.

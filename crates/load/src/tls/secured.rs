@@ -13,7 +13,7 @@ use super::deliver::{Early, Entry, Layer, Stage, Step};
 use super::handshake::Shaken;
 use super::record::Content;
 use super::session::{CLOSE_NOTIFY, Session};
-use crate::backend::{Backend, Completion, Route, Slot};
+use crate::backend::{Backend, Bytes, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
 /// A backend whose connections are protected by TLS.
@@ -45,7 +45,7 @@ impl<B: Backend> Secured<B> {
     fn send_plainly(&mut self, slot: Slot, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.layer.meter.sent += bytes.len() as u64;
-            self.inner.send(slot, &Rc::from(bytes));
+            self.inner.send(slot, &Rc::new(bytes.to_vec()));
         }
     }
 
@@ -115,7 +115,7 @@ impl<B: Backend> Secured<B> {
 }
 
 impl<B: Backend> Backend for Secured<B> {
-    fn open(&mut self, slot: Slot, route: Route, first: Option<&Rc<[u8]>>) {
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>) {
         let entries = &mut self.layer.entries;
         if entries.len() <= slot as usize {
             entries.resize_with(slot as usize + 1, Entry::default);
@@ -126,7 +126,7 @@ impl<B: Backend> Backend for Secured<B> {
         self.inner.open(slot, route, None);
     }
 
-    fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {
+    fn send(&mut self, slot: Slot, bytes: &Bytes) {
         let stage = &mut self.layer.entries[slot as usize].stage;
         if let Stage::Standing(mut session) = std::mem::take(stage) {
             self.send_sealed(slot, &mut session, Content::Data, bytes);

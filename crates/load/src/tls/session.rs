@@ -10,6 +10,7 @@ use super::buffers::{Partial, PartialBuffers, SealedBuffers};
 use super::failure::Failure;
 use super::keys::Keys;
 use super::record::{Content, HEADER, Header};
+use crate::backend::Bytes;
 
 /// The alert that says that no more will come (RFC 8446, section 6.1): a warning, number 0.
 pub const CLOSE_NOTIFY: [u8; 2] = [1, 0];
@@ -209,7 +210,7 @@ impl Session {
         content: Content,
         plain: &[u8],
         buffers: &mut SealedBuffers,
-    ) -> Result<Rc<[u8]>, Failure> {
+    ) -> Result<Bytes, Failure> {
         let renews = content == Content::Data && (self.owes_update || self.write.worn());
         let update = if renews {
             self.write.sealed_length(UPDATE.len())

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use floodmark_load::backend::epoll::Epoll;
 use floodmark_load::backend::uring::Uring;
-use floodmark_load::backend::{Backend, Completion, Route, Slot};
+use floodmark_load::backend::{Backend, Bytes, Completion, Route, Slot};
 use floodmark_load::clock::Clock;
 use floodmark_record::plan::{self, Address, CloseFirst};
 
@@ -38,7 +38,7 @@ impl Seen {
 pub struct Driver {
     pub clock: Clock,
     pub backend: Box<dyn Backend>,
-    firsts: HashMap<Slot, Rc<[u8]>>,
+    firsts: HashMap<Slot, Bytes>,
 }
 
 impl Driver {
@@ -68,7 +68,7 @@ impl Driver {
     }
 
     pub fn open(&mut self, slot: Slot, first: Option<&[u8]>) {
-        let first: Option<Rc<[u8]>> = first.map(Rc::from);
+        let first: Option<Bytes> = first.map(|bytes| Rc::new(bytes.to_vec()));
         self.backend.open(slot, Route::default(), first.as_ref());
         self.firsts.remove(&slot);
         if let Some(first) = first {
@@ -77,7 +77,7 @@ impl Driver {
     }
 
     pub fn send(&mut self, slot: Slot, bytes: &[u8]) {
-        self.backend.send(slot, &Rc::from(bytes));
+        self.backend.send(slot, &Rc::new(bytes.to_vec()));
     }
 
     /// Closes, and lets the kernel know; whatever else has happened is passed over.

@@ -89,6 +89,7 @@ pub fn input(plan: Plan) -> WorkerInput {
     WorkerInput {
         plan,
         start_unix_ns: None,
+        first_number: 1,
         answers_file: None,
         anchors: Vec::new(),
     }
@@ -119,6 +120,11 @@ pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerErro
         .filter(|row| row.phase == floodmark_record::events::Phase::Measure)
         .for_each(|row| sum.merge(&row.counts));
     assert_eq!(sum, run.end.counts, "rows add up to the totals");
+    for row in run.rows.iter().filter(|row| !row.groups.is_empty()) {
+        let mut groups = Counts::default();
+        row.groups.iter().for_each(|g| groups.merge(&g.counts));
+        assert_eq!(groups, row.counts, "groups add up to their second");
+    }
     assert!(run.end.ended_ns >= run.end.window_ns);
     Ok(run)
 }

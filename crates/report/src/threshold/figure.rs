@@ -1,12 +1,12 @@
 //! The figures a condition may name.
 
-use floodmark_record::run::Run;
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_count, show_ns};
 
+use super::subject::Subject;
 use crate::figures::{NOT_MEASURED, rate, seconds};
 
-/// One figure of a run.
+/// One figure of a run or of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Figure {
     /// A number of its own.
@@ -46,14 +46,14 @@ pub(super) enum Measured {
 pub(super) struct Single {
     name: &'static str,
     kind: Kind,
-    of: fn(&Run) -> Option<f64>,
+    of: fn(&Subject<'_>) -> Option<f64>,
 }
 
 /// A time of requests.
 #[derive(Debug)]
 pub(super) struct Time {
     name: &'static str,
-    of: fn(&Run) -> &Times,
+    of: for<'a> fn(&Subject<'a>) -> Option<&'a Times>,
 }
 
 /// A statistic of a time.
@@ -65,7 +65,7 @@ pub(super) struct Statistic {
     of_one_request: bool,
 }
 
-const fn single(name: &'static str, kind: Kind, of: fn(&Run) -> Option<f64>) -> Single {
+const fn single(name: &'static str, kind: Kind, of: fn(&Subject<'_>) -> Option<f64>) -> Single {
     Single { name, kind, of }
 }
 
@@ -78,31 +78,43 @@ const fn ranked(name: &'static str, of: fn(&Times) -> Option<f64>) -> Statistic 
 }
 
 static SINGLES: [Single; 13] = [
-    single("throughput", Kind::Rate, |run| run.throughput_per_s),
-    single("goodput", Kind::Rate, |run| run.goodput_per_s),
-    single("errors", Kind::Share, |run| {
-        let known = known(run);
-        (known > 0).then(|| failed(run) as f64 / known as f64)
+    single("throughput", Kind::Rate, |subject| subject.throughput_per_s),
+    single("goodput", Kind::Rate, |subject| subject.goodput_per_s),
+    single("errors", Kind::Share, |subject| {
+        let known = known(subject);
+        (known > 0).then(|| failed(subject) as f64 / known as f64)
     }),
-    single("failed", Kind::Count, |run| Some(failed(run) as f64)),
-    single("rejected", Kind::Count, |run| count(run.requests.rejected)),
-    single("wrong", Kind::Count, |run| count(run.requests.wrong)),
-    single("malformed", Kind::Count, |run| {
-        count(run.requests.malformed)
+    single(
+        "failed",
+        Kind::Count,
+        |subject| Some(failed(subject) as f64),
+    ),
+    single("rejected", Kind::Count, |subject| {
+        count(subject.requests.rejected)
     }),
-    single("reset", Kind::Count, |run| count(run.requests.reset)),
-    single("timed_out", Kind::Count, |run| {
-        count(run.requests.timed_out)
+    single("wrong", Kind::Count, |subject| {
+        count(subject.requests.wrong)
     }),
-    single("connect_failed", Kind::Count, |run| {
-        count(run.requests.connect_failed)
+    single("malformed", Kind::Count, |subject| {
+        count(subject.requests.malformed)
     }),
-    single("unsent", Kind::Count, |run| count(run.requests.unsent)),
-    single("reconnects", Kind::Count, |run| {
-        count(run.requests.reconnects)
+    single("reset", Kind::Count, |subject| {
+        count(subject.requests.reset)
     }),
-    single("cpu_us_per_request", Kind::CpuTime, |run| {
-        run.client.cpu_us_per_request
+    single("timed_out", Kind::Count, |subject| {
+        count(subject.requests.timed_out)
+    }),
+    single("connect_failed", Kind::Count, |subject| {
+        count(subject.requests.connect_failed)
+    }),
+    single("unsent", Kind::Count, |subject| {
+        count(subject.requests.unsent)
+    }),
+    single("reconnects", Kind::Count, |subject| {
+        count(subject.requests.reconnects)
+    }),
+    single("cpu_us_per_request", Kind::CpuTime, |subject| {
+        subject.cpu_us_per_request
     }),
 ];
 
@@ -110,35 +122,35 @@ static SINGLES: [Single; 13] = [
 static TIMES: [Time; 8] = [
     Time {
         name: "response",
-        of: |run| &run.response_time_us,
+        of: |subject| Some(subject.response),
     },
     Time {
         name: "service",
-        of: |run| &run.service_time_us,
+        of: |subject| Some(subject.service),
     },
     Time {
         name: "blocked",
-        of: |run| &run.blocked_us,
+        of: |subject| Some(subject.blocked),
     },
     Time {
         name: "lateness",
-        of: |run| &run.lateness_us,
+        of: |subject| Some(subject.lateness),
     },
     Time {
         name: "connect",
-        of: |run| &run.connect_time_us,
+        of: |subject| subject.connect,
     },
     Time {
         name: "handshake",
-        of: |run| &run.handshake_time_us,
+        of: |subject| subject.handshake,
     },
     Time {
         name: "first_byte",
-        of: |run| &run.first_byte_us,
+        of: |subject| Some(subject.first_byte),
     },
     Time {
         name: "error",
-        of: |run| &run.error_time_us,
+        of: |subject| Some(subject.error),
     },
 ];
 
@@ -158,14 +170,14 @@ static STATISTICS: [Statistic; 8] = [
 ];
 
 /// Requests whose fate is known: all but those in flight when the run was ended early.
-fn known(run: &Run) -> u64 {
-    let requests = &run.requests;
+fn known(subject: &Subject<'_>) -> u64 {
+    let requests = subject.requests;
     requests.intended.saturating_sub(requests.in_flight_at_end)
 }
 
 /// Requests whose time came and which did not end ok, sent or not.
-fn failed(run: &Run) -> u64 {
-    known(run).saturating_sub(run.requests.ok)
+fn failed(subject: &Subject<'_>) -> u64 {
+    known(subject).saturating_sub(subject.requests.ok)
 }
 
 #[expect(
@@ -200,14 +212,16 @@ impl Figure {
         }
     }
 
-    pub(super) fn of(self, run: &Run) -> Measured {
+    pub(super) fn of(self, subject: &Subject<'_>) -> Measured {
         match self {
-            Figure::Single(single) => match (single.of)(run) {
+            Figure::Single(single) => match (single.of)(subject) {
                 Some(value) => Measured::Value(value),
                 None => Measured::Nothing,
             },
             Figure::Time(time, statistic) => {
-                let times = (time.of)(run);
+                let Some(times) = (time.of)(subject) else {
+                    return Measured::Nothing;
+                };
                 match (statistic.of)(times) {
                     Some(value) => Measured::Value(value),
                     None if times.censored > 0 && statistic.of_one_request => {
@@ -220,10 +234,10 @@ impl Figure {
     }
 
     /// The figure as people read it.
-    pub(super) fn show(self, measured: Measured, run: &Run) -> String {
+    pub(super) fn show(self, measured: Measured, timeout_s: f64) -> String {
         let value = match measured {
             Measured::Value(value) => value,
-            Measured::AboveTimeout => return format!("> {}", seconds(run.plan.timeout_s)),
+            Measured::AboveTimeout => return format!("> {}", seconds(timeout_s)),
             Measured::Nothing => return format!("{NOT_MEASURED} (not measured)"),
         };
         match self.kind() {

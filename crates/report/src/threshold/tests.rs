@@ -75,6 +75,31 @@ fn a_percentile_among_timed_out_requests_is_larger_than_anything() {
 }
 
 #[test]
+fn a_group_has_figures_of_its_own() {
+    let run = fixture::mixed();
+    for (condition, expected, figure) in [
+        ("search: p99 > 1ms", Some(false), "792 µs"),
+        ("order:service.p50 >= 500us", Some(true), "500 µs"),
+        ("order: max > 1h", Some(true), "> 5 s"),
+        ("order: errors > 0.1%", Some(true), "0.114 %"),
+        ("search: errors > 0%", Some(false), "0 %"),
+        ("search: throughput < 150k/s", Some(true), "147,368/s"),
+        ("order: wrong == 105", Some(true), "105"),
+        ("order: connect.p99 > 1ms", None, "– (not measured)"),
+        ("order: cpu_us_per_request > 1", None, "– (not measured)"),
+        ("other: p99 > 1ms", None, "– (no such group)"),
+    ] {
+        assert_eq!(
+            met(condition, &run),
+            (expected, figure.to_owned()),
+            "{condition}"
+        );
+    }
+    let condition: Condition = " search : p99 > 1ms".parse().unwrap();
+    assert_eq!(condition.group(), Some("search"));
+}
+
+#[test]
 fn what_was_not_measured_is_not_decided() {
     let run = fixture::no_answers();
     assert_eq!(met("p99 > 1ms", &run), (None, "– (not measured)".into()));
@@ -108,6 +133,8 @@ fn one_attempt_that_meets_it_is_enough() {
 fn errors_name_the_mend() {
     let messages: Vec<String> = [
         "p99",
+        ": p99 > 5ms",
+        "search: p98 > 5ms",
         "> 5ms",
         "p99 >",
         "p98 > 5ms",

@@ -165,6 +165,29 @@ fn connection_of_the_user_must_agree() {
     }
 }
 
+#[test]
+fn a_head_for_a_varying_body_is_cut_where_its_length_belongs() {
+    let post = RequestSpec {
+        body: b"anything",
+        close: true,
+        ..spec("POST", "/")
+    };
+    let [before, after] = head_around_length(&post).unwrap();
+    assert!(before.ends_with(b"\r\nContent-Length: "));
+    assert_eq!(after, b"\r\nConnection: close\r\n\r\n");
+    let whole = [before, b"8".to_vec(), after, b"anything".to_vec()].concat();
+    assert_eq!(whole, request_bytes(&post).unwrap());
+    let [before, after] = head_around_length(&spec("GET", "/")).unwrap();
+    assert_eq!(before, request_bytes(&spec("GET", "/")).unwrap());
+    assert!(after.is_empty());
+    let given = headers(&[("Content-Length", "8")]);
+    let error = head_around_length(&RequestSpec {
+        headers: &given,
+        ..post
+    });
+    assert_eq!(error, Err(RequestError::LengthOfVarying));
+}
+
 proptest! {
     /// Whatever is accepted is one legal request that says what was asked, body included.
     #[test]

@@ -14,7 +14,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::IntoRawFd;
-use std::rc::Rc;
 use std::time::Duration;
 
 use floodmark_record::plan::{Address, CloseFirst};
@@ -32,7 +31,7 @@ use self::tag::{Op, next_generation, user_data};
 use super::calls::fire_when_due;
 use super::endpoint::Endpoint;
 use super::full_queue::FullQueue;
-use super::{Backend, Completion, Route, Slot};
+use super::{Backend, Bytes, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
 mod availability;
@@ -73,9 +72,9 @@ pub struct Uring {
     /// The buffer that the last completion lent out.
     lent: Option<u16>,
     /// Requests that were replaced, until the submission queue is empty.
-    retired: Vec<Rc<[u8]>>,
+    retired: Vec<Bytes>,
     /// Requests whose sending was cancelled, with the user data of the send, until the kernel says so.
-    cancelled: Vec<(u64, Rc<[u8]>)>,
+    cancelled: Vec<(u64, Bytes)>,
     /// Why the kernel took no submissions.
     failed: Option<io::Error>,
 }
@@ -147,7 +146,7 @@ impl Drop for Uring {
 }
 
 impl Backend for Uring {
-    fn open(&mut self, slot: Slot, route: Route, _first: Option<&Rc<[u8]>>) {
+    fn open(&mut self, slot: Slot, route: Route, _first: Option<&Bytes>) {
         if self.slots.len() <= slot as usize {
             self.slots.resize_with(slot as usize + 1, Entry::default);
         }
@@ -172,7 +171,7 @@ impl Backend for Uring {
         }
     }
 
-    fn send(&mut self, slot: Slot, bytes: &Rc<[u8]>) {
+    fn send(&mut self, slot: Slot, bytes: &Bytes) {
         if self.slots[slot as usize].sending {
             // The server answered before it had read the whole request before: nothing can follow on this one.
             let error = io::Error::from_raw_os_error(libc::EPIPE);

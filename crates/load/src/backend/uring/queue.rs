@@ -12,7 +12,7 @@ use super::Uring;
 use super::buffers::GROUP;
 use super::slot::{Descriptor, Target};
 use super::tag::{Op, user_data};
-use crate::backend::Slot;
+use crate::backend::{Bytes, Slot};
 
 /// A request up to this size goes into an empty socket buffer in one write (the smallest default of
 /// `net.ipv4.tcp_wmem`).
@@ -159,10 +159,10 @@ impl Uring {
 
     /// Makes `bytes` the slot's request. The one before may still be in the queue, so it is kept until that is submitted: at most
     /// one for each entry of the queue.
-    pub(super) fn hold(&mut self, slot: Slot, bytes: &Rc<[u8]>) {
+    pub(super) fn hold(&mut self, slot: Slot, bytes: &Bytes) {
         let entry = &mut self.slots[slot as usize];
         entry.sent = 0;
-        let same = |held: &Rc<[u8]>| Rc::ptr_eq(held, bytes);
+        let same = |held: &Bytes| Rc::ptr_eq(held, bytes);
         if !entry.request.as_ref().is_some_and(same)
             && let Some(old) = entry.request.replace(Rc::clone(bytes))
         {

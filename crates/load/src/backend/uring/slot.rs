@@ -1,9 +1,9 @@
 //! What the backend knows of a slot.
 
-use std::rc::Rc;
-
 use io_uring::types::{Fd, Fixed};
 use socket2::Socket;
+
+use crate::backend::Bytes;
 
 /// A connection's slot. Small, since there may be a hundred thousand.
 #[derive(Default)]
@@ -19,7 +19,7 @@ pub(super) struct Entry {
     /// A send is under way whose end will be told.
     pub sending: bool,
     /// The request sent last: whatever of it the socket did not take is sent from here.
-    pub request: Option<Rc<[u8]>>,
+    pub request: Option<Bytes>,
     /// How much of the request is known to be with the socket; a send that leaves no completion took it all.
     pub sent: usize,
 }

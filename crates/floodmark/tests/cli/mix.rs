@@ -1,0 +1,298 @@
+//! `--mix`: the example of the documentation, figures of groups, and bad files.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use floodmark_record::run::Status;
+
+use crate::support::hostile::Listener;
+use crate::support::{code, load, run, text};
+
+/// Answers what the example expects, keeping each request, until the client closes.
+fn shop() -> (Listener, Arc<Mutex<Vec<String>>>) {
+    let log = Arc::<Mutex<Vec<String>>>::default();
+    let kept = Arc::clone(&log);
+    let listener = Listener::start(move |mut stream| {
+        while let Some(request) = read(&mut stream) {
+            let answer: &[u8] = match request.split_once(' ').map(|(method, _)| method) {
+                Some("HEAD") => b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n",
+                Some("POST") => {
+                    b"HTTP/1.1 201 Created\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\nok"
+                }
+                _ => b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+            };
+            kept.lock().unwrap().push(request);
+            if stream.write_all(answer).is_err() {
+                return;
+            }
+        }
+    });
+    (listener, log)
+}
+
+fn read(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 2048];
+    loop {
+        if let Some(head) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let length = text
+                .lines()
+                .find_map(|l| l.strip_prefix("Content-Length: "));
+            if bytes.len() == head + 4 + length.map_or(0, |l| l.parse().unwrap()) {
+                return Some(text);
+            }
+        }
+        match stream.read(&mut piece) {
+            Ok(n @ 1..) => bytes.extend_from_slice(&piece[..n]),
+            _ => return None,
+        }
+    }
+}
+
+fn example() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/mix.toml")
+}
+
+#[test]
+fn the_example_does_what_it_says() {
+    let (listener, log) = shop();
+    let example = example();
+    let arguments = [
+        "--mix",
+        example.to_str().unwrap(),
+        "-n",
+        "1000",
+        "-t",
+        "2",
+        "-c",
+        "4",
+    ];
+    let more = [
+        "--attempts",
+        "2",
+        "-H",
+        "X-All: 1",
+        "--fail-if",
+        "search: errors > 0%",
+    ];
+    let load = load(&listener.url, &[&arguments[..], &more].concat());
+    load.ends_with(0);
+    let log = log.lock().unwrap();
+    assert_eq!(log.len(), 2000);
+    assert!(log.iter().all(|request| request.contains("X-All: 1\r\n")));
+    assert!(
+        !log.iter().any(|request| request.contains("Cookie")),
+        "cookies are not sent back"
+    );
+    let orders: Vec<&String> = log
+        .iter()
+        .filter(|r| r.starts_with("POST /orders "))
+        .collect();
+    let numbers: BTreeSet<u64> = orders
+        .iter()
+        .map(|order| {
+            let (_, body) = order.split_once("\r\n\r\n").unwrap();
+            let body: serde_json::Value = serde_json::from_str(body).unwrap();
+            assert!((1..=500).contains(&body["items"][0]["id"].as_u64().unwrap()));
+            body["number"].as_u64().unwrap()
+        })
+        .collect();
+    assert_eq!(
+        numbers.len(),
+        200,
+        "no number comes twice, over both attempts"
+    );
+    assert!(numbers.iter().all(|number| (1..=2000).contains(number)));
+    let keys: BTreeSet<&str> = orders
+        .iter()
+        .filter_map(|order| {
+            order
+                .lines()
+                .find_map(|l| l.strip_prefix("Idempotency-Key: "))
+        })
+        .collect();
+    assert_eq!(keys.len(), 200);
+    for attempt in &load.record.runs {
+        let groups = &attempt.groups;
+        let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
+        assert_eq!(names, ["search", "item", "order"]);
+        let sent: Vec<u64> = groups.iter().map(|group| group.requests.ok).collect();
+        assert_eq!(sent, [700, 200, 100]);
+        assert!(
+            groups
+                .iter()
+                .all(|g| g.response_time_us.count == g.requests.ok)
+        );
+        let throughput: f64 = groups.iter().filter_map(|g| g.throughput_per_s).sum();
+        assert!((throughput / attempt.throughput_per_s.unwrap() - 1.0).abs() < 1e-9);
+        let bytes: u64 = groups.iter().map(|group| group.bytes.sent).sum();
+        assert_eq!(bytes, attempt.bytes.sent);
+        assert_eq!(attempt.workload, "mix.toml");
+        let notes = attempt.validity.notes.join("\n");
+        assert!(
+            notes.contains("700 answers were redirects (302)"),
+            "{notes}"
+        );
+    }
+    let said = load.stderr();
+    assert!(said.contains("a mix of 3 requests (mix.toml)"), "{said}");
+    assert!(said.contains("\n  order "), "{said}");
+}
+
+/// A mix file in a folder of its own.
+fn file(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mix.toml");
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+const TWO: &str = "[[request]]\nname = \"good\"\npath = \"/good\"\n[[request]]\nname = \"bad\"\npath = \"/bad\"\n";
+
+#[test]
+fn a_threshold_on_one_request_and_its_lines_of_csv() {
+    let listener = Listener::start(|stream| {
+        crate::support::hostile::answer_each(stream, |head| {
+            let status = if head.starts_with("GET /bad") {
+                "500 No"
+            } else {
+                "200 OK"
+            };
+            format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
+        });
+    });
+    let (folder, path) = file(TWO);
+    let csv = folder.path().join("series.csv");
+    for (condition, expected) in [("good: errors > 0%", 0), ("bad: errors > 99%", 1)] {
+        let load = load(
+            &listener.url,
+            &[
+                "--mix",
+                &path,
+                "-n",
+                "100",
+                "-c",
+                "2",
+                "--csv",
+                csv.to_str().unwrap(),
+                "--fail-if",
+                condition,
+            ],
+        );
+        load.ends_with(expected);
+        let run = load.run();
+        assert_ne!(run.validity.status, Status::Bound);
+        assert_eq!(
+            [run.groups[0].requests.ok, run.groups[1].requests.wrong],
+            [50, 50]
+        );
+    }
+    let csv = std::fs::read_to_string(csv).unwrap();
+    assert!(csv.lines().any(|line| line.ends_with(",good")), "{csv}");
+    assert!(csv.lines().any(|line| line.ends_with(",bad")), "{csv}");
+}
+
+#[test]
+fn bad_mixes_are_refused_in_one_line() {
+    let request = "[[request]]\nname = \"a\"\n";
+    let of = |lines: &str| format!("{request}{lines}");
+    let url = "http://127.0.0.1:1/";
+    let search = of("path = \"/\"\n");
+    type Case<'a> = (&'a str, String, &'a [&'a str], &'a str);
+    let cases: [Case<'_>; 11] = [
+        (
+            url,
+            of("paht = \"/\"\n"),
+            &[],
+            "mix.toml:3: unknown key \"paht\"; did you mean \"path\"?",
+        ),
+        (
+            url,
+            of("path = \"/{sequ}\"\n"),
+            &[],
+            "mix.toml:3: the request \"a\": path \"/{sequ}\" holds a brace",
+        ),
+        (
+            url,
+            of("path = \"/{rand:9-1}\"\n"),
+            &[],
+            "mix.toml:3: the request \"a\": \"{rand:9-1}\": write two whole",
+        ),
+        (
+            url,
+            of("\npath = \"a\"\n"),
+            &[],
+            "mix.toml:4: the request \"a\": path \"a\" does not begin",
+        ),
+        (
+            url,
+            of("path = \"/\"\nheaders = [\"A b: c\"]\n"),
+            &[],
+            "mix.toml:4: the request \"a\": header name \"A b\"",
+        ),
+        (
+            url,
+            of("path = \"/\"\nmethod = \"CONNECT\"\n"),
+            &[],
+            "mix.toml:4: the request \"a\": method CONNECT",
+        ),
+        (
+            url,
+            of("path = \"/\"\nbody = \"{rand:}\"\n"),
+            &[],
+            "mix.toml:4: the request \"a\": \"{rand:}\"",
+        ),
+        (url, String::new(), &[], "mix.toml:1: no request"),
+        (
+            "http://127.0.0.1:1/x",
+            search.clone(),
+            &[],
+            "write only the server, like http://127.0.0.1:1/",
+        ),
+        (
+            url,
+            search.clone(),
+            &["--fail-if", "b: p99 > 1ms"],
+            "there is no request \"b\" in the mix",
+        ),
+        (
+            url,
+            search,
+            &["--fail-if", "aa: p99 > 1ms"],
+            "did you mean \"a\"?",
+        ),
+    ];
+    for (url, text_of_file, more, expected) in cases {
+        let (_folder, path) = file(&text_of_file);
+        let output = run(&[&["load", url, "--mix", &path][..], more].concat());
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            said.starts_with("floodmark: ") && said.contains(expected),
+            "{said}\n{expected}"
+        );
+    }
+    let output = run(&["load", url, "--mix", "/nowhere/mix.toml"]);
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("floodmark: --mix /nowhere/mix.toml: No such file"),
+        "{said}"
+    );
+    let output = run(&["load", url, "--fail-if", "a: p99 > 1ms"]);
+    assert_eq!(code(&output), 2);
+    assert!(text(&output.stderr).contains("only the requests of a --mix have names"));
+    for flag in [&["-X", "PUT"][..], &["-b", "x"], &["--check", "sequence"]] {
+        let output = run(&[&["load", url, "--mix", "mix.toml"][..], flag].concat());
+        assert_eq!(code(&output), 2, "{flag:?}");
+        assert!(
+            text(&output.stderr).contains("cannot be used with"),
+            "{flag:?}"
+        );
+    }
+}

@@ -1,0 +1,232 @@
+//! Which request of a mix comes next: a pure function of plan, seed and the request's place in the schedule.
+//!
+//! ```text
+//! weights a 2, b 1     a b a | b a a | a a b | a b a | …     each cycle holds each request as often as its weight says,
+//! requests 0, 1, 2, …  0     | 3     | 6     | 9             in an order of its own
+//! ```
+//!
+//! So the shares are exact after each cycle, and no request falls again and again to the same connection or thread, as it would if each
+//! cycle had the same order and its length shared a factor with their number.
+
+use floodmark_record::plan::Plan;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Sets the stream that orders cycles apart from that of Poisson arrivals, which has the plan's seed itself.
+const ORDER: u64 = 0x6f72_6465_725f_6f66;
+
+/// A request's place in the plan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pick {
+    /// Which request of the mix; 0 where there is none.
+    pub group: u32,
+    /// Its number (`{seq}`): 1, 2, 3 … over all threads, phases and attempts.
+    pub number: u64,
+}
+
+/// The picks of one thread, in order. Thread *i* of *n* has every *n*-th from the *i*-th on, as it has of the schedule.
+#[derive(Debug, Clone)]
+pub struct Picks {
+    /// None without a mix.
+    cycle: Option<Cycle>,
+    index: u64,
+    stride: u64,
+    first_number: u64,
+    next_number: u64,
+}
+
+impl Picks {
+    /// The picks of thread `thread` of `threads` in a phase whose first request has the number `first_number`.
+    #[must_use]
+    pub fn new(plan: &Plan, (thread, threads): (u64, u64), first_number: u64) -> Self {
+        let cycle = plan.mix.as_ref().map(|mix| {
+            let weights = mix.requests.iter().map(|request| request.weight);
+            Cycle::new(weights, plan.seed)
+        });
+        Picks {
+            cycle,
+            index: thread,
+            stride: threads,
+            first_number,
+            next_number: first_number,
+        }
+    }
+
+    /// The same, of which none is taken yet, with another number for the phase's first request.
+    #[must_use]
+    pub fn numbered_from(self, first_number: u64) -> Self {
+        Picks {
+            first_number,
+            next_number: first_number,
+            ..self
+        }
+    }
+
+    /// Takes the next one.
+    #[inline]
+    pub fn take(&mut self) -> Pick {
+        let group = self.cycle.as_mut().map_or(0, |cycle| cycle.at(self.index));
+        let number = self.first_number + self.index;
+        self.index += self.stride;
+        self.next_number = number + 1;
+        Pick { group, number }
+    }
+
+    /// Passes over `n`, telling how many of each group they were.
+    pub fn pass(&mut self, n: u64, mut tell: impl FnMut(u32, u64)) {
+        if self.cycle.is_some() {
+            (0..n).for_each(|_| tell(self.take().group, 1));
+        } else {
+            self.index += self.stride * n;
+            tell(0, n);
+        }
+    }
+
+    /// A number above all that were taken.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+}
+
+/// Cycles of requests, each shuffled (Fisher and Yates) by the seed's stream; one step is made for each place, so that no request
+/// has to wait for the shuffling of a whole cycle.
+#[derive(Debug, Clone)]
+struct Cycle {
+    /// Each request as often as its weight says; the places before `drawn` are the current cycle's.
+    groups: Vec<u8>,
+    drawn: u64,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Cycle {
+    fn new(weights: impl Iterator<Item = u32>, seed: u64) -> Self {
+        let groups = weights
+            .zip(0u8..)
+            .flat_map(|(weight, group)| std::iter::repeat_n(group, weight as usize))
+            .collect();
+        Cycle {
+            groups,
+            drawn: 0,
+            random: Xoshiro256PlusPlus::seed_from_u64(seed ^ ORDER),
+        }
+    }
+
+    /// The request at `index`, which must not decrease from call to call.
+    #[inline]
+    fn at(&mut self, index: u64) -> u32 {
+        let length = self.groups.len() as u64;
+        while self.drawn <= index {
+            let place = self.drawn % length;
+            let other = place + below(&mut self.random, length - place);
+            self.groups.swap(place as usize, other as usize);
+            self.drawn += 1;
+        }
+        self.groups[(index % length) as usize].into()
+    }
+}
+
+/// A number below `n`, each as likely as the others but for `n` / 2^64.
+#[inline]
+pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
+    ((u128::from(random.next_u64()) * u128::from(n)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{closed_plan, with_mix};
+    use proptest::prelude::*;
+
+    fn plan(weights: &[u32], seed: u64) -> Plan {
+        Plan {
+            seed,
+            ..with_mix(closed_plan(1, 1), weights)
+        }
+    }
+
+    fn picks(plan: &Plan, thread: u64, threads: u64, n: u64) -> Vec<Pick> {
+        let mut picks = Picks::new(plan, (thread, threads), 1);
+        let mine = (thread..n).step_by(threads as usize);
+        mine.map(|_| picks.take()).collect()
+    }
+
+    #[test]
+    fn orders_differ_from_cycle_to_cycle_and_from_seed_to_seed() {
+        let groups = |seed| -> Vec<u32> {
+            let all = picks(&plan(&[3, 2, 1], seed), 0, 1, 600);
+            all.iter().map(|pick| pick.group).collect()
+        };
+        let cycles = groups(1);
+        assert!(cycles.chunks(6).any(|cycle| cycle != &cycles[..6]));
+        assert_eq!(cycles, groups(1));
+        assert_ne!(cycles, groups(2));
+    }
+
+    #[test]
+    fn no_request_falls_to_one_thread_alone() {
+        let plan = plan(&[1, 1], 1);
+        for thread in 0..2 {
+            let first = picks(&plan, thread, 2, 2000);
+            let first = first.iter().filter(|pick| pick.group == 0).count();
+            assert!((400..600).contains(&first), "{first} of 1000");
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_where_the_phase_before_ended() {
+        let plan = closed_plan(1, 1);
+        let mut warmup = Picks::new(&plan, (1, 2), 1);
+        assert_eq!(warmup.next_number(), 1);
+        assert_eq!([warmup.take().number, warmup.take().number], [2, 4]);
+        let mut measured = Picks::new(&plan, (0, 2), warmup.next_number());
+        assert_eq!([measured.take().number, measured.take().number], [5, 7]);
+        measured.pass(3, |group, n| assert_eq!((group, n), (0, 3)));
+        assert_eq!(measured.take().number, 15);
+    }
+
+    fn weights() -> impl Strategy<Value = Vec<u32>> {
+        proptest::collection::vec(1u32..12, 1..8)
+    }
+
+    proptest! {
+        #[test]
+        fn shares_are_exact_in_each_cycle(weights in weights(), seed in any::<u64>()) {
+            let length: u32 = weights.iter().sum();
+            let all = picks(&plan(&weights, seed), 0, 1, u64::from(length) * 5);
+            for cycle in all.chunks(length as usize) {
+                for (group, weight) in (0u32..).zip(&weights) {
+                    let n = cycle.iter().filter(|pick| pick.group == group).count();
+                    prop_assert_eq!(n, *weight as usize);
+                }
+            }
+        }
+
+        #[test]
+        fn threads_together_send_what_one_would(
+            weights in weights(), seed in any::<u64>(), threads in 1u64..7, n in 0u64..400,
+        ) {
+            let plan = plan(&weights, seed);
+            let whole = picks(&plan, 0, 1, n);
+            prop_assert!(whole.iter().map(|pick| pick.number).eq(1..=n));
+            let mut parts: Vec<Pick> = (0..threads).flat_map(|t| picks(&plan, t, threads, n)).collect();
+            parts.sort_by_key(|pick| pick.number);
+            prop_assert_eq!(parts, whole);
+        }
+
+        #[test]
+        fn what_is_passed_over_is_what_would_have_been_taken(
+            weights in weights(), seed in any::<u64>(), threads in 1u64..4, n in 0u64..100,
+        ) {
+            let mut taking = Picks::new(&plan(&weights, seed), (0, threads), 1);
+            let mut passing = taking.clone();
+            let mut left = vec![0; weights.len()];
+            passing.pass(n, |group, n| left[group as usize] += n);
+            for _ in 0..n {
+                left[taking.take().group as usize] -= 1;
+            }
+            prop_assert_eq!(left, vec![0; weights.len()]);
+            prop_assert_eq!(taking.take(), passing.take());
+        }
+    }
+}

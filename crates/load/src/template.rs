@@ -1,0 +1,213 @@
+//! Text in which `{seq}`, `{rand:a-b}` and `{uuid}` stand for what is new in each request.
+//!
+//! Nothing else with braces means anything, so a JSON body goes out as it stands: JSON has nothing like `{seq}` outside of its
+//! texts. There, `{{seq}}` writes `{seq}`, and so for the others.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::mix::below;
+
+/// Digits of the largest number.
+const LONGEST_NUMBER: usize = 20;
+
+/// Characters of a UUID.
+const UUID_LENGTH: usize = 36;
+
+/// Text with places to fill in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Template {
+    parts: Vec<Part>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(Vec<u8>),
+    Marker(Marker),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Marker {
+    /// The request's number.
+    Seq,
+    /// A whole number between two, both included.
+    Rand { low: u64, high: u64 },
+    /// A random UUID (version 4 of RFC 9562).
+    Uuid,
+}
+
+/// A `{rand:…}` that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\": write two whole numbers, the smaller first, like {{rand:1-1000}}, or set templates = false to send it as it stands"
+)]
+pub struct TemplateError(String);
+
+impl Template {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// A `{rand:…}` without two whole numbers, the smaller first.
+    pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
+        let mut template = Template::default();
+        let mut rest = text;
+        while let Some(at) = rest.iter().position(|b| *b == b'{') {
+            template.push_text(&rest[..at]);
+            rest = &rest[at..];
+            let length = if let Some((marker, length)) = marker(rest)? {
+                template.parts.push(Part::Marker(marker));
+                length
+            } else if let Some((_, length)) = marker(&rest[1..])?
+                && rest.get(1 + length) == Some(&b'}')
+            {
+                template.push_text(&rest[1..=length]);
+                length + 2
+            } else {
+                template.push_text(&rest[..1]);
+                1
+            };
+            rest = &rest[length..];
+        }
+        template.push_text(rest);
+        Ok(template)
+    }
+
+    /// A text that is the same in each request.
+    #[must_use]
+    pub fn fixed(text: &[u8]) -> Self {
+        let mut template = Template::default();
+        template.push_text(text);
+        template
+    }
+
+    fn push_text(&mut self, text: &[u8]) {
+        match self.parts.last_mut() {
+            _ if text.is_empty() => {}
+            Some(Part::Text(before)) => before.extend_from_slice(text),
+            _ => self.parts.push(Part::Text(text.to_vec())),
+        }
+    }
+
+    /// Whether there is anything to fill in.
+    #[must_use]
+    pub fn varies(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Marker(_)))
+    }
+
+    /// Whether it is no text at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Whether a byte stands in the text itself.
+    #[must_use]
+    pub fn holds(&self, byte: u8) -> bool {
+        let in_text = |part: &Part| matches!(part, Part::Text(text) if text.contains(&byte));
+        self.parts.iter().any(in_text)
+    }
+
+    /// Most bytes that it can become.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        let longest = |part: &Part| match part {
+            Part::Text(text) => text.len(),
+            Part::Marker(Marker::Uuid) => UUID_LENGTH,
+            Part::Marker(Marker::Seq | Marker::Rand { .. }) => LONGEST_NUMBER,
+        };
+        self.parts.iter().map(longest).sum()
+    }
+
+    /// Appends the text of request `number`. Allocates nothing where `out` has room for [`Template::longest`].
+    pub fn render(&self, number: u64, random: &mut impl Rng, out: &mut Vec<u8>) {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => out.extend_from_slice(text),
+                Part::Marker(Marker::Seq) => push_decimal(number, out),
+                Part::Marker(Marker::Rand { low, high }) => {
+                    // One more than the largest number does not fit: all 64 bits are then as good as drawn.
+                    let value = match (high - low).checked_add(1) {
+                        Some(n) => low + below(random, n),
+                        None => random.next_u64(),
+                    };
+                    push_decimal(value, out);
+                }
+                Part::Marker(Marker::Uuid) => push_uuid(random, out),
+            }
+        }
+    }
+}
+
+/// The source of what is random in request `number`. Different numbers of one seed have different states, so a
+/// request that is sent again, by whichever thread, is the same.
+#[must_use]
+pub fn randomness(seed: u64, number: u64) -> Xoshiro256PlusPlus {
+    // An odd factor: no two numbers meet. `seed_from_u64` mixes (SplitMix64).
+    let of_seed = seed.rotate_left(32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    Xoshiro256PlusPlus::seed_from_u64(
+        of_seed.wrapping_add(number.wrapping_mul(0x2545_f491_4f6c_dd1d)),
+    )
+}
+
+/// The marker that a text begins with, and its length.
+fn marker(text: &[u8]) -> Result<Option<(Marker, usize)>, TemplateError> {
+    for (name, marker) in [("{seq}", Marker::Seq), ("{uuid}", Marker::Uuid)] {
+        if text.starts_with(name.as_bytes()) {
+            return Ok(Some((marker, name.len())));
+        }
+    }
+    const RAND: &[u8] = b"{rand:";
+    if !text.starts_with(RAND) {
+        return Ok(None);
+    }
+    let end = text.iter().position(|b| matches!(b, b'}' | b'\n' | b'\r'));
+    let end = end.unwrap_or(text.len());
+    let whole = &text[..text.len().min(end + 1)];
+    let error =
+        || TemplateError(String::from_utf8_lossy(&whole[..whole.len().min(60)]).into_owned());
+    let range = std::str::from_utf8(&text[RAND.len()..end]).map_err(|_| error())?;
+    let (low, high) = range.split_once('-').ok_or_else(error)?;
+    let bound = |digits: &str| -> Option<u64> {
+        let plain = digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse().ok().filter(|_| plain)
+    };
+    match (bound(low), bound(high)) {
+        (Some(low), Some(high)) if low <= high && whole.ends_with(b"}") => {
+            Ok(Some((Marker::Rand { low, high }, whole.len())))
+        }
+        _ => Err(error()),
+    }
+}
+
+/// Appends a number in decimal.
+pub fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; LONGEST_NUMBER];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends a random UUID, version 4 of RFC 9562 section 5.4, in its usual form.
+fn push_uuid(random: &mut impl Rng, out: &mut Vec<u8>) {
+    let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+    let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let mut text = [b'-'; UUID_LENGTH];
+    let places = (0..UUID_LENGTH).filter(|place| !matches!(place, 8 | 13 | 18 | 23));
+    for (place, digit) in places.zip((0..32).rev()) {
+        text[place] = b"0123456789abcdef"[(bits >> (4 * digit)) as usize & 0xf];
+    }
+    out.extend_from_slice(&text);
+}
+
+#[cfg(test)]
+#[path = "template_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+//! Templates: what is filled in, and what is left alone.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn render(text: &str, seed: u64, number: u64) -> String {
+    let template = Template::parse(text.as_bytes()).unwrap();
+    let mut out = Vec::with_capacity(template.longest());
+    let room = out.capacity();
+    template.render(number, &mut randomness(seed, number), &mut out);
+    assert_eq!(out.capacity(), room, "no room had to be made");
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn places_are_filled_in() {
+    assert_eq!(render("/a/{seq}?b={rand:7-7}", 1, 42), "/a/42?b=7");
+    assert_eq!(
+        render("{seq}{seq}", 1, u64::MAX),
+        u64::MAX.to_string().repeat(2)
+    );
+    assert_eq!(render("", 1, 1), "");
+    assert_eq!(render("{rand:0-0}", 1, 1), "0");
+}
+
+#[test]
+fn other_braces_are_left_alone() {
+    for text in [
+        r#"{"a":{"b":[{},{"c":"{}"}]}}"#,
+        "query { users { seq uuid rand } }",
+        "{ seq }{SEQ}{name}{seq",
+        "{{a}}{{}}{",
+        "{seq:1}{uuid }{random}{rand}",
+    ] {
+        assert_eq!(render(text, 1, 5), text);
+        assert!(!Template::parse(text.as_bytes()).unwrap().varies());
+    }
+    assert_eq!(render(r#"{"a":{"b":{seq}}}"#, 1, 5), r#"{"a":{"b":5}}"#);
+}
+
+#[test]
+fn doubled_braces_write_a_marker_itself() {
+    assert_eq!(
+        render("{{seq}} {{uuid}} {{rand:1-2}} {{seq} {seq}}", 1, 5),
+        "{seq} {uuid} {rand:1-2} {5 5}"
+    );
+}
+
+#[test]
+fn ranges_that_are_none_are_refused() {
+    for text in [
+        "{rand:}",
+        "{rand:5}",
+        "{rand:9-1}",
+        "{rand:-1-5}",
+        "{rand:1-}",
+        "{rand:1 - 5}",
+        "{rand:1-18446744073709551616}",
+        "{rand:1-5",
+        "{rand:a-b}",
+        "{rand:+1-5}",
+        "{{rand:5}}",
+    ] {
+        let error = Template::parse(text.as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("like {rand:1-1000}"), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_range_is_filled_to_both_ends() {
+    let seen: HashSet<String> = (0..200).map(|n| render("{rand:1-6}", 3, n)).collect();
+    assert_eq!(seen, (1..=6).map(|n| n.to_string()).collect());
+    let wide = render("{rand:0-18446744073709551615}", 1, 1);
+    assert!(wide.parse::<u64>().is_ok());
+}
+
+#[test]
+fn uuids_are_of_version_4_and_distinct() {
+    let mut seen = HashSet::new();
+    for number in 1..=20_000 {
+        let text = render("{uuid}{uuid}", 9, number);
+        for uuid in [&text[..36], &text[36..]] {
+            let groups: Vec<&str> = uuid.split('-').collect();
+            let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+            assert_eq!(lengths, [8, 4, 4, 4, 12], "{uuid}");
+            let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+            assert!(groups.concat().chars().all(hex), "{uuid}");
+            assert!(groups[2].starts_with('4'), "{uuid}");
+            assert!(groups[3].starts_with(['8', '9', 'a', 'b']), "{uuid}");
+            assert!(seen.insert(uuid.to_owned()), "{uuid} twice");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_same_request_is_the_same_text(seed in any::<u64>(), number in any::<u64>()) {
+        let text = "{seq} {uuid} {rand:0-1000000000000}";
+        prop_assert_eq!(render(text, seed, number), render(text, seed, number));
+        prop_assert_ne!(render("{uuid}", seed, number), render("{uuid}", seed, number ^ 1));
+        prop_assert_ne!(render("{uuid}", seed, number), render("{uuid}", seed ^ 1, number));
+    }
+
+    #[test]
+    fn numbers_stay_in_their_range(a in any::<u64>(), b in any::<u64>(), number in any::<u64>()) {
+        let (low, high) = (a.min(b), a.max(b));
+        let value: u64 = render(&format!("{{rand:{low}-{high}}}"), 1, number).parse().unwrap();
+        prop_assert!((low..=high).contains(&value));
+    }
+
+    #[test]
+    fn text_without_markers_comes_back(text in proptest::collection::vec(any::<u8>(), 0..60)) {
+        if let Ok(template) = Template::parse(&text) && !template.varies() && !text.windows(2).any(|w| w == b"{{") {
+            let mut out = Vec::new();
+            template.render(1, &mut randomness(1, 1), &mut out);
+            prop_assert_eq!(out, text);
+        }
+    }
+
+    #[test]
+    fn parsing_never_panics(text in "[{}a-z0-9:seqrand-]{0,40}") {
+        let _ = Template::parse(text.as_bytes());
+    }
+}
