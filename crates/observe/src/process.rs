@@ -223,6 +223,7 @@ mod tests {
     fn a_burning_thread_is_seen_and_told_from_the_others() {
         let (done, wait) = mpsc::channel::<()>();
         let (burnt, ready) = mpsc::channel();
+        let spawned = Instant::now();
         let burner = std::thread::Builder::new()
             .name("bur) ner".into())
             .spawn(move || {
@@ -237,6 +238,7 @@ mod tests {
         ready.recv().unwrap();
         let root = Root::host();
         let process = read(&root, std::process::id()).unwrap();
+        let lived_s = spawned.elapsed().as_secs_f64();
         drop(done);
         burner.join().unwrap();
 
@@ -247,8 +249,8 @@ mod tests {
             .unwrap();
         let sched = thread.sched.unwrap();
         // Whatever of the 200 ms it did not run, it waited for a CPU or was stolen; a crowded machine may take most of them.
-        assert!(sched.on_cpu_s > 0.02, "{thread:?}");
-        assert!(sched.on_cpu_s + sched.run_delay_s < 1.0, "{thread:?}");
+        assert!(sched.on_cpu_s > 0.005, "{thread:?}");
+        assert!(sched.on_cpu_s + sched.run_delay_s < lived_s, "{thread:?}");
         assert!(
             (thread.user_s + thread.system_s - sched.on_cpu_s).abs() < 0.05,
             "{thread:?}"

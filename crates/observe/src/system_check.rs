@@ -163,22 +163,21 @@ mod tests {
     #[test]
     fn a_busy_neighbour_is_named() {
         let mut child = std::process::Command::new("sh")
-            .args(["-c", "ulimit -t 5; while :; do :; done"])
+            .args(["-c", "ulimit -t 30; while :; do :; done"])
             .spawn()
             .unwrap();
-        let facts = facts(&Root::host(), Duration::from_millis(400));
+        let busy = |load: &LoadFacts| {
+            let is_it = |process: &BusyProcess| {
+                process.pid == child.id() && process.name == "sh" && process.cpus > 0.05
+            };
+            load.busiest.iter().any(is_it)
+        };
+        // Among many that burn a CPU it may take a while until it is among the busiest.
+        let look = || facts(&Root::host(), Duration::from_millis(400)).load;
+        let seen = (0..40).any(|_| busy(&look()));
         child.kill().unwrap();
         child.wait().unwrap();
-        let found = facts
-            .load
-            .busiest
-            .iter()
-            .find(|process| process.pid == child.id());
-        assert!(
-            found.is_some_and(|process| process.name == "sh" && process.cpus > 0.05),
-            "{:?}",
-            facts.load
-        );
+        assert!(seen);
     }
 
     #[test]
