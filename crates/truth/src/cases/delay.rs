@@ -4,7 +4,7 @@ use super::awake::Awake;
 use super::environment::Environment;
 use super::reference;
 use super::report::Trial;
-use super::{Failure, disturbance};
+use super::{Failure, disturbance, way};
 use crate::scenario::{Scenario, Service};
 use crate::server::Server;
 
@@ -35,6 +35,7 @@ pub fn tolerance_us(truth_us: f64) -> f64 {
 
 fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
     let _awake = Awake::keep();
+    let way = way::of_a_plain_client(reference::service_with_wake_up)?;
     let server = Server::start(Scenario {
         service: Service::Fixed { delay_us },
         ..Scenario::default()
@@ -56,8 +57,8 @@ fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
     );
     let truth = reference::service_with_wake_up(&log).quantile(0.5);
     trial.near(
-        "service_time_us.p50",
-        truth,
+        "service_time_us.p50, against the log and the way of a plain client",
+        truth + way,
         run.service_time_us.p50,
         tolerance_us(truth),
     );
@@ -69,11 +70,14 @@ fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
         "response_time_us.p50",
         (
             truth - tolerance,
-            truth + tolerance + lateness.unwrap_or(0.0),
+            truth + way + tolerance + lateness.unwrap_or(0.0),
         ),
         run.response_time_us.p50,
     );
-    trial.note(format!("lateness p50 {:.0} µs", lateness.unwrap_or(0.0)));
+    trial.note(format!(
+        "lateness p50 {:.0} µs; way of a plain client {way:.0} µs",
+        lateness.unwrap_or(0.0)
+    ));
     trial.disturbance = disturbance::found(run, &log);
     Ok(trial)
 }

@@ -22,6 +22,7 @@ pub mod reference;
 mod repetition;
 mod report;
 mod stall;
+mod way;
 
 use std::path::Path;
 use std::time::Instant;
