@@ -15,6 +15,12 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Writes out what waits in memory for the disks (`sync(2)`).
+pub fn write_out() {
+    // SAFETY: it takes nothing, gives nothing and cannot fail.
+    unsafe { libc::sync() };
+}
+
 /// Sleeps until the given time of [`monotonic_ns`].
 pub fn sleep_until(until_ns: u64) {
     let until = timespec(until_ns);

@@ -6,7 +6,8 @@ use super::environment::Environment;
 use super::loaded::Loaded;
 use super::reference::{self, Sorted};
 use super::report::Trial;
-use super::{Failure, disturbance, way};
+use super::way::Way;
+use super::{Failure, disturbance};
 use crate::log::Log;
 use crate::scenario::{CloseAfter, Fault, Scenario, Service, Share};
 use crate::server::Server;
@@ -79,7 +80,7 @@ fn slow(environment: &Environment, fault: Fault) -> Result<Trial, Failure> {
     const RATE: u64 = 200;
     const SECONDS: u64 = 3;
     let _awake = Awake::keep();
-    let way = way::of_a_plain_client(reference::service)?;
+    let way = Way::before(reference::service)?;
     let server = Server::start(Scenario {
         service: Service::Fixed {
             delay_us: FIRST_BYTE_US,
@@ -95,16 +96,16 @@ fn slow(environment: &Environment, fault: Fault) -> Result<Trial, Failure> {
     loaded.all_ok(RATE * SECONDS, &mut trial);
     loaded.agree(&log, &mut trial);
     loaded.agree_on_bytes(&log, &mut trial);
-    first_and_last(&loaded, &log, way, &mut trial);
+    first_and_last(&loaded, &log, way.and_after()?, &mut trial);
     trial.disturbance = disturbance::found(&loaded.run, &log);
     Ok(trial)
 }
 
 /// The first byte of an answer is that of the interim one, where there is one. Beyond what the log says a plain client would take `way`.
-fn first_and_last(loaded: &Loaded, log: &Log, way: f64, trial: &mut Trial) {
+fn first_and_last(loaded: &Loaded, log: &Log, way: Way, trial: &mut Trial) {
     let mut median = |name: &str, truth: &Sorted, got: Option<f64>| {
-        let truth = truth.quantile(0.5) + way;
-        trial.near(name, truth, got, tolerance_us(truth));
+        let truth = truth.quantile(0.5);
+        trial.between(name, way.around(truth, tolerance_us(truth)), got);
     };
     let run = &loaded.run;
     median(

@@ -4,7 +4,8 @@ use super::awake::Awake;
 use super::environment::Environment;
 use super::reference;
 use super::report::Trial;
-use super::{Failure, disturbance, way};
+use super::way::Way;
+use super::{Failure, disturbance};
 use crate::scenario::{Scenario, Service};
 use crate::server::Server;
 
@@ -35,7 +36,7 @@ pub fn tolerance_us(truth_us: f64) -> f64 {
 
 fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
     let _awake = Awake::keep();
-    let way = way::of_a_plain_client(reference::service_with_wake_up)?;
+    let way = Way::before(reference::service_with_wake_up)?;
     let server = Server::start(Scenario {
         service: Service::Fixed { delay_us },
         ..Scenario::default()
@@ -43,6 +44,7 @@ fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
     let flags = format!("--rate {RATE} -d {SECONDS}s");
     let loaded = environment.load(server.address(), &flags, SECONDS)?;
     let log = server.stop()?;
+    let way = way.and_after()?;
     let run = &loaded.run;
 
     let mut trial = Trial::default();
@@ -56,11 +58,10 @@ fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
         tolerance_us(delay_us as f64),
     );
     let truth = reference::service_with_wake_up(&log).quantile(0.5);
-    trial.near(
+    trial.between(
         "service_time_us.p50, against the log and the way of a plain client",
-        truth + way,
+        way.around(truth, tolerance_us(truth)),
         run.service_time_us.p50,
-        tolerance_us(truth),
     );
     // The log tells response times but for the lateness that every request had (see `reference::response`),
     // which is at most what the client itself says of its own.
@@ -70,12 +71,12 @@ fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
         "response_time_us.p50",
         (
             truth - tolerance,
-            truth + way + tolerance + lateness.unwrap_or(0.0),
+            way.around(truth, tolerance).1 + lateness.unwrap_or(0.0),
         ),
         run.response_time_us.p50,
     );
     trial.note(format!(
-        "lateness p50 {:.0} µs; way of a plain client {way:.0} µs",
+        "lateness p50 {:.0} µs; {way}",
         lateness.unwrap_or(0.0)
     ));
     trial.disturbance = disturbance::found(run, &log);

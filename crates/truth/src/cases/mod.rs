@@ -27,8 +27,10 @@ mod way;
 use std::path::Path;
 use std::time::Instant;
 
+use crate::sys;
 use environment::Environment;
 use report::Trial;
+
 pub use report::{CaseReport, Finding, Go};
 
 /// A case: its name, what it is about, and how it is run.
@@ -191,6 +193,8 @@ const CASES: &[Case] = &[
 #[must_use]
 pub fn run_cases(floodmark: &Path, backend: Option<String>, only: Option<&str>) -> Vec<CaseReport> {
     let environment = Environment::new(floodmark, backend);
+    // What a build has left would be written out while microseconds are compared.
+    sys::write_out();
     let selected = CASES.iter().filter(|case| selects(only, case.id));
     let reports: Vec<CaseReport> = selected
         .map(|case| {

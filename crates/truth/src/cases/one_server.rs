@@ -3,7 +3,8 @@
 use super::environment::Environment;
 use super::reference::{self, Sorted};
 use super::report::Trial;
-use super::{Failure, disturbance, way};
+use super::way::Way;
+use super::{Failure, disturbance};
 use crate::choice::exponential_ns;
 use crate::scenario::{Scenario, Service};
 use crate::server::Server;
@@ -35,7 +36,7 @@ pub fn nine_tenths(environment: &Environment) -> Result<Trial, Failure> {
 }
 
 fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
-    let way = way::of_a_plain_client(reference::service)?;
+    let way = Way::before(reference::service)?;
     let server = Server::start(Scenario {
         service: Service::Exponential {
             mean_us: SERVICE_US,
@@ -46,6 +47,7 @@ fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
     let flags = format!("--rate {rate} --arrivals poisson -d {SECONDS}s");
     let loaded = environment.load(server.address(), &flags, SECONDS)?;
     let log = server.stop()?;
+    let way = way.and_after()?;
     let run = &loaded.run;
 
     let mut trial = Trial::default();
@@ -68,10 +70,10 @@ fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
         ("response_time_us.p99", truth.quantile(0.99), response.p99),
     ] {
         let tolerance = (truth * TOLERANCE).max(TOLERANCE_US);
-        trial.near(name, truth + way, got, tolerance);
+        trial.between(name, way.around(truth, tolerance), got);
     }
     trial.note(format!(
-        "blocked and lateness {before:.0} µs on average; way of a plain client {way:.0} µs"
+        "blocked and lateness {before:.0} µs on average; {way}"
     ));
     let formula = SERVICE_US / (1.0 - rho);
     let (mean, p99) = intervals(rho, run.requests.intended);
@@ -79,7 +81,7 @@ fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
         &format!("response_time_us.mean within the interval of S/(1 − ρ) = {formula:.0}"),
         (
             mean.0 * SERVICE_US,
-            mean.1 * SERVICE_US + way + TOLERANCE_US,
+            way.around(mean.1 * SERVICE_US, TOLERANCE_US).1,
         ),
         run.response_time_us.mean,
     );
@@ -87,7 +89,10 @@ fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
     let formula = formula * 100f64.ln();
     trial.between(
         &format!("response_time_us.p99 within the interval of 4.6·S/(1 − ρ) = {formula:.0}"),
-        (p99.0 * SERVICE_US, p99.1 * SERVICE_US + way + TOLERANCE_US),
+        (
+            p99.0 * SERVICE_US,
+            way.around(p99.1 * SERVICE_US, TOLERANCE_US).1,
+        ),
         run.response_time_us.p99,
     );
     trial.disturbance = disturbance::found(run, &log);

@@ -19,10 +19,57 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: truth\r\n\r\n";
 
-/// How much longer, at the median, an answer takes for the simplest client there is than `truth` says of the server's log,
-/// microseconds: one thread that writes a request and blocks in reading the answer. No client that sleeps while it waits can
-/// do with less, so it is the machine's share of what floodmark sees, 20 to 30 µs on some, over 50 µs on others.
-pub fn of_a_plain_client(truth: impl Fn(&Log) -> Sorted) -> Result<f64, Failure> {
+/// How much longer, at the median, an answer takes for the simplest client there is than the server's log says, microseconds,
+/// looked at before and after a case.
+///
+/// That client is one thread that writes a request and blocks in reading the answer. No client that sleeps while it waits can do with
+/// less, so it is the machine's share of what floodmark sees: 20 to 30 µs on some, over 50 µs on others, and on a virtual one
+/// not the same from one second to the next.
+#[derive(Debug, Clone, Copy)]
+pub struct Way {
+    least_us: f64,
+    most_us: f64,
+    truth: fn(&Log) -> Sorted,
+}
+
+impl Way {
+    /// As it is now; `truth` reads the server's times off its log.
+    pub fn before(truth: fn(&Log) -> Sorted) -> Result<Way, Failure> {
+        let us = of_a_plain_client(truth)?;
+        Ok(Way {
+            least_us: us,
+            most_us: us,
+            truth,
+        })
+    }
+
+    /// Together with what it is when the case is over.
+    pub fn and_after(self) -> Result<Way, Failure> {
+        let us = of_a_plain_client(self.truth)?;
+        Ok(Way {
+            least_us: self.least_us.min(us),
+            most_us: self.most_us.max(us),
+            ..self
+        })
+    }
+
+    /// Where a time lies that is `truth` and the way, give or take `tolerance`, all in microseconds.
+    pub fn around(&self, truth: f64, tolerance: f64) -> (f64, f64) {
+        (
+            truth + self.least_us - tolerance,
+            truth + self.most_us + tolerance,
+        )
+    }
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (least, most) = (self.least_us, self.most_us);
+        write!(f, "way of a plain client {least:.0} to {most:.0} µs")
+    }
+}
+
+fn of_a_plain_client(truth: fn(&Log) -> Sorted) -> Result<f64, Failure> {
     let server = Server::start(Scenario::default())?;
     let times = times(server.address()).map_err(|error| Failure::Run {
         what: "the plain client".to_owned(),
@@ -64,9 +111,11 @@ mod tests {
 
     #[test]
     fn a_plain_client_gets_its_answers_and_takes_longer_than_the_server() {
-        let way = of_a_plain_client(reference::service).unwrap();
-        assert!(way > 0.0, "{way}");
-        let of_nothing = of_a_plain_client(|_| Sorted::new(Vec::new())).unwrap();
-        assert!(of_nothing > 0.0, "{of_nothing}");
+        let way = Way::before(reference::service).unwrap();
+        assert!(way.least_us > 0.0, "{way:?}");
+        let way = way.and_after().unwrap();
+        let (from, to) = way.around(100.0, 10.0);
+        assert!(from <= 100.0 + way.least_us && 100.0 + way.most_us <= to);
+        assert!(way.least_us <= way.most_us);
     }
 }
