@@ -13,6 +13,10 @@ const COUNT: u16 = 512;
 /// Size of each: an ordinary answer fits; longer ones come in pieces.
 const BYTES: usize = 4096;
 
+/// From one to the next. A multiple of the page size would put the beginnings of all, which are what short answers fill, into the
+/// same few sets of the processor's caches.
+const STRIDE: usize = BYTES + 5 * 64;
+
 /// The ring's group within its io_uring.
 pub const GROUP: u16 = 0;
 
@@ -25,7 +29,7 @@ pub struct Buffers {
 
 /// The entries' part of the memory; a multiple of the page size.
 const ENTRIES_BYTES: usize = COUNT as usize * size_of::<BufRingEntry>();
-const ALL_BYTES: usize = ENTRIES_BYTES + COUNT as usize * BYTES;
+const ALL_BYTES: usize = ENTRIES_BYTES + COUNT as usize * STRIDE;
 
 impl Buffers {
     /// Makes the buffers and hands them all to the kernel.
@@ -70,7 +74,7 @@ impl Buffers {
 
     /// The first `length` bytes of a buffer that the kernel has filled.
     pub fn filled(&self, id: u16, length: usize) -> &[u8] {
-        let start = ENTRIES_BYTES + usize::from(id % COUNT) * BYTES;
+        let start = ENTRIES_BYTES + usize::from(id % COUNT) * STRIDE;
         // SAFETY: the range lies within the mapping, and the kernel does not write to a buffer between filling it and
         // being given it back, which takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), length.min(BYTES)) }
@@ -79,7 +83,7 @@ impl Buffers {
     /// Gives a buffer back; the kernel sees it after [`Buffers::publish`].
     pub fn put(&mut self, id: u16) {
         let index = usize::from(self.tail % COUNT);
-        let start = ENTRIES_BYTES + usize::from(id % COUNT) * BYTES;
+        let start = ENTRIES_BYTES + usize::from(id % COUNT) * STRIDE;
         // SAFETY: `index` is within the entries, which the kernel only reads up to the published tail; address, length and id
         // are set without touching the tail, which shares the first entry's reserved field.
         unsafe {
