@@ -32,5 +32,6 @@ pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUse {
         system_s: on_cpu * 6.0,
         run_delay_s: Some(waiting * 10.0),
         wall_s: 10.0,
+        coalesced_s: None,
     }
 }

@@ -11,6 +11,7 @@ pub mod arrivals;
 pub mod backend;
 pub mod budget;
 pub mod clock;
+pub mod coalescing;
 pub mod connection;
 pub mod core;
 mod course;

@@ -20,7 +20,7 @@ pub enum Message {
     /// A second is over.
     Slice(Box<Slice>),
     /// A thread (its number) has ended a phase.
-    End(u32, io::Result<PhaseEnd>),
+    End(u32, io::Result<Box<PhaseEnd>>),
 }
 
 /// What one thread has to report of one phase.

@@ -6,19 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
 
-use floodmark_record::Profile;
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::Plan;
+use floodmark_record::{Profile, ThreadUse};
 
 use crate::arrivals::{Arrivals, Waiting};
-use crate::backend::{Backend, Slot};
+use crate::backend::{Backend, Completion, Slot};
 use crate::clock::{Clock, Ns, seconds};
+use crate::coalescing::{Coalescing, Work};
 use crate::core::{Action, Core};
 use crate::message::{Message, PhaseEnd};
 use crate::mix::Picks;
 use crate::outgoing::Outgoing;
 use crate::schedule::Schedule;
-use crate::usage::{ThreadReading, process_cpu};
+use crate::usage::{ThreadReading, process_cpu, thread_cpu};
 
 /// The longest wait, so that a request to stop is noticed and the gatherer gets its rows.
 const LONGEST_WAIT: Ns = 50_000_000;
@@ -155,6 +156,10 @@ pub struct LoadThread<B> {
     pub outgoing: Outgoing,
     /// Slots whose request the backend holds back.
     leaving: Vec<Slot>,
+    /// The latest moment that anything was stamped with: time does not go back.
+    latest: Ns,
+    /// Pieces of answers received so far.
+    received: u64,
 }
 
 /// Takes a thread through its phases, each begun by all threads at once. A thread that cannot go on stops the run but
@@ -208,6 +213,8 @@ impl<B: Backend> LoadThread<B> {
             backend,
             outgoing,
             leaving: Vec::with_capacity(4 * HELD_BACK),
+            latest: 0,
+            received: 0,
         }
     }
 
@@ -244,7 +251,7 @@ impl<B: Backend> LoadThread<B> {
     ///
     /// # Errors
     /// When the kernel refuses to wait.
-    pub fn run(&mut self, job: PhaseJob, start: Ns, shared: &Shared) -> io::Result<PhaseEnd> {
+    pub fn run(&mut self, job: PhaseJob, start: Ns, shared: &Shared) -> io::Result<Box<PhaseEnd>> {
         let PhaseJob {
             phase,
             source,
@@ -264,8 +271,11 @@ impl<B: Backend> LoadThread<B> {
             self.core.begin(arrivals, self.clock.now().max(start));
         }
         let mut usage: Option<(ThreadReading, Ns)> = None;
+        let mut coalesced = 0;
         let mut longest_stall = 0;
         let mut due_back = Ns::MAX;
+        let mut coalescing = Coalescing::new(self.work(self.clock.now()));
+        let coalesces = self.core.coalescible() && self.backend.coalesce(None);
         let (reason, ended) = loop {
             self.act();
             let now = self.clock.now();
@@ -274,6 +284,7 @@ impl<B: Backend> LoadThread<B> {
             self.act();
             if usage.is_none() && window.is_some_and(|end| now >= end) {
                 usage = Some((ThreadReading::now(), now));
+                coalesced = coalescing.total(now);
                 if timed {
                     self.core.wind_up();
                 }
@@ -291,6 +302,10 @@ impl<B: Backend> LoadThread<B> {
             if usage.is_some() && !drain {
                 break (EndReason::Completed, now);
             }
+            if coalesces && coalescing.due(now) {
+                let batch = coalescing.look(self.work(now), self.core.under_way());
+                self.backend.coalesce(batch);
+            }
             let until = self
                 .core
                 .next_turn()
@@ -307,10 +322,14 @@ impl<B: Backend> LoadThread<B> {
         self.core.recorder.end(ended);
         let next_number = self.core.next_number();
         shared.next_number.fetch_max(next_number, Ordering::Relaxed);
-        let (after, sending_ended) = usage.unwrap_or_else(|| (ThreadReading::now(), ended));
+        let (after, sending_ended) = usage.unwrap_or_else(|| {
+            coalesced = coalescing.total(ended);
+            (ThreadReading::now(), ended)
+        });
+        self.backend.coalesce(None);
         // A run that was cut short ends its window there; so does a closed run of a given number of requests.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
-        Ok(PhaseEnd {
+        Ok(Box::new(PhaseEnd {
             reason,
             gone_since: (reason == EndReason::ServerGone).then(|| {
                 self.core
@@ -321,18 +340,39 @@ impl<B: Backend> LoadThread<B> {
             ended: ended.saturating_sub(start),
             longest_stall,
             tls: self.backend.tls().map(|tls| tls.since(tls_before.as_ref())),
-            usage: after.since(
-                &before,
-                format!("load-{thread}"),
-                true,
-                sending_ended.saturating_sub(start),
-            ),
-        })
+            usage: ThreadUse {
+                coalesced_s: Some(coalesced as f64 / 1e9),
+                ..after.since(
+                    &before,
+                    format!("load-{thread}"),
+                    true,
+                    sending_ended.saturating_sub(start),
+                )
+            },
+        }))
+    }
+
+    /// What the thread has done up to now.
+    fn work(&self, now: Ns) -> Work {
+        Work {
+            at: now,
+            cpu: thread_cpu(),
+            received: self.received,
+        }
     }
 
     fn take_in(&mut self) {
-        while let Some(completion) = self.backend.next() {
-            let now = self.clock.now();
+        loop {
+            // An answer is as late as it was seen, not as late as those before it in the batch were worked off. Where arrivals
+            // may come due meanwhile, each look is at the clock.
+            let timed = self.core.next_arrival() != Ns::MAX;
+            let seen = self.backend.seen().filter(|_| !timed);
+            let Some(completion) = self.backend.next() else {
+                return;
+            };
+            let now = seen.unwrap_or_else(|| self.clock.now()).max(self.latest);
+            self.latest = now;
+            self.received += u64::from(matches!(completion, Completion::Received { .. }));
             self.core.on(completion, now);
             if now >= self.core.next_arrival() {
                 self.core.arrive(now);
@@ -346,6 +386,7 @@ impl<B: Backend> LoadThread<B> {
     fn leave(&mut self) {
         if !self.leaving.is_empty() {
             let now = self.clock.now();
+            self.latest = now;
             for slot in self.leaving.drain(..) {
                 self.core.sent(slot, now);
             }

@@ -51,6 +51,7 @@ impl ThreadReading {
                 .zip(earlier.run_delay_s)
                 .map(|(now, then)| now - then),
             wall_s: wall as f64 / 1e9,
+            coalesced_s: None,
         }
     }
 }

@@ -439,7 +439,7 @@ fn gather(
                     .ended(thread)
                     .into_iter()
                     .for_each(|row| emit(Event::Second(row)));
-                ends.push(end.unwrap_or_else(|error| {
+                ends.push(end.map(|end| *end).unwrap_or_else(|error| {
                     failed = Some(error);
                     PhaseEnd::nothing()
                 }));

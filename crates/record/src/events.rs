@@ -183,6 +183,10 @@ pub struct ThreadUse {
     pub run_delay_s: Option<f64>,
     /// The window it is of, seconds.
     pub wall_s: f64,
+    /// For how long it took answers several at a time, seconds: a busy thread of a closed run does. An answer waited for others at
+    /// most an eighth of the mean response time, and 1 ms. Null for threads that drive no load.
+    #[serde(default)]
+    pub coalesced_s: Option<f64>,
 }
 
 /// Why a worker stopped.

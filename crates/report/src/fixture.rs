@@ -116,6 +116,7 @@ fn thread(busy: f64, waited: f64) -> ThreadUse {
         system_s: busy * 6.0,
         run_delay_s: Some(waited * 10.0),
         wall_s: 10.0,
+        coalesced_s: None,
     }
 }
 

@@ -11,6 +11,7 @@ use floodmark_record::plan::CloseFirst;
 use floodmark_record::tls::TlsUse;
 
 use crate::clock::Ns;
+use crate::coalescing::Batch;
 
 mod calls;
 mod endpoint;
@@ -110,8 +111,20 @@ pub trait Backend {
     /// When the kernel refuses to wait; the run cannot go on.
     fn wait(&mut self, until: Ns) -> io::Result<()>;
 
+    /// From now on waits until a batch has come, as far as that does not take too long; without one, for the first thing that happens.
+    /// Says whether it does so: a backend that cannot goes on as before.
+    fn coalesce(&mut self, _batch: Option<Batch>) -> bool {
+        false
+    }
+
     /// The next thing that has happened; none when [`Backend::wait`] is due again.
     fn next(&mut self) -> Option<Completion<'_>>;
+
+    /// When that which [`Backend::next`] tells next was seen to have happened, where all of it was seen at once; none where it is
+    /// seen only by asking.
+    fn seen(&self) -> Option<Ns> {
+        None
+    }
 
     /// What TLS has taken and given so far; none where it is not used.
     fn tls(&self) -> Option<TlsUse> {

@@ -178,6 +178,20 @@ impl Core {
         }
     }
 
+    /// Requests that are out, or that a connection is being opened for.
+    #[inline]
+    #[must_use]
+    pub fn under_way(&self) -> u64 {
+        self.in_flight + self.carried
+    }
+
+    /// Whether answers follow each other closely enough for a busy thread to take several at a time: those of the closed model on
+    /// connections that are kept. With a fresh connection for each there is so much to do in between that nothing is won.
+    #[must_use]
+    pub fn coalescible(&self) -> bool {
+        matches!(self.arrivals, Arrivals::Closed { .. }) && self.uses != Uses::Limited(1)
+    }
+
     /// What time alone brings: arrivals, ends of pauses, timeouts, the next row.
     pub fn turn(&mut self, now: Ns) {
         self.recorder.tick(now);

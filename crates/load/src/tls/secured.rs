@@ -15,6 +15,7 @@ use super::record::Content;
 use super::session::{CLOSE_NOTIFY, Session};
 use crate::backend::{Backend, Bytes, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
+use crate::coalescing::Batch;
 
 /// A backend whose connections are protected by TLS.
 ///
@@ -159,6 +160,10 @@ impl<B: Backend> Backend for Secured<B> {
             0
         };
         self.inner.wait(until)
+    }
+
+    fn coalesce(&mut self, batch: Option<Batch>) -> bool {
+        self.inner.coalesce(batch)
     }
 
     fn next(&mut self) -> Option<Completion<'_>> {

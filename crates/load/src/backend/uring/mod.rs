@@ -14,18 +14,17 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::IntoRawFd;
-use std::time::Duration;
 
 use floodmark_record::plan::{Address, CloseFirst};
 use io_uring::squeue::Flags;
-use io_uring::types::{Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Fixed};
 use io_uring::{IoUring, cqueue, opcode};
 use socket2::Type;
 
 use self::bound::Addresses;
 use self::buffers::Buffers;
 use self::outcome::Found;
-use self::queue::{AT_ONCE, passing};
+use self::queue::AT_ONCE;
 use self::slot::{Descriptor, Entry};
 use self::tag::{Op, next_generation, user_data};
 use super::calls::fire_when_due;
@@ -33,6 +32,7 @@ use super::endpoint::Endpoint;
 use super::full_queue::FullQueue;
 use super::{Backend, Bytes, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
+use crate::coalescing::Batch;
 
 mod availability;
 mod bound;
@@ -68,6 +68,8 @@ pub struct Uring {
     /// What came about outside of the ring: at most two for each open slot.
     early: VecDeque<(Early, Slot, u32)>,
     batch: Vec<cqueue::Entry>,
+    /// When the batch was taken.
+    taken: Ns,
     at: usize,
     /// The buffer that the last completion lent out.
     lent: Option<u16>,
@@ -75,6 +77,8 @@ pub struct Uring {
     retired: Vec<Bytes>,
     /// Requests whose sending was cancelled, with the user data of the send, until the kernel says so.
     cancelled: Vec<(u64, Bytes)>,
+    /// What is waited for where completions come thick and fast.
+    coalesced: Option<Batch>,
     /// Why the kernel took no submissions.
     failed: Option<io::Error>,
 }
@@ -117,10 +121,12 @@ impl Uring {
             slots: Vec::new(),
             early: VecDeque::new(),
             batch: Vec::with_capacity(COMPLETIONS as usize),
+            taken: 0,
             at: 0,
             lent: None,
             retired: Vec::with_capacity(ENTRIES as usize),
             cancelled: Vec::new(),
+            coalesced: None,
             failed: None,
         })
     }
@@ -235,12 +241,16 @@ impl Backend for Uring {
             let wake = self.full_queue.wake(until);
             wake.saturating_sub(self.clock.now())
         };
-        let timeout = Timespec::from(Duration::from_nanos(wait));
-        let args = SubmitArgs::new().timespec(&timeout);
-        match self.ring.submitter().submit_with_args(1, &args) {
-            Err(error) if !passing(&error) => return Err(error),
-            _ => self.submitted(),
+        match self.coalesced {
+            Some(Batch { most, hold }) if wait > hold => {
+                self.submit_and_wait(most, hold)?;
+                if self.ring.completion().is_empty() {
+                    self.submit_and_wait(1, wait - hold)?;
+                }
+            }
+            _ => self.submit_and_wait(1, wait)?,
         }
+        self.taken = self.clock.now();
         self.batch.clear();
         self.at = 0;
         self.batch.extend(self.ring.completion());
@@ -266,7 +276,7 @@ impl Backend for Uring {
             match self.look(&completion) {
                 Found::Nothing => {}
                 Found::Connected(slot) => {
-                    let (at, sent) = (self.clock.now(), false);
+                    let (at, sent) = (self.taken, false);
                     return Some(Completion::Connected { slot, at, sent });
                 }
                 Found::ConnectFailed(slot, error) => {
@@ -283,5 +293,14 @@ impl Backend for Uring {
             }
         }
         None
+    }
+
+    fn coalesce(&mut self, batch: Option<Batch>) -> bool {
+        self.coalesced = batch;
+        true
+    }
+
+    fn seen(&self) -> Option<Ns> {
+        self.early.is_empty().then_some(self.taken)
     }
 }

@@ -3,16 +3,18 @@
 use std::io;
 use std::os::fd::AsRawFd;
 use std::rc::Rc;
+use std::time::Duration;
 
 use io_uring::opcode;
 use io_uring::squeue::{self, Flags};
-use io_uring::types::{DestinationSlot, Fd, Fixed};
+use io_uring::types::{DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
 
 use super::Uring;
 use super::buffers::GROUP;
 use super::slot::{Descriptor, Target};
 use super::tag::{Op, user_data};
 use crate::backend::{Bytes, Slot};
+use crate::clock::Ns;
 
 /// A request up to this size goes into an empty socket buffer in one write (the smallest default of
 /// `net.ipv4.tcp_wmem`).
@@ -55,6 +57,19 @@ impl Uring {
                 self.failed.get_or_insert(error);
             }
             _ => self.submitted(),
+        }
+    }
+
+    /// Submits what is in the queue and waits for `n` completions, `most` ns at most.
+    pub(super) fn submit_and_wait(&mut self, n: usize, most: Ns) -> io::Result<()> {
+        let timeout = Timespec::from(Duration::from_nanos(most));
+        let args = SubmitArgs::new().timespec(&timeout);
+        match self.ring.submitter().submit_with_args(n, &args) {
+            Err(error) if !passing(&error) => Err(error),
+            _ => {
+                self.submitted();
+                Ok(())
+            }
         }
     }
 
