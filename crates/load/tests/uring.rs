@@ -16,6 +16,7 @@ use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
 use common::server::{ANSWER, read_request, serve};
 use common::{raise_open_files, uring_works};
 use floodmark_load::backend::{Bytes, Slot};
+use floodmark_load::coalescing::Batch;
 use floodmark_record::plan::CloseFirst;
 use socket2::{Domain, Socket, Type};
 
@@ -326,4 +327,71 @@ fn a_backend_that_goes_away_takes_its_connections_along() {
         });
     });
     ends.join().unwrap();
+}
+
+/// Four standing connections with armed receives, and their servers' ends.
+fn four() -> (Driver, Vec<TcpStream>) {
+    let (address, accepted) = accepting(16);
+    let mut driver = Driver::uring(address, 4, 0);
+    for slot in 0..4 {
+        driver.open(slot, None);
+    }
+    let all = driver.until_nth(4, LONG, connected);
+    assert_eq!(all.len(), 4);
+    driver.backend.wait(driver.clock.now()).unwrap();
+    while driver.next().is_some() {}
+    (driver, accepted.iter().take(4).collect())
+}
+
+#[test]
+fn a_batch_is_waited_for_and_told_with_one_stamp() {
+    if !uring_works() {
+        return;
+    }
+    let (mut driver, mut peers) = four();
+    let (most, hold) = (4, LONG * 1_000_000);
+    assert!(driver.backend.coalesce(Some(Batch { most, hold })));
+    let sending = thread::spawn(move || {
+        for peer in &mut peers {
+            thread::sleep(Duration::from_millis(20));
+            peer.write_all(b"a").unwrap();
+        }
+        peers
+    });
+    let before = driver.clock.now();
+    driver.backend.wait(before + 2 * hold).unwrap();
+    let seen_at = driver.backend.seen().unwrap();
+    assert!(seen_at >= before && seen_at <= driver.clock.now());
+    let mut told = 0;
+    while driver.next().is_some() {
+        told += 1;
+        assert_eq!(driver.backend.seen(), Some(seen_at));
+    }
+    assert_eq!(told, 4);
+    sending.join().unwrap();
+}
+
+#[test]
+fn a_batch_is_waited_for_no_longer_than_allowed() {
+    if !uring_works() {
+        return;
+    }
+    let (mut driver, mut peers) = four();
+    let (most, hold) = (4, 50_000_000);
+    driver.backend.coalesce(Some(Batch { most, hold }));
+    peers[2].write_all(b"a").unwrap();
+    let before = driver.clock.now();
+    driver.backend.wait(before + LONG * 1_000_000).unwrap();
+    assert!(driver.clock.now() - before >= hold);
+    assert_eq!(driver.next(), Some(Seen::Received(2, b"a".to_vec())));
+    assert_eq!(driver.next(), None);
+    // Where nothing at all has come by then, the first is waited for.
+    let late = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(150));
+        peers[1].write_all(b"b").unwrap();
+        peers
+    });
+    driver.backend.wait(before + LONG * 1_000_000).unwrap();
+    assert_eq!(driver.next(), Some(Seen::Received(1, b"b".to_vec())));
+    late.join().unwrap();
 }
