@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 /// Nanoseconds on the monotonic clock since the worker's origin.
 pub type Ns = u64;
 
+/// Nanoseconds in a second.
+pub const NS_PER_S: Ns = 1_000_000_000;
+
 /// A monotonic clock (`CLOCK_MONOTONIC`, read without a system call).
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use floodmark_record::profile::{Profile, Stretch};
 
-use crate::schedule::NS_PER_S;
+use crate::clock::NS_PER_S;
 
 /// The last bits of a sum or product of decimal numbers, as a share of it.
 const LAST_BITS: f64 = 1e-12;
@@ -35,7 +35,7 @@ impl Course {
     pub(crate) fn new(profile: Option<&Profile>, rate_per_s: f64) -> Self {
         match profile {
             None => Course::Constant {
-                period_ns: NS_PER_S / rate_per_s,
+                period_ns: NS_PER_S as f64 / rate_per_s,
             },
             Some(profile) => Course::Varied {
                 stretches: profile.stretches().into(),
@@ -47,7 +47,7 @@ impl Course {
     /// Arrivals expected within the first `seconds`.
     pub(crate) fn expected_by(&self, seconds: f64) -> f64 {
         match self {
-            Course::Constant { period_ns } => seconds * NS_PER_S / period_ns,
+            Course::Constant { period_ns } => seconds * NS_PER_S as f64 / period_ns,
             Course::Varied { stretches, .. } => {
                 floodmark_record::profile::expected_by(stretches, seconds).unwrap_or(0.0)
             }
@@ -68,7 +68,7 @@ impl Course {
                 let within = stretches
                     .get(*current)
                     .map_or(0.0, |stretch| stretch.from_s + time_of(stretch, count));
-                (within * NS_PER_S).round()
+                (within * NS_PER_S as f64).round()
             }
         }
     }

@@ -3,7 +3,7 @@
 //! A server accepts only so many at a time; the others wait in its accept queue, and Linux drops the handshakes that find it full. They
 //! come again after a second, all at once. So these connections are opened evenly, few at a time, and more slowly once one was dropped.
 
-use crate::clock::Ns;
+use crate::clock::{NS_PER_S, Ns};
 
 /// Connections opened per second at most, over all threads: less than a single-threaded server accepts.
 const PER_S: u64 = 10_000;
@@ -19,8 +19,6 @@ const LEAST_PER_S: u64 = 100;
 
 /// A handshake that takes as long was dropped at first: Linux sends it again after 1 s (RFC 6298, section 2).
 const DROPPED_NS: Ns = 900_000_000;
-
-const NS_PER_S: Ns = 1_000_000_000;
 
 /// One thread's part of the pace: a leaky bucket.
 #[derive(Debug)]

@@ -18,10 +18,8 @@ use floodmark_record::{Profile, Timetable};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::clock::{Ns, seconds};
+use crate::clock::{NS_PER_S, Ns, seconds};
 use crate::course::{Course, arrivals_before};
-
-pub(crate) const NS_PER_S: f64 = 1e9;
 
 /// Arrival times of one thread, in ns from the start of the phase, in order.
 ///
@@ -151,7 +149,7 @@ impl Spacing {
             (None, Spacing::Equal(_)) => seconds(total as f64 / rate),
             (None, Spacing::Exponential { .. }) => {
                 let last = total.checked_sub(1).map_or(0.0, |n| self.clone().at(n));
-                (last + NS_PER_S / rate) as Ns
+                (last + NS_PER_S as f64 / rate) as Ns
             }
             (None, Spacing::Listed(_)) => {
                 seconds(plan.replay().map_or(0.0, |replay| replay.window_s))

@@ -10,9 +10,9 @@ use floodmark_record::profile::Replay;
 use floodmark_record::timetable::{MOST_ARRIVALS, Timetable, checksum};
 use floodmark_record::units::{show_count, show_ns};
 
-pub use timestamp::Unit;
+use crate::clock::NS_PER_S;
 
-const NS_PER_S: u64 = 1_000_000_000;
+pub use timestamp::Unit;
 
 /// Longest line, bytes: above what servers log of a request, and a bound for a file that has no lines.
 const LONGEST_LINE: u64 = 64 << 10;

@@ -1,6 +1,6 @@
 //! One timestamp: seconds, an ISO 8601 time as RFC 3339 has it, or the time of the common log format.
 
-const NS_PER_S: u64 = 1_000_000_000;
+use crate::clock::NS_PER_S;
 
 /// What a plain number counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
