@@ -17,7 +17,7 @@ pub use timestamp::Unit;
 /// Longest line, bytes: above what servers log of a request, and a bound for a file that has no lines.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Longest replay: a longer one is a file read in the wrong unit.
+/// Longest replay, as it is played: a longer one is a file read in the wrong unit, or a speed that nobody waits for.
 const LONGEST_NS: u64 = 31 * 24 * 3600 * NS_PER_S;
 
 /// Why a file is no schedule; each with the place and the mend.
@@ -65,10 +65,10 @@ pub struct Recording {
 ///
 /// # Errors
 /// A file that cannot be read, a line that is no timestamp or lies before the one above it, no timestamp at all, more than
-/// [`MOST_ARRIVALS`], a length of more than 31 days.
+/// [`MOST_ARRIVALS`], one that would be sent more than 31 days after the first.
 pub fn read(path: &Path, unit: Unit, speed: f64) -> Result<Recording, ReplayError> {
-    let stamps = stamps(path, unit)?;
-    let (Some(first), Some(last)) = (stamps.first().copied(), stamps.last().copied()) else {
+    let stamps = stamps(path, unit, speed)?;
+    let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
         return Err(ReplayError::Empty {
             path: path.to_owned(),
         });
@@ -76,9 +76,9 @@ pub fn read(path: &Path, unit: Unit, speed: f64) -> Result<Recording, ReplayErro
     let remark = coarse(&stamps);
     let times: Vec<u64> = stamps
         .into_iter()
-        .map(|stamp| ((stamp - first) as f64 / speed).round() as u64)
+        .map(|stamp| played(stamp - first, speed).round() as u64)
         .collect();
-    let length = ((last - first) as f64 / speed).round() as u64;
+    let length = played(last - first, speed).round() as u64;
     let replay = Replay {
         file: path.display().to_string(),
         speed,
@@ -99,8 +99,13 @@ pub fn read(path: &Path, unit: Unit, speed: f64) -> Result<Recording, ReplayErro
     })
 }
 
-/// Nanoseconds of each timestamp in the file, in order.
-fn stamps(path: &Path, unit: Unit) -> Result<Vec<u64>, ReplayError> {
+/// What a distance in the file comes to at a speed, ns.
+fn played(distance: u64, speed: f64) -> f64 {
+    distance as f64 / speed
+}
+
+/// Nanoseconds of each timestamp in the file, in order; the last is no further from the first than can be played.
+fn stamps(path: &Path, unit: Unit, speed: f64) -> Result<Vec<u64>, ReplayError> {
     let unread = |source| ReplayError::Read {
         path: path.to_owned(),
         source,
@@ -139,15 +144,13 @@ fn stamps(path: &Path, unit: Unit) -> Result<Vec<u64>, ReplayError> {
                 show_ns((before - stamp) as f64)
             )));
         }
-        if stamps
-            .first()
-            .is_some_and(|first| stamp - first > LONGEST_NS)
+        if let Some(first) = stamps.first()
+            && played(stamp - first, speed) > LONGEST_NS as f64
         {
-            return Err(wrong(
-                "lies more than 31 days after the first timestamp; plain numbers are seconds unless --replay-unit says \
-                 otherwise (ms, us, ns)"
-                    .to_owned(),
-            ));
+            return Err(wrong(format!(
+                "lies more than 31 days after the first timestamp at --replay-speed {speed}x; plain numbers are seconds unless \
+                 --replay-unit says otherwise (ms, us, ns)"
+            )));
         }
         if stamps.len() == MOST_ARRIVALS {
             return Err(wrong(format!(

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// What a file of this text comes to, `speed` times as fast.
@@ -117,6 +119,50 @@ fn what_is_wrong_is_named_with_its_place_and_mend() {
         read(Path::new("/"), Unit::Seconds, 1.0),
         Err(ReplayError::Read { .. })
     ));
+}
+
+#[test]
+fn the_bound_is_on_what_is_played() {
+    let said = of("0\n2000000\n2000000", Unit::Seconds, 1e-6).unwrap_err();
+    assert!(
+        said.starts_with("times.log:2: lies more than 31 days") && said.contains("--replay-speed"),
+        "{said}"
+    );
+    // Forty days in four.
+    let replay = of("0\n3456000", Unit::Seconds, 10.0).unwrap().replay;
+    assert_eq!(replay.timetable.times(), [0, 345_600 * NS_PER_S]);
+}
+
+proptest! {
+    /// Whatever the file and the speed: a replay is refused in words, or is as long as its file at that speed.
+    #[test]
+    fn any_distances_at_any_speed(
+        first in any::<u64>(),
+        distances in proptest::collection::vec((0u32..64).prop_flat_map(|bits| 0..=u64::MAX >> bits), 0..5),
+        exponent in -6f64..=6.0,
+    ) {
+        let mut stamps = vec![first];
+        for distance in distances {
+            stamps.push(stamps[stamps.len() - 1].saturating_add(distance));
+        }
+        let length = (stamps[stamps.len() - 1] - first) as f64 / 10f64.powf(exponent);
+        let text: String = stamps.iter().map(|stamp| format!("{stamp}\n")).collect();
+        match of(&text, Unit::Nanoseconds, 10f64.powf(exponent)) {
+            Err(said) => {
+                prop_assert!(said.contains("lies more than 31 days"), "{}", said);
+                prop_assert!(length > LONGEST_NS as f64);
+            }
+            Ok(recording) => {
+                let replay = recording.replay;
+                let times = replay.timetable.times();
+                prop_assert!(length <= LONGEST_NS as f64);
+                prop_assert!(times.is_sorted() && times[0] == 0);
+                prop_assert!((times[times.len() - 1] as f64 - length).abs() <= 0.5);
+                prop_assert!((1..=times.len() as u64).contains(&replay.peak_per_s));
+                prop_assert!(replay.window_s >= times[times.len() - 1] as f64 / NS_PER_S as f64);
+            }
+        }
+    }
 }
 
 #[test]
