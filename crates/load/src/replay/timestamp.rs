@@ -48,9 +48,14 @@ pub enum StampError {
 /// Nanoseconds since 1970, or since whatever moment a number counts from.
 pub fn parse(text: &str, unit: Unit) -> Result<u64, StampError> {
     let unknown = || StampError::Unknown(shown(text));
-    if let Some((_, rest)) = text.split_once('[') {
-        let (stamp, _) = rest.split_once(']').ok_or_else(unknown)?;
-        return common_log(stamp.as_bytes()).ok_or_else(unknown);
+    if text.contains('[') {
+        // syslog puts the number of a process in brackets before what the server wrote.
+        return text
+            .split('[')
+            .skip(1)
+            .filter_map(|part| part.split_once(']'))
+            .find_map(|(stamp, _)| common_log(stamp.as_bytes()))
+            .ok_or_else(unknown);
     }
     let bare = text.trim_matches('"');
     if bare.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
@@ -259,6 +264,8 @@ mod tests {
             "[21/Nov/2026:16:08:16 +0000]",
             "10.0.0.1 - - [21/Nov/2026:17:08:16 +0100] \"GET /[x] HTTP/1.1\" 200 5 \"-\" \"curl/8\"",
             "[21/Nov/2026:16:08:16.000]",
+            "Nov 21 16:08:16 lb haproxy[14389]: 10.0.1.2:33317 [21/Nov/2026:16:08:16.000] http-in",
+            "[::1]:80 [error] [21/Nov/2026:16:08:16 +0000] [20/Nov/2026:16:08:16 +0000]",
         ] {
             assert_eq!(read(text), Ok(AT), "{text}");
         }
@@ -303,6 +310,8 @@ mod tests {
             "[21/Now/2026:16:08:16 +0000]",
             "[21/Nov/2026:16:08:16",
             "[]",
+            "haproxy[14389]: started",
+            "21/Nov/2026:16:08:16 +0000] [",
             "1969-12-31T23:59:59Z",
             "inf",
             "NaN",
