@@ -114,7 +114,12 @@ impl From<Error> for Failure {
             Error::InvalidCertificate(why) => words(why),
             _ => error.to_string(),
         };
-        Self::named(name, detail)
+        Failure {
+            name,
+            detail,
+            // An alert is a valid record, by which the server ends the connection; all else is of bytes that are not.
+            garbled: !matches!(error, Error::AlertReceived(_)),
+        }
     }
 }
 
@@ -195,5 +200,21 @@ fn alert(alert: AlertDescription) -> &'static str {
         AlertDescription::IllegalParameter => "tls_alert_illegal_parameter",
         AlertDescription::NoApplicationProtocol => "tls_alpn_refused",
         _ => "tls_alert",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::InvalidMessage;
+
+    use super::*;
+
+    #[test]
+    fn what_rustls_cannot_read_is_garbled_as_what_we_cannot() {
+        let found = Failure::from(Error::InvalidMessage(InvalidMessage::MessageTooShort));
+        let ours = Failure::protocol("cut short");
+        assert_eq!((found.name, found.garbled), (ours.name, ours.garbled));
+        assert!(Failure::from(Error::DecryptError).garbled);
+        assert!(!Failure::alert(80).garbled);
     }
 }
