@@ -18,7 +18,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     match read {
         Err(error) => Err(error.to_string()),
         Ok(_) if bytes.len() as u64 > LARGEST => Err(format!(
-            "it has more than the {LARGEST} bytes that floodmark sends"
+            "it has more than the {LARGEST} bytes that are read"
         )),
         Ok(_) => Ok(bytes),
     }

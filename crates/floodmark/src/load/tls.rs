@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use floodmark_lab::input;
 use floodmark_load::tls::{Tls, TlsError};
 use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
 use rustls::pki_types::CertificateDer;
@@ -74,7 +75,7 @@ fn anchor(certificate: CertificateDer<'_>) -> TrustAnchor {
 }
 
 fn file(path: &Path) -> Result<Vec<TrustAnchor>, Ending> {
-    let text = std::fs::read(path).map_err(|e| cacert(path, &e.to_string()))?;
+    let text = input::read(path).map_err(|why| cacert(path, &why))?;
     let anchors: Result<Vec<TrustAnchor>, PemError> = CertificateDer::pem_slice_iter(&text)
         .map(|certificate| certificate.map(anchor))
         .collect();

@@ -162,6 +162,7 @@ fn a_bad_certificate_file_is_named_with_the_mend() {
     let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     for (file, why) in [
         (missing.to_str().unwrap().to_owned(), "No such file"),
+        ("/dev/zero".to_owned(), "more than the 67108864 bytes"),
         (files.write("empty.pem", ""), "holds no certificate"),
         (files.write("broken.pem", broken), "no PEM file"),
         (
