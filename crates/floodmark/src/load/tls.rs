@@ -24,7 +24,7 @@ pub fn plan(
     let (trust, anchors) = match &args.cacert {
         _ if args.insecure => (Trust::Nothing, Vec::new()),
         Some(path) => (Trust::File, file(path)?),
-        None => (Trust::System, system()),
+        None => (Trust::System, system()?),
     };
     let plan = TlsPlan {
         server_name,
@@ -54,10 +54,7 @@ fn for_plain_http(args: &LoadArgs) -> Result<(), Ending> {
 
 fn refused(args: &LoadArgs, error: &TlsError) -> Ending {
     match (error, &args.cacert) {
-        (TlsError::NoRoots, None) => Ending::usage(
-            "this machine trusts no certificate authority (on Debian: apt-get install ca-certificates); name one with \
-             --cacert FILE, or take any certificate with --insecure",
-        ),
+        (TlsError::NoRoots, None) => no_authority("on Debian: apt-get install ca-certificates"),
         (TlsError::TrustAnchor { .. } | TlsError::NoRoots, Some(path)) => {
             cacert(path, &error.to_string())
         }
@@ -65,9 +62,20 @@ fn refused(args: &LoadArgs, error: &TlsError) -> Ending {
     }
 }
 
-fn system() -> Vec<TrustAnchor> {
+/// What could not be read matters only where nothing else was found.
+fn system() -> Result<Vec<TrustAnchor>, Ending> {
     let found = rustls_native_certs::load_native_certs();
-    found.certs.into_iter().map(anchor).collect()
+    match found.errors.first() {
+        Some(error) if found.certs.is_empty() => Err(no_authority(&error.to_string())),
+        _ => Ok(found.certs.into_iter().map(anchor).collect()),
+    }
+}
+
+fn no_authority(why: &str) -> Ending {
+    Ending::usage(format!(
+        "this machine trusts no certificate authority ({why}); name one with --cacert FILE, or take any certificate with \
+         --insecure"
+    ))
 }
 
 fn anchor(certificate: CertificateDer<'_>) -> TrustAnchor {

@@ -152,6 +152,18 @@ fn without_a_file_the_systems_authorities_are_trusted() {
     assert_eq!(code(&output), 2);
     let said = text(&output.stderr);
     assert!(said.contains("trusts no certificate authority"), "{said}");
+    assert!(said.contains("ca-certificates"), "{said}");
+
+    let missing = files.0.path().join("missing.pem");
+    let missing = missing.to_str().unwrap();
+    let output = trusting(missing, &[&url, "-n", "10"]);
+    assert_eq!(code(&output), 2);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(missing) && said.contains("No such file"),
+        "{said}"
+    );
+    assert!(!said.contains("ca-certificates"), "{said}");
 }
 
 #[test]
