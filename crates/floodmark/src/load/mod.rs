@@ -37,15 +37,15 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         return demo::run(args, open_files, &stop);
     };
     writable(args)?;
-    let target = match target::resolve(url, args) {
-        Ok(target) => target,
+    let resolved = match target::resolve(url, args) {
+        Ok(resolved) => resolved,
         Err(ending) if ending.exit == Exit::Usage => return Err(ending),
         Err(ending) => {
             write_files(args, &nothing_taken(&ending))?;
             return Err(ending);
         }
     };
-    let planned = plan::plan(args, target, open_files)?;
+    let planned = plan::plan(args, resolved, open_files)?;
     let measured = measure(args, &planned, &stop)?;
     write_files(args, &measured.record)?;
     show(args, &measured.record);

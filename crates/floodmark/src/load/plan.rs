@@ -16,7 +16,8 @@ use floodmark_record::units::{show_count, show_rate};
 
 use super::args::{LoadArgs, Warmup};
 use super::schedule::Schedule;
-use super::{sockets, target, tls};
+use super::target::{self, Resolved};
+use super::{sockets, tls};
 use crate::exit::Ending;
 
 /// Most connections of one load process; their state alone is 2 GiB at most.
@@ -37,9 +38,13 @@ pub struct Planned {
 /// Makes the plan.
 pub fn plan(
     args: &LoadArgs,
-    mut target: Target,
+    resolved: Resolved,
     open_files: Option<u64>,
 ) -> Result<Planned, Ending> {
+    let Resolved {
+        mut target,
+        https_host,
+    } = resolved;
     let far = |address: &SocketAddr| !target::is_near(address.ip());
     if let Some(far) = target.ip_addresses().find(far).filter(|_| !args.public) {
         return Err(Ending::usage(format!(
@@ -53,7 +58,7 @@ pub fn plan(
     let schedule = Schedule::of(args)?;
     let mut offer = offer(&target, open_files);
     notices.extend(not_known(&target, &offer));
-    let (tls, anchors) = tls::plan(args, target::https_host(&target.url)?)?;
+    let (tls, anchors) = tls::plan(args, https_host)?;
     let mut plan = Plan {
         tls,
         request: request(args)?,

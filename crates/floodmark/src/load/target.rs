@@ -14,16 +14,27 @@ use super::args::LoadArgs;
 use super::resolve;
 use crate::exit::Ending;
 
+/// Where a URL leads.
+pub struct Resolved {
+    /// What is requested, and at which addresses.
+    pub target: Target,
+    /// The host that an HTTPS server has to prove; none for plain HTTP.
+    pub https_host: Option<String>,
+}
+
 /// Reads a URL and finds the addresses of its host, once, with the time that took.
-pub fn resolve(url: &str, args: &LoadArgs) -> Result<Target, Ending> {
+pub fn resolve(url: &str, args: &LoadArgs) -> Result<Resolved, Ending> {
     let parts = Parts::parse(url)?;
-    let target = |address, further, resolve_us| Target {
-        url: url.to_owned(),
-        address,
-        further_addresses: further,
-        resolve_us,
-        authority: parts.authority.clone(),
-        path: parts.path.clone(),
+    let target = |address, further, resolve_us| Resolved {
+        target: Target {
+            url: url.to_owned(),
+            address,
+            further_addresses: further,
+            resolve_us,
+            authority: parts.authority.clone(),
+            path: parts.path.clone(),
+        },
+        https_host: parts.secure.then(|| parts.host.clone()),
     };
     if let Some(path) = &args.unix_socket {
         return Ok(target(unix_socket(path)?, Vec::new(), None));
@@ -71,12 +82,6 @@ fn unix_socket(path: &str) -> Result<Address, Ending> {
             "{error}; start the server, or check the path"
         )))),
     }
-}
-
-/// The host that an HTTPS server has to prove; none for plain HTTP.
-pub fn https_host(url: &str) -> Result<Option<String>, Ending> {
-    let parts = Parts::parse(url)?;
-    Ok(parts.secure.then_some(parts.host))
 }
 
 fn unknown_host(host: &str, why: &str) -> Ending {
@@ -173,8 +178,9 @@ mod tests {
         assert_eq!(ok("http://[::1]:81/").0, "::1");
         assert_eq!(ok("http://[::1]:81/").2, "[::1]:81");
         assert_eq!(ok("https://localhost").1, 443);
-        assert_eq!(https_host("https://[::1]:81/").unwrap(), Some("::1".into()));
-        assert_eq!(https_host("http://localhost/").unwrap(), None);
+        let secure = |url| Parts::parse(url).map(|parts| parts.secure).ok();
+        assert_eq!(secure("https://[::1]:81/"), Some(true));
+        assert_eq!(secure("http://localhost/"), Some(false));
     }
 
     #[test]
