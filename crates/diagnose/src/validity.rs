@@ -116,13 +116,16 @@ pub const SERVER_ERRORS: [&str; 5] = [
     "connect_failed",
 ];
 
-/// How often the server, or the way to it, kept a request from being sent; whatever went wrong in TLS is its too.
-fn by_server(errors: &BTreeMap<String, u64>) -> u64 {
-    errors
+/// How often the server, or the way to it, kept a request from being sent; whatever went wrong in a TLS handshake is its too.
+fn by_server(evidence: &Evidence<'_>) -> u64 {
+    let named: u64 = evidence
+        .errors
         .iter()
         .filter(|(name, _)| SERVER_ERRORS.contains(&name.as_str()) || name.starts_with(tls::PREFIX))
         .map(|(_, n)| n)
-        .sum()
+        .sum();
+    // TLS also breaks on connections that stood, after their requests were sent; such a failure explains none that was not.
+    named.min(evidence.counts.connect_failed)
 }
 
 /// Judges a run.
@@ -218,7 +221,7 @@ fn full(evidence: &Evidence<'_>) -> Option<String> {
 /// Open model: did requests stay unsent because our threads could not keep up?
 fn too_much(evidence: &Evidence<'_>) -> Option<String> {
     let counts = evidence.counts;
-    let servers = by_server(evidence.errors);
+    let servers = by_server(evidence);
     let lost = counts.intended.saturating_sub(counts.sent + servers);
     if lost as f64 <= UNSENT_SHARE * counts.intended as f64 {
         return None;
@@ -349,7 +352,7 @@ fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
     let short = counts.intended.saturating_sub(counts.sent);
     let named = |name: &str| evidence.errors.get(name).copied().unwrap_or(0);
     let ours: u64 = OUR_ERRORS.iter().map(|n| named(n)).sum();
-    let servers = by_server(evidence.errors);
+    let servers = by_server(evidence);
     // Of the requests that no failed connect explains, a standstill of ours accounts for those due while it lasted.
     let stall_s = evidence.stall_ns() / 1e9;
     let due = match evidence.plan.rate_per_s {

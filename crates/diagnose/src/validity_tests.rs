@@ -342,6 +342,20 @@ fn unsent_through_a_stall_of_ours_is_ours() {
 }
 
 #[test]
+fn connections_that_broke_in_tls_do_not_excuse_a_stall_of_ours() {
+    let mut broken = Case::good(open()).unsent(400, None);
+    broken.stall_ns = Some(500_000_000);
+    (broken.counts.ok, broken.counts.reset) = (9_200, 400);
+    let name = "tls_closed_without_notify".to_owned();
+    broken.errors.insert(name, 400);
+    broken.is(Status::Invalid, &["stood still for 500 ms"]);
+    // A handshake that failed kept its request from being sent.
+    let mut refused = Case::good(open()).unsent(400, Some("tls_unknown_issuer"));
+    refused.stall_ns = Some(500_000_000);
+    refused.is(Status::Valid, &[]);
+}
+
+#[test]
 fn a_stall_of_ours_in_a_closed_run_counts_by_its_time() {
     let mut case = Case::good(closed());
     case.stall_ns = Some(500_000_000);
