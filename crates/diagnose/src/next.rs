@@ -3,7 +3,7 @@
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Arrivals, Model};
 use floodmark_record::profile::Profile;
-use floodmark_record::run::{Run, Status, SteadyClass};
+use floodmark_record::run::{Run, Saturation, Status, SteadyClass};
 use floodmark_record::units::{show_count, show_rate};
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
@@ -224,7 +224,7 @@ fn explore_changing(run: &Run, profile: &Profile, throughput: f64) -> String {
         .iter()
         .find(|step| step.throughput_per_s < KEPT_UP_SHARE * step.offered_per_s);
     match (profile, &run.saturation, beyond) {
-        (Profile::Ramp(_), Some(found), _) => format!(
+        (Profile::Ramp(_), Some(Saturation::FellBehind(found)), _) => format!(
             "it fell behind at {}/s; see how it answers below that for longer: {}",
             show_rate(found.offered_per_s),
             hold(found.achieved_per_s)
@@ -233,6 +233,10 @@ fn explore_changing(run: &Run, profile: &Profile, throughput: f64) -> String {
             "the step of {}/s was not met; see how it answers below what it gave: {}",
             show_rate(step.offered_per_s),
             hold(step.throughput_per_s)
+        ),
+        (Profile::Ramp(_), Some(Saturation::Undecided { .. }), _) => format!(
+            "whether it kept up cannot be told; let the rate grow for longer: -d {:.0}s",
+            run.sending_s * 2.0
         ),
         (Profile::Ramp(_) | Profile::Steps(_), _, None) => {
             format!("it kept up; see how much more it takes: {}", more(STEP_UP))

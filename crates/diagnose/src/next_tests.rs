@@ -6,8 +6,8 @@ use floodmark_record::outcome::Counts;
 use floodmark_record::plan::Arrivals;
 use floodmark_record::profile::{Profile, Ramp, Replay, Step};
 use floodmark_record::run::{
-    Bytes, CheckResult, Client, Connections, Ended, Saturation, Steady, StepFigures, Validity,
-    Window,
+    Bytes, CheckResult, Client, Connections, Ended, FellBehind, Saturation, Steady, StepFigures,
+    Validity, Window,
 };
 use floodmark_record::times::Times;
 
@@ -282,12 +282,16 @@ fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
     let invalid = |r: &mut Run| r.validity.status = Status::Invalid;
     let shed = |r: &mut Run| fail(r, 500, |c| &mut c.rejected);
     let beyond = |r: &mut Run| {
-        r.saturation = Some(Saturation {
+        r.saturation = Some(Saturation::FellBehind(FellBehind {
             at_s: 6.0,
             offered_per_s: 1200.0,
             achieved_per_s: 1100.0,
             method: String::new(),
-        });
+        }));
+    };
+    let undecided = |r: &mut Run| {
+        let why = String::new();
+        r.saturation = Some(Saturation::Undecided { why });
     };
     let unmet = |r: &mut Run| {
         r.steps = [(500.0, 500.0), (0.0, 0.0), (1500.0, 900.0)]
@@ -314,6 +318,11 @@ fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
             "ramp, beyond",
             with(ramp(), beyond),
             "it fell behind at 1,200/s; see how it answers below that for longer: --rate 770",
+        ),
+        (
+            "ramp, undecided",
+            with(ramp(), undecided),
+            "cannot be told; let the rate grow for longer: -d 20s",
         ),
         (
             "ramp, invalid",

@@ -1,4 +1,4 @@
-//! What is folded of a run whose rate changes: figures step by step, and where a ramp went beyond what the server answered.
+//! What is folded of a run whose rate changes: figures step by step, and whether a ramp went beyond what the server answered.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn step_of(steps: &[Step], row: &SecondRow) -> usize {
     step_at(steps, (row.from_ns + row.to_ns) as f64 / 2e9)
 }
 
-/// Where a ramp went beyond what the server answered.
+/// Whether a ramp went beyond what the server answered.
 pub fn saturated(tally: &Tally) -> Option<Saturation> {
     let Some(profile @ Profile::Ramp(ramp)) = &tally.plan.profile else {
         return None;

@@ -127,7 +127,7 @@ pub struct Run {
     /// Step by step, where the plan has steps; those that were not reached are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFigures>,
-    /// Where a growing rate went beyond what the server answered; null where it did not, or no rate grew.
+    /// Whether a growing rate went beyond what the server answered; null where no rate grew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saturation: Option<Saturation>,
     /// What was read beside the load.
@@ -312,9 +312,29 @@ pub struct StepFigures {
     pub response_time_us: Times,
 }
 
+/// Whether a growing rate went beyond what the server answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "verdict", rename_all = "snake_case")]
+pub enum Saturation {
+    /// From some rate on fewer requests were answered than were due.
+    FellBehind(FellBehind),
+    /// As many were answered as were due, up to the highest rate that was measured.
+    KeptUp {
+        /// Arrivals per second that the plan asks for at the end of the last whole second.
+        up_to_per_s: f64,
+        /// How it was taken.
+        method: String,
+    },
+    /// What was measured does not say.
+    Undecided {
+        /// What is missing.
+        why: String,
+    },
+}
+
 /// Where a growing rate went beyond what the server answered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Saturation {
+pub struct FellBehind {
     /// From when on, seconds from the start of the measurement.
     pub at_s: f64,
     /// Arrivals per second that the plan asks for at that moment.

@@ -2,7 +2,7 @@
 
 use floodmark_record::plan::Plan;
 use floodmark_record::profile::Profile;
-use floodmark_record::run::{Run, StepFigures};
+use floodmark_record::run::{Run, Saturation, StepFigures};
 use floodmark_record::units::show_count;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
@@ -13,18 +13,17 @@ use crate::style::Paint;
 /// Steps shown; a longer list is cut, and the record has all.
 const MOST_SHOWN: usize = 20;
 
-/// A shorter ramp has too few seconds to say that it was kept up with.
-const SHORTEST_RAMP_S: f64 = 2.0;
-
-/// Draws the steps and the saturation of a run.
-pub(crate) fn draw(page: &mut Page, run: &Run) {
-    draw_steps(page, run);
-    let Some(Profile::Ramp(ramp)) = &run.plan.profile else {
-        return;
+/// Draws the steps and the saturation of a run. `which` names the attempt, where there are several.
+pub(crate) fn draw(page: &mut Page, run: &Run, which: &str) {
+    draw_steps(page, run, which);
+    let whose = match which {
+        "" => String::new(),
+        which => format!("{which}:"),
     };
     match &run.saturation {
-        Some(found) => {
+        Some(Saturation::FellBehind(found)) => {
             let spans = [
+                plain(whose),
                 plain("from"),
                 (
                     Paint::Warn,
@@ -39,33 +38,34 @@ pub(crate) fn draw(page: &mut Page, run: &Run) {
             ];
             page.entry("fell behind", &spans);
         }
-        None if ramp.to_per_s > ramp.from_per_s
-            && run.sending_s >= SHORTEST_RAMP_S
-            && run.response_time_us.count > 0 =>
-        {
-            let most = (run.sending_s / ramp.duration_s).min(1.0);
-            let highest = ramp.from_per_s + (ramp.to_per_s - ramp.from_per_s) * most;
-            page.entry(
-                "kept up",
-                &[
-                    plain("with all rates up to"),
-                    plain(glue(&rate(highest))),
-                    faint("(in the last seconds 95 % or more of the requests due were answered ok, but for chance)"),
-                ],
-            );
+        Some(Saturation::KeptUp {
+            up_to_per_s,
+            method,
+        }) => {
+            let spans = [
+                plain(whose),
+                plain("with the rate up to"),
+                plain(glue(&rate(*up_to_per_s))),
+                faint(format!("({method})")),
+            ];
+            page.entry("kept up", &spans);
+        }
+        Some(Saturation::Undecided { why }) => {
+            let spans = [plain(whose), plain("cannot be told:"), plain(why)];
+            page.entry("kept up?", &spans);
         }
         None => {}
     }
 }
 
-fn draw_steps(page: &mut Page, run: &Run) {
+fn draw_steps(page: &mut Page, run: &Run, which: &str) {
     if run.steps.is_empty() {
         return;
     }
     let width = if page.columns() < 70 { 9 } else { 11 };
     let heads = ["offered", "achieved", "p50", "p99", "not ok"];
     page.row(
-        "step",
+        if which.is_empty() { "step" } else { which },
         &heads.map(|head| (width, Paint::Faint, head.to_owned())),
     );
     for step in run.steps.iter().take(MOST_SHOWN) {

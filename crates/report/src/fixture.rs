@@ -534,12 +534,12 @@ pub(crate) fn ramp() -> Run {
     run.plan.rate_per_s = Some(3050.0);
     run.throughput_per_s = Some(2690.0);
     run.goodput_per_s = Some(2690.0);
-    run.saturation = Some(Saturation {
+    run.saturation = Some(Saturation::FellBehind(FellBehind {
         at_s: 7.0,
         offered_per_s: 4230.0,
         achieved_per_s: 4190.0,
         method: "from this second to the end of the ramp each had too few".to_owned(),
-    });
+    }));
     run
 }
 

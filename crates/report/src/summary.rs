@@ -71,7 +71,7 @@ fn draw_run(page: &mut Page, run: &Run) {
     draw_throughput(page, run);
     draw_window(page, run, "");
     times_table::draw(page, run);
-    changing::draw(page, run);
+    changing::draw(page, run, "");
     groups::draw(page, run, "");
     outcomes::draw(page, &[run]);
     held::draw(page, run, "");

@@ -2,7 +2,7 @@
 
 use floodmark_record::events::{EndReason, Held};
 use floodmark_record::result::{Overall, Threshold};
-use floodmark_record::run::{Run, Status, SteadyClass, Warmup, Window};
+use floodmark_record::run::{Run, Saturation, Status, SteadyClass, Warmup, Window};
 
 use crate::fixture;
 use crate::style::Style;
@@ -50,11 +50,26 @@ fn steps_and_their_rows() {
 
 #[test]
 fn ramps_that_went_beyond_and_that_did_not() {
-    let mut kept_up = fixture::ramp();
-    kept_up.saturation = None;
-    let beyond = draw(&fixture::ramp(), PLAIN);
-    let kept_up = draw(&kept_up, PLAIN);
-    insta::assert_snapshot!(format!("{beyond}{}\n{kept_up}", "─".repeat(60)));
+    let ramps = [fixture::ramp(), kept_up(), undecided()];
+    let drawn = ramps.map(|run| draw(&run, PLAIN));
+    insta::assert_snapshot!(drawn.join(&format!("{}\n", "─".repeat(60))));
+}
+
+fn kept_up() -> Run {
+    let mut run = fixture::ramp();
+    run.saturation = Some(Saturation::KeptUp {
+        up_to_per_s: 6000.0,
+        method: "in its last second enough were answered".to_owned(),
+    });
+    run
+}
+
+fn undecided() -> Run {
+    let mut run = fixture::ramp();
+    run.saturation = Some(Saturation::Undecided {
+        why: "its last second has too few answers".to_owned(),
+    });
+    run
 }
 
 #[test]

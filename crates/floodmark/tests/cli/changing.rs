@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use floodmark_record::plan::Arrivals;
-use floodmark_record::run::SteadyClass;
+use floodmark_record::run::{Saturation, SteadyClass};
 use floodmark_truth::{Log, Scenario};
 
 use crate::support::{Load, code, folded, load, run, text, truth};
@@ -263,7 +263,9 @@ fn a_server_that_takes_less_than_the_ramp_asks_for_is_seen_to_fall_behind() {
     });
     let load = load(&url, &["--ramp", "10-300", "-d", "6s", "-c", "1"]);
     let run = load.run();
-    let found = run.saturation.as_ref().expect("it fell behind");
+    let Some(Saturation::FellBehind(found)) = &run.saturation else {
+        panic!("{:?}", run.saturation);
+    };
     assert!(found.achieved_per_s < 55.0, "{found:?}");
     assert!((10.0..160.0).contains(&found.offered_per_s), "{found:?}");
     assert!(found.at_s < 3.5, "{found:?}");
