@@ -4,6 +4,7 @@ use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::{show_count, show_ns};
 
+use crate::changing;
 use crate::figures::{NOT_MEASURED, count_of, interval, per_second, rate, time};
 use crate::groups;
 use crate::held;
@@ -26,19 +27,12 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
         draw_overall(page, overall);
     }
     draw_table(page, runs, &names);
-    if runs.iter().any(|run| !run.steps.is_empty()) {
-        page.entry(
-            "",
-            &[faint(
-                "(the steps of each attempt are in the record: --json)",
-            )],
-        );
-    }
     for (run, name) in runs.iter().zip(&names) {
         summary::draw_window(page, run, &format!("{name}:"));
         held::draw(page, run, &format!("{name}:"));
     }
     for (run, name) in runs.iter().zip(&names) {
+        changing::draw(page, run, name);
         groups::draw(page, run, name);
     }
     outcomes::draw(page, &runs.iter().collect::<Vec<_>>());

@@ -72,6 +72,22 @@ fn undecided() -> Run {
     run
 }
 
+/// Each attempt has its own answer: one may fall behind and another not.
+#[test]
+fn ramps_and_steps_of_several_attempts() {
+    let mut texts = Vec::new();
+    for mut runs in [
+        vec![fixture::ramp(), kept_up(), undecided()],
+        vec![fixture::steps(), fixture::steps()],
+    ] {
+        for (attempt, run) in (1..).zip(&mut runs) {
+            run.attempt = attempt;
+        }
+        texts.push(of_record(&fixture::record(runs), None, PLAIN));
+    }
+    insta::assert_snapshot!(texts.join(&format!("{}\n", "─".repeat(60))));
+}
+
 #[test]
 fn a_replay() {
     insta::assert_snapshot!(both(&fixture::replay()));
