@@ -431,5 +431,4 @@ pub(crate) fn plural(n: u64, one: &str, many: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "validity_tests.rs"]
 mod tests;

@@ -8,12 +8,15 @@ use floodmark_record::groups::{Group, GroupPoint};
 use floodmark_record::mix::{Mix, MixRequest};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::*;
-use floodmark_record::profile::{Profile, Ramp, Replay, Step};
 use floodmark_record::result::Record;
 use floodmark_record::run::*;
 use floodmark_record::times::{TimeKind, Times};
 use floodmark_record::tls::{TlsPlan, TlsRun, TlsUse, Trust};
 use floodmark_stats::Histogram;
+
+mod changing;
+
+pub(crate) use changing::{ramp, replay, steps};
 
 pub(crate) fn record(runs: Vec<Run>) -> Record {
     let tool = ToolInfo {
@@ -452,116 +455,5 @@ pub(crate) fn violated() -> Run {
         detail: "2 numbers were handed out twice: 17 (at 1.2 s and 3.4 s), 18 (at 1.2 s and 3.4 s)"
             .to_owned(),
     }];
-    run
-}
-
-/// Open, without anything amiss.
-fn open() -> Run {
-    let mut run = open_censored();
-    run.plan.duration_s = Some(10.0);
-    run.plan.deadline_s = 5.0;
-    run.sending_s = 10.0;
-    run.window.to_s = 10.0;
-    run.throughput_interval = None;
-    run.response_time_us = times(&even(1000), 0);
-    run.blocked_us = times(&[0; 1000], 0);
-    run.lateness_us = times(&[1500; 1000], 0);
-    run.steady = Steady {
-        class: SteadyClass::Varied,
-        from_s: None,
-        changes_s: Vec::new(),
-    };
-    run
-}
-
-/// Three steps, the last of which was more than the server took, and so much that some requests timed out.
-pub(crate) fn steps() -> Run {
-    let mut run = open();
-    let ends = [0.0, 10.0 / 3.0, 20.0 / 3.0, 10.0];
-    let offered = [1000.0, 2000.0, 5000.0];
-    run.plan.profile = Some(Profile::Steps(
-        offered
-            .map(|rate_per_s| Step {
-                rate_per_s,
-                duration_s: 10.0 / 3.0,
-            })
-            .to_vec(),
-    ));
-    run.plan.rate_per_s = Some(8000.0 / 3.0);
-    run.throughput_per_s = Some(2390.0);
-    run.goodput_per_s = Some(2390.0);
-    run.steps = (0..3)
-        .map(|i| {
-            let late = i == 2;
-            let ok = if late {
-                13_900
-            } else {
-                (offered[i] * 10.0 / 3.0) as u64
-            };
-            StepFigures {
-                from_s: ends[i],
-                to_s: ends[i + 1],
-                offered_per_s: offered[i],
-                throughput_per_s: ok as f64 * 0.3,
-                goodput_per_s: ok as f64 * 0.3,
-                requests: Counts {
-                    intended: ok,
-                    sent: ok,
-                    ok,
-                    timed_out: if late { 210 } else { 0 },
-                    ..Counts::default()
-                },
-                response_time_us: if late {
-                    times(&even(800_000), 210)
-                } else {
-                    times(&even(1000), 0)
-                },
-            }
-        })
-        .collect();
-    run
-}
-
-/// A ramp that goes beyond what the server takes.
-pub(crate) fn ramp() -> Run {
-    let mut run = open();
-    run.plan.profile = Some(Profile::Ramp(Ramp {
-        from_per_s: 100.0,
-        to_per_s: 6000.0,
-        duration_s: 10.0,
-    }));
-    run.plan.arrivals = Some(Arrivals::Poisson);
-    run.plan.rate_per_s = Some(3050.0);
-    run.throughput_per_s = Some(2690.0);
-    run.goodput_per_s = Some(2690.0);
-    run.saturation = Some(Saturation::FellBehind(FellBehind {
-        at_s: 7.0,
-        offered_per_s: 4230.0,
-        achieved_per_s: 4190.0,
-        method: "from this second to the end of the ramp each had too few".to_owned(),
-    }));
-    run
-}
-
-/// A file played at twice its speed.
-pub(crate) fn replay() -> Run {
-    let mut run = open();
-    run.plan.duration_s = None;
-    run.plan.requests = Some(12_000);
-    run.plan.arrivals = Some(Arrivals::Replay);
-    run.plan.rate_per_s = Some(1500.0);
-    run.plan.profile = Some(Profile::Replay(Replay {
-        file: "access.log".to_owned(),
-        speed: 2.0,
-        peak_per_s: 1800,
-        window_s: 8.0,
-        timetable_bytes: 0,
-        timetable_checksum: String::new(),
-        timetable: floodmark_record::Timetable::default(),
-    }));
-    run.sending_s = 8.0;
-    run.window.to_s = 8.0;
-    run.throughput_per_s = Some(1499.0);
-    run.goodput_per_s = Some(1499.0);
     run
 }
