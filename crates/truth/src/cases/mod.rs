@@ -4,7 +4,7 @@
 //! machine was not to be had ([`repetition`]). The report shows each go.
 
 mod anderson;
-mod awake;
+pub mod awake;
 mod bad_answers;
 mod ceiling;
 mod change;
