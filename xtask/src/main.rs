@@ -90,7 +90,7 @@ fn run(chore: &Chore) -> Result<bool, Error> {
     match chore {
         Chore::Test(selection) => return Ok(suite::run(&workspace, selection)),
         Chore::Deps => deps::check(&workspace)?,
-        Chore::Truth { only } => truth::run(&workspace, only.as_deref())?,
+        Chore::Truth { only } => drop(truth::run(&workspace, only.as_deref())?),
         Chore::Peers(options) => peers::run(&workspace, options)?,
         Chore::Performance(options) => performance::run(&workspace, options)?,
         Chore::Scale(options) => scale::run(&workspace, options)?,

@@ -67,7 +67,8 @@ impl Step {
         }
     }
 
-    fn run(self, workspace: &Workspace, selection: &Selection) -> Result<(), Error> {
+    /// Runs it; what of it was left out here, and why.
+    fn run(self, workspace: &Workspace, selection: &Selection) -> Result<Option<String>, Error> {
         let cargo = |arguments: &[&str]| {
             command::run(
                 command::cargo()
@@ -75,7 +76,7 @@ impl Step {
                     .current_dir(&workspace.root),
             )
         };
-        match self {
+        let done = match self {
             Step::Tools => tools::provide(selection.steps().flat_map(Step::needs)),
             Step::Fmt => {
                 let theirs = ["fmt", "--check", "--manifest-path", fuzz::MANIFEST];
@@ -94,9 +95,10 @@ impl Step {
             Step::Tests => cargo(&["test", "--workspace", "--no-fail-fast"]),
             Step::Build => release::floodmark(workspace).map(drop),
             Step::Usage => usage::run(workspace, Mode::Check),
-            Step::Truth => truth::run(workspace, None),
+            Step::Truth => return truth::run(workspace, None),
             Step::Fuzz => fuzz::run(workspace, FUZZ_SECONDS),
-        }
+        };
+        done.map(|()| None)
     }
 }
 
@@ -111,10 +113,10 @@ impl Selection {
     }
 }
 
-/// What became of a step, and how long it took.
+/// What became of a step, with what of it was left out, and how long it took.
 struct Outcome {
     step: Step,
-    error: Option<Error>,
+    result: Result<Option<String>, Error>,
     took: Duration,
 }
 
@@ -130,14 +132,14 @@ pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
         }
         outcomes.push(Outcome {
             step,
-            error: result.err(),
+            result,
             took: begin.elapsed(),
         });
     }
     // A log is read from its end: what failed is told again there, and the table comes last.
     println!("{}", again(&outcomes));
     println!("\n{}", table(&outcomes));
-    let failed = outcomes.iter().filter(|o| o.error.is_some()).count();
+    let failed = outcomes.iter().filter(|o| o.result.is_err()).count();
     println!("steps: {} passed, {failed} failed", outcomes.len() - failed);
     failed == 0
 }
@@ -145,8 +147,8 @@ pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
 /// What each failed step says of its failure, and how to run it again.
 fn again(outcomes: &[Outcome]) -> String {
     let mut text = String::new();
-    for Outcome { step, error, .. } in outcomes {
-        if let Some(error) = error {
+    for Outcome { step, result, .. } in outcomes {
+        if let Err(error) = result {
             let name = step.name();
             let digest = error.digest().join("\n");
             text.push_str(&format!(
@@ -157,16 +159,17 @@ fn again(outcomes: &[Outcome]) -> String {
     text
 }
 
-/// Step, result and seconds of each.
+/// Step, result and seconds of each, and what was left out of it.
 fn table(outcomes: &[Outcome]) -> String {
     let mut table = format!("{:<8} {:<7} {:>7}\n", "step", "result", "seconds");
     for outcome in outcomes {
         let (name, seconds) = (outcome.step.name(), outcome.took.as_secs_f64());
-        let result = match outcome.error {
-            None => "passed",
-            Some(_) => "FAILED",
+        let (result, left_out) = match &outcome.result {
+            Ok(None) => ("passed", String::new()),
+            Ok(Some(left_out)) => ("passed", format!("  {left_out}")),
+            Err(_) => ("FAILED", String::new()),
         };
-        table.push_str(&format!("{name:<8} {result:<7} {seconds:>7.1}\n"));
+        table.push_str(&format!("{name:<8} {result:<7} {seconds:>7.1}{left_out}\n"));
     }
     table
 }
@@ -200,15 +203,16 @@ mod tests {
 
     #[test]
     fn the_table_shows_what_failed() {
-        let outcome = |step, error| Outcome {
+        let outcome = |step, result| Outcome {
             step,
-            error,
+            result,
             took: Duration::from_millis(1234),
         };
         let found = || Error::Found(vec!["it is wrong".to_owned()]);
         let outcomes = [
-            outcome(Step::Fmt, None),
-            outcome(Step::Tests, Some(Error::Several(vec![found(), found()]))),
+            outcome(Step::Fmt, Ok(None)),
+            outcome(Step::Tests, Err(Error::Several(vec![found(), found()]))),
+            outcome(Step::Truth, Ok(Some("without uring: forbidden".to_owned()))),
         ];
         assert_eq!(
             again(&outcomes),
@@ -218,5 +222,9 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[1], "fmt      passed      1.2");
         assert_eq!(lines[2], "tests    FAILED      1.2");
+        assert_eq!(
+            lines[3],
+            "truth    passed      1.2  without uring: forbidden"
+        );
     }
 }

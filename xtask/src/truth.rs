@@ -11,21 +11,30 @@ use crate::workspace::Workspace;
 /// The backends that must give the same results.
 const BACKENDS: [&str; 2] = ["uring", "epoll"];
 
-/// Runs all cases, or one, on each backend, with the release build of both sides.
-pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), Error> {
+/// How Rust shows EPERM, EACCES and ENOSYS: io_uring is forbidden, or the kernel has none.
+const FORBIDDEN_OR_LACKING: [&str; 3] = ["(os error 1)", "(os error 13)", "(os error 38)"];
+
+/// Runs all cases, or one, on each backend, with the release build of both sides; what was left out, and why.
+pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<Option<String>, Error> {
     let floodmark = release::floodmark(workspace)?;
+    let mut left_out = None;
     let results = BACKENDS.map(|backend| match refusal(&floodmark, backend)? {
         // A container may forbid io_uring; then nobody here can use it, and epoll is what is tested.
         Some(why) => {
-            println!("left out: {why}");
+            left_out = Some(format!("without {backend}: {why}"));
             Ok(())
         }
         None => on_backend(workspace, &floodmark, backend, only),
     });
-    Error::of_all(results)
+    // Last, where it is seen.
+    if let Some(left_out) = &left_out {
+        println!("{left_out}");
+    }
+    Error::of_all(results)?;
+    Ok(left_out)
 }
 
-/// Why floodmark refuses to use a backend here; none where it does not.
+/// Why a backend cannot be used here whatever floodmark does; none where it can, or where floodmark is to blame.
 fn refusal(floodmark: &Path, backend: &str) -> Result<Option<String>, Error> {
     let folder = tempfile::tempdir().map_err(|e| Error::Found(vec![e.to_string()]))?;
     let mut probe = Command::new(floodmark);
@@ -37,9 +46,14 @@ fn refusal(floodmark: &Path, backend: &str) -> Result<Option<String>, Error> {
         source,
     })?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok(is_the_kernels(output.status.code(), &said).then_some(said))
+}
+
+/// Whether what floodmark said when it ended with `code` is a refusal of the kernel.
+fn is_the_kernels(code: Option<i32>, said: &str) -> bool {
     // A backend that works says that nobody listens there; one that is refused names the other.
-    let refused = output.status.code() == Some(2) && said.contains("or use --backend");
-    Ok(refused.then_some(said))
+    let refused = code == Some(2) && said.contains("or use --backend");
+    refused && FORBIDDEN_OR_LACKING.iter().any(|why| said.contains(why))
 }
 
 fn on_backend(
@@ -63,4 +77,28 @@ fn on_backend(
         cases.args(["--only", case]);
     }
     command::run(cases.current_dir(&workspace.root))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_kernel_excuses_a_backend() {
+        let said = |error: i32| {
+            let error = std::io::Error::from_raw_os_error(error);
+            format!("floodmark: --backend uring: words ({error}); a mend, or use --backend epoll")
+        };
+        for error in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
+            assert!(is_the_kernels(Some(2), &said(error)), "{}", said(error));
+        }
+        for error in [libc::EINVAL, libc::ENOMEM, libc::EMFILE] {
+            assert!(!is_the_kernels(Some(2), &said(error)), "{}", said(error));
+        }
+        assert!(!is_the_kernels(
+            Some(3),
+            "connection refused (os error 111)"
+        ));
+        assert!(!is_the_kernels(Some(3), &said(libc::EPERM)));
+    }
 }

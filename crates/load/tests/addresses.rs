@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::driver::{Driver, Seen, bytes, connected, ended};
+use common::driver::{Driver, Seen, arrives_whole, bytes, connected, ended};
 use common::plans::{closed_plan, open_plan};
 use common::run;
-use common::server::{self, ANSWER, read_request, serve, serve_on};
+use common::server::{self, ANSWER, large, read_request, read_slowly, serve, serve_on};
 use floodmark_record::events::{AddressUse, EndReason};
 use floodmark_record::plan::{
     Address, Arrivals, Backend, CloseFirst, ConnectionUse, Plan, Sources, Target,
@@ -106,27 +106,11 @@ fn a_unix_socket_is_loaded_with_kept_and_fresh_connections(backend: Backend) {
 }
 
 fn a_large_request_reaches_a_slow_reader_on_a_unix_socket(backend: Backend) {
-    let body: Vec<u8> = (0..4_000_000u32).map(|i| (i % 251) as u8).collect();
+    let body = large(4_000_000);
     let expected = body.clone();
     let here = here();
-    serve_unix(&here.path, move |mut stream| {
-        let mut read = vec![0; expected.len()];
-        for part in read.chunks_mut(500_000) {
-            thread::sleep(Duration::from_millis(5));
-            stream.read_exact(part).unwrap();
-        }
-        let answer: &[u8] = if read == expected { b"whole" } else { b"torn" };
-        stream.write_all(answer).unwrap();
-    });
-    for carried in [true, false] {
-        let mut driver = Driver::new(backend, unix(&here.path));
-        driver.open(0, carried.then_some(body.as_slice()));
-        assert_eq!(driver.until(LONG_MS, connected), [Seen::Connected(0)]);
-        if !carried {
-            driver.send(0, &body);
-        }
-        assert_eq!(bytes(&driver.until(LONG_MS, ended)), b"whole");
-    }
+    serve_unix(&here.path, move |stream| read_slowly(stream, &expected));
+    arrives_whole(backend, unix(&here.path), &body);
 }
 
 fn an_end_right_after_accepting_comes_behind_the_data(backend: Backend) {

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
+use common::driver::{Driver, LONG, Seen, arrives_whole, bytes, connected, ended};
 use common::plans::{closed_plan, open_plan};
-use common::server::{ANSWER, answer_all, read_request, serve, serve_on};
+use common::server::{ANSWER, answer_all, large, read_request, read_slowly, serve, serve_on};
 use common::{run, try_run};
 use floodmark_load::backend::uring::Uring;
 use floodmark_load::worker::StopFlag;
@@ -47,28 +47,10 @@ on_both_backends! {
 }
 
 fn a_large_request_reaches_a_slow_reader_whole(backend: Backend) {
-    let body: Vec<u8> = (0..8_000_000u32).map(|i| (i % 251) as u8).collect();
+    let body = large(8_000_000);
     let expected = body.clone();
-    let address = serve(move |mut stream, _| {
-        let mut read = vec![0; expected.len()];
-        for part in read.chunks_mut(500_000) {
-            thread::sleep(Duration::from_millis(5));
-            stream.read_exact(part).unwrap();
-        }
-        let answer: &[u8] = if read == expected { b"whole" } else { b"torn" };
-        stream.write_all(answer).unwrap();
-    });
-    for carried in [true, false] {
-        let mut driver = Driver::new(backend, address);
-        driver.open(0, carried.then_some(body.as_slice()));
-        let mut all = driver.until(LONG, connected);
-        assert_eq!(all, [Seen::Connected(0)]);
-        if !carried {
-            driver.send(0, &body);
-        }
-        all = driver.until(LONG, ended);
-        assert_eq!(bytes(&all), b"whole");
-    }
+    let address = serve(move |stream, _| read_slowly(stream, &expected));
+    arrives_whole(backend, address, &body);
 }
 
 fn nothing_is_sent_behind_a_request_that_is_not_whole(backend: Backend) {

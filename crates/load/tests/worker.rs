@@ -224,7 +224,7 @@ fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited(backend: Backend) {
             ..timed(4, WINDOW_S)
         },
     ));
-    assert!(cut.end.ended_ns >= 1_500_000_000);
+    assert_eq!(cut.end.window_ns, 1_500_000_000);
     assert_eq!(cut.end.counts.in_flight_at_end, 4);
 }
 
@@ -264,7 +264,10 @@ fn a_server_that_dies_midway_ends_the_run_with_what_was_measured(backend: Backen
     assert_eq!(run.end.reason, EndReason::ServerGone);
     assert!(run.took < Duration::from_secs(20), "{:?}", run.took);
     let gone = run.end.server_gone_since_ns.unwrap();
-    assert!((400..15_000).contains(&(gone / 1_000_000)), "{gone}");
+    assert!(gone >= 400_000_000, "{gone}");
+    // It is given up when it has been silent for two seconds, however slow the machine is.
+    let ended = run.end.ended_ns;
+    assert!(gone + 2_000_000_000 <= ended, "{gone}, ended {ended}");
     let counts = &run.end.counts;
     assert!(counts.ok > 0 && counts.connect_failed > 0);
     assert_eq!(counts.ok + counts.reset, counts.sent);

@@ -117,21 +117,35 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
         }
         (Err(error), _) | (_, Err(error)) => missing.push(error.to_string()),
     }
-    for (pid, name, after_s) in processes_after {
+    let own = std::process::id();
+    (facts.own_cpus, facts.busiest) = busiest(&processes_before, processes_after, seconds, own);
+    facts
+}
+
+/// CPUs that process `own` used, and the others that used most, largest first, of what each had used `before`, in ascending order of
+/// ids, and `seconds` later.
+fn busiest(
+    before: &[(u32, String, f64)],
+    after: Vec<(u32, String, f64)>,
+    seconds: f64,
+    own: u32,
+) -> (f64, Vec<BusyProcess>) {
+    let (mut own_cpus, mut others) = (0.0, Vec::new());
+    for (pid, name, after_s) in after {
         // A process that came in between has used all it has within the sample.
-        let before_s = processes_before
+        let before_s = before
             .binary_search_by_key(&pid, |(pid, ..)| *pid)
-            .map_or(0.0, |index| processes_before[index].2);
+            .map_or(0.0, |index| before[index].2);
         let cpus = (after_s - before_s).max(0.0) / seconds;
-        if pid == std::process::id() {
-            facts.own_cpus = cpus;
+        if pid == own {
+            own_cpus = cpus;
         } else if cpus > 0.0 {
-            facts.busiest.push(BusyProcess { pid, name, cpus });
+            others.push(BusyProcess { pid, name, cpus });
         }
     }
-    facts.busiest.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
-    facts.busiest.truncate(LoadFacts::BUSIEST);
-    facts
+    others.sort_by(|a, b| b.cpus.total_cmp(&a.cpus));
+    others.truncate(LoadFacts::BUSIEST);
+    (own_cpus, others)
 }
 
 #[cfg(test)]
@@ -161,23 +175,84 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_neighbour_is_named() {
+    fn the_busiest_are_the_largest_others() {
+        let used = |all: &[(u32, f64)]| -> Vec<(u32, String, f64)> {
+            let named = all.iter().map(|(pid, s)| (*pid, format!("p{pid}"), *s));
+            named.collect()
+        };
+        let found = |before: &[(u32, f64)], after: &[(u32, f64)]| {
+            let (own, others) = busiest(&used(before), used(after), 2.0, 4);
+            let named = |p: &BusyProcess| p.name == format!("p{}", p.pid);
+            assert!(others.iter().all(named), "{others:?}");
+            let others = others.iter().map(|p| (p.pid, p.cpus));
+            (own, others.collect::<Vec<_>>())
+        };
+        for (what, before, after, own, others) in [
+            ("nothing", &[][..], &[][..], 0.0, vec![]),
+            (
+                "largest first, idle ones left out",
+                &[(1, 5.0), (2, 5.0), (3, 5.0)],
+                &[(1, 6.0), (2, 5.0), (3, 8.0)],
+                0.0,
+                vec![(3, 1.5), (1, 0.5)],
+            ),
+            (
+                "a newcomer with all it has, one that ended with nothing",
+                &[(1, 5.0), (2, 9.0)],
+                &[(1, 6.0), (7, 1.5)],
+                0.0,
+                vec![(7, 0.75), (1, 0.5)],
+            ),
+            (
+                "our own apart",
+                &[(4, 1.0), (9, 1.0)],
+                &[(4, 3.0), (9, 2.0)],
+                1.0,
+                vec![(9, 0.5)],
+            ),
+            (
+                "a number that another process took over",
+                &[(1, 5.0)],
+                &[(1, 0.5)],
+                0.0,
+                vec![],
+            ),
+            (
+                "no more than are kept",
+                &[],
+                &[(1, 1.0), (2, 2.0), (3, 3.0), (5, 4.0), (6, 5.0), (7, 6.0)],
+                0.0,
+                vec![(7, 3.0), (6, 2.5), (5, 2.0), (3, 1.5), (2, 1.0)],
+            ),
+        ] {
+            assert_eq!(found(before, after), (own, others), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_busy_neighbour_is_seen() {
         let mut child = std::process::Command::new("sh")
             .args(["-c", "ulimit -t 30; while :; do :; done"])
             .spawn()
             .unwrap();
-        let busy = |load: &LoadFacts| {
-            let is_it = |process: &BusyProcess| {
-                process.pid == child.id() && process.name == "sh" && process.cpus > 0.05
-            };
-            load.busiest.iter().any(is_it)
+        let pid = child.id();
+        let used = || {
+            let all = process::all_cpu(&Root::host());
+            assert!(all.is_sorted_by_key(|(pid, ..)| *pid), "as it is looked up");
+            all.into_iter().find(|(each, ..)| *each == pid)
         };
-        // Among many that burn a CPU it may take a while until it is among the busiest.
-        let look = || facts(&Root::host(), Duration::from_millis(400)).load;
-        let seen = (0..40).any(|_| busy(&look()));
+        // On a crowded machine it may wait for its CPU, but it gets some.
+        let until = Instant::now() + Duration::from_secs(30);
+        let begin_s = used().unwrap().2;
+        let mut now = used().unwrap();
+        while now.2 < begin_s + 0.1 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+            now = used().unwrap();
+        }
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(seen);
+        assert_eq!(now.1, "sh");
+        assert!(now.2 >= begin_s + 0.1, "{begin_s} s, then {now:?}");
     }
 
     #[test]

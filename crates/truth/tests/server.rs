@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use floodmark_truth::cases::awake::Awake;
 use floodmark_truth::log::{ClosedBy, Kind};
 use floodmark_truth::scenario::{Change, CloseAfter, Fault, Service, Share, Stall};
 use floodmark_truth::{Log, Scenario, Server};
@@ -104,8 +105,30 @@ fn settled(server: Server, seen: impl Fn(&Log) -> bool) -> Log {
     log
 }
 
-/// How much later than due the median answer left, ns, of 60 one after the other.
-fn median_lateness_ns(delay_us: u64) -> u64 {
+/// A go in which the server waited for a CPU for more than this share of the time says nothing of its times.
+const RUN_DELAY_SHARE: f64 = 0.02;
+
+/// How often a go may be disturbed.
+const DISTURBED: usize = 100;
+
+/// Holds what `go` says of the times in its log; a miss is repeated only while that very log shows that the server had no CPU.
+fn in_time(mut go: impl FnMut() -> (Log, Result<(), String>)) {
+    let mut last = String::new();
+    for _ in 0..DISTURBED {
+        let (log, held) = go();
+        let Err(missed) = held else {
+            return;
+        };
+        let wall_ns = (log.stopped_ns - log.started_ns) as f64;
+        let waited = log.run_delay_ns as f64 / wall_ns;
+        last = format!("{missed}; it waited {:.2} % for a CPU", waited * 100.0);
+        assert!(waited > RUN_DELAY_SHARE, "{last}");
+    }
+    panic!("{last}, as in each of {DISTURBED} goes");
+}
+
+/// How much later than due the median answer left, ns, of 60 one after the other, and the log.
+fn median_lateness_ns(delay_us: u64) -> (Log, u64) {
     let server = start(Scenario {
         service: Service::Fixed { delay_us },
         ..Scenario::default()
@@ -123,46 +146,53 @@ fn median_lateness_ns(delay_us: u64) -> u64 {
         .map(|r| r.service_ns().unwrap() - delay_us * 1000);
     let mut late: Vec<u64> = late.collect();
     late.sort_unstable();
-    late[30]
+    (log, late[30])
 }
 
 #[test]
 fn a_fixed_delay_is_kept_to_50_us() {
+    let _awake = Awake::keep();
     for delay_us in [1_000, 10_000] {
-        // The best of many: other tests and processes run at the same time and take the CPUs away.
-        let until = Instant::now() + Duration::from_secs(60);
-        let mut best = u64::MAX;
-        while best >= 50_000 && Instant::now() < until {
-            best = best.min(median_lateness_ns(delay_us));
-        }
-        assert!(best < 50_000, "{best} ns late");
+        in_time(|| {
+            let (log, late) = median_lateness_ns(delay_us);
+            let held = late < 50_000;
+            (log, held.then_some(()).ok_or(format!("{late} ns late")))
+        });
     }
 }
 
 #[test]
 fn nothing_is_answered_or_accepted_during_a_stall() {
-    let server = start(Scenario {
-        stall: Some(Stall {
-            first_ms: 50,
-            every_ms: 10_000,
-            length_ms: 200,
-        }),
-        ..Scenario::default()
+    in_time(|| {
+        let server = start(Scenario {
+            stall: Some(Stall {
+                first_ms: 50,
+                every_ms: 10_000,
+                length_ms: 200,
+            }),
+            ..Scenario::default()
+        });
+        let mut stream = connect(&server);
+        ask(&mut stream);
+        std::thread::sleep(Duration::from_millis(100));
+        let mut other = connect(&server);
+        ask(&mut other);
+        ask(&mut stream);
+        let log = server.stop().unwrap();
+        let first = log.requests[0].arrival_ns;
+        assert!(ms(log.requests[1].arrival_ns - first) >= 250.0);
+        assert!(ms(log.connections[1].accepted_ns - first) >= 250.0);
+        let stall = log.stalls[0];
+        assert_eq!((stall.begin_ns - first) / 1_000_000, 50);
+        assert!(ms(stall.end_ns - first) >= 250.0 && stall.end_ns <= log.requests[1].arrival_ns);
+        let answered = ms(log.requests[1].departure_ns - first);
+        let held = answered < 270.0;
+        (
+            log,
+            held.then_some(())
+                .ok_or(format!("answered after {answered} ms")),
+        )
     });
-    let mut stream = connect(&server);
-    ask(&mut stream);
-    std::thread::sleep(Duration::from_millis(100));
-    let mut other = connect(&server);
-    ask(&mut other);
-    ask(&mut stream);
-    let log = server.stop().unwrap();
-    let first = log.requests[0].arrival_ns;
-    assert!(ms(log.requests[1].arrival_ns - first) >= 250.0);
-    assert!(ms(log.requests[1].departure_ns - first) < 10_050.0);
-    assert!(ms(log.connections[1].accepted_ns - first) >= 250.0);
-    let stall = log.stalls[0];
-    assert_eq!((stall.begin_ns - first) / 1_000_000, 50);
-    assert!(ms(stall.end_ns - first) >= 250.0 && stall.end_ns <= log.requests[1].arrival_ns);
 }
 
 #[test]
@@ -184,16 +214,21 @@ fn exponential_service_is_one_queue() {
     let log = server.stop().unwrap();
     let departures: Vec<u64> = log.requests.iter().map(|r| r.departure_ns).collect();
     assert!(departures.is_sorted(), "answers leave in order of arrival");
-    // Busy from the first arrival of each round: 400 services in all, so the mean is known to 5 %.
+    // Busy from the first arrival of each round. The mean of 20 services has a standard deviation of 22 %, the median of 20 such
+    // means one of 6 %; a round in which the machine was busy does not move it.
     let mut free = 0;
-    let mut busy = 0;
-    for r in &log.requests {
-        busy += r.departure_ns - r.arrival_ns.max(free);
-        free = r.departure_ns;
+    let mut means: Vec<f64> = Vec::new();
+    for round in log.requests.chunks(20) {
+        let mut busy = 0;
+        for r in round {
+            busy += r.departure_ns - r.arrival_ns.max(free);
+            free = r.departure_ns;
+        }
+        means.push(busy as f64 / 20.0 / 1e3);
     }
-    let mean = busy as f64 / 400.0 / 1e3;
-    // Above it by what a busy machine keeps the last answer of each round waiting; were there more servers, far below.
-    assert!((0.8..3.0).contains(&(mean / mean_us)), "{mean} µs");
+    means.sort_by(f64::total_cmp);
+    let median = (means[9] + means[10]) / 2.0;
+    assert!((0.8..1.2).contains(&(median / mean_us)), "{median} µs");
 }
 
 #[test]

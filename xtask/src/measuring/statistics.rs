@@ -6,6 +6,8 @@ const LEVEL: f64 = 0.95;
 /// A median with its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
+    /// How many figures it is of.
+    pub count: usize,
     /// The median.
     pub median: f64,
     /// Smallest figure.
@@ -47,6 +49,7 @@ pub fn estimate(mut figures: Vec<f64>) -> Option<Estimate> {
         }
     });
     Some(Estimate {
+        count: n,
         median,
         least,
         most,

@@ -1,8 +1,8 @@
 //! The bars that floodmark is held against, at the top of the page.
 
-use super::closed::Sample;
+use super::closed::{Rounds, Sample};
 use super::fixed_rate::RATE;
-use super::page::{Page, intervals_coverage, pairs};
+use super::page::{Page, pairs};
 use super::peer::Load;
 use super::stalls::{ms, p99_error};
 use crate::measuring::statistics::{Estimate, estimate};
@@ -93,8 +93,10 @@ pub fn section(page: &Page) -> String {
     let mut table = Table::new(&[
         "bar",
         "floodmark on",
+        "pairs",
         "median",
         "interval",
+        "level",
         "must be",
         "held",
         "by the whole interval",
@@ -107,11 +109,11 @@ pub fn section(page: &Page) -> String {
         for (name, backend) in ours() {
             let ratio = page.closed.iter().find(|c| c.load == bar.load);
             let ratio = ratio.and_then(|closed| {
-                let both = (closed.of(name)?, closed.of(bar.peer)?);
-                estimate(pairs(both.0, both.1, bar.figure))
+                let ours = without_failures(closed.of(name)?);
+                estimate(pairs(&ours, closed.of(bar.peer)?, bar.figure))
             });
             let mut row = vec![bar.what.to_owned(), backend.to_owned()];
-            row.extend(verdict(ratio, bar.limit));
+            row.extend(verdict(ratio, page.rounds(), bar.limit));
             table.row(row);
         }
     }
@@ -124,34 +126,37 @@ pub fn section(page: &Page) -> String {
         row.extend(closer(page, name));
         table.row(row);
     }
-    let rounds = page.rounds();
-    let level = match rounds {
-        0 | 1 => "one round, so that there is no interval".to_owned(),
-        n => format!(
-            "an exact interval of the median from {n} rounds (two order statistics), which holds it with at least {:.1} %",
-            intervals_coverage(n) * 100.0
-        ),
-    };
     format!(
         "## Bars\n\n\
-Each ratio is of two figures of the same round, the same server process: its median, and {level}. *Held* is by the median; *by the \
-whole interval* says whether both its ends are on the right side too. The last bar compares medians of absolute errors, with their \
-range in place of an interval, and has to be below every peer's.\n\n{}",
+Each ratio is of two figures of the same round, the same server process: its median, and an exact interval of the median (two order \
+statistics), which holds it with at least the *level*. *Pairs* is of how many rounds: a run of floodmark that was invalid or had \
+requests that were not ok decides nothing. *Held* is by the median; *by the whole interval* says whether both its ends are on the \
+right side too. The last bar compares medians of absolute errors, with their range in place of an interval, and has to be below \
+every peer's.\n\n{}",
         table.markdown()
     )
 }
 
-/// The cells of a ratio: median, interval, limit, and whether it holds.
-fn verdict(ratio: Option<Estimate>, limit: Limit) -> Vec<String> {
+/// The samples with a gap for each that had failures.
+fn without_failures(rounds: &Rounds) -> Rounds {
+    let whole = |sample: &Sample| sample.claim.failures.is_none();
+    let kept = rounds.iter().map(|s| s.clone().filter(whole));
+    kept.collect()
+}
+
+/// The cells of a ratio: pairs, median, interval with its level, limit, and whether it holds.
+fn verdict(ratio: Option<Estimate>, rounds: usize, limit: Limit) -> Vec<String> {
     let Some(ratio) = ratio else {
-        return unmeasured(limit.shown());
+        return unmeasured(rounds, limit.shown());
     };
     let interval = ratio.interval;
     vec![
+        format!("{} of {rounds}", ratio.count),
         format!("{:.3}", ratio.median),
         interval.map_or("–".to_owned(), |i| {
             format!("[{:.3}, {:.3}]", i.low, i.high)
         }),
+        interval.map_or("–".to_owned(), |i| format!("{:.1} %", i.coverage * 100.0)),
         limit.shown(),
         yes(limit.holds(ratio.median)),
         interval.map_or("–".to_owned(), |i| {
@@ -172,21 +177,26 @@ fn closer(page: &Page, name: &str) -> Vec<String> {
     let best = theirs
         .clone()
         .min_by(|a, b| a.1.median.total_cmp(&b.1.median));
+    let rounds = page.rate.first().map_or(0, |(_, rounds)| rounds.len());
     let (Some((_, our)), Some((peer, best))) = (our, best) else {
-        return unmeasured("< every peer's".to_owned());
+        return unmeasured(rounds, "< every peer's".to_owned());
     };
     vec![
+        format!("{} of {rounds}", our.count),
         ms(our.median),
         format!("[{}, {}]", ms(our.least), ms(our.most)),
+        "–".to_owned(),
         format!("< {} ({peer})", ms(best.median)),
         yes(our.median < best.median),
         yes(theirs.clone().all(|(_, their)| our.most < their.least)),
     ]
 }
 
-fn unmeasured(limit: String) -> Vec<String> {
+fn unmeasured(rounds: usize, limit: String) -> Vec<String> {
     let dash = || "–".to_owned();
-    vec![dash(), dash(), limit, "not measured".to_owned(), dash()]
+    let pairs = format!("0 of {rounds}");
+    let unknown = "not measured".to_owned();
+    vec![pairs, dash(), dash(), dash(), limit, unknown, dash()]
 }
 
 fn yes(held: bool) -> String {
@@ -195,20 +205,43 @@ fn yes(held: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::page::tests::sample;
     use super::*;
+
+    #[test]
+    fn a_run_with_failures_decides_no_bar() {
+        let mut bad = sample(1.0);
+        bad.as_mut().unwrap().claim.failures = Some("invalid: slow".to_owned());
+        let ours = without_failures(&vec![sample(9.0), bad, None, sample(9.5)]);
+        let theirs = vec![sample(10.0); 4];
+        let ratio = estimate(pairs(&ours, &theirs, CPU));
+        assert_eq!(
+            verdict(ratio, 4, Limit::AtMost(0.85))[..6],
+            [
+                "2 of 4",
+                "0.925",
+                "[0.900, 0.950]",
+                "50.0 %",
+                "≤ 0.85",
+                "**no**"
+            ]
+        );
+    }
 
     #[test]
     fn a_bar_is_held_by_the_median_and_maybe_by_the_interval() {
         let six = |figures: [f64; 6]| estimate(figures.to_vec());
-        let all = verdict(six([0.8, 0.81, 0.79, 0.8, 0.82, 0.78]), Limit::AtMost(0.85));
-        assert_eq!(all, ["0.800", "[0.780, 0.820]", "≤ 0.85", "yes", "yes"]);
-        let some = verdict(six([0.8, 0.81, 0.9, 0.8, 0.82, 0.78]), Limit::AtMost(0.85));
-        assert_eq!(some[3..], ["yes", "**no**"]);
-        let none = verdict(six([1.1; 6]), Limit::AtLeast(1.2));
-        assert_eq!(none[2..], ["≥ 1.20", "**no**", "**no**"]);
-        assert_eq!(verdict(None, Limit::AtLeast(1.2))[3], "not measured");
+        let held = |e, limit| verdict(e, 6, limit);
+        let all = held(six([0.8, 0.81, 0.79, 0.8, 0.82, 0.78]), Limit::AtMost(0.85));
+        assert_eq!(all[..4], ["6 of 6", "0.800", "[0.780, 0.820]", "96.9 %"]);
+        assert_eq!(all[4..], ["≤ 0.85", "yes", "yes"]);
+        let some = held(six([0.8, 0.81, 0.9, 0.8, 0.82, 0.78]), Limit::AtMost(0.85));
+        assert_eq!(some[5..], ["yes", "**no**"]);
+        let none = held(six([1.1; 6]), Limit::AtLeast(1.2));
+        assert_eq!(none[4..], ["≥ 1.20", "**no**", "**no**"]);
+        assert_eq!(held(None, Limit::AtLeast(1.2))[5], "not measured");
         assert_eq!(
-            verdict(estimate(vec![1.2]), Limit::AtLeast(1.2))[3..],
+            held(estimate(vec![1.2]), Limit::AtLeast(1.2))[5..],
             ["yes", "–"]
         );
     }

@@ -53,8 +53,8 @@ fn run(output: &Output) -> Result<Run, String> {
     run.ok_or_else(|| "its record holds no run".to_owned())
 }
 
-fn claim(output: &Output) -> Result<Claim, String> {
-    let run = run(output)?;
+/// What is wrong with a run, so that its figures prove nothing.
+fn failures(run: &Run) -> Option<String> {
     let requests = &run.requests;
     let bad = requests.sent - requests.ok + requests.connect_failed + requests.unsent;
     let mut failures = Vec::new();
@@ -64,16 +64,26 @@ fn claim(output: &Output) -> Result<Claim, String> {
     if run.validity.status == Status::Invalid {
         failures.push(format!("invalid: {}", run.validity.reasons.join("; ")));
     }
+    (!failures.is_empty()).then(|| failures.join("; "))
+}
+
+fn claim(output: &Output) -> Result<Claim, String> {
+    let run = run(output)?;
     Ok(Claim {
-        answers: requests.ok,
+        answers: run.requests.ok,
         per_s: run.throughput_per_s.ok_or("it gives no throughput")?,
         own_cpu_us: run.client.cpu_us_per_request,
-        failures: (!failures.is_empty()).then(|| failures.join("; ")),
+        failures: failures(&run),
     })
 }
 
+/// A run with failures gives none.
 fn percentiles(output: &Output) -> Result<Percentiles, String> {
-    let times = run(output)?.response_time_us;
+    let run = run(output)?;
+    if let Some(failures) = failures(&run) {
+        return Err(failures);
+    }
+    let times = run.response_time_us;
     Ok(Percentiles {
         p50: times.p50,
         p99: times.p99,
@@ -107,6 +117,7 @@ mod tests {
         let bad = RECORD.replace(r#""status": "valid""#, r#""status": "invalid""#);
         let failures = claim(&Output::of(&bad)).unwrap().failures.unwrap();
         assert!(failures.starts_with("invalid: "), "{failures}");
+        assert_eq!(percentiles(&Output::of(&bad)), Err(failures));
         assert!(claim(&Output::of("")).is_err());
     }
 

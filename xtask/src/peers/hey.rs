@@ -2,56 +2,24 @@
 
 use super::peer::{Claim, Origin, Output, Peer, Percentiles, after, number};
 
+/// The words of a run, and what else it is asked for.
+macro_rules! words {
+    ($($more:literal),*) => {
+        &[
+            "-cpus", "1", "-disable-compression", $($more,)* "-c", "100", "-z", "{seconds}s", "{url}",
+        ]
+    };
+}
+
 /// As it is run here. At a fixed rate its samples are asked for, since its summary has no 99.9th percentile.
 pub const PEER: Peer = Peer {
     name: "hey",
     program: "hey",
     origin: Origin::Debian("hey"),
-    kept: &[
-        "-cpus",
-        "1",
-        "-disable-compression",
-        "-c",
-        "100",
-        "-z",
-        "{seconds}s",
-        "{url}",
-    ],
-    fresh: &[
-        "-cpus",
-        "1",
-        "-disable-compression",
-        "-disable-keepalive",
-        "-c",
-        "100",
-        "-z",
-        "{seconds}s",
-        "{url}",
-    ],
-    https: Some(&[
-        "-cpus",
-        "1",
-        "-disable-compression",
-        "-c",
-        "100",
-        "-z",
-        "{seconds}s",
-        "{url}",
-    ]),
-    rate: Some(&[
-        "-cpus",
-        "1",
-        "-disable-compression",
-        "-c",
-        "100",
-        "-q",
-        "10",
-        "-z",
-        "{seconds}s",
-        "-o",
-        "csv",
-        "{url}",
-    ]),
+    kept: words!(),
+    fresh: words!("-disable-keepalive"),
+    https: Some(words!()),
+    rate: Some(words!("-q", "10", "-o", "csv")),
     claim,
     percentiles,
     note: "hey gives a rate to each of its 100 workers, which all send at once every 100 ms; percentiles are worked out from the samples it writes, which are rounded to 0.1 ms.",

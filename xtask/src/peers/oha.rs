@@ -9,52 +9,25 @@ use super::peer::{Claim, Origin, Output, Peer, Percentiles};
 /// The version that is built.
 pub const VERSION: &str = "1.16.0";
 
-/// As it is run here. Without its live view it takes its faster path.
+/// The words of a run, and what else it is asked for. Without its live view it takes its faster path.
+macro_rules! words {
+    ($($more:literal),*) => {
+        &[
+            "--no-tui", "--worker-threads=1", "--disable-compression", "--output-format=json", $($more,)*
+            "-c100", "-z{seconds}s", "{url}",
+        ]
+    };
+}
+
+/// As it is run here.
 pub const PEER: Peer = Peer {
     name: "oha",
     program: "oha",
     origin: Origin::Crate(VERSION),
-    kept: &[
-        "--no-tui",
-        "--worker-threads=1",
-        "--disable-compression",
-        "--output-format=json",
-        "-c100",
-        "-z{seconds}s",
-        "{url}",
-    ],
-    fresh: &[
-        "--no-tui",
-        "--worker-threads=1",
-        "--disable-compression",
-        "--output-format=json",
-        "--disable-keepalive",
-        "-c100",
-        "-z{seconds}s",
-        "{url}",
-    ],
-    https: Some(&[
-        "--no-tui",
-        "--worker-threads=1",
-        "--disable-compression",
-        "--output-format=json",
-        "--insecure",
-        "-c100",
-        "-z{seconds}s",
-        "{url}",
-    ]),
-    rate: Some(&[
-        "--no-tui",
-        "--worker-threads=1",
-        "--disable-compression",
-        "--output-format=json",
-        "-c100",
-        "-q1000",
-        "--latency-correction",
-        "-w",
-        "-z{seconds}s",
-        "{url}",
-    ]),
+    kept: words!(),
+    fresh: words!("--disable-keepalive"),
+    https: Some(words!("--insecure")),
+    rate: Some(words!("-q1000", "--latency-correction", "-w")),
     claim,
     percentiles,
     note: "",

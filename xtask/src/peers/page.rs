@@ -83,7 +83,7 @@ impl Page<'_> {
             text.push_str(&format!("\n## {title}\n\n{}\n\n", closed.about()));
             text.push_str(&figures(closed));
             text.push_str(&failures(closed));
-            if let Some(ratios) = ratios(closed) {
+            if let Some(ratios) = ratios(closed, self.rounds()) {
                 text.push_str("\nRatios of figures of the same round, median [interval]; CPU is that per request:\n\n");
                 text.push_str(&ratios);
             }
@@ -127,7 +127,8 @@ impl Page<'_> {
             0 | 1 => "There is no interval, since there was one round.".to_owned(),
             n => format!(
                 "An interval lies between two order statistics and assumes nothing of how figures are spread; with {n} rounds it holds \
-                 the true median with at least {:.1} %{}.",
+                 the true median with at least {:.1} %{}. Where runs failed, the number of pairs that there are and their level stand \
+                 behind it.",
                 intervals_coverage(n) * 100.0,
                 if intervals_coverage(n) < 0.95 {
                     " (95 % needs `--rounds 6`)"
@@ -247,7 +248,7 @@ fn failures(closed: &Closed) -> String {
 }
 
 /// Each peer against wrk, and each row of floodmark against each peer.
-fn ratios(closed: &Closed) -> Option<String> {
+fn ratios(closed: &Closed, rounds: usize) -> Option<String> {
     let names = || closed.rows.iter().map(|(ready, _)| ready.peer.name);
     let samples = |index: usize| &closed.rows[index].1;
     let wrk = names().position(|name| name == "wrk");
@@ -273,7 +274,7 @@ fn ratios(closed: &Closed) -> Option<String> {
         let mut add = |a: usize, b: usize, figure: fn(&closed::Sample) -> f64| {
             row.push(match a == b {
                 true => "1".to_owned(),
-                false => interval(estimate(pairs(samples(a), samples(b), figure))),
+                false => interval(estimate(pairs(samples(a), samples(b), figure)), rounds),
             });
         };
         if let Some(wrk) = wrk {
@@ -301,13 +302,23 @@ pub fn pairs(
     both.map(|(a, b)| figure(a) / figure(b)).collect()
 }
 
-fn interval(e: Option<Estimate>) -> String {
-    match e {
-        None => "–".to_owned(),
-        Some(e) => match e.interval {
-            None => format!("{:.2}", e.median),
-            Some(i) => format!("{:.2} [{:.2}, {:.2}]", e.median, i.low, i.high),
-        },
+/// Median and interval; of fewer pairs than rounds with their number and level.
+fn interval(e: Option<Estimate>, rounds: usize) -> String {
+    let Some(e) = e else {
+        return "–".to_owned();
+    };
+    let few = e.count < rounds;
+    match e.interval {
+        None if few => format!("{:.2} (one pair)", e.median),
+        None => format!("{:.2}", e.median),
+        Some(i) => {
+            let shown = format!("{:.2} [{:.2}, {:.2}]", e.median, i.low, i.high);
+            let level = i.coverage * 100.0;
+            match few {
+                true => format!("{shown} ({} pairs, {level:.1} %)", e.count),
+                false => shown,
+            }
+        }
     }
 }
 
@@ -322,11 +333,11 @@ fn mebibytes(bytes: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::peer::Claim;
     use super::*;
 
-    fn sample(cpu_us: f64) -> Option<closed::Sample> {
+    pub(in super::super) fn sample(cpu_us: f64) -> Option<closed::Sample> {
         Some(closed::Sample {
             claim: Claim {
                 answers: 10,
@@ -345,9 +356,12 @@ mod tests {
         let ours = vec![sample(3.0), None, sample(4.0), sample(9.0)];
         let theirs = vec![sample(6.0), sample(1.0), sample(4.0), None];
         assert_eq!(pairs(&ours, &theirs, |s| s.cpu_us), [0.5, 1.0]);
-        let shown = interval(estimate(pairs(&ours, &theirs, |s| s.cpu_us)));
-        assert_eq!(shown, "0.75 [0.50, 1.00]");
-        assert_eq!(interval(estimate(Vec::new())), "–");
+        let both = || estimate(pairs(&ours, &theirs, |s| s.cpu_us));
+        assert_eq!(interval(both(), 2), "0.75 [0.50, 1.00]");
+        assert_eq!(interval(both(), 4), "0.75 [0.50, 1.00] (2 pairs, 50.0 %)");
+        assert_eq!(interval(estimate(vec![0.5]), 1), "0.50");
+        assert_eq!(interval(estimate(vec![0.5]), 2), "0.50 (one pair)");
+        assert_eq!(interval(estimate(Vec::new()), 2), "–");
     }
 
     #[test]

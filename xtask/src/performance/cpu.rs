@@ -62,7 +62,8 @@ impl Case {
 /// What one run took.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
-    per_s: f64,
+    /// None where the run was too short or too sparse for it.
+    per_s: Option<f64>,
     user_us: f64,
     system_us: f64,
     voluntary: f64,
@@ -117,7 +118,7 @@ pub fn measure(bench: &Bench, rounds: usize, seconds: u64) -> Result<Vec<Row>, E
                     let requests = run.requests.sent as f64;
                     let each = |total: f64| total / requests;
                     let sample = Sample {
-                        per_s: run.throughput_per_s.unwrap_or(0.0),
+                        per_s: run.throughput_per_s,
                         user_us: each(used.user_s * 1e6),
                         system_us: each(used.system_s * 1e6),
                         voluntary: each(used.voluntary as f64),
@@ -164,6 +165,7 @@ pub fn table(rows: &[Row]) -> String {
     let mut failures = String::new();
     for row in rows {
         let of = |figure: fn(&Sample) -> f64| estimate(row.samples.iter().map(figure).collect());
+        let per_s = row.samples.iter().filter_map(|s| s.per_s);
         let cell = |e: Option<Estimate>, show: &dyn Fn(f64) -> String| {
             e.map_or("–".to_owned(), |e| show(e.median))
         };
@@ -175,7 +177,7 @@ pub fn table(rows: &[Row]) -> String {
         table.row(vec![
             row.case.clone(),
             row.backend.to_owned(),
-            cell(of(|s| s.per_s), &grouped),
+            cell(estimate(per_s.collect()), &grouped),
             cpu,
             cell(of(|s| s.user_us), &two),
             cell(of(|s| s.system_us), &two),

@@ -55,17 +55,12 @@ Written by `cargo xtask performance`; no figure is typed by hand. The server is 
 {conditions}\n\
 ## CPU of a request\n\n\
 Medians of {rounds} rounds of {seconds} s, CPU with its range, from the resource usage of the ended processes (wait4(2)). *Waits* are \
-context switches because a thread had nothing to do, *pre-empted* those because another one was to run, both per request. The backends \
-differ in the kernel's share: io_uring takes a turn's requests and answers with one call, epoll calls once to send and once to receive. \
-A fresh connection is dominated by what the kernel does to open and close it, on both ends, since on loopback the sender does the \
-receiver's work too. A handshake is public-key arithmetic in user mode; once it is done, sealing and opening an answer is what HTTPS \
-adds. At a rate that leaves the thread idle, each request pays for a wake-up of its own. On one CPU client and server take turns, \
-on two each runs while the other does: the last rows hold the same load in both places.\n\n\
+context switches because a thread had nothing to do, *pre-empted* those because another one was to run, both per request. The last \
+rows hold the same load on one CPU, where client and server take turns, and on two.\n\n\
 {cpu}\n\
 ## System calls of a request\n\n\
 Counted by the kernel's tracepoints (`perf stat`), over one run of {seconds} s each; the processes' start and samplers are among \
-them. What a backend does in one call for many requests is a fraction here. io_uring connects, sends, receives and closes by entries \
-in its ring, which are no system calls.\n\n\
+them. What a backend does in one call for many requests is a fraction here; what goes through io_uring's ring is no system call.\n\n\
 {calls}\n\
 ## Instructions of a request\n\n\
 User mode only, of the load process, by callgrind: the difference of a run of few and one of many requests, over the requests between \
@@ -77,7 +72,7 @@ is not I/O is the same on both.\n\n\
 The pure parts of `wire` done apart, in a loop:\n\n\
 {apart}\n\
 ## Memory\n\n\
-By `cargo test -p floodmark-load --test allocation`, which counts every allocation of load threads for two seconds under load, and \
+By `cargo test -p floodmark-load --test allocation`, which counts every allocation of load threads while ten thousand requests are answered, and \
 compares resident memory with few and with thousands more connections:\n\n\
 {thrift}\n\
 ## What this cannot show\n\n\

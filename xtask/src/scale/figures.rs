@@ -3,6 +3,7 @@
 use std::fmt;
 
 use floodmark_record::Run;
+use floodmark_record::run::Status;
 use floodmark_record::units::{show_bytes, show_count, show_ns, show_rate};
 
 /// Memory of our own that a connection may take at most, bytes.
@@ -31,6 +32,8 @@ struct Facts {
     ok: u64,
     /// Peak resident memory of the load process, bytes.
     memory: Option<u64>,
+    /// Whether floodmark did what it was asked to.
+    status: Status,
 }
 
 impl Facts {
@@ -42,6 +45,7 @@ impl Facts {
             intended: run.requests.intended,
             ok: run.requests.ok,
             memory: run.client.peak_rss_bytes,
+            status: run.validity.status,
         }
     }
 
@@ -54,6 +58,12 @@ impl Facts {
     /// The bars that were missed, one line each.
     fn missed(&self, few: &Facts) -> Vec<String> {
         let mut missed = Vec::new();
+        for run in [few, self] {
+            if run.status == Status::Invalid {
+                let asked = show_count(run.asked);
+                missed.push(format!("missed: the run with {asked} is invalid"));
+            }
+        }
         let held = self.standing.min(self.peak.unwrap_or(0));
         if held < self.asked {
             let (held, asked) = (show_count(held), show_count(self.asked));
@@ -150,6 +160,7 @@ mod tests {
         intended: 1000,
         ok: 1000,
         memory: Some(60_000_000),
+        status: Status::Valid,
     };
 
     const MANY: Facts = Facts {
@@ -159,6 +170,7 @@ mod tests {
         intended: 100_000,
         ok: 100_000,
         memory: Some(60_000_000 + 100_000 * 2048),
+        status: Status::Bound,
     };
 
     #[test]
@@ -178,6 +190,10 @@ mod tests {
         assert!(missed(Facts { ok, ..MANY }).contains("99,999 of 100,000 requests"));
         let memory = MANY.memory.map(|bytes| bytes + 100_000);
         assert!(missed(Facts { memory, ..MANY }).contains("2049 bytes"));
+        let status = Status::Invalid;
+        assert!(missed(Facts { status, ..MANY }).contains("100,050 is invalid"));
+        let few = Facts { status, ..FEW };
+        assert!(MANY.missed(&few).join("").contains("with 50 is invalid"));
         let memory = None;
         assert!(missed(Facts { memory, ..MANY }).contains("not known"));
     }

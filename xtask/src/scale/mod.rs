@@ -69,7 +69,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
         let limit =
             PATIENCE + Duration::from_secs((options.seconds + connections / SLOWEST_PER_S).into());
         let used = child::run(&mut command, folder.path(), limit, &interrupt).map_err(found)?;
-        // A busy machine makes a run invalid (4), but what is looked at here it shows all the same.
+        // An invalid run (4) has its figures too; they are shown, and the run counts as missed.
         if !matches!(used.status.code(), Some(0 | 4)) {
             eprint!("{}", used.stderr);
             return Err(Error::Failed {

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
 
 /// Open files that a server keeps for itself (`docs/decisions/0002-native-servers.md` has its bounds).
 const SERVERS_OWN: u64 = 320;
@@ -25,12 +24,14 @@ pub struct Machine {
 impl Machine {
     /// Reads this machine.
     pub fn read() -> io::Result<Self> {
-        let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
-        // SAFETY: the kernel writes into an rlimit of the right size; all-zero is a valid value should it refuse.
-        let limit = unsafe {
-            libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr());
-            limit.assume_init()
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
         };
+        // SAFETY: the kernel writes into an rlimit that outlives the call.
+        if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")?;
         let mut ends = range
             .split_whitespace()

@@ -24,7 +24,10 @@ fn a_server_that_dies_midway_ends_the_run_with_what_was_measured() {
             run.sending_s
         );
         let died = run.server_gone_since_s.unwrap();
-        assert!((0.9..15.0).contains(&died), "{died}");
+        assert!(died >= 0.9, "{died}");
+        // It is given up when it has been silent for two seconds, however slow the machine is.
+        let ended = run.sending_s;
+        assert!(died + 1.999 <= ended, "died {died}, ended {ended}");
         assert!(run.requests.ok >= 100, "{:?}", run.requests);
         let said = load.stderr();
         assert!(

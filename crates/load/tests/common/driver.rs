@@ -153,3 +153,17 @@ pub fn bytes(all: &[Seen]) -> Vec<u8> {
     });
     parts.collect::<Vec<_>>().concat()
 }
+
+/// Holds that a body that a [slow reader](super::server::read_slowly) expects arrives whole, sent with the handshake or after it.
+pub fn arrives_whole(backend: plan::Backend, target: impl Into<Address>, body: &[u8]) {
+    let target = target.into();
+    for carried in [true, false] {
+        let mut driver = Driver::new(backend, target.clone());
+        driver.open(0, carried.then_some(body));
+        assert_eq!(driver.until(LONG, connected), [Seen::Connected(0)]);
+        if !carried {
+            driver.send(0, body);
+        }
+        assert_eq!(bytes(&driver.until(LONG, ended)), b"whole");
+    }
+}

@@ -34,11 +34,15 @@ macro_rules! on_both_backends {
     };
 }
 
-/// Whether this kernel lets us use io_uring; says so where it does not.
+/// Whether this kernel lets us use io_uring; says so where it forbids or lacks it. Any other refusal is ours, and fails.
 pub fn uring_works() -> bool {
-    Uring::probe(1)
-        .inspect_err(|error| eprintln!("skipped: {}", unavailable(error)))
-        .is_ok()
+    let Err(error) = Uring::probe(1) else {
+        return true;
+    };
+    let refused = [libc::EPERM, libc::EACCES, libc::ENOSYS].map(Some);
+    assert!(refused.contains(&error.raw_os_error()), "{error}");
+    eprintln!("skipped: {}", unavailable(&error));
+    false
 }
 
 /// Raises the limit of open files as far as it goes; the limit.

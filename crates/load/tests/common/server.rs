@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// A whole answer.
 pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
@@ -42,6 +43,22 @@ pub fn read_request(stream: &mut impl Read) -> bool {
         }
     }
     true
+}
+
+/// A body of so many bytes in which a missing piece shows.
+pub fn large(bytes: u32) -> Vec<u8> {
+    (0..bytes).map(|i| (i % 251) as u8).collect()
+}
+
+/// Reads a [`large`] body more slowly than it is sent; answers `whole` where it is what was expected, `torn` where not.
+pub fn read_slowly(mut stream: impl Read + Write, expected: &[u8]) {
+    let mut read = vec![0; expected.len()];
+    for part in read.chunks_mut(500_000) {
+        std::thread::sleep(Duration::from_millis(5));
+        stream.read_exact(part).unwrap();
+    }
+    let answer: &[u8] = if read == expected { b"whole" } else { b"torn" };
+    stream.write_all(answer).unwrap();
 }
 
 /// Answers every request of a connection, closing when asked to.

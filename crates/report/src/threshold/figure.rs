@@ -77,6 +77,15 @@ const fn ranked(name: &'static str, of: fn(&Times) -> Option<f64>) -> Statistic 
     }
 }
 
+/// One of the run's counts, which has the name that it has in the record.
+macro_rules! count {
+    ($name:ident) => {
+        single(stringify!($name), Kind::Count, |subject| {
+            Some(subject.requests.$name as f64)
+        })
+    };
+}
+
 static SINGLES: [Single; 13] = [
     single("throughput", Kind::Rate, |subject| subject.throughput_per_s),
     single("goodput", Kind::Rate, |subject| subject.goodput_per_s),
@@ -89,30 +98,14 @@ static SINGLES: [Single; 13] = [
         Kind::Count,
         |subject| Some(failed(subject) as f64),
     ),
-    single("rejected", Kind::Count, |subject| {
-        count(subject.requests.rejected)
-    }),
-    single("wrong", Kind::Count, |subject| {
-        count(subject.requests.wrong)
-    }),
-    single("malformed", Kind::Count, |subject| {
-        count(subject.requests.malformed)
-    }),
-    single("reset", Kind::Count, |subject| {
-        count(subject.requests.reset)
-    }),
-    single("timed_out", Kind::Count, |subject| {
-        count(subject.requests.timed_out)
-    }),
-    single("connect_failed", Kind::Count, |subject| {
-        count(subject.requests.connect_failed)
-    }),
-    single("unsent", Kind::Count, |subject| {
-        count(subject.requests.unsent)
-    }),
-    single("reconnects", Kind::Count, |subject| {
-        count(subject.requests.reconnects)
-    }),
+    count!(rejected),
+    count!(wrong),
+    count!(malformed),
+    count!(reset),
+    count!(timed_out),
+    count!(connect_failed),
+    count!(unsent),
+    count!(reconnects),
     single("cpu_us_per_request", Kind::CpuTime, |subject| {
         subject.cpu_us_per_request
     }),
@@ -178,14 +171,6 @@ fn known(subject: &Subject<'_>) -> u64 {
 /// Requests whose time came and which did not end ok, sent or not.
 fn failed(subject: &Subject<'_>) -> u64 {
     known(subject).saturating_sub(subject.requests.ok)
-}
-
-#[expect(
-    clippy::unnecessary_wraps,
-    reason = "a count is a figure like those that may be missing"
-)]
-fn count(n: u64) -> Option<f64> {
-    Some(n as f64)
 }
 
 impl Figure {

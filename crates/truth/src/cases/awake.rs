@@ -19,6 +19,7 @@ pub struct Awake {
 
 impl Awake {
     /// Without effect where the kernel refuses the priority.
+    #[must_use]
     pub fn keep() -> Awake {
         let stop = Arc::new(AtomicBool::new(false));
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);

@@ -46,7 +46,9 @@ pub fn run(environment: &Environment) -> Result<Trial, Failure> {
         nearest,
         TOLERANCE_S,
     );
-    trial.exactly("number of changes", 1, run.steady.changes_s.len() as u64);
+    let changes = run.steady.changes_s.len();
+    // Found by statistics in the rows, where a disturbance of the machine may be a change too.
+    trial.holds("one change", changes == 1, changes.to_string());
     trial.holds(
         "steady.class is warming",
         run.steady.class == SteadyClass::Warming,

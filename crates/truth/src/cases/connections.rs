@@ -96,8 +96,9 @@ fn slow(environment: &Environment, fault: Fault) -> Result<Trial, Failure> {
     loaded.all_ok(RATE * SECONDS, &mut trial);
     loaded.agree(&log, &mut trial);
     loaded.agree_on_bytes(&log, &mut trial);
-    first_and_last(&loaded, &log, way.and_after()?, &mut trial);
-    trial.disturbance = disturbance::found(&loaded.run, &log);
+    let way = way.and_after()?;
+    first_and_last(&loaded, &log, way, &mut trial);
+    trial.disturbance = disturbance::found(&loaded.run, &log).or_else(|| way.disturbance());
     Ok(trial)
 }
 

@@ -79,6 +79,6 @@ fn delayed(environment: &Environment, delay_us: u64) -> Result<Trial, Failure> {
         "lateness p50 {:.0} µs; {way}",
         lateness.unwrap_or(0.0)
     ));
-    trial.disturbance = disturbance::found(run, &log);
+    trial.disturbance = disturbance::found(run, &log).or_else(|| way.disturbance());
     Ok(trial)
 }

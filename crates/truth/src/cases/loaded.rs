@@ -19,7 +19,7 @@ impl Loaded {
         let requests = &self.run.requests;
         let balance = requests.balance();
         let detail = balance.as_ref().err().cloned();
-        trial.holds(
+        trial.must(
             "the outcomes add up",
             balance.is_ok(),
             detail.unwrap_or_else(|| "yes".to_owned()),

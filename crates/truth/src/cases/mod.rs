@@ -1,10 +1,10 @@
 //! The cases T1 to T10: a real `floodmark load` against a server whose truth is known.
 //!
-//! A case that misses is repeated, and fails when it misses twice of three times ([`repetition`]); the report shows
-//! each repetition.
+//! The first go of a case that nothing disturbed decides; one that misses is repeated only where it shows by itself that the
+//! machine was not to be had ([`repetition`]). The report shows each go.
 
 mod anderson;
-mod awake;
+pub mod awake;
 mod bad_answers;
 mod ceiling;
 mod change;
@@ -233,7 +233,7 @@ fn run_case(environment: &Environment, case: &Case) -> CaseReport {
     let (trial, passed, goes) = repetition::decide(|| {
         (case.run)(environment).unwrap_or_else(|failure| {
             let mut trial = Trial::default();
-            trial.holds("the case could be run", false, failure.to_string());
+            trial.must("the case could be run", false, failure.to_string());
             trial
         })
     });

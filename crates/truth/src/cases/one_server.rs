@@ -15,7 +15,8 @@ const SERVICE_US: f64 = 2_000.0;
 /// Length of each run, seconds.
 const SECONDS: u64 = 15;
 
-/// The client's figures may differ this much from the server's log and the way there and back, and by this many microseconds.
+/// The client's figures may differ from the server's log by this share or by this many microseconds, whichever is more: the way there and
+/// back is within that, or takes its place where it is longer.
 const TOLERANCE: f64 = 0.03;
 const TOLERANCE_US: f64 = 50.0;
 
@@ -95,7 +96,7 @@ fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
         ),
         run.response_time_us.p99,
     );
-    trial.disturbance = disturbance::found(run, &log);
+    trial.disturbance = disturbance::found(run, &log).or_else(|| way.disturbance());
     Ok(trial)
 }
 

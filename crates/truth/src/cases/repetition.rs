@@ -1,38 +1,31 @@
-//! How often a case is run, and what counts: most goes decide.
+//! How often a case is run, and what counts: the first go that nothing disturbed decides.
 //!
-//! A case that passes at its first go has passed. One that misses is run again: it passes when more goes pass than
-//! miss, and fails at its second miss, so that it takes two misses of three goes. A miss of a go whose own record or
-//! log shows that CPU was not to be had ([`disturbance`](super::disturbance)) decides nothing and is set aside, at
-//! most [`SET_ASIDE`] times. Each go is reported.
+//! A miss is set aside, and the case run again, only where the go shows by itself that the machine was not to be had: its CPU
+//! ([`disturbance`](super::disturbance)) or its way there and back ([`way`](super::way)). That happens at most [`SET_ASIDE`]
+//! times. No machine excuses what is exact: a wrong count fails at once. Each go is reported.
 
 use super::report::{Go, Trial};
-
-/// Misses at which a case has failed.
-const MISSES: usize = 2;
 
 /// Misses that the machine may excuse.
 const SET_ASIDE: usize = 2;
 
-/// Runs a case as often as it takes; the last trial, whether the case passed, and what became of each go.
+/// Runs a case until a go decides; its trial, whether the case passed, and what became of each go.
 pub fn decide(mut run: impl FnMut() -> Trial) -> (Trial, bool, Vec<Go>) {
     let mut goes: Vec<Go> = Vec::new();
     loop {
         let trial = run();
-        let set_aside = goes.iter().filter(|go| go.set_aside.is_some()).count();
-        let missed = trial.findings.iter().filter(|f| !f.held);
-        let missed: Vec<String> = missed.map(ToString::to_string).collect();
+        let missed = || trial.findings.iter().filter(|f| !f.held);
+        let passed = missed().next().is_none();
+        // Every go before this one was set aside.
+        let excusable = !passed && missed().all(|f| !f.exact) && goes.len() < SET_ASIDE;
+        let set_aside = trial.disturbance.clone().filter(|_| excusable);
+        let decided = set_aside.is_none();
         goes.push(Go {
-            set_aside: match &trial.disturbance {
-                Some(why) if !missed.is_empty() && set_aside < SET_ASIDE => Some(why.clone()),
-                _ => None,
-            },
-            missed,
+            missed: missed().map(ToString::to_string).collect(),
+            set_aside,
         });
-        let counted = || goes.iter().filter(|go| go.set_aside.is_none());
-        let passes = counted().filter(|go| go.missed.is_empty()).count();
-        let misses = counted().count() - passes;
-        if passes > misses || misses >= MISSES {
-            return (trial, passes > misses, goes);
+        if decided {
+            return (trial, passed, goes);
         }
     }
 }
@@ -41,40 +34,65 @@ pub fn decide(mut run: impl FnMut() -> Trial) -> (Trial, bool, Vec<Go>) {
 mod tests {
     use super::*;
 
-    const PASS: (bool, bool) = (true, false);
-    const MISS: (bool, bool) = (false, false);
-    const DISTURBED: (bool, bool) = (false, true);
+    /// How a go ends.
+    #[derive(Clone, Copy)]
+    enum End {
+        Pass,
+        Miss,
+        Disturbed,
+        /// A count is wrong besides, and the machine was disturbed.
+        Exact,
+    }
+
+    use End::{Disturbed, Exact, Miss, Pass};
 
     /// Whether a case passed whose goes end like this, and how many there were.
-    fn outcome(goes: &[(bool, bool)]) -> (bool, usize) {
+    fn outcome(goes: &[End]) -> (bool, usize) {
         let mut left = goes.iter();
         let (_, passed, ran) = decide(|| {
-            let (held, disturbed) = left.next().expect("a go too many");
+            let end = *left.next().expect("a go too many");
             let mut trial = Trial::default();
-            trial.holds("it", *held, "so");
-            trial.disturbance = disturbed.then(|| "stolen".to_owned());
+            trial.holds("a time", matches!(end, Pass), "so");
+            trial.exactly("a count", 0, u64::from(matches!(end, Exact)));
+            trial.disturbance = matches!(end, Disturbed | Exact).then(|| "stolen".to_owned());
             trial
         });
         (passed, ran.len())
     }
 
     #[test]
-    fn two_misses_of_three_fail() {
-        assert_eq!(outcome(&[PASS]), (true, 1));
-        assert_eq!(outcome(&[MISS, MISS]), (false, 2));
-        assert_eq!(outcome(&[MISS, PASS, PASS]), (true, 3));
-        assert_eq!(outcome(&[MISS, PASS, MISS]), (false, 3));
+    fn the_first_go_that_nothing_disturbed_decides() {
+        assert_eq!(outcome(&[Pass]), (true, 1));
+        assert_eq!(outcome(&[Miss, Pass]), (false, 1));
+        assert_eq!(outcome(&[Disturbed, Miss, Pass]), (false, 2));
+        assert_eq!(outcome(&[Disturbed, Pass]), (true, 2));
     }
 
     #[test]
-    fn what_the_machine_did_decides_nothing_but_not_for_ever() {
-        assert_eq!(outcome(&[DISTURBED, PASS]), (true, 2));
-        assert_eq!(outcome(&[DISTURBED, DISTURBED, PASS]), (true, 3));
-        assert_eq!(outcome(&[DISTURBED, MISS, PASS, PASS]), (true, 4));
-        assert_eq!(outcome(&[DISTURBED; 4]), (false, 4));
+    fn two_goes_are_set_aside_and_no_more() {
+        assert_eq!(outcome(&[Disturbed, Disturbed, Pass]), (true, 3));
         assert_eq!(
-            outcome(&[DISTURBED, DISTURBED, DISTURBED, PASS, PASS]),
-            (true, 5)
+            outcome(&[Disturbed, Disturbed, Disturbed, Pass]),
+            (false, 3)
         );
+    }
+
+    #[test]
+    fn no_machine_excuses_a_wrong_count() {
+        assert_eq!(outcome(&[Exact, Pass]), (false, 1));
+        assert_eq!(outcome(&[Disturbed, Exact, Pass]), (false, 2));
+    }
+
+    #[test]
+    fn a_case_that_could_not_be_run_fails_at_once() {
+        let mut goes = 0;
+        let (_, passed, ran) = decide(|| {
+            goes += 1;
+            let mut trial = Trial::default();
+            trial.must("the case could be run", goes > 1, "no server");
+            trial.disturbance = Some("stolen".to_owned());
+            trial
+        });
+        assert_eq!((passed, ran.len()), (false, 1));
     }
 }

@@ -43,6 +43,8 @@ pub struct Finding {
     pub got: String,
     /// Whether it was.
     pub held: bool,
+    /// Whether it is a count or the like, which no disturbance of the machine explains.
+    pub exact: bool,
 }
 
 /// One run of a case.
@@ -62,16 +64,26 @@ impl Trial {
             expected: "holds".to_owned(),
             got: got.into(),
             held,
+            exact: false,
         });
     }
 
-    /// Two whole numbers that must be the same.
+    /// A condition that holds whatever the machine does, with what was seen.
+    pub fn must(&mut self, what: &str, held: bool, got: impl Into<String>) {
+        self.holds(what, held, got);
+        if let Some(finding) = self.findings.last_mut() {
+            finding.exact = true;
+        }
+    }
+
+    /// Two whole numbers that must be the same, whatever the machine does.
     pub fn exactly(&mut self, what: &str, expected: u64, got: u64) {
         self.findings.push(Finding {
             what: what.to_owned(),
             expected: expected.to_string(),
             got: got.to_string(),
             held: expected == got,
+            exact: true,
         });
     }
 
@@ -91,6 +103,7 @@ impl Trial {
             expected: format!("{low:.1} to {high:.1}"),
             got: got.map_or("nothing".to_owned(), |got| format!("{got:.1}")),
             held: got.is_some_and(|got| (low..=high).contains(&got)),
+            exact: false,
         });
     }
 
