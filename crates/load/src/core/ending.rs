@@ -115,6 +115,12 @@ impl Core {
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
         let connection = &self.connections[slot as usize];
         match connection.state {
+            // A backend holds it back still: it cannot have been answered, and its time begins when it leaves.
+            State::Busy if connection.moments.sent == 0 => {
+                self.pressing.remove(&mut self.connections, slot);
+                self.connections[slot as usize].gives_up = now + self.timeout;
+                self.pressing.push_back(&mut self.connections, slot);
+            }
             State::Busy => {
                 let moments = connection.moments;
                 self.recorder.failed(&moments, now, Outcome::TimedOut);

@@ -124,11 +124,13 @@ impl Lab {
             }
             assert!(world.now < start + seconds(600.0), "it never ends");
             let ends = window.filter(|end| *end > world.now).unwrap_or(Ns::MAX);
-            world.wait(core.next_turn().min(ends).min(world.now + 50_000_000));
+            let until = core.next_turn().min(ends).min(world.now + 50_000_000);
+            world.wait(core, until);
             world.take_in(core);
             core.check(world);
         };
         let core = &mut self.core;
+        world.leave(core);
         core.abandon(world.now);
         world.act(core);
         core.check(world);
@@ -261,9 +263,11 @@ proptest! {
         dies_after in prop::option::of(0u64..1_000_000_000),
         interrupt in prop::option::of(0u64..500_000_000),
         absent in 0u32..8,
+        holds_back in any::<bool>(),
     ) {
         let mut world = World::new(seed, hostile);
         world.absent = absent;
+        world.holds_back = holds_back;
         world.dead_from = dies_after.map_or(Ns::MAX, |after| world.now + after);
         let mut lab = Lab::new(&plan);
         lab.core.prepare(world.now);
@@ -272,7 +276,8 @@ proptest! {
             lab.core.turn(world.now);
             world.act(&mut lab.core);
             lab.core.check(&world);
-            world.wait(lab.core.next_turn().min(world.now + 50_000_000));
+            let until = lab.core.next_turn().min(world.now + 50_000_000);
+            world.wait(&mut lab.core, until);
             world.take_in(&mut lab.core);
         }
         let mut interrupted = false;
@@ -329,9 +334,11 @@ proptest! {
         seed in any::<u64>(),
         absent in 0u32..8,
         present in 0u32..3,
+        holds_back in any::<bool>(),
     ) {
         let plan = Plan { warmup_s: 0.0, drain: true, timeout_s: 60.0, ..plan };
         let mut world = World::new(seed, false);
+        world.holds_back = holds_back;
         let present = present % plan.target.addresses().count() as u32;
         world.absent = absent & !(1 << present);
         let mut lab = Lab::new(&plan);

@@ -45,6 +45,10 @@ pub struct World {
     pub absent: u32,
     /// From when on nothing can be reached.
     pub dead_from: Ns,
+    /// Whether requests leave only when it is waited, as with a backend that holds them back.
+    pub holds_back: bool,
+    /// Those that are still to leave, each with the generation of its slot.
+    leaving: Vec<(Slot, u32)>,
     random: Xoshiro256PlusPlus,
     sockets: Vec<Socket>,
     ahead: BTreeMap<(Ns, u64), (Slot, u32, Happening)>,
@@ -61,6 +65,8 @@ impl World {
             hostile,
             absent: 0,
             dead_from: Ns::MAX,
+            holds_back: false,
+            leaving: Vec::new(),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             sockets: Vec::new(),
             ahead: BTreeMap::new(),
@@ -94,12 +100,10 @@ impl World {
         for action in std::mem::take(&mut core.actions) {
             match action {
                 Action::Send { slot } => {
-                    core.sent(slot, self.now);
-                    assert!(
-                        self.sockets[slot as usize].standing,
-                        "sent on no connection"
-                    );
-                    self.request(slot, self.now, core.due(slot).last);
+                    let socket = &self.sockets[slot as usize];
+                    assert!(socket.standing, "sent on no connection");
+                    self.sends += 1;
+                    self.leaving.push((slot, socket.generation));
                 }
                 Action::Open { slot, route, first } => {
                     if self.absent & 1 << route.target != 0 {
@@ -109,6 +113,19 @@ impl World {
                     }
                 }
                 Action::Close { slot, .. } => self.close(slot),
+            }
+            if !self.holds_back {
+                self.leave(core);
+            }
+        }
+    }
+
+    /// Lets the requests go that are held back.
+    pub fn leave(&mut self, core: &mut Core) {
+        for (slot, generation) in std::mem::take(&mut self.leaving) {
+            core.sent(slot, self.now);
+            if self.sockets[slot as usize].generation == generation {
+                self.request(slot, self.now, core.due(slot).last);
             }
         }
     }
@@ -150,6 +167,7 @@ impl World {
             }
             _ => {
                 self.plan(at, slot, Happening::Connected { sent: first });
+                self.sends += u64::from(first);
                 if first {
                     self.request(slot, at, last);
                 }
@@ -167,7 +185,6 @@ impl World {
 
     /// What a server does with a request, perhaps its connection's `last`, that reaches it from `sent` on.
     fn request(&mut self, slot: Slot, sent: Ns, last: bool) {
-        self.sends += 1;
         let at = sent + self.some_time();
         let later = at + self.some_time();
         let data = |bytes: &[u8]| Happening::Data(bytes.to_vec());
@@ -232,8 +249,9 @@ impl World {
         }
     }
 
-    /// Lets time pass until something happens or `until`, and now and then longer: our own stalls.
-    pub fn wait(&mut self, until: Ns) {
+    /// Lets what is held back go, and time pass until something happens or `until`, and now and then longer: our own stalls.
+    pub fn wait(&mut self, core: &mut Core, until: Ns) {
+        self.leave(core);
         let next = self.ahead.first_key_value().map_or(Ns::MAX, |(at, _)| at.0);
         let to = next.min(until);
         assert!(to < Ns::MAX, "nothing will ever happen again");
@@ -286,6 +304,10 @@ impl World {
                 core.arrive(now);
             }
             self.act(core);
+            // A stall of ours while requests are held back, now and then longer than any timeout.
+            if !self.leaving.is_empty() && self.below(50) == 0 {
+                self.now += self.below(400 * MS);
+            }
         }
     }
 
