@@ -217,7 +217,7 @@ fn explore(run: &Run) -> String {
 /// The same where the rate changed: a limit that was seen is to be held, one that was not is to be looked for.
 fn explore_changing(run: &Run, profile: &Profile, throughput: f64) -> String {
     let hold = |per_s: f64| format!("--rate {}", asking::rate(per_s * BELOW_LIMIT));
-    let met = throughput >= MET_SHARE * run.plan.rate_per_s.unwrap_or(0.0);
+    let met = |share: f64| throughput >= share * run.plan.rate_per_s.unwrap_or(0.0);
     let more = |factor| asking::scaled(&run.plan, factor);
     let beyond = run
         .steps
@@ -238,10 +238,10 @@ fn explore_changing(run: &Run, profile: &Profile, throughput: f64) -> String {
             "whether it kept up cannot be told; let the rate grow for longer: -d {:.0}s",
             run.sending_s * 2.0
         ),
-        (Profile::Ramp(_) | Profile::Steps(_), _, None) => {
+        (Profile::Ramp(_) | Profile::Steps(_), _, None) if met(KEPT_UP_SHARE) => {
             format!("it kept up; see how much more it takes: {}", more(STEP_UP))
         }
-        (Profile::Replay(_), ..) if met => {
+        (Profile::Replay(_), ..) if met(MET_SHARE) => {
             format!(
                 "the load was met; see whether it takes it twice as fast: {}",
                 more(2.0)

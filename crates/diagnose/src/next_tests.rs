@@ -325,6 +325,18 @@ fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
             "cannot be told; let the rate grow for longer: -d 20s",
         ),
         (
+            "falling ramp, never met",
+            with(
+                changing(Profile::Ramp(Ramp {
+                    from_per_s: 2000.0,
+                    to_per_s: 0.0,
+                    duration_s: 10.0,
+                })),
+                less,
+            ),
+            "gave less than it was asked for; see how it answers less: --ramp 1000-0",
+        ),
+        (
             "ramp, invalid",
             with(ramp(), invalid),
             "or use --ramp 0-1000",
