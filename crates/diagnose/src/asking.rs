@@ -14,13 +14,13 @@ pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     match (&plan.profile, plan.model, plan.rate_per_s) {
         (Some(Profile::Ramp(ramp)), ..) => format!(
             "--ramp {}-{}",
-            rate_or_none(ramp.from_per_s * factor),
-            rate_or_none(ramp.to_per_s * factor)
+            rate_or_none(ramp.from_per_s * factor, rate),
+            rate_or_none(ramp.to_per_s * factor, rate)
         ),
         (Some(Profile::Steps(steps)), ..) if steps.len() > MOST_STEPS => {
             format!("--steps at {factor} times these rates")
         }
-        (Some(Profile::Steps(steps)), ..) => list(steps, factor, 1.0),
+        (Some(Profile::Steps(steps)), ..) => list(steps, 1.0, |per_s| rate(per_s * factor)),
         (Some(Profile::Replay(replay)), ..) => {
             format!("--replay-speed {}x", rate(replay.speed * factor))
         }
@@ -43,7 +43,7 @@ pub(crate) fn longer(plan: &Plan) -> Option<String> {
             Some(if steps.len() > MOST_STEPS {
                 format!("--steps of {LONG_ENOUGH_S} s or more")
             } else {
-                list(steps, 1.0, (LONG_ENOUGH_S / shortest).max(1.0))
+                list(steps, (LONG_ENOUGH_S / shortest).max(1.0), exact)
             })
         }
         Some(Profile::Ramp(_)) | None if plan.arrivals == Some(Arrivals::Burst) => None,
@@ -61,28 +61,31 @@ pub(crate) fn lower(plan: &Plan) -> &'static str {
     }
 }
 
-/// Each step with its time, which can be typed whichever way the steps were given.
-fn list(steps: &[Step], factor: f64, stretch: f64) -> String {
+/// Each step with its time, which can be typed whichever way the steps were given; `show` makes text of a rate.
+fn list(steps: &[Step], stretch: f64, show: impl Fn(f64) -> String) -> String {
     let each: Vec<String> = steps
         .iter()
         .map(|step| {
             let milliseconds = (step.duration_s * stretch * 1e3).round();
-            format!(
-                "{}:{}s",
-                rate_or_none(step.rate_per_s * factor),
-                milliseconds / 1e3
-            )
+            let per_s = rate_or_none(step.rate_per_s, &show);
+            format!("{per_s}:{}s", milliseconds / 1e3)
         })
         .collect();
     format!("--steps {}", each.join(","))
 }
 
-fn rate_or_none(per_s: f64) -> String {
+/// A rate as `show` shows it; 0 where nothing is sent.
+fn rate_or_none(per_s: f64, show: impl Fn(f64) -> String) -> String {
     if per_s > 0.0 {
-        rate(per_s)
+        show(per_s)
     } else {
         "0".to_owned()
     }
+}
+
+/// A rate that was typed, to the thousandth that typing it again is read to.
+fn exact(per_s: f64) -> String {
+    ((per_s * 1e3).round() / 1e3).to_string()
 }
 
 /// A rate as it can be typed, two digits: `14000`, `0.35`.
@@ -117,5 +120,25 @@ mod tests {
             assert_eq!(rate(per_s), text);
             assert!(floodmark_record::units::parse_rate(&rate(per_s)).is_ok());
         }
+    }
+
+    #[test]
+    fn the_same_steps_for_longer_have_the_same_rates() {
+        for per_s in [1234.0, 99_999.0, 1_234_567.0, 0.125, 33.333] {
+            assert_eq!(
+                floodmark_record::units::parse_rate(&exact(per_s)),
+                Ok(per_s)
+            );
+        }
+        let step = |rate_per_s| Step {
+            rate_per_s,
+            duration_s: 5.0,
+        };
+        let plan = Plan {
+            profile: Some(Profile::Steps(vec![step(1234.0), step(0.0)])),
+            ..crate::testing::open()
+        };
+        assert_eq!(longer(&plan).as_deref(), Some("--steps 1234:10s,0:10s"));
+        assert_eq!(scaled(&plan, 0.5), "--steps 620:5s,0:5s");
     }
 }
