@@ -210,7 +210,7 @@ fn left_out(evidence: &Evidence<'_>) -> Option<String> {
 fn unread_waits(evidence: &Evidence<'_>) -> Option<String> {
     let threads = load_threads(evidence.threads).filter(|threads| threads.waiting.is_none())?;
     Some(format!(
-        "how long floodmark's threads waited for a CPU could not be read (this kernel has no schedstat): they ran {:.0} % of the time, and whether they were full beyond that is not known. See that other work leaves them a CPU (floodmark doctor)",
+        "how long floodmark's threads waited for a CPU (/proc/thread-self/schedstat) could not be read: they ran {:.0} % of the time, and whether they were full beyond that is not known. See that other work leaves them a CPU (floodmark doctor)",
         threads.on_cpu * 100.0
     ))
 }

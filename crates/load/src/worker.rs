@@ -120,7 +120,8 @@ pub fn run(
     let groups = groups(plan);
     // One encoding before the clock starts: what compressing rows takes is in memory from the beginning.
     drop(Slice::new(0, 0).times[0].encode());
-    // Room for every slice in circulation and for what is said of each phase: no load thread ever waits here.
+    // Room for every slice in circulation and for what is said of each phase: no load thread waits here while requests fly. What is
+    // said before that, of connections being opened, waits for the gatherer.
     let room = job.threads as usize * (SLICES + 2 * job.phases.len());
     let (out, messages) = sync_channel(room);
     let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads)

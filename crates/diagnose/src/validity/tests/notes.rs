@@ -104,7 +104,12 @@ fn what_could_not_be_read_is_said_and_not_taken_for_nothing() {
     };
     let mut case = Case::good(closed());
     case.threads = vec![unread(0.7)];
-    case.notes_one(&["waited for a CPU", "schedstat", "70 %", "not known"]);
+    case.notes_one(&[
+        "waited for a CPU",
+        "/proc/thread-self/schedstat) could not be read",
+        "70 %",
+        "not known",
+    ]);
     // One thread that tells does not speak for the other.
     case.threads.push(thread(0.7, 0.29));
     case.notes_one(&["schedstat"]);
