@@ -117,12 +117,20 @@ fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
             connections + OTHER_FDS,
         ),
         Sockets::Tables => {
-            let each = u64::from(plan.connections.div_ceil(plan.threads.max(1)));
+            let threads = plan.threads.max(1);
+            let each = u64::from(plan.connections.div_ceil(threads));
             format!(
-                "{asked} connections need {} sockets for each of {} load threads, whose tables (io_uring) hold as many as this process \
-                 may have open files, {allowed}; use -t {}, raise the limit (ulimit -n {each}) or use -c {most}",
+                "{asked} connections need {} sockets for {}, whose {} as many as this process may have open files, {allowed}; \
+                 use -t {}, raise the limit (ulimit -n {each}) or use -c {most}",
                 show_count(each),
-                plan.threads.max(1),
+                match threads {
+                    1 => "the load thread".to_owned(),
+                    n => format!("each of {n} load threads"),
+                },
+                match threads {
+                    1 => "table (io_uring) holds",
+                    _ => "tables (io_uring) hold",
+                },
                 connections.div_ceil(fds.max(1)),
             )
         }
@@ -402,6 +410,11 @@ mod tests {
         for word in ["25,000", "4 load threads", "20,000", "use -t 5", "-c 80000"] {
             assert!(text.contains(word), "{word}: {text}");
         }
+        let text = shortage(&plan(1), &tables).unwrap();
+        assert!(
+            text.contains("for the load thread, whose table (io_uring) holds"),
+            "{text}"
+        );
         assert!(shortage(&plan(5), &OFFER).unwrap().contains("open files"));
         // What is not held is opened only as it takes.
         let capped = Plan {

@@ -53,6 +53,21 @@ impl FromStr for Resolve {
     }
 }
 
+impl Resolve {
+    /// The addresses as they are written.
+    fn list(&self) -> String {
+        let each: Vec<String> = self
+            .addresses
+            .iter()
+            .map(|address| match address {
+                IpAddr::V4(v4) => v4.to_string(),
+                IpAddr::V6(v6) => format!("[{v6}]"),
+            })
+            .collect();
+        each.join(",")
+    }
+}
+
 fn address(text: &str) -> Result<IpAddr, String> {
     let bare = text
         .strip_prefix('[')
@@ -71,8 +86,13 @@ pub fn given(all: &[Resolve], host: &str, port: u16) -> Result<Option<Vec<Socket
     for one in all {
         let same_host = one.host.eq_ignore_ascii_case(host);
         if !same_host || one.port.is_some_and(|given| given != port) {
+            // An IPv6 address in the URL is no host that could be written here.
+            let mend = match host.contains(':') {
+                true => "leave it out".to_owned(),
+                false => format!("write {host}:{}, or leave it out", one.list()),
+            };
             return Err(format!(
-                "--resolve {} is not for {host}:{port}, which the URL names",
+                "--resolve {} is not for {host}:{port}, which the URL names; {mend}",
                 one.text
             ));
         }
@@ -138,9 +158,17 @@ mod tests {
 
     #[test]
     fn what_is_for_another_host_or_port_is_no_use() {
-        for text in ["b:127.0.0.1", "a:81:127.0.0.1"] {
+        for (text, mend) in [
+            ("b:127.0.0.1", "write a:127.0.0.1,"),
+            ("a:81:127.0.0.1", "write a:127.0.0.1,"),
+            ("b:[::1],10.0.0.1", "write a:[::1],10.0.0.1,"),
+        ] {
             let said = of(&[text], "a", 80).unwrap_err();
-            assert!(said.contains(text) && said.contains("a:80"), "{said}");
+            for word in [text, "a:80", mend] {
+                assert!(said.contains(word), "{word}: {said}");
+            }
         }
+        let said = of(&["b:[::2]"], "::1", 80).unwrap_err();
+        assert!(said.ends_with("; leave it out"), "{said}");
     }
 }
