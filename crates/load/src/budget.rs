@@ -4,11 +4,12 @@
 //! until `tcp_tw_reuse` lets a new connection have it.
 
 use floodmark_record::Profile;
-use floodmark_record::plan::{CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Model, Plan};
 use floodmark_record::units::{show_count, show_rate};
 
 use crate::course::arrivals_before;
 use crate::sources;
+use crate::thread::HELD_BACK;
 
 /// Linux holds TIME_WAIT this long (`TCP_TIMEWAIT_LEN`), seconds; it cannot be set.
 pub const TIME_WAIT_S: f64 = 60.0;
@@ -81,22 +82,36 @@ pub fn most_connections(plan: &Plan, offer: &Offer) -> Option<u64> {
 }
 
 fn most_sockets(plan: &Plan, sockets: Sockets, fds: u64) -> u64 {
+    let (closes, rings) = held_back(plan);
     match sockets {
-        Sockets::Files => fds.saturating_sub(OTHER_FDS),
+        Sockets::Files => {
+            let left = fds.saturating_sub(OTHER_FDS + rings);
+            left - closes.min(left.div_ceil(2))
+        }
         Sockets::Tables => fds.saturating_mul(plan.threads.max(1).into()),
+    }
+}
+
+/// Closes that the threads of a plan hold back at most while they open the next connections, and open files they have for holding
+/// back: an io_uring each.
+fn held_back(plan: &Plan) -> (u64, u64) {
+    let threads = u64::from(plan.threads.max(1));
+    match plan.backend {
+        Backend::Epoll => (0, 0),
+        Backend::Uring => (HELD_BACK as u64 * threads, threads),
     }
 }
 
 /// The limit on open files that a plan needs.
 #[must_use]
 pub fn files_needed(plan: &Plan, sockets: Sockets) -> u64 {
-    let (connections, threads) = (plan.connections, plan.threads.max(1));
+    let connections = u64::from(plan.connections);
+    let (closes, rings) = held_back(plan);
+    let others = OTHER_FDS + rings;
     match sockets {
-        Sockets::Files => u64::from(connections) + OTHER_FDS,
-        // Each thread has its ring besides, which is a file.
-        Sockets::Tables => {
-            u64::from(connections.div_ceil(threads)).max(OTHER_FDS + u64::from(threads))
-        }
+        // No more can be closing than there are.
+        Sockets::Files => connections + connections.min(closes) + others,
+        Sockets::Tables => connections.div_ceil(plan.threads.max(1).into()).max(others),
     }
 }
 
@@ -113,8 +128,8 @@ fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
     Some(match offer.sockets {
         Sockets::Files => format!(
             "{asked} connections need {} open files, this process may have {allowed}; raise the limit (ulimit -n {}) or use -c {most}",
-            show_count(connections + OTHER_FDS),
-            connections + OTHER_FDS,
+            show_count(files_needed(plan, offer.sockets)),
+            files_needed(plan, offer.sockets),
         ),
         Sockets::Tables => {
             let threads = plan.threads.max(1);
@@ -218,268 +233,5 @@ fn most_arrivals_within(plan: &Plan, seconds: f64) -> Option<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
-    use floodmark_record::plan::{Address, Arrivals, Sources};
-    use proptest::prelude::*;
-    use std::net::SocketAddr;
-
-    const OFFER: Offer = Offer {
-        ports: Some(28_232),
-        fds: Some(20_000),
-        sockets: Sockets::Files,
-        time_wait_s: Some(60.0),
-    };
-
-    fn fresh(rate: f64, seconds: f64) -> Plan {
-        Plan {
-            connection_use: ConnectionUse::Fresh,
-            close_first: CloseFirst::Client,
-            ..open_plan(Arrivals::Constant, rate, Some(seconds), None)
-        }
-    }
-
-    #[test]
-    fn the_well_known_wall_of_470_per_second() {
-        let per_s = connections_per_s(&fresh(100.0, 10.0), &OFFER).unwrap();
-        assert_eq!(per_s.floor(), 470.0);
-        assert_eq!(shortage(&fresh(470.0, 300.0), &OFFER), None);
-        let text = shortage(&fresh(500.0, 300.0), &OFFER).unwrap();
-        assert!(text.contains("30,000") && text.contains("471/s"), "{text}");
-        assert_eq!(
-            shortage(&fresh(5000.0, 5.0), &OFFER),
-            None,
-            "a short run fits into the range"
-        );
-    }
-
-    #[test]
-    fn other_ways_to_close_hold_no_port() {
-        let by_server = Plan {
-            close_first: CloseFirst::Server,
-            ..fresh(50_000.0, 60.0)
-        };
-        assert_eq!(connections_per_s(&by_server, &OFFER), None);
-        assert_eq!(shortage(&by_server, &OFFER), None);
-        assert_eq!(time_wait_s(2, 1.0, true), 1.0);
-        assert_eq!(time_wait_s(2, 1.0, false), 60.0);
-        assert_eq!(time_wait_s(0, 1.0, true), 60.0);
-    }
-
-    #[test]
-    fn rates_that_change_need_ports_for_their_fullest_minute() {
-        let needed = |plan: &Plan| most_arrivals_within(plan, 60.0).unwrap().round();
-        assert_eq!(needed(&ramp_plan(0.0, 1000.0, 120.0)), 45_000.0);
-        assert_eq!(needed(&ramp_plan(1000.0, 0.0, 120.0)), 45_000.0);
-        assert_eq!(needed(&ramp_plan(0.0, 1000.0, 20.0)), 10_000.0);
-        let steps = steps_plan(&[(300.0, 600.0), (5000.0, 1.0), (100.0, 600.0)]);
-        assert_eq!(needed(&steps), 5000.0 + 59.0 * 300.0);
-        let closing = |plan: Plan| Plan {
-            connection_use: ConnectionUse::Fresh,
-            close_first: CloseFirst::Client,
-            ..plan
-        };
-        assert_eq!(shortage(&closing(steps), &OFFER), None);
-        let text = shortage(&closing(ramp_plan(0.0, 1000.0, 120.0)), &OFFER).unwrap();
-        assert!(
-            text.contains("1,000/s") && text.contains("45,000"),
-            "{text}"
-        );
-        let replay = replay_plan(vec![0; 100], 1.0);
-        assert_eq!(needed(&replay), 100.0);
-    }
-
-    #[test]
-    fn source_addresses_multiply_ports() {
-        let sources = Some(Sources {
-            first: "127.0.0.2".parse().unwrap(),
-            last: "127.0.0.200".parse().unwrap(),
-        });
-        let plan = Plan {
-            sources,
-            ..fresh(20_000.0, 10.0)
-        };
-        assert_eq!(ports_in_all(&plan, &OFFER), Some(199 * 28_232));
-        assert_eq!(shortage(&plan, &OFFER), None);
-    }
-
-    #[test]
-    fn more_connections_than_files_or_ports() {
-        assert!(
-            shortage(&closed_plan(30_000, 1), &OFFER)
-                .unwrap()
-                .contains("ulimit -n 30064")
-        );
-        let many_files = Offer {
-            fds: Some(1_000_000),
-            ..OFFER
-        };
-        assert!(
-            shortage(&closed_plan(30_000, 1), &many_files)
-                .unwrap()
-                .contains("--sources")
-        );
-        assert_eq!(shortage(&closed_plan(19_936, 1), &OFFER), None);
-        assert_eq!(most_connections(&closed_plan(1, 1), &OFFER), Some(19_936));
-    }
-
-    proptest! {
-        #[test]
-        fn each_pair_of_source_and_target_has_all_ports(
-            ports in 1u64..500,
-            sources in 1u8..9,
-            targets in 1u8..9,
-            beyond in 0u32..2,
-        ) {
-            let address = |i| SocketAddr::from(([127, 0, 1, i], 80));
-            let offer = Offer { ports: Some(ports), fds: None, ..OFFER };
-            let all = ports * u64::from(sources) * u64::from(targets);
-            let mut plan = Plan {
-                sources: Some(Sources {
-                    first: [127, 0, 0, 1].into(),
-                    last: [127, 0, 0, sources].into(),
-                }),
-                ..closed_plan(all as u32 + beyond, 1)
-            };
-            plan.target.further_addresses = (1..targets).map(address).collect();
-            prop_assert_eq!(ports_in_all(&plan, &offer), Some(all));
-            prop_assert_eq!(most_connections(&plan, &offer), Some(all));
-            prop_assert_eq!(shortage(&plan, &offer).is_some(), beyond > 0);
-        }
-
-        #[test]
-        fn a_unix_socket_takes_no_port(ports in 0u64..5, connections in 1u32..1_000_000, rate in 1.0f64..1e6) {
-            let offer = Offer { ports: Some(ports), fds: None, ..OFFER };
-            for plan in [closed_plan(connections, 1), fresh(rate, 300.0)] {
-                let mut plan = plan;
-                plan.target.address = Address::Unix("/run/app.sock".into());
-                prop_assert_eq!(ports_in_all(&plan, &offer), None);
-                prop_assert_eq!(connections_per_s(&plan, &offer), None);
-                prop_assert_eq!(shortage(&plan, &offer), None);
-                let files = Offer { fds: Some(1_000), ..offer };
-                prop_assert_eq!(most_connections(&plan, &files), Some(1_000 - OTHER_FDS));
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_not_known_stops_nothing() {
-        let unknown = Offer {
-            ports: None,
-            fds: None,
-            sockets: Sockets::Files,
-            time_wait_s: None,
-        };
-        for plan in [closed_plan(1_000_000, 1), fresh(1e6, 300.0)] {
-            assert_eq!(shortage(&plan, &unknown), None);
-            assert_eq!(connections_per_s(&plan, &unknown), None);
-            assert_eq!(most_connections(&plan, &unknown), None);
-        }
-        let files_only = Offer {
-            fds: Some(100),
-            ..unknown
-        };
-        assert_eq!(most_connections(&fresh(1.0, 1.0), &files_only), Some(36));
-        assert!(shortage(&closed_plan(37, 1), &files_only).is_some());
-        let ports_only = Offer {
-            time_wait_s: None,
-            ..OFFER
-        };
-        assert_eq!(shortage(&fresh(500.0, 300.0), &ports_only), None);
-    }
-
-    #[test]
-    fn a_hundred_thousand_from_one_process_of_twenty_thousand_files() {
-        let tables = Offer {
-            sockets: Sockets::Tables,
-            ..OFFER
-        };
-        let plan = |threads| Plan {
-            threads,
-            sources: Some(Sources {
-                first: "127.0.0.2".parse().unwrap(),
-                last: "127.0.0.9".parse().unwrap(),
-            }),
-            hold: true,
-            connections: 100_000,
-            ..open_plan(Arrivals::Constant, 10_000.0, Some(10.0), None)
-        };
-        assert_eq!(shortage(&plan(5), &tables), None);
-        let text = shortage(&plan(4), &tables).unwrap();
-        for word in ["25,000", "4 load threads", "20,000", "use -t 5", "-c 80000"] {
-            assert!(text.contains(word), "{word}: {text}");
-        }
-        let text = shortage(&plan(1), &tables).unwrap();
-        assert!(
-            text.contains("for the load thread, whose table (io_uring) holds"),
-            "{text}"
-        );
-        assert!(shortage(&plan(5), &OFFER).unwrap().contains("open files"));
-        // What is not held is opened only as it takes.
-        let capped = Plan {
-            hold: false,
-            ..plan(1)
-        };
-        assert_eq!(shortage(&capped, &tables), None);
-    }
-
-    fn sockets() -> impl Strategy<Value = Sockets> {
-        prop_oneof![Just(Sockets::Files), Just(Sockets::Tables)]
-    }
-
-    proptest! {
-        #[test]
-        fn exactly_enough_is_enough_and_one_more_is_not(
-            fds in 100u64..50_000,
-            ports in 100u64..60_000,
-            addresses in 1u8..20,
-            threads in 1u32..20,
-            sockets in sockets(),
-            held in any::<bool>(),
-        ) {
-            let offer = Offer { ports: Some(ports), fds: Some(fds), sockets, ..OFFER };
-            let base = if held {
-                open_plan(Arrivals::Constant, 100.0, Some(1.0), None)
-            } else {
-                closed_plan(1, 1)
-            };
-            let plan = |connections: u64| Plan {
-                connections: connections as u32,
-                threads,
-                hold: held,
-                sources: Some(Sources {
-                    first: [127, 0, 0, 1].into(),
-                    last: [127, 0, 0, addresses].into(),
-                }),
-                ..base.clone()
-            };
-            let most = most_connections(&plan(1), &offer).unwrap();
-            prop_assert_eq!(shortage(&plan(most), &offer), None);
-            prop_assert!(files_needed(&plan(most), sockets) <= fds.max(OTHER_FDS + u64::from(threads)));
-            let text = shortage(&plan(most + 1), &offer).unwrap();
-            let by_ports = ports * u64::from(addresses) == most;
-            let mend = if by_ports { "--sources" } else { "ulimit -n" };
-            prop_assert!(text.contains(mend) || text.contains("ulimit -n"), "{}", text);
-            // Each mend that is named is one.
-            let advised = format!("use -c {most}");
-            prop_assert!(text.contains(&advised), "{} lacks {}", text, advised);
-        }
-
-        #[test]
-        fn the_limit_that_is_needed_is_enough_and_one_less_is_not(
-            connections in 1u32..200_000,
-            threads in 1u32..50,
-            sockets in sockets(),
-        ) {
-            let plan = Plan { threads, ..closed_plan(connections, 1) };
-            let needed = files_needed(&plan, sockets);
-            let offer = |fds| Offer { ports: None, fds: Some(fds), sockets, ..OFFER };
-            prop_assert_eq!(shortage(&plan, &offer(needed)), None);
-            // Below this the rings themselves need more than their tables.
-            if needed > OTHER_FDS + u64::from(threads) {
-                prop_assert!(shortage(&plan, &offer(needed - 1)).is_some());
-            }
-        }
-    }
-}
+#[path = "budget_tests.rs"]
+mod tests;

@@ -26,7 +26,7 @@ const LONGEST_WAIT: Ns = 50_000_000;
 
 /// A backend that holds back is asked to submit when it holds this much: a good share of an enter call's cost is saved by
 /// then, and the first in the queue has not waited long against a response time.
-const HELD_BACK: usize = 32;
+pub(crate) const HELD_BACK: usize = 32;
 
 /// How often it is said how many connections stand, before the clock starts.
 const WORD_EVERY: Ns = 500_000_000;
