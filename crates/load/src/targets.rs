@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! untried ──► on trial ──► reached        every connection in its turn; what fails here, fails
-//!                    └───► left out       none any more, unless it is the last one
+//!       ▲        │  └────► left out       none any more, unless it is the last one
+//!       └────────┘                        nothing was found out: this process lacked something, or it was given up
 //! ```
 //!
 //! While an address is on trial, no second connection goes there once another address has been reached. So a
@@ -119,7 +120,10 @@ impl Targets {
         match self.places[at].standing {
             Standing::Reached => return false,
             Standing::LeftOut => {}
-            _ if left == 1 || !failure.of_address => return false,
+            _ if left == 1 || !failure.of_address => {
+                self.given_up(target);
+                return false;
+            }
             _ => {}
         }
         let place = &mut self.places[at];
@@ -127,6 +131,15 @@ impl Targets {
         place.moved += 1;
         place.why.get_or_insert(failure.name);
         true
+    }
+
+    /// A connection to a target came to its end before anything was found out about the address: if it was the trial, the next one
+    /// is.
+    pub fn given_up(&mut self, target: u32) {
+        let place = &mut self.places[target as usize];
+        if place.standing == Standing::OnTrial {
+            place.standing = Standing::Untried;
+        }
     }
 }
 
@@ -237,6 +250,25 @@ mod tests {
             let mut targets = Targets::new(&plan(2), 0, 1);
             let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));
             assert!(targets.failed(0, failure), "{}", failure.name);
+        }
+    }
+
+    #[test]
+    fn a_trial_that_found_nothing_out_is_tried_again() {
+        let lacking = failure::connect(&std::io::Error::from_raw_os_error(libc::EMFILE));
+        let ends: [fn(&mut Targets, ConnectFailure); 2] = [
+            |targets, lacking| assert!(!targets.failed(0, lacking)),
+            |targets, _| targets.given_up(0),
+        ];
+        for end in ends {
+            let mut targets = Targets::new(&plan(2), 0, 1);
+            assert_eq!(turns(&mut targets, 2), [0, 1]);
+            targets.reached(1);
+            end(&mut targets, lacking);
+            assert_eq!(turns(&mut targets, 3), [0, 1, 1], "one more trial");
+            targets.reached(0);
+            end(&mut targets, lacking);
+            assert_eq!(turns(&mut targets, 2), [0, 1], "what was reached stays");
         }
     }
 

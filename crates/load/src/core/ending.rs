@@ -33,6 +33,7 @@ impl Core {
                     } else {
                         self.recorder.unsent(group, 1);
                     }
+                    self.targets.given_up(connection.target);
                     self.carried -= 1;
                 }
                 _ => continue,
