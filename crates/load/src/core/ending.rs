@@ -89,7 +89,7 @@ impl Core {
             connection.moments.sent = 0;
             self.in_flight -= 1;
             self.pressing.remove(&mut self.connections, slot);
-            self.gone();
+            self.gone(now);
             self.actions.push(Action::Close {
                 slot,
                 how: CloseFirst::Client,
@@ -160,7 +160,7 @@ impl Core {
     /// Closes a connection that is in no list.
     pub(super) fn shut(&mut self, slot: Slot, how: CloseFirst, now: Ns) {
         if self.connections[slot as usize].state != State::Connecting {
-            self.gone();
+            self.gone(now);
         }
         self.actions.push(Action::Close { slot, how });
         self.release(slot, now);

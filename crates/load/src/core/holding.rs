@@ -135,9 +135,10 @@ impl Core {
         self.ahead.held.failed += u64::from(self.preparing);
     }
 
-    /// A connection that stood is gone.
-    pub(super) fn gone(&mut self) {
+    /// A connection that stood is gone. While it stood, others that were refused did not say that the server is gone.
+    pub(super) fn gone(&mut self, now: Ns) {
         self.recorder.disconnected();
+        self.refused_since = self.refused_since.map(|since| since.max(now));
         self.ahead.held.lost += u64::from(!self.preparing);
     }
 
@@ -151,3 +152,7 @@ impl Core {
 pub(super) fn holds(hold: bool, uses: Uses) -> bool {
     hold && uses == Uses::Unlimited
 }
+
+#[cfg(test)]
+#[path = "holding_tests.rs"]
+mod tests;

@@ -251,7 +251,7 @@ impl Core {
         } else {
             NEVER_THERE_NS
         };
-        if self.in_flight == 0 && now.saturating_sub(since) >= patience {
+        if self.recorder.open_connections() == 0 && now.saturating_sub(since) >= patience {
             self.gone = true;
         }
     }

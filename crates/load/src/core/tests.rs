@@ -24,15 +24,15 @@ use crate::slice::{SLICES, Slice};
 use crate::testing::{closed_plan, open_plan, with_mix};
 
 /// A core with its gatherer, as a worker of one thread has them.
-struct Lab {
-    core: Core,
+pub(super) struct Lab {
+    pub(super) core: Core,
     gatherer: Gatherer,
     messages: Receiver<Message>,
     rows: Vec<SecondRow>,
 }
 
 impl Lab {
-    fn new(plan: &Plan) -> Self {
+    pub(super) fn new(plan: &Plan) -> Self {
         let (out, messages) = sync_channel(100);
         let groups = plan.mix.as_ref().map_or(0, |mix| mix.requests.len());
         let (give_back, back) = channel();
@@ -367,8 +367,8 @@ fn by_hand(plan: &Plan) -> (Lab, Ns) {
     (lab, now)
 }
 
-const MS: Ns = 1_000_000;
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+pub(super) const MS: Ns = 1_000_000;
+pub(super) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 fn connect(core: &mut Core, at: Ns) {
     core.actions.clear();
@@ -474,100 +474,4 @@ fn the_connection_used_last_is_used_first() {
     core.actions.clear();
     core.turn(start + 3 * MS);
     assert_eq!(core.actions, [super::Action::Send { slot: 1 }]);
-}
-
-/// Three held connections that stand, and the actions of the turns that follow.
-fn held(plan: &Plan) -> (Lab, Ns) {
-    let mut lab = Lab::new(plan);
-    let now = seconds(1.0);
-    lab.core.prepare(now);
-    lab.core.actions.clear();
-    for slot in 0..3 {
-        stands(&mut lab.core, slot, now);
-    }
-    assert!(lab.core.prepared());
-    lab.core.recorder.begin(Phase::Measure, now, None);
-    let schedule = Schedule::new(plan, plan.duration_s, 0, 1).unwrap();
-    let picks = Picks::new(plan, (0, 1), 1);
-    let arrivals = Arrivals::Open(Waiting::new(schedule, now, picks));
-    lab.core.begin(arrivals, now);
-    (lab, now)
-}
-
-fn stands(core: &mut Core, slot: u32, at: Ns) {
-    let sent = false;
-    core.on(Completion::Connected { slot, at, sent }, at);
-}
-
-fn held_plan() -> Plan {
-    Plan {
-        connections: 3,
-        hold: true,
-        ..open_plan(Spacing::Constant, 1000.0, None, Some(7))
-    }
-}
-
-#[test]
-fn held_connections_have_their_turns() {
-    let (mut lab, start) = held(&held_plan());
-    let core = &mut lab.core;
-    for request in 0..7 {
-        let at = start + request as Ns * MS;
-        core.turn(at);
-        let slot = request % 3;
-        assert_eq!(core.actions, [super::Action::Send { slot }]);
-        core.actions.clear();
-        core.sent(slot, at);
-        let data = ANSWER;
-        core.on(Completion::Received { slot, data }, at + 1);
-    }
-    assert!(core.finished());
-    let held = core.held().unwrap();
-    assert_eq!((held.standing, held.failed, held.lost), (3, 0, 0));
-}
-
-#[test]
-fn a_held_connection_that_the_server_closes_is_opened_again() {
-    let (mut lab, start) = held(&held_plan());
-    let core = &mut lab.core;
-    core.actions.clear();
-    core.on(Completion::Ended { slot: 2 }, start + 1);
-    core.actions.clear();
-    core.turn(start + 2);
-    let open = super::Action::Open {
-        slot: 2,
-        route: crate::backend::Route::default(),
-        first: false,
-    };
-    assert_eq!(core.actions, [open]);
-    stands(core, 2, start + 3);
-    let held = core.held().unwrap();
-    assert_eq!((held.standing, held.lost, held.reopened), (3, 1, 1));
-    // After the end of the window nobody needs it.
-    core.wind_up();
-    core.on(Completion::Ended { slot: 2 }, start + 4);
-    core.actions.clear();
-    core.turn(start + 5);
-    assert!(core.actions.is_empty(), "{:?}", core.actions);
-}
-
-#[test]
-fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_at_the_pace() {
-    let mut lab = Lab::new(&held_plan());
-    let core = &mut lab.core;
-    let start = seconds(1.0);
-    core.prepare(start);
-    core.actions.clear();
-    for slot in 0..3 {
-        let error = std::io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
-        core.on(Completion::ConnectFailed { slot, error }, start);
-    }
-    assert!(core.prepared());
-    let schedule = Schedule::new(&held_plan(), None, 0, 1).unwrap();
-    let picks = Picks::new(&held_plan(), (0, 1), 1);
-    let waiting = Waiting::new(schedule, start + MS, picks);
-    core.begin(Arrivals::Open(waiting), start);
-    let opened = core.actions.len();
-    assert_eq!((core.held().unwrap().failed, opened), (3, 3));
-    assert_eq!(core.held().unwrap().standing, 0);
 }
