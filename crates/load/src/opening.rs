@@ -1,6 +1,10 @@
 //! How far the threads are with opening connections before the clock starts.
 
 use floodmark_record::events::Connecting;
+use floodmark_record::plan::Plan;
+
+use crate::core::ready_connections;
+use crate::worker::cap;
 
 /// What the threads have said.
 #[derive(Debug)]
@@ -12,11 +16,12 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// `threads` threads that together open `of` connections.
+    /// `threads` threads that open a plan's connections ahead.
     #[must_use]
-    pub fn new(threads: u32, of: u32) -> Self {
+    pub fn new(plan: &Plan, threads: u32) -> Self {
+        let of = |thread| ready_connections(plan, threads, cap(plan, thread, threads)) as u64;
         Opening {
-            of: of.into(),
+            of: (0..threads).map(of).sum(),
             threads: vec![(0, 0); threads as usize],
             spoken: vec![false; threads as usize],
         }
@@ -49,10 +54,12 @@ impl Opening {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{closed_plan, open_plan};
+    use floodmark_record::plan::{Arrivals, ConnectionUse};
 
     #[test]
     fn one_event_for_each_round() {
-        let mut opening = Opening::new(2, 1000);
+        let mut opening = Opening::new(&closed_plan(1000, 1), 2);
         assert_eq!(opening.take(0, (100, 0)), None);
         assert_eq!(opening.take(1, (90, 3)), None);
         let first = opening.take(1, (200, 4)).unwrap();
@@ -60,5 +67,31 @@ mod tests {
         assert_eq!(opening.take(0, (220, 0)), None);
         // A thread that has opened all is silent.
         assert_eq!(opening.take(0, (500, 0)).unwrap().standing, 420);
+    }
+
+    #[test]
+    fn only_connections_that_are_opened_ahead_are_awaited() {
+        let open = |rate| open_plan(Arrivals::Constant, rate, Some(1.0), None);
+        for (plan, expected) in [
+            (closed_plan(1001, 1), 1001),
+            (open(1000.0), 4),
+            (open(10_000.0), 20),
+            (
+                Plan {
+                    hold: true,
+                    ..open(1000.0)
+                },
+                1000,
+            ),
+            (
+                Plan {
+                    connection_use: ConnectionUse::Fresh,
+                    ..closed_plan(10, 1)
+                },
+                0,
+            ),
+        ] {
+            assert_eq!(Opening::new(&plan, 4).of, expected, "{plan:?}");
+        }
     }
 }

@@ -148,7 +148,7 @@ pub fn run(
         }
         drop(out);
         let mut gatherer = Gatherer::new(give_back, Rows::of(plan));
-        let mut opening = Opening::new(job.threads, plan.connections);
+        let mut opening = Opening::new(plan, job.threads);
         let ends: Result<Vec<_>, _> = job
             .phases
             .iter()
@@ -193,6 +193,11 @@ fn split(total: u64, thread: u32, threads: u32) -> u64 {
     total / threads + u64::from(thread < total % threads)
 }
 
+/// The most connections that a thread of a plan may have open.
+pub(crate) fn cap(plan: &Plan, thread: u32, threads: u32) -> usize {
+    split(plan.connections.max(1).into(), thread, threads) as usize
+}
+
 /// What all phases and threads of a worker have in common.
 struct Job<'a> {
     input: &'a WorkerInput,
@@ -229,8 +234,7 @@ impl Job<'_> {
             seconds(plan.deadline_s),
             Rows::of(plan),
         );
-        let connections = u64::from(plan.connections.max(1));
-        let cap = split(connections, thread, self.threads) as usize;
+        let cap = cap(plan, thread, self.threads);
         let core = Core::new(plan, (thread, self.threads), cap, recorder);
         let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
         match plan.backend {

@@ -97,7 +97,7 @@ pub struct Connecting {
     pub standing: u64,
     /// Could not be opened.
     pub failed: u64,
-    /// How many connections the plan has.
+    /// How many are opened before the clock starts.
     pub of: u64,
 }
 

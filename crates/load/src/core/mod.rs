@@ -34,6 +34,7 @@ use crate::targets::Targets;
 
 use self::holding::Ahead;
 pub use self::holding::HeldSoFar;
+pub use self::opening::ready_connections;
 
 /// Connections opened in one turn at most. Opening costs several times what a request costs, so a thread that is behind catches
 /// up by using the connections it has, and does not bury itself and the server under new ones.
@@ -123,22 +124,24 @@ enum Uses {
     Limited(u64),
 }
 
-impl Core {
-    /// The state of thread `thread` of `threads`, whose share of the connections is `cap`.
-    #[must_use]
-    pub fn new(plan: &Plan, (thread, threads): (u32, u32), cap: usize, recorder: Recorder) -> Self {
-        let uses = match plan.connection_use {
+impl Uses {
+    fn of(plan: &Plan) -> Self {
+        match plan.connection_use {
             ConnectionUse::Kept => Uses::Unlimited,
             ConnectionUse::Fresh => Uses::Limited(1),
             ConnectionUse::PerConnection => {
                 Uses::Limited(plan.requests_per_connection.unwrap_or(1).max(1))
             }
-        };
-        let ready = match uses {
-            // Such a connection is opened for its request and with it.
-            Uses::Limited(1) => 0,
-            _ => opening::ready_connections(plan, threads, cap),
-        };
+        }
+    }
+}
+
+impl Core {
+    /// The state of thread `thread` of `threads`, whose share of the connections is `cap`.
+    #[must_use]
+    pub fn new(plan: &Plan, (thread, threads): (u32, u32), cap: usize, recorder: Recorder) -> Self {
+        let uses = Uses::of(plan);
+        let ready = ready_connections(plan, threads, cap);
         Core {
             actions: Vec::with_capacity(64),
             recorder,

@@ -1,6 +1,6 @@
 //! Connections: opening them, and what follows when that fails.
 
-use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
+use floodmark_record::plan::{CloseFirst, Plan};
 use floodmark_record::{Outcome, TimeKind};
 
 use super::{Action, Core, Uses};
@@ -30,8 +30,10 @@ const READY_FOR_S: f64 = 0.002;
 const READY_AT_MOST: f64 = 100.0;
 
 /// How many connections one of `threads` threads opens before the clock starts, of the `cap` it may have.
-pub(super) fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
-    if plan.connection_use == ConnectionUse::Fresh {
+#[must_use]
+pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
+    // Such a connection is opened for its request and with it.
+    if Uses::of(plan) == Uses::Limited(1) {
         return 0;
     }
     let Some(rate) = plan.rate_per_s.filter(|_| !plan.hold) else {
