@@ -6,16 +6,17 @@ use crate::validity::{Evidence, OUR_ERRORS, UNSENT_SHARE, plural};
 
 /// Connections that could not be held for a reason of ours: the state that was asked for was not there.
 pub(crate) fn unheld(evidence: &Evidence<'_>) -> Option<String> {
-    let held = evidence.held?;
-    let named = |name: &&str| evidence.errors.get(*name).is_some_and(|n| *n > 0);
-    let ours: Vec<&str> = OUR_ERRORS.into_iter().filter(|name| named(name)).collect();
+    let reasons = &evidence.held?.reasons;
+    let of = |name| Some((name, *reasons.get(name).filter(|n| **n > 0)?));
+    let (ours, failed): (Vec<&str>, Vec<u64>) = OUR_ERRORS.into_iter().filter_map(of).unzip();
+    let failed: u64 = failed.iter().sum();
     let asked = evidence.plan.connections;
-    if ours.is_empty() || held.failed as f64 <= UNSENT_SHARE * f64::from(asked) {
+    if failed as f64 <= UNSENT_SHARE * f64::from(asked) {
         return None;
     }
     Some(format!(
         "{} of {} connections could not be held ({}): add source addresses (--sources), raise the limit on open files, or hold fewer",
-        show_count(held.failed),
+        show_count(failed),
         show_count(asked.into()),
         ours.join(", ").replace('_', " ")
     ))
@@ -23,21 +24,24 @@ pub(crate) fn unheld(evidence: &Evidence<'_>) -> Option<String> {
 
 /// What failed to open before the run.
 pub(crate) fn unopened(evidence: &Evidence<'_>) -> Option<String> {
-    let failed = evidence.held.filter(|held| held.failed > 0)?.failed;
-    let reasons: Vec<String> = evidence
-        .errors
+    let held = evidence.held.filter(|held| held.failed > 0)?;
+    let reasons: Vec<String> = held
+        .reasons
         .keys()
         .map(|name| name.replace('_', " "))
         .collect();
+    let reasons = match reasons.as_slice() {
+        [] => "reasons not known".to_owned(),
+        reasons => reasons.join(", "),
+    };
     Some(format!(
-        "{} of {} could not be opened before the run ({}), which began without them; they were tried again in it",
-        show_count(failed),
+        "{} of {} could not be opened before the run ({reasons}), which began without them; they were tried again in it",
+        show_count(held.failed),
         plural(
             evidence.plan.connections.into(),
             "held connection",
             "held connections"
         ),
-        reasons.join(", ")
     ))
 }
 

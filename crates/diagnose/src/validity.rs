@@ -71,7 +71,7 @@ pub struct Evidence<'a> {
     /// Counters of the host over the run.
     pub host: HostCounters,
     /// What became of held connections, where some were.
-    pub held: Option<Held>,
+    pub held: Option<&'a Held>,
     /// Why the run ended.
     pub ended: EndReason,
     /// When the server went away, seconds from the start.

@@ -280,7 +280,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             addresses: end.map(|end| end.addresses.clone()).unwrap_or_default(),
             fd_limit: tally.ready.as_ref().and_then(|ready| ready.fd_limit),
             fd_limit_before: tally.ready.as_ref().and_then(|ready| ready.fd_limit_before),
-            held: end.and_then(|end| end.held),
+            held: end.and_then(|end| end.held.clone()),
         },
         tls: tls(&tally),
         client: client(&tally, &counts),

@@ -45,7 +45,7 @@ pub fn validity(run: &Run, cpus: u32) -> Validity {
             listen_drops: increase("ListenDrops"),
             syn_retransmits: increase("TCPSynRetrans"),
         },
-        held: run.connections.held,
+        held: run.connections.held.as_ref(),
         ended: run.ended.reason,
         server_gone_since_s: run.server_gone_since_s,
         ceiling_per_s: None,

@@ -404,10 +404,15 @@ impl Job<'_> {
 fn held(cores: &[Core]) -> Option<Held> {
     let each: Option<Vec<_>> = cores.iter().map(Core::held).collect();
     let each = each.filter(|each| !each.is_empty())?;
-    let sum = |of: fn(&HeldSoFar) -> u64| each.iter().map(of).sum();
+    let sum = |of: fn(&HeldSoFar) -> u64| each.iter().map(|held| of(held)).sum();
+    let mut reasons = BTreeMap::new();
+    for (name, n) in each.iter().flat_map(|held| &held.reasons) {
+        *reasons.entry((*name).to_owned()).or_default() += n;
+    }
     Some(Held {
         standing: sum(|held| held.standing),
         failed: sum(|held| held.failed),
+        reasons,
         lost: sum(|held| held.lost),
         reopened: sum(|held| held.reopened),
         opening_ns: each.iter().map(|held| held.opening).max().unwrap_or(0),

@@ -337,6 +337,7 @@ fn held_connections_to_nobody_are_counted(backend: Backend) {
     assert_eq!(run.end.reason, EndReason::ServerGone);
     let held = run.end.held.unwrap();
     assert_eq!((held.standing, held.failed), (0, 10));
+    assert_eq!(held.reasons["connect_refused"], 10);
     assert!(run.end.errors["connect_refused"] >= 10);
 }
 

@@ -102,12 +102,16 @@ pub struct Connecting {
 }
 
 /// What became of connections that were all opened before the clock started and kept open (`--hold`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Held {
     /// Stood when the clock started.
     pub standing: u64,
-    /// Could not be opened before that; the reasons are among the errors.
+    /// Could not be opened before that.
     pub failed: u64,
+    /// Why, with how many each reason kept from being opened; the names are those of the errors, which count them too. Empty in
+    /// records that do not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reasons: BTreeMap<String, u64>,
     /// Ended in the run: closed by the server, or given up after a timeout or a malformed answer.
     pub lost: u64,
     /// Opened in the run in place of those that were lost or could not be opened.

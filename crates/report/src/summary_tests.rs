@@ -1,5 +1,7 @@
 //! Snapshots of every kind of summary.
 
+use std::collections::BTreeMap;
+
 use floodmark_record::events::{EndReason, Held};
 use floodmark_record::result::{Overall, Threshold};
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass, Warmup, Window};
@@ -241,6 +243,7 @@ fn held_connections() {
     run.connections.held = Some(Held {
         standing: 99_500,
         failed: 500,
+        reasons: BTreeMap::from([("ports_exhausted".to_owned(), 500)]),
         lost: 12,
         reopened: 512,
         opening_ns: 10_100_000_000,

@@ -40,7 +40,11 @@ impl Facts {
     fn of(run: &Run) -> Self {
         Facts {
             asked: run.plan.connections.into(),
-            standing: run.connections.held.map_or(0, |held| held.standing),
+            standing: run
+                .connections
+                .held
+                .as_ref()
+                .map_or(0, |held| held.standing),
             peak: run.connections.peak,
             intended: run.requests.intended,
             ok: run.requests.ok,
@@ -100,7 +104,7 @@ impl fmt::Display for Figures {
         let count = |n: Option<u64>| n.map_or(UNKNOWN.to_owned(), show_count);
         let peak = count(run.connections.peak);
         write!(f, "connections  {peak} of {asked} open at the peak")?;
-        if let Some(held) = run.connections.held {
+        if let Some(held) = &run.connections.held {
             let opening = show_ns(held.opening_ns as f64);
             let (lost, again) = (show_count(held.lost), show_count(held.reopened));
             write!(

@@ -92,7 +92,7 @@ impl Case {
             cpus: self.cpus,
             longest_stall_ns: self.stall_ns,
             host: self.host,
-            held: self.held,
+            held: self.held.as_ref(),
             ended: self.ended,
             server_gone_since_s: self.gone_s,
             ceiling_per_s: self.ceiling,
@@ -296,27 +296,38 @@ fn held_connections_that_were_not_opened() {
         connections: 1_000,
         ..open()
     });
-    let held = |failed| {
+    let held = |reasons: &[(&str, u64)]| {
+        let failed = reasons.iter().map(|(_, n)| n).sum();
         Some(Held {
             standing: 1_000 - failed,
             failed,
+            reasons: reasons.iter().map(|(k, n)| ((*k).to_owned(), *n)).collect(),
             lost: 0,
             reopened: failed,
             opening_ns: 100_000_000,
         })
     };
     // The server's doing, or one in a hundred of ours: the run says what it was without them.
-    case.errors.insert("connect_timed_out".to_owned(), 200);
-    case.held = held(200);
-    case.notes_one(&["200 of 1,000 held connections", "connect timed out"]);
-    case.errors.insert("ports_exhausted".to_owned(), 200);
-    case.held = held(10);
-    case.notes_one(&["10 of 1,000"]);
-    case.held = held(11);
+    let refused = ("connect_timed_out", 200);
+    case.held = held(&[refused]);
+    // What went wrong in the run itself is no reason.
+    case.errors.insert("ports_exhausted".to_owned(), 50);
+    case.notes_one(&["200 of 1,000 held connections", "run (connect timed out),"]);
+    case.held = held(&[refused, ("ports_exhausted", 10)]);
+    case.notes_one(&["210 of 1,000", "(connect timed out, ports exhausted)"]);
+    case.held = held(&[refused, ("fds_exhausted", 1), ("ports_exhausted", 10)]);
     case.is(
         Status::Invalid,
-        &["11 of 1,000 connections", "ports exhausted", "--sources"],
+        &[
+            "11 of 1,000 connections",
+            "(ports exhausted, fds exhausted)",
+            "--sources",
+        ],
     );
+    let mut untold = held(&[refused]);
+    untold.as_mut().unwrap().reasons.clear();
+    case.held = untold;
+    case.notes_one(&["200 of 1,000", "not known"]);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn held_connections_stand_through_the_run() {
             (connections(&load).opened, connections(&load).peak),
             (200, Some(200))
         );
-        let held = connections(&load).held.unwrap();
+        let held = connections(&load).held.clone().unwrap();
         assert_eq!((held.standing, held.failed), (200, 0));
         assert_eq!((held.lost, held.reopened), (0, 0));
         let said = load.stderr();
@@ -83,7 +83,7 @@ fn connections_that_the_server_closes_while_they_are_idle_are_opened_again() {
     );
     load.ends_with(0);
     assert_eq!(load.counts().ok, 5);
-    let held = connections(&load).held.unwrap();
+    let held = connections(&load).held.clone().unwrap();
     assert!(held.lost >= 20 && held.reopened >= 20, "{held:?}");
     assert_eq!(connections(&load).peak, Some(20));
     let said = load
@@ -104,7 +104,7 @@ fn held_connections_to_nobody_end_at_once() {
     );
     assert_eq!(load.code(), 3, "{}", load.stderr());
     assert!(load.run().sending_s < 5.0);
-    let held = connections(&load).held.unwrap();
+    let held = connections(&load).held.clone().unwrap();
     assert!(held.standing == 0 && held.failed > 0, "{held:?}");
 }
 

@@ -18,7 +18,7 @@ impl Core {
             let recorder = &mut self.recorder;
             waiting.give_up_beyond(0, |group, n| recorder.unsent(group, n));
         }
-        let held = self.held();
+        let lost = self.gone_so_far();
         for slot in 0..self.connections.len() {
             let connection = &mut self.connections[slot];
             let group = connection.moments.pick.group;
@@ -43,7 +43,7 @@ impl Core {
             self.shut(slot as Slot, CloseFirst::Client, now);
         }
         // What we close ourselves is not lost.
-        self.keep_held(held);
+        self.keep_gone(lost);
     }
 
     /// The peer sends no more.

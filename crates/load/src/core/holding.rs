@@ -1,16 +1,20 @@
 //! Connections that stand before anyone needs them: those opened before the clock starts, and those that `--hold` keeps open.
 
+use std::collections::BTreeMap;
+
 use super::{Core, Uses};
 use crate::clock::Ns;
 use crate::pace::Pace;
 
 /// What became of one thread's held connections.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeldSoFar {
     /// Stood when the clock started.
     pub standing: u64,
     /// Could not be opened before that.
     pub failed: u64,
+    /// Why, by the names of errors.
+    pub reasons: BTreeMap<&'static str, u64>,
     /// Ended since, otherwise than at the end of the run.
     pub lost: u64,
     /// Were opened since in place of those.
@@ -73,8 +77,8 @@ impl Core {
 
     /// What became of the held connections; none where none are held.
     #[must_use]
-    pub fn held(&self) -> Option<HeldSoFar> {
-        self.ahead.hold.then_some(self.ahead.held)
+    pub fn held(&self) -> Option<&HeldSoFar> {
+        self.ahead.hold.then_some(&self.ahead.held)
     }
 
     /// How many connections stand, and how many could not be opened ahead.
@@ -130,9 +134,12 @@ impl Core {
         self.ahead.held.reopened += u64::from(!self.preparing);
     }
 
-    /// A connection could not be opened.
-    pub(super) fn count_unopened(&mut self) {
-        self.ahead.held.failed += u64::from(self.preparing);
+    /// A connection could not be opened, for a reason that has a name.
+    pub(super) fn count_unopened(&mut self, name: &'static str) {
+        if self.preparing {
+            self.ahead.held.failed += 1;
+            *self.ahead.held.reasons.entry(name).or_default() += 1;
+        }
     }
 
     /// A connection that stood is gone. While it stood, others that were refused did not say that the server is gone.
@@ -142,9 +149,14 @@ impl Core {
         self.ahead.held.lost += u64::from(!self.preparing);
     }
 
-    /// Takes back what was counted since `held` was read.
-    pub(super) fn keep_held(&mut self, held: Option<HeldSoFar>) {
-        self.ahead.held = held.unwrap_or_default();
+    /// How many connections that stood are gone.
+    pub(super) fn gone_so_far(&self) -> u64 {
+        self.ahead.held.lost
+    }
+
+    /// Takes back those that were counted since there were `lost`.
+    pub(super) fn keep_gone(&mut self, lost: u64) {
+        self.ahead.held.lost = lost;
     }
 }
 

@@ -108,6 +108,8 @@ fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_at_the_pac
     let opened = core.actions.len();
     assert_eq!((core.held().unwrap().failed, opened), (3, 3));
     assert_eq!(core.held().unwrap().standing, 0);
+    let reasons = &core.held().unwrap().reasons;
+    assert!(reasons.iter().eq([(&"ports_exhausted", &3)]), "{reasons:?}");
 }
 
 #[test]

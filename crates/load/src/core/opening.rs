@@ -207,7 +207,7 @@ impl Core {
         let retried = connection.retried;
         self.recorder.error(failure.name);
         self.ahead.tried(opening, now);
-        self.count_unopened();
+        self.count_unopened(failure.name);
         self.pressing.remove(&mut self.connections, slot);
         if carried {
             self.carried -= 1;

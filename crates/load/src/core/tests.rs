@@ -316,6 +316,7 @@ proptest! {
         }
         if let Some(held) = lab.core.held() {
             prop_assert!(plan.hold && held.standing + held.failed <= plan.connections.into(), "{:?}", held);
+            prop_assert_eq!(held.failed, held.reasons.values().sum::<u64>());
             // What is given up with its request was not lost.
             if counts.in_flight_at_end == 0 && plan.warmup_s == 0.0 {
                 let standing = lab.core.recorder.open_connections();

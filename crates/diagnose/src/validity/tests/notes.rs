@@ -32,6 +32,7 @@ fn each_remark_has_its_figure_and_its_mend() {
     case.held = Some(Held {
         standing: 50,
         failed: 0,
+        reasons: BTreeMap::new(),
         lost: 3,
         reopened: 1,
         opening_ns: 1,
