@@ -50,6 +50,8 @@ pub struct Evidence<'a> {
     pub counts: &'a Counts,
     /// Named reasons of failures with how often each occurred; the names that are ours are in [`OUR_ERRORS`].
     pub errors: &'a BTreeMap<String, u64>,
+    /// Of these the failed connects that no request waited for.
+    pub unawaited: &'a BTreeMap<String, u64>,
     /// sent − max(intended, free), in the window.
     pub lateness: &'a Times,
     /// done − intended, in the window.
@@ -81,6 +83,12 @@ pub struct Evidence<'a> {
 }
 
 impl Evidence<'_> {
+    /// How often a named reason kept a request from being sent, or spoilt one that was.
+    fn met_by_requests(&self, name: &str) -> u64 {
+        let of = |errors: &BTreeMap<String, u64>| errors.get(name).copied().unwrap_or(0);
+        of(self.errors).saturating_sub(of(self.unawaited))
+    }
+
     /// The longest standstill that is known of, ns. Where none is, the notes say so.
     fn stall_ns(&self) -> f64 {
         self.longest_stall_ns.unwrap_or(0) as f64
@@ -120,9 +128,9 @@ pub const SERVER_ERRORS: [&str; 5] = [
 fn by_server(evidence: &Evidence<'_>) -> u64 {
     let named: u64 = evidence
         .errors
-        .iter()
-        .filter(|(name, _)| SERVER_ERRORS.contains(&name.as_str()) || name.starts_with(tls::PREFIX))
-        .map(|(_, n)| n)
+        .keys()
+        .filter(|name| SERVER_ERRORS.contains(&name.as_str()) || name.starts_with(tls::PREFIX))
+        .map(|name| evidence.met_by_requests(name))
         .sum();
     // TLS also breaks on connections that stood, after their requests were sent; such a failure explains none that was not.
     named.min(evidence.counts.connect_failed)
@@ -350,7 +358,7 @@ fn late(evidence: &Evidence<'_>) -> Option<String> {
 fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
     let counts = evidence.counts;
     let short = counts.intended.saturating_sub(counts.sent);
-    let named = |name: &str| evidence.errors.get(name).copied().unwrap_or(0);
+    let named = |name: &str| evidence.met_by_requests(name);
     let ours: u64 = OUR_ERRORS.iter().map(|n| named(n)).sum();
     let servers = by_server(evidence);
     // Of the requests that no failed connect explains, a standstill of ours accounts for those due while it lasted.

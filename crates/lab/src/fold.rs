@@ -281,6 +281,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             fd_limit: tally.ready.as_ref().and_then(|ready| ready.fd_limit),
             fd_limit_before: tally.ready.as_ref().and_then(|ready| ready.fd_limit_before),
             held: end.and_then(|end| end.held.clone()),
+            unawaited: end.map(|end| end.unawaited.clone()).unwrap_or_default(),
         },
         tls: tls(&tally),
         client: client(&tally, &counts),

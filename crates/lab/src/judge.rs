@@ -31,6 +31,7 @@ pub fn validity(run: &Run, cpus: u32) -> Validity {
         plan: &run.plan,
         counts: &run.requests,
         errors: &run.errors,
+        unawaited: &run.connections.unawaited,
         lateness: &run.lateness_us,
         response: &run.response_time_us,
         throughput_per_s: run.throughput_per_s,

@@ -116,6 +116,7 @@ fn events() -> Vec<Event> {
         held: None,
         longest_stall_ns: 0,
         errors: BTreeMap::new(),
+        unawaited: BTreeMap::new(),
         user_s: 0.4,
         system_s: 0.4,
         peak_rss_bytes: Some(1),

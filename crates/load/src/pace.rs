@@ -20,6 +20,9 @@ const LEAST_PER_S: u64 = 100;
 /// A handshake that takes as long was dropped at first: Linux sends it again after 1 s (RFC 6298, section 2).
 const DROPPED_NS: Ns = 900_000_000;
 
+/// Rest after a connection that failed, the first and, each being twice as long as the one before, the longest.
+const RESTS: (Ns, Ns) = (10_000_000, NS_PER_S);
+
 /// One thread's part of the pace: a leaky bucket.
 #[derive(Debug)]
 pub struct Pace {
@@ -32,6 +35,10 @@ pub struct Pace {
     due: Ns,
     under_way: u64,
     slowed: Ns,
+    /// Until when it rests after a failure; none where none has failed since one stood.
+    rests_until: Option<Ns>,
+    /// How long the next rest is.
+    rest: Ns,
 }
 
 impl Pace {
@@ -47,13 +54,17 @@ impl Pace {
             due: 0,
             under_way: (UNDER_WAY / threads).max(1),
             slowed: 0,
+            rests_until: None,
+            rest: RESTS.0,
         }
     }
 
     /// When the next connection may be opened while `under_way` handshakes are under way; none until one of them has ended.
     #[must_use]
     pub fn next(&self, under_way: u64) -> Option<Ns> {
-        (under_way < self.under_way).then(|| self.due.saturating_sub(self.ahead))
+        let most = self.rests_until.map_or(self.under_way, |_| 1);
+        let at = self.due.saturating_sub(self.ahead);
+        (under_way < most).then(|| at.max(self.rests_until.unwrap_or(0)))
     }
 
     /// Takes leave to open one connection.
@@ -73,6 +84,20 @@ impl Pace {
             self.ahead = 0;
             self.slowed = at;
         }
+    }
+
+    /// Takes note of a connection begun at `began` that failed at `at`. Those begun before the last rest was over tell nothing new.
+    pub fn failed(&mut self, began: Ns, at: Ns) {
+        if self.rests_until.is_none_or(|until| began >= until) {
+            self.rests_until = Some(at + self.rest);
+            self.rest = (self.rest * 2).min(RESTS.1);
+        }
+    }
+
+    /// Takes note of a connection that stands.
+    pub fn stood(&mut self) {
+        self.rests_until = None;
+        self.rest = RESTS.0;
     }
 }
 
@@ -123,6 +148,26 @@ mod tests {
         }
         let least = opened(&mut pace, 50_000 * MS, 1000 * MS);
         assert!(least.abs_diff(100) <= 1, "{least}");
+    }
+
+    #[test]
+    fn after_a_failure_one_is_tried_alone_ever_later_until_one_stands() {
+        let mut pace = Pace::new(1);
+        let mut at = NS_PER_S;
+        for rest in [10, 20, 40, 80, 160, 320, 640, 1000, 1000] {
+            assert!(pace.take(0, at));
+            let began = at;
+            pace.failed(began, at + MS);
+            // One that was under way at the same time.
+            pace.failed(began, at + 2 * MS);
+            at += MS + rest * MS;
+            assert_eq!(pace.next(0), Some(at), "{rest}");
+            assert_eq!(pace.next(1), None);
+        }
+        pace.stood();
+        assert_eq!(opened(&mut pace, at, 10_000), 100);
+        pace.failed(at, at);
+        assert_eq!(pace.next(0), Some(at + 10 * MS));
     }
 
     proptest! {

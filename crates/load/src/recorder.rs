@@ -50,6 +50,7 @@ pub struct Recorder {
     peak_open: u64,
     total_connects: u64,
     errors: BTreeMap<String, u64>,
+    unawaited: BTreeMap<String, u64>,
     group_times: GroupTimes,
 }
 
@@ -79,6 +80,7 @@ impl Recorder {
             peak_open: 0,
             total_connects: 0,
             errors: BTreeMap::new(),
+            unawaited: BTreeMap::new(),
         }
     }
 
@@ -260,12 +262,19 @@ impl Recorder {
     /// Something went wrong that has a name.
     #[cold]
     pub fn error(&mut self, name: &str) {
-        match self.errors.get_mut(name) {
-            Some(n) => *n += 1,
-            None => {
-                self.errors.insert(name.to_owned(), 1);
-            }
-        }
+        count_name(&mut self.errors, name);
+    }
+
+    /// What was counted by that name last was the opening of a connection that no request waited for.
+    #[cold]
+    pub fn unawaited(&mut self, name: &str) {
+        count_name(&mut self.unawaited, name);
+    }
+
+    /// Named errors of connections that no request waited for; they are among all.
+    #[must_use]
+    pub fn unawaited_errors(&self) -> &BTreeMap<String, u64> {
+        &self.unawaited
     }
 
     /// Named errors, connections opened in all, most open at once.
@@ -292,6 +301,16 @@ impl Recorder {
         self.live.times[kind as usize].record(ns);
         if self.live.phase == Phase::Measure {
             self.group_times.record(group, kind, ns);
+        }
+    }
+}
+
+/// Counts a name, of which there are few: only its first time allocates.
+fn count_name(names: &mut BTreeMap<String, u64>, name: &str) {
+    match names.get_mut(name) {
+        Some(n) => *n += 1,
+        None => {
+            names.insert(name.to_owned(), 1);
         }
     }
 }

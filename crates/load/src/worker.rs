@@ -322,7 +322,7 @@ impl Job<'_> {
         .into_iter()
         .find(|reason| measured.threads.iter().any(|end| end.reason == *reason))
         .unwrap_or(EndReason::Completed);
-        let mut errors = BTreeMap::new();
+        let (mut errors, mut unawaited) = (BTreeMap::new(), BTreeMap::new());
         let (mut connects, mut peak_connections, mut out_of_order, mut offenders) =
             (0, 0, 0, Vec::new());
         let mut group_times = GroupTimes::new(groups(&self.input.plan));
@@ -331,6 +331,9 @@ impl Job<'_> {
             let (core_errors, core_connects, core_peak) = core.recorder.totals();
             for (name, n) in core_errors {
                 *errors.entry(name).or_default() += n;
+            }
+            for (name, n) in core.recorder.unawaited_errors() {
+                *unawaited.entry(name.clone()).or_default() += n;
             }
             connects += core_connects;
             peak_connections += core_peak;
@@ -365,6 +368,7 @@ impl Job<'_> {
             held: held(cores),
             longest_stall_ns: of(&measured.threads, |end| end.longest_stall),
             errors,
+            unawaited,
             user_s: measured.cpu.0,
             system_s: measured.cpu.1,
             peak_rss_bytes: peak_rss_bytes(),

@@ -239,6 +239,9 @@ pub struct WorkerEnd {
     pub longest_stall_ns: u64,
     /// Named reasons of malformed answers, failed connects and unsent requests, with how often each occurred.
     pub errors: BTreeMap<String, u64>,
+    /// Of these the failed connects that no request waited for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unawaited: BTreeMap<String, u64>,
     /// CPU of the whole worker process over the measurement, user part, seconds.
     pub user_s: f64,
     /// The same, kernel part, seconds.

@@ -238,6 +238,9 @@ pub struct Connections {
     /// What became of held connections (`--hold`); null where none were held.
     #[serde(default)]
     pub held: Option<Held>,
+    /// Of the run's `errors` the failed connects that no request waited for: they kept none from being sent.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unawaited: BTreeMap<String, u64>,
 }
 
 /// What the load process used.

@@ -185,6 +185,7 @@ pub(crate) fn closed() -> Run {
             addresses: Vec::new(),
             fd_limit_before: Some(1_024),
             held: None,
+            unawaited: BTreeMap::new(),
         },
         client: Client {
             cpu_s: 8.1,

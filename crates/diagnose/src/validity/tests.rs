@@ -11,6 +11,7 @@ struct Case {
     plan: Plan,
     counts: Counts,
     errors: BTreeMap<String, u64>,
+    unawaited: BTreeMap<String, u64>,
     lateness_p99: Option<f64>,
     response: Times,
     throughput: f64,
@@ -38,6 +39,7 @@ impl Case {
                 ..Counts::default()
             },
             errors: BTreeMap::new(),
+            unawaited: BTreeMap::new(),
             lateness_p99: Some(50.0),
             response: Times {
                 count: 10_000,
@@ -82,6 +84,7 @@ impl Case {
             plan: &self.plan,
             counts: &self.counts,
             errors: &self.errors,
+            unawaited: &self.unawaited,
             lateness: &lateness,
             response: &self.response,
             throughput_per_s: Some(self.throughput),
@@ -288,6 +291,18 @@ fn unsent_because_the_server_refused_or_died_is_the_servers() {
     slow.is(Status::Valid, &[]);
     (slow.ended, slow.gone_s) = (EndReason::ServerGone, Some(4.25));
     slow.notes_one(&["server went away", "4.2 s"]);
+}
+
+#[test]
+fn a_failure_that_no_request_waited_for_kept_none_from_being_sent() {
+    // Of 500 requests that the server refused none was kept back by the ports that idle connections lacked meanwhile.
+    let mut case = Case::good(open()).unsent(500, Some("connect_refused"));
+    case.errors.insert("ports_exhausted".to_owned(), 9_000);
+    case.unawaited = case.errors.clone();
+    case.unawaited.remove("connect_refused");
+    case.is(Status::Valid, &[]);
+    case.unawaited.insert("ports_exhausted".to_owned(), 8_800);
+    case.is(Status::Invalid, &["no local port left for 200 connections"]);
 }
 
 #[test]

@@ -131,12 +131,16 @@ impl Core {
 
     /// A connection stands.
     pub(super) fn count_opened(&mut self) {
+        self.ahead.pace.stood();
         self.ahead.held.reopened += u64::from(!self.preparing);
     }
 
-    /// A connection could not be opened, for a reason that has a name.
-    pub(super) fn count_unopened(&mut self, name: &'static str) {
-        if self.preparing {
+    /// A connection, begun at `began`, could not be opened, for a reason that has a name. Before the clock starts each is tried once;
+    /// later ones rest.
+    pub(super) fn count_unopened(&mut self, name: &'static str, began: Ns, now: Ns) {
+        if !self.preparing {
+            self.ahead.pace.failed(began, now);
+        } else {
             self.ahead.held.failed += 1;
             *self.ahead.held.reasons.entry(name).or_default() += 1;
         }

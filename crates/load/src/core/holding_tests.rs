@@ -90,7 +90,7 @@ fn a_held_connection_that_the_server_closes_is_opened_again() {
 }
 
 #[test]
-fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_at_the_pace() {
+fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_after_a_rest() {
     let mut lab = Lab::new(&held_plan());
     let core = &mut lab.core;
     let start = seconds(1.0);
@@ -110,6 +110,29 @@ fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_at_the_pac
     assert_eq!(core.held().unwrap().standing, 0);
     let reasons = &core.held().unwrap().reasons;
     assert!(reasons.iter().eq([(&"ports_exhausted", &3)]), "{reasons:?}");
+    // In the run a failure is followed by a rest.
+    let fail = |core: &mut Core, at| {
+        let opened: Vec<Action> = core.actions.drain(..).collect();
+        for action in &opened {
+            let &Action::Open { slot, .. } = action else {
+                panic!("{action:?}");
+            };
+            let error = std::io::Error::from_raw_os_error(libc::EADDRNOTAVAIL);
+            core.on(Completion::ConnectFailed { slot, error }, at);
+        }
+        opened.len()
+    };
+    assert_eq!(fail(core, start), 3);
+    core.turn(start + 1);
+    assert!(core.actions.is_empty(), "{:?}", core.actions);
+    assert_eq!(core.next_ahead(), start + 10 * MS);
+    // A request waits for none of these, and not for the rest.
+    let errors = |core: &Core| core.recorder.totals().0["ports_exhausted"];
+    let unawaited = |core: &Core| core.recorder.unawaited_errors()["ports_exhausted"];
+    assert_eq!((errors(core), unawaited(core)), (6, 6));
+    core.turn(start + MS);
+    assert_eq!(fail(core, start + MS), 1);
+    assert_eq!((errors(core), unawaited(core)), (7, 6));
 }
 
 #[test]

@@ -207,7 +207,7 @@ impl Core {
         let retried = connection.retried;
         self.recorder.error(failure.name);
         self.ahead.tried(opening, now);
-        self.count_unopened(failure.name);
+        self.count_unopened(failure.name, opening, now);
         self.pressing.remove(&mut self.connections, slot);
         if carried {
             self.carried -= 1;
@@ -227,6 +227,8 @@ impl Core {
             {
                 let group = taken.pick.group;
                 self.recorder.connect_failed(group, taken.intended, now);
+            } else {
+                self.recorder.unawaited(failure.name);
             }
         }
         let closed_model = matches!(self.arrivals, Arrivals::Closed { .. });
