@@ -363,10 +363,8 @@ impl<B: Backend> LoadThread<B> {
 
     fn take_in(&mut self) {
         loop {
-            // An answer is as late as it was seen, not as late as those before it in the batch were worked off. Where arrivals
-            // may come due meanwhile, each look is at the clock.
-            let timed = self.core.next_arrival() != Ns::MAX;
-            let seen = self.backend.seen().filter(|_| !timed);
+            // An answer is as late as it was seen, not as late as those before it in the batch were worked off.
+            let seen = self.backend.seen();
             let Some(completion) = self.backend.next() else {
                 return;
             };
@@ -374,8 +372,13 @@ impl<B: Backend> LoadThread<B> {
             self.latest = now;
             self.received += u64::from(matches!(completion, Completion::Received { .. }));
             self.core.on(completion, now);
-            if now >= self.core.next_arrival() {
-                self.core.arrive(now);
+            let due = self.core.next_arrival();
+            if due != Ns::MAX {
+                let now = seen.map_or(now, |_| self.clock.now());
+                if now >= due {
+                    self.latest = now;
+                    self.core.arrive(now);
+                }
             }
             self.act();
         }

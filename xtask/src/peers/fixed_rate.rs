@@ -75,7 +75,14 @@ fn sample(ready: &Ready, interrupt: &Interrupt) -> Result<Result<Sample, String>
         ..Scenario::default()
     })
     .map_err(failed)?;
-    let run = once(ready, Load::Rate, server.address(), SECONDS, 0, interrupt)?;
+    let run = once(
+        ready,
+        Load::Rate,
+        server.address(),
+        SECONDS,
+        RATE * SECONDS,
+        interrupt,
+    )?;
     let log = server.stop().map_err(failed)?;
     Ok(run.and_then(|(_, output)| {
         let says = (ready.peer.percentiles)(&output)?;

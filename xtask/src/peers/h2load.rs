@@ -25,7 +25,7 @@ pub const PEER: Peer = Peer {
         "-t1",
         "-c100",
         "--rps=10",
-        "-n12000",
+        "-n{requests}",
         "--log-file={file}",
         "{url}",
     ]),

@@ -42,7 +42,7 @@ pub const PEER: Peer = Peer {
         "--uri=/",
         "--num-calls=1",
         "--rate=1000",
-        "--num-conns=12000",
+        "--num-conns={requests}",
         "-v",
         "-v",
     ]),
