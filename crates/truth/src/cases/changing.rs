@@ -2,6 +2,7 @@
 
 use floodmark_record::run::Saturation;
 
+use super::awake::Awake;
 use super::environment::Environment;
 use super::reference::Sorted;
 use super::report::Trial;
@@ -24,6 +25,7 @@ const DELAY_US: u64 = 2_000;
 const LATE_US: f64 = 1_000.0;
 
 pub fn ramp(environment: &Environment) -> Result<Trial, Failure> {
+    let _awake = Awake::keep();
     let server = Server::start(Scenario::default())?;
     let flags = format!("--ramp 0-{HIGHEST} -d {SECONDS}s");
     let loaded = environment.load(server.address(), &flags, SECONDS)?;
@@ -47,6 +49,7 @@ pub fn ramp(environment: &Environment) -> Result<Trial, Failure> {
 }
 
 pub fn steps(environment: &Environment) -> Result<Trial, Failure> {
+    let _awake = Awake::keep();
     let server = Server::start(Scenario {
         service: Service::Fixed { delay_us: DELAY_US },
         ..Scenario::default()

@@ -1,5 +1,6 @@
 //! T3: Poisson arrivals at one server with exponential service times (M/M/1).
 
+use super::awake::Awake;
 use super::environment::Environment;
 use super::reference::{self, Sorted};
 use super::report::Trial;
@@ -37,6 +38,7 @@ pub fn nine_tenths(environment: &Environment) -> Result<Trial, Failure> {
 }
 
 fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
+    let _awake = Awake::keep();
     let way = Way::before(reference::service)?;
     let server = Server::start(Scenario {
         service: Service::Exponential {
