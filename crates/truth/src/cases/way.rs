@@ -68,6 +68,15 @@ impl Way {
         )
     }
 
+    /// Where a time lies that is `truth` and the way, give or take a tolerance that is the client's alone, all in microseconds: for
+    /// cases whose own bound is a formula, and which compare with the log besides.
+    pub fn besides(&self, truth: f64, tolerance: f64) -> (f64, f64) {
+        (
+            truth + self.least_us - tolerance,
+            truth + self.most_us + tolerance,
+        )
+    }
+
     /// What of it may explain a miss, in words; none where it was as short as it should be.
     pub fn disturbance(&self) -> Option<String> {
         (self.most_us > LONGEST_US).then(|| {
@@ -147,6 +156,11 @@ mod tests {
         assert_eq!(way(20.0, 30.0).around(1_000.0, 50.0), (970.0, 1_050.0));
         assert_eq!(way(20.0, 60.0).around(1_000.0, 50.0), (970.0, 1_075.0));
         assert_eq!(way(20.0, 60.0).around(1_000.0, 500.0), (520.0, 1_500.0));
+    }
+
+    #[test]
+    fn a_tolerance_of_the_client_comes_besides_the_way() {
+        assert_eq!(way(20.0, 60.0).besides(1_000.0, 50.0), (970.0, 1_110.0));
     }
 
     #[test]
