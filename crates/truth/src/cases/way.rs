@@ -60,11 +60,12 @@ impl Way {
     }
 
     /// Where a time lies that is `truth` and the way, all in microseconds. `tolerance` has room for the way: it gives way to a
-    /// longer one, and is not added to it.
+    /// longer one, and is not added to it. By as much as the way changed from before to after it may have changed in between.
     pub fn around(&self, truth: f64, tolerance: f64) -> (f64, f64) {
+        let changed = self.most_us - self.least_us;
         (
             truth + self.least_us - tolerance,
-            truth + tolerance.max(self.most_us + MORE_US),
+            truth + tolerance.max(self.most_us + changed + MORE_US),
         )
     }
 
@@ -153,8 +154,9 @@ mod tests {
 
     #[test]
     fn a_tolerance_has_room_for_the_way() {
-        assert_eq!(way(20.0, 30.0).around(1_000.0, 50.0), (970.0, 1_050.0));
-        assert_eq!(way(20.0, 60.0).around(1_000.0, 50.0), (970.0, 1_075.0));
+        assert_eq!(way(20.0, 25.0).around(1_000.0, 50.0), (970.0, 1_050.0));
+        assert_eq!(way(60.0, 60.0).around(1_000.0, 50.0), (1_010.0, 1_075.0));
+        assert_eq!(way(40.0, 60.0).around(1_000.0, 50.0), (990.0, 1_095.0));
         assert_eq!(way(20.0, 60.0).around(1_000.0, 500.0), (520.0, 1_500.0));
     }
 
