@@ -1,12 +1,12 @@
 //! When a busy thread takes several answers at a time.
 //!
-//! A thread that is close to its limit and asks the kernel after every answer works in step with the server: each
-//! answer costs a whole turn, and the two pass the same cache lines to and fro. Answers wait for such a thread anyhow. Taken
-//! several at a time they cost less, so that more of them fit into the thread and the queue before it is shorter: what
-//! adaptive interrupt coalescing does in network drivers.
+//! A thread that is close to its limit and asks the kernel after every answer pays a whole turn for each. Answers wait for such
+//! a thread anyhow. Taken several at a time they cost less CPU each: what adaptive interrupt coalescing does in network
+//! drivers.
 //!
-//! It is done in the closed model with kept connections only, and only by a thread that is busy for most of its time. An answer waits for others at most an
-//! eighth of the mean response time. For how long a thread did so is in the record.
+//! It is done in the closed model with kept connections only, and only by a thread that is busy for most of its time. An
+//! answer waits for others at most an eighth of the mean response time, and that wait is part of its response and
+//! service times. For how long a thread did so is in the record.
 
 use crate::clock::Ns;
 
