@@ -9,7 +9,7 @@ use floodmark_record::units::{show_count, show_rate};
 
 use crate::course::arrivals_before;
 use crate::sources;
-use crate::thread::HELD_BACK;
+use crate::thread::HELD_BACK_COALESCING;
 
 /// Linux holds TIME_WAIT this long (`TCP_TIMEWAIT_LEN`), seconds; it cannot be set.
 pub const TIME_WAIT_S: f64 = 60.0;
@@ -98,7 +98,7 @@ fn held_back(plan: &Plan) -> (u64, u64) {
     let threads = u64::from(plan.threads.max(1));
     match plan.backend {
         Backend::Epoll => (0, 0),
-        Backend::Uring => (HELD_BACK as u64 * threads, threads),
+        Backend::Uring => (HELD_BACK_COALESCING as u64 * threads, threads),
     }
 }
 

@@ -13,7 +13,7 @@ use floodmark_record::{Profile, ThreadUse};
 use crate::arrivals::{Arrivals, Waiting};
 use crate::backend::{Backend, Completion, Slot};
 use crate::clock::{Clock, Ns, seconds};
-use crate::coalescing::{Coalescing, Work};
+use crate::coalescing::{Batch, Coalescing, Work};
 use crate::core::{Action, Core};
 use crate::message::{Message, PhaseEnd};
 use crate::mix::Picks;
@@ -26,7 +26,10 @@ const LONGEST_WAIT: Ns = 50_000_000;
 
 /// A backend that holds back is asked to submit when it holds this much: a good share of an enter call's cost is saved by
 /// then, and the first in the queue has not waited long against a response time.
-pub(crate) const HELD_BACK: usize = 32;
+const HELD_BACK: usize = 32;
+
+/// The same while answers are taken several at a time: what a batch leads to goes out together. It fits into any backend's queue.
+pub(crate) const HELD_BACK_COALESCING: usize = 160;
 
 /// How often it is said how many connections stand, before the clock starts.
 const WORD_EVERY: Ns = 500_000_000;
@@ -156,6 +159,8 @@ pub struct LoadThread<B> {
     pub outgoing: Outgoing,
     /// Slots whose request the backend holds back.
     leaving: Vec<Slot>,
+    /// How much the backend holds back at most.
+    hold_back: usize,
     /// The latest moment that anything was stamped with: time does not go back.
     latest: Ns,
     /// Pieces of answers received so far.
@@ -212,7 +217,8 @@ impl<B: Backend> LoadThread<B> {
             core,
             backend,
             outgoing,
-            leaving: Vec::with_capacity(4 * HELD_BACK),
+            leaving: Vec::with_capacity(2 * HELD_BACK_COALESCING),
+            hold_back: HELD_BACK,
             latest: 0,
             received: 0,
         }
@@ -304,7 +310,7 @@ impl<B: Backend> LoadThread<B> {
             }
             if coalesces && coalescing.due(now) {
                 let batch = coalescing.look(self.work(now), self.core.under_way());
-                self.backend.coalesce(batch);
+                self.coalesce(batch);
             }
             let until = self
                 .core
@@ -326,7 +332,7 @@ impl<B: Backend> LoadThread<B> {
             coalesced = coalescing.total(ended);
             (ThreadReading::now(), ended)
         });
-        self.backend.coalesce(None);
+        self.coalesce(None);
         // A run that was cut short ends its window there; so does a closed run of a given number of requests.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
         Ok(Box::new(PhaseEnd {
@@ -350,6 +356,15 @@ impl<B: Backend> LoadThread<B> {
                 )
             },
         }))
+    }
+
+    /// Has answers taken in batches from now on, or each at once.
+    fn coalesce(&mut self, batch: Option<Batch>) {
+        self.hold_back = match batch {
+            Some(_) => HELD_BACK_COALESCING,
+            None => HELD_BACK,
+        };
+        self.backend.coalesce(batch);
     }
 
     /// What the thread has done up to now.
@@ -420,7 +435,7 @@ impl<B: Backend> LoadThread<B> {
                 }
                 Action::Close { slot, how } => self.backend.close(slot, how),
             }
-            if self.backend.held().is_some_and(|held| held >= HELD_BACK) {
+            if self.backend.held().is_some_and(|held| held >= self.hold_back) {
                 self.leave();
                 self.backend.submit();
             }

@@ -188,11 +188,10 @@ impl Core {
         self.in_flight + self.carried
     }
 
-    /// Whether answers follow each other closely enough for a busy thread to take several at a time: those of the closed model on
-    /// connections that are kept. With a fresh connection for each there is so much to do in between that nothing is won.
+    /// Whether a busy thread may take several answers at a time: in the closed model, where answers wait for such a thread anyhow.
     #[must_use]
     pub fn coalescible(&self) -> bool {
-        matches!(self.arrivals, Arrivals::Closed { .. }) && self.uses != Uses::Limited(1)
+        matches!(self.arrivals, Arrivals::Closed { .. })
     }
 
     /// What time alone brings: arrivals, ends of pauses, timeouts, the next row.
