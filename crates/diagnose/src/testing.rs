@@ -33,5 +33,6 @@ pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUse {
         run_delay_s: Some(waiting * 10.0),
         wall_s: 10.0,
         coalesced_s: None,
+        kernel_stamped: None,
     }
 }

@@ -175,16 +175,16 @@ fn files_whose_closing_is_held_back_are_needed_besides() {
     let plan = |backend| Plan {
         backend,
         threads: 4,
-        ..closed_plan(300, 1)
+        ..closed_plan(1_000, 1)
     };
-    assert_eq!(files_needed(&plan(Backend::Epoll), Sockets::Files), 364);
+    assert_eq!(files_needed(&plan(Backend::Epoll), Sockets::Files), 1_064);
     let uring = plan(Backend::Uring);
-    assert_eq!(files_needed(&uring, Sockets::Files), 364 + 4 * 33);
+    assert_eq!(files_needed(&uring, Sockets::Files), 1_064 + 4 * 161);
     let offer = Offer {
-        fds: Some(495),
+        fds: Some(1_707),
         ..OFFER
     };
-    assert!(shortage(&uring, &offer).unwrap().contains("ulimit -n 496"));
+    assert!(shortage(&uring, &offer).unwrap().contains("ulimit -n 1708"));
     let few = Plan {
         connections: 10,
         ..uring

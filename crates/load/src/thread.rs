@@ -165,6 +165,8 @@ pub struct LoadThread<B> {
     latest: Ns,
     /// Pieces of answers received so far.
     received: u64,
+    /// How many of them the kernel stamped.
+    stamped: u64,
 }
 
 /// Takes a thread through its phases, each begun by all threads at once. A thread that cannot go on stops the run but
@@ -221,6 +223,7 @@ impl<B: Backend> LoadThread<B> {
             hold_back: HELD_BACK,
             latest: 0,
             received: 0,
+            stamped: 0,
         }
     }
 
@@ -278,6 +281,7 @@ impl<B: Backend> LoadThread<B> {
         }
         let mut usage: Option<(ThreadReading, Ns)> = None;
         let mut coalesced = 0;
+        let stamped_before = self.stamped;
         let mut longest_stall = 0;
         let mut due_back = Ns::MAX;
         let mut coalescing = Coalescing::new(self.work(self.clock.now()));
@@ -348,6 +352,7 @@ impl<B: Backend> LoadThread<B> {
             tls: self.backend.tls().map(|tls| tls.since(tls_before.as_ref())),
             usage: ThreadUse {
                 coalesced_s: Some(coalesced as f64 / 1e9),
+                kernel_stamped: Some(self.stamped - stamped_before),
                 ..after.since(
                     &before,
                     format!("load-{thread}"),
@@ -385,7 +390,10 @@ impl<B: Backend> LoadThread<B> {
             };
             let now = seen.unwrap_or_else(|| self.clock.now()).max(self.latest);
             self.latest = now;
-            self.received += u64::from(matches!(completion, Completion::Received { .. }));
+            if let Completion::Received { at, .. } = &completion {
+                self.received += 1;
+                self.stamped += u64::from(at.is_some());
+            }
             self.core.on(completion, now);
             let due = self.core.next_arrival();
             if due != Ns::MAX {
@@ -435,7 +443,11 @@ impl<B: Backend> LoadThread<B> {
                 }
                 Action::Close { slot, how } => self.backend.close(slot, how),
             }
-            if self.backend.held().is_some_and(|held| held >= self.hold_back) {
+            if self
+                .backend
+                .held()
+                .is_some_and(|held| held >= self.hold_back)
+            {
                 self.leave();
                 self.backend.submit();
             }

@@ -52,6 +52,7 @@ impl ThreadReading {
                 .map(|(now, then)| now - then),
             wall_s: wall as f64 / 1e9,
             coalesced_s: None,
+            kernel_stamped: None,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::events::{AnswersFile, EndReason, Held, Phase, WorkerReady};
-use floodmark_record::plan::{Backend, Plan, WorkerInput};
+use floodmark_record::plan::{Backend, Model, Plan, WorkerInput};
 use floodmark_record::tls::TlsUse;
 use floodmark_record::{Event, WorkerEnd};
 
@@ -237,8 +237,18 @@ impl Job<'_> {
         let cap = cap(plan, thread, self.threads);
         let core = Core::new(plan, (thread, self.threads), cap, recorder);
         let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
+        // In the closed model the thread is the load's limit more often than not, and stamps are one more thing to do for each answer.
+        let stamped = plan.model == Model::Open;
         match plan.backend {
-            Backend::Epoll => self.protect(Epoll::new(clock, &targets), core, thread, shared, out),
+            Backend::Epoll => {
+                let epoll = Epoll::new(clock, &targets).map(|mut epoll| {
+                    if stamped {
+                        epoll.stamp();
+                    }
+                    epoll
+                });
+                self.protect(epoll, core, thread, shared, out)
+            }
             Backend::Uring => {
                 // A handshake's last message and the request behind it are small writes in a row, which Nagle's algorithm would
                 // hold back: TLS needs sockets that can be told otherwise, as requests beyond any length do.
@@ -247,6 +257,12 @@ impl Job<'_> {
                     None => longest(&self.requests),
                 };
                 let uring = Uring::new(clock, &targets, cap, longest)
+                    .map(|mut uring| {
+                        if stamped {
+                            uring.stamp();
+                        }
+                        uring
+                    })
                     .map_err(|error| io::Error::other(unavailable(&error)));
                 self.protect(uring, core, thread, shared, out)
             }

@@ -30,6 +30,8 @@ on_both_backends! {
     nothing_is_sent_behind_a_request_that_is_not_whole
     a_large_answer_comes_in_pieces_and_whole
     an_end_right_behind_the_data_is_seen_after_it
+    an_answer_is_as_late_as_the_kernel_had_it_not_as_it_was_looked_for
+    answers_that_are_stamped_come_whole_and_end
     a_half_closed_connection_still_takes_a_request
     a_reset_is_a_failure_after_the_connection_stood
     a_closed_port_refuses
@@ -93,6 +95,62 @@ fn an_end_right_behind_the_data_is_seen_after_it(backend: Backend) {
         assert_eq!(bytes(&all), ANSWER);
         assert_eq!(all.last(), Some(&Seen::Ended(0)));
         driver.backend.close(0, CloseFirst::Client);
+    }
+}
+
+/// Sockets in the ring's table, and ordinary ones.
+const LENGTHS: [usize; 2] = [0, 100_000];
+
+fn an_answer_is_as_late_as_the_kernel_had_it_not_as_it_was_looked_for(backend: Backend) {
+    let asleep = Duration::from_millis(60);
+    for longest in LENGTHS {
+        let address = serve(
+            |mut stream, _| while read_request(&mut stream) && stream.write_all(ANSWER).is_ok() {},
+        );
+        let mut driver = Driver::stamped(backend, address, longest);
+        driver.open(0, None);
+        assert_eq!(driver.until(LONG, connected).len(), 1);
+        let received = |seen: &Seen| matches!(seen, Seen::Received(..));
+        // The kernel turns stamping on in its own time, some milliseconds after it was asked to.
+        for _ in 0..1_000 {
+            driver.send(0, REQUEST);
+            assert_eq!(bytes(&driver.until(LONG, received)), ANSWER);
+            if driver.stamp.is_some() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        for _ in 0..3 {
+            let before = driver.clock.now();
+            driver.send(0, REQUEST);
+            driver.backend.submit();
+            thread::sleep(asleep);
+            let all = driver.until(LONG, received);
+            assert_eq!(bytes(&all), ANSWER);
+            let stamp = driver.stamp.expect("loopback stamps");
+            let now = driver.clock.now();
+            assert!(before < stamp && stamp < now, "{before} {stamp} {now}");
+            // The server was as quick as ever; only this thread was not there.
+            let slept = u64::try_from(asleep.as_nanos()).unwrap();
+            assert!(now - stamp > slept / 2, "{before} {stamp} {now}");
+        }
+    }
+}
+
+fn answers_that_are_stamped_come_whole_and_end(backend: Backend) {
+    for longest in LENGTHS {
+        let address = serve(|mut stream, _| {
+            read_request(&mut stream);
+            let _ = stream.write_all(&large(300_000));
+        });
+        let mut driver = Driver::stamped(backend, address, longest);
+        for _ in 0..5 {
+            driver.open(0, Some(REQUEST));
+            let all = driver.until(LONG, ended);
+            assert_eq!(bytes(&all), large(300_000));
+            assert_eq!(all.last(), Some(&Seen::Ended(0)));
+            driver.close(0, CloseFirst::Client);
+        }
     }
 }
 

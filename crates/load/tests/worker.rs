@@ -234,16 +234,23 @@ fn a_server_that_dies_midway_ends_the_run_with_what_was_measured(backend: Backen
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (held, over) = (Arc::clone(&streams), Arc::clone(&dead));
+    let answered = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&answered);
     let accepting = thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             if over.load(Ordering::Relaxed) {
                 return;
             }
             held.lock().unwrap().push(stream.try_clone().unwrap());
-            thread::spawn(move || answer_all(&mut stream, &AtomicU64::new(0)));
+            let answered = Arc::clone(&counted);
+            thread::spawn(move || answer_all(&mut stream, &answered));
         }
     });
     let killer = thread::spawn(move || {
+        // From the first answer on: on a busy machine the run may begin late.
+        while answered.load(Ordering::Relaxed) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         thread::sleep(Duration::from_millis(500));
         dead.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(address);

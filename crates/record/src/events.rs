@@ -191,6 +191,10 @@ pub struct ThreadUse {
     /// most an eighth of the mean response time, and 1 ms. Null for threads that drive no load.
     #[serde(default)]
     pub coalesced_s: Option<f64>,
+    /// How many pieces of answers it timed by the kernel's receive stamps (SO_TIMESTAMPNS), as it does in the open model; all others
+    /// by when it saw them. Null for threads that drive no load.
+    #[serde(default)]
+    pub kernel_stamped: Option<u64>,
 }
 
 /// Why a worker stopped.

@@ -120,6 +120,7 @@ fn thread(busy: f64, waited: f64) -> ThreadUse {
         run_delay_s: Some(waited * 10.0),
         wall_s: 10.0,
         coalesced_s: None,
+        kernel_stamped: None,
     }
 }
 

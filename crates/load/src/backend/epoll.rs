@@ -13,6 +13,7 @@ use socket2::{Socket, Type};
 use super::calls::{fire_when_due, new_epoll, receive, register, send_some, wait_events};
 use super::endpoint::Endpoint;
 use super::full_queue::FullQueue;
+use super::stamps::{self, Stamps};
 use super::{Backend, Bytes, Completion, Route, Slot};
 use crate::clock::{Clock, Ns};
 
@@ -41,6 +42,8 @@ pub struct Epoll {
     /// What was found out outside of an event: at most two entries for each open slot.
     early: VecDeque<Early>,
     buffer: Box<[u8]>,
+    /// Where answers are timed by the kernel's stamps.
+    stamps: Option<Stamps>,
 }
 
 #[derive(Default)]
@@ -88,7 +91,7 @@ enum Found {
     Nothing,
     Connected { at: Ns, sent: bool },
     ConnectFailed(io::Error),
-    Received(usize),
+    Received(usize, Option<Ns>),
     Ended,
     Failed(io::Error),
 }
@@ -111,7 +114,23 @@ impl Epoll {
             at: 0,
             early: VecDeque::new(),
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
+            stamps: None,
         })
+    }
+
+    /// Has answers timed by the kernel's stamps from now on, where it gives them.
+    pub fn stamp(&mut self) {
+        self.stamps = Stamps::keep();
+    }
+
+    /// Reads once, and tells when the kernel had it.
+    fn receive(&mut self, fd: RawFd) -> io::Result<(usize, Option<Ns>)> {
+        if self.stamps.is_none() {
+            return Ok((receive(fd, &mut self.buffer)?, None));
+        }
+        let (n, stamp) = stamps::receive(fd, &mut self.buffer)?;
+        let at = stamp.and_then(|stamp| stamps::moment(stamp, stamps::wall(), self.clock.now()));
+        Ok((n, at))
     }
 
     fn try_open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>) -> io::Result<Opened> {
@@ -119,6 +138,9 @@ impl Epoll {
         let at_once = first.is_none_or(|bytes| bytes.len() > ONE_SEGMENT);
         let socket = endpoint.socket(Type::STREAM.nonblocking(), at_once, route.source)?;
         let is_unix = endpoint.is_unix();
+        if let Some(stamps) = self.stamps.as_ref().filter(|_| !is_unix) {
+            stamps.ask(&socket);
+        }
         let connected = socket.connect(&endpoint.address);
         let entry = &mut self.slots[slot as usize];
         let token = u64::from(entry.generation) << 32 | u64::from(slot);
@@ -211,9 +233,9 @@ impl Epoll {
         {
             return Found::Nothing;
         }
-        match receive(fd, &mut self.buffer) {
-            Ok(0) => Found::Ended,
-            Ok(n) => Found::Received(n),
+        match self.receive(fd) {
+            Ok((0, _)) => Found::Ended,
+            Ok((n, at)) => Found::Received(n, at),
             Err(e) if refused_for_now(&e) => Found::Nothing,
             Err(e) => Found::Failed(e),
         }
@@ -351,7 +373,7 @@ impl Backend for Epoll {
             // Edge-triggered: a read that filled the buffer may have left some behind, and an event
             // that also announced the end is looked at again until the end has been read.
             let again = match found {
-                Found::Received(n) => {
+                Found::Received(n, _) => {
                     n == self.buffer.len()
                         || flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
                 }
@@ -370,11 +392,9 @@ impl Backend for Epoll {
                     self.close(slot, CloseFirst::Client);
                     return Some(Completion::ConnectFailed { slot, error });
                 }
-                Found::Received(n) => {
-                    return Some(Completion::Received {
-                        slot,
-                        data: &self.buffer[..n],
-                    });
+                Found::Received(n, at) => {
+                    let data = &self.buffer[..n];
+                    return Some(Completion::Received { slot, data, at });
                 }
                 Found::Ended => return Some(Completion::Ended { slot }),
                 Found::Failed(error) => return Some(Completion::Failed { slot, error }),

@@ -17,6 +17,7 @@ mod calls;
 mod endpoint;
 pub mod epoll;
 mod full_queue;
+mod stamps;
 pub mod uring;
 
 /// A request's bytes, held by whoever may still need them. A buffer that nobody else holds is written anew.
@@ -67,6 +68,8 @@ pub enum Completion<'a> {
         slot: Slot,
         /// The bytes.
         data: &'a [u8],
+        /// When the kernel had the last of them, where it was asked to stamp them.
+        at: Option<Ns>,
     },
     /// The peer will send no more; the slot is still to be closed.
     Ended {

@@ -11,9 +11,12 @@ use crate::connection::State;
 use crate::judge;
 
 impl Core {
-    pub(super) fn received(&mut self, slot: Slot, data: &[u8], now: Ns) {
+    pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let group = connection.moments.pick.group;
+        // A stamp from before the request is of a clock that was set.
+        let sent = connection.moments.sent;
+        let at = at.filter(|at| (sent..=now).contains(at)).unwrap_or(now);
         self.recorder.received(group, data.len());
         match connection.state {
             State::Busy => {}
@@ -29,7 +32,7 @@ impl Core {
             State::Closed | State::Connecting | State::Paused => return,
         }
         if !connection.reader.started() {
-            connection.moments.first = now;
+            connection.moments.first = at;
         }
         let fed = if self.judges[group as usize].needs_body() {
             self.body.clear();
@@ -56,7 +59,7 @@ impl Core {
                     };
                     return self.malformed(slot, error.name(), now);
                 }
-                self.answered(slot, answer.status, now);
+                self.answered(slot, answer.status, at, now);
                 self.go_on(slot, answer.keep_alive, now);
             }
         }
@@ -65,11 +68,11 @@ impl Core {
     /// Counts an answer whose end was marked by the connection's.
     pub(super) fn answered_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
         self.body.clear();
-        self.answered(slot, status, now);
+        self.answered(slot, status, now, now);
     }
 
-    /// Judges and counts a whole answer.
-    fn answered(&mut self, slot: Slot, status: u16, now: Ns) {
+    /// Judges and counts a whole answer that was there at `at`.
+    fn answered(&mut self, slot: Slot, status: u16, at: Ns, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let body = if connection.body.is_empty() {
             &self.body
@@ -79,13 +82,13 @@ impl Core {
         let judge = &self.judges[connection.moments.pick.group as usize];
         let outcome = judge.outcome(status, body);
         self.recorder
-            .answered(&connection.moments, now, status, outcome);
+            .answered(&connection.moments, at, status, outcome);
         if judge.wants_numbers() {
             match judge::number(body) {
                 Some(number) if outcome == Outcome::Ok => {
                     let sent = connection.moments.sent;
                     self.answers
-                        .add(number, sent, now, &mut connection.last_number);
+                        .add(number, sent, at, &mut connection.last_number);
                 }
                 _ if (200..400).contains(&status) => self.recorder.error("not_a_number"),
                 _ => {}

@@ -57,7 +57,14 @@ fn held_connections_have_their_turns() {
         core.actions.clear();
         core.sent(slot, at);
         let data = ANSWER;
-        core.on(Completion::Received { slot, data }, at + 1);
+        core.on(
+            Completion::Received {
+                slot,
+                data,
+                at: None,
+            },
+            at + 1,
+        );
     }
     assert!(core.finished());
     let held = core.held().unwrap();

@@ -253,9 +253,9 @@ impl Core {
     #[inline]
     pub fn on(&mut self, completion: Completion<'_>, now: Ns) {
         match completion {
-            Completion::Received { slot, data } => {
+            Completion::Received { slot, data, at } => {
                 self.sent(slot, now);
-                self.received(slot, data, now);
+                self.received(slot, data, at, now);
             }
             Completion::Connected { slot, at, sent } => self.connected(slot, at, sent, now),
             Completion::Reached { slot, at } => self.reached(slot, at),

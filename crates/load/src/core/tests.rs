@@ -385,7 +385,14 @@ fn send(core: &mut Core, at: Ns) {
 
 fn answer(core: &mut Core, at: Ns) {
     let data = ANSWER;
-    core.on(Completion::Received { slot: 0, data }, at);
+    core.on(
+        Completion::Received {
+            slot: 0,
+            data,
+            at: None,
+        },
+        at,
+    );
 }
 
 #[test]
@@ -470,7 +477,14 @@ fn the_connection_used_last_is_used_first() {
     }
     for slot in [2, 0, 1] {
         let data = ANSWER;
-        core.on(Completion::Received { slot, data }, start + 2 * MS + 1);
+        core.on(
+            Completion::Received {
+                slot,
+                data,
+                at: None,
+            },
+            start + 2 * MS + 1,
+        );
     }
     core.actions.clear();
     core.turn(start + 3 * MS);

@@ -293,7 +293,14 @@ impl World {
                     let error = error(errno);
                     core.on(Completion::ConnectFailed { slot, error }, now);
                 }
-                Happening::Data(data) => core.on(Completion::Received { slot, data: &data }, now),
+                Happening::Data(data) => core.on(
+                    Completion::Received {
+                        slot,
+                        data: &data,
+                        at: None,
+                    },
+                    now,
+                ),
                 Happening::End => core.on(Completion::Ended { slot }, now),
                 Happening::Broke(errno) => {
                     let error = error(errno);

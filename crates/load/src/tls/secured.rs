@@ -25,6 +25,8 @@ pub struct Secured<B> {
     clock: Clock,
     inner: B,
     layer: Layer,
+    /// The stamp of the bytes that were received last.
+    stamped: Option<Ns>,
 }
 
 impl<B: Backend> Secured<B> {
@@ -39,6 +41,7 @@ impl<B: Backend> Secured<B> {
             clock,
             inner,
             layer: Layer::new(config, name),
+            stamped: None,
         }
     }
 
@@ -183,7 +186,10 @@ impl<B: Backend> Backend for Secured<B> {
                         self.layer.over(slot);
                         return Some(Completion::ConnectFailed { slot, error });
                     }
-                    Completion::Received { slot, data } => self.layer.received(slot, data),
+                    Completion::Received { slot, data, at } => {
+                        self.stamped = at;
+                        self.layer.received(slot, data)
+                    }
                     Completion::Ended { slot } => self.layer.cut(slot, None),
                     Completion::Failed { slot, error } => self.layer.cut(slot, Some(error)),
                 },
@@ -203,8 +209,9 @@ impl<B: Backend> Backend for Secured<B> {
                     return Some(Completion::ConnectFailed { slot, error });
                 }
                 Step::Plain(slot) => {
-                    let data = &self.layer.plain;
-                    return Some(Completion::Received { slot, data });
+                    // All that is plain by now came with the bytes that were received last.
+                    let (data, at) = (&self.layer.plain, self.stamped);
+                    return Some(Completion::Received { slot, data, at });
                 }
                 Step::Ended(slot) => return Some(Completion::Ended { slot }),
                 Step::Failed(slot, error) => return Some(Completion::Failed { slot, error }),

@@ -1,12 +1,13 @@
 //! A backend driven by hand.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::rc::Rc;
 
 use floodmark_load::backend::epoll::Epoll;
 use floodmark_load::backend::uring::Uring;
 use floodmark_load::backend::{Backend, Bytes, Completion, Route, Slot};
-use floodmark_load::clock::Clock;
+use floodmark_load::clock::{Clock, Ns};
 use floodmark_record::plan::{self, Address, CloseFirst};
 
 /// Longest wait for what must come, ms: far beyond what it takes, so that only what never comes meets it.
@@ -38,6 +39,8 @@ impl Seen {
 pub struct Driver {
     pub clock: Clock,
     pub backend: Box<dyn Backend>,
+    /// The stamp of the bytes that were received last.
+    pub stamp: Option<Ns>,
     firsts: HashMap<Slot, Bytes>,
 }
 
@@ -58,11 +61,29 @@ impl Driver {
         Self::with(|clock| Box::new(Uring::new(clock, &[target], most, longest).unwrap()))
     }
 
+    /// A backend that times answers by the kernel's stamps, for requests of at most `longest` bytes.
+    pub fn stamped(backend: plan::Backend, target: SocketAddr, longest: usize) -> Self {
+        let target = target.into();
+        Self::with(|clock| match backend {
+            plan::Backend::Epoll => {
+                let mut epoll = Epoll::new(clock, &[target]).unwrap();
+                epoll.stamp();
+                Box::new(epoll)
+            }
+            plan::Backend::Uring => {
+                let mut uring = Uring::new(clock, &[target], 16, longest).unwrap();
+                uring.stamp();
+                Box::new(uring)
+            }
+        })
+    }
+
     fn with(make: impl FnOnce(Clock) -> Box<dyn Backend>) -> Self {
         let clock = Clock::start();
         Driver {
             clock,
             backend: make(clock),
+            stamp: None,
             firsts: HashMap::new(),
         }
     }
@@ -94,7 +115,10 @@ impl Driver {
             Completion::ConnectFailed { slot, error } => {
                 (Seen::ConnectFailed(slot, error.raw_os_error()), None)
             }
-            Completion::Received { slot, data } => (Seen::Received(slot, data.to_vec()), None),
+            Completion::Received { slot, data, at } => {
+                self.stamp = at;
+                (Seen::Received(slot, data.to_vec()), None)
+            }
             Completion::Ended { slot } => (Seen::Ended(slot), None),
             Completion::Failed { slot, error } => (Seen::Failed(slot, error.raw_os_error()), None),
         };

@@ -1,14 +1,16 @@
-//! What a machine adds to every time that a client takes: the way there and back, and the wake-ups at its ends.
+//! What a machine adds to every time that a client takes: the way there and back, and the server's wake-up.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 use super::Failure;
 use super::reference::Sorted;
 use crate::log::Log;
 use crate::scenario::Scenario;
 use crate::server::Server;
+use crate::sys;
 
 /// Requests of the plain client, and how far apart they are: a rate that loads nothing.
 const REQUESTS: usize = 200;
@@ -28,8 +30,8 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: truth\r\n\r\n";
 /// How much longer, at the median, an answer takes for the simplest client there is than the server's log says, microseconds,
 /// looked at before and after a case.
 ///
-/// That client is one thread that writes a request and blocks in reading the answer. No client that sleeps while it waits can do with
-/// less, so it is the machine's share of what floodmark sees: 20 to 30 µs on some, over 50 µs on others, and on a virtual one
+/// That client is one thread that writes a request and blocks in reading the answer, which it times by the kernel's stamp as floodmark
+/// does in the open model. No client can do with less, so it is the machine's share of what floodmark sees: 20 to 30 µs on some, over 50 µs on others, and on a virtual one
 /// not the same from one second to the next.
 #[derive(Debug, Clone, Copy)]
 pub struct Way {
@@ -106,10 +108,11 @@ fn of_a_plain_client(truth: fn(&Log) -> Sorted) -> Result<f64, Failure> {
     Ok((Sorted::new(times).quantile(0.5) - truth(&log).quantile(0.5)).max(0.0))
 }
 
-/// From writing to having the whole answer, of each request, microseconds.
+/// From writing until the kernel has the whole answer, of each request, microseconds.
 fn times(to: SocketAddr) -> io::Result<Vec<f64>> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;
+    sys::stamp_arrivals(stream.as_fd())?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let body = Scenario::default().body.into_bytes();
     let mut answer = Vec::with_capacity(4096);
@@ -117,16 +120,19 @@ fn times(to: SocketAddr) -> io::Result<Vec<f64>> {
         .map(|_| {
             std::thread::sleep(APART);
             answer.clear();
-            let begin = Instant::now();
+            let begin_ns = sys::monotonic_ns();
+            let mut end_ns = begin_ns;
             stream.write_all(REQUEST)?;
             while !answer.ends_with(&body) {
                 let mut piece = [0; 1024];
-                match stream.read(&mut piece)? {
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    n => answer.extend_from_slice(&piece[..n]),
+                let (n, stamp_ns) = sys::receive(stream.as_fd(), &mut piece)?;
+                if n == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
                 }
+                answer.extend_from_slice(&piece[..n]);
+                end_ns = stamp_ns.unwrap_or_else(sys::monotonic_ns);
             }
-            Ok(begin.elapsed().as_secs_f64() * 1e6)
+            Ok(end_ns.saturating_sub(begin_ns) as f64 / 1e3)
         })
         .collect()
 }

@@ -26,6 +26,7 @@ use self::buffers::Buffers;
 use self::outcome::Found;
 use self::queue::AT_ONCE;
 use self::slot::{Descriptor, Entry};
+use self::stamped::Stamping;
 use self::tag::{Op, next_generation, user_data};
 use super::calls::fire_when_due;
 use super::endpoint::Endpoint;
@@ -40,6 +41,7 @@ mod buffers;
 mod outcome;
 mod queue;
 mod slot;
+mod stamped;
 mod tag;
 mod unix;
 
@@ -79,6 +81,8 @@ pub struct Uring {
     cancelled: Vec<(u64, Bytes)>,
     /// What is waited for where completions come thick and fast.
     coalesced: Option<Batch>,
+    /// Where answers are timed by the kernel's stamps.
+    stamping: Option<Stamping>,
     /// Why the kernel took no submissions.
     failed: Option<io::Error>,
 }
@@ -127,6 +131,7 @@ impl Uring {
             retired: Vec::with_capacity(ENTRIES as usize),
             cancelled: Vec::new(),
             coalesced: None,
+            stamping: None,
             failed: None,
         })
     }
@@ -163,12 +168,20 @@ impl Backend for Uring {
         }
         if self.plain || (self.plain_bound && route.source.is_some()) {
             match endpoint.socket(Type::STREAM, true, route.source) {
-                Ok(socket) => self.slots[slot as usize].socket = Descriptor::Plain(socket),
+                Ok(socket) => {
+                    if let Some(stamping) = &self.stamping {
+                        stamping.stamps.ask(&socket);
+                    }
+                    self.slots[slot as usize].socket = Descriptor::Plain(socket);
+                }
                 Err(error) => return self.tell_early(slot, Early::ConnectFailed(error)),
             }
         } else {
             self.slots[slot as usize].socket = Descriptor::Direct;
             self.push_socket(slot);
+            if self.stamping.is_some() {
+                self.push_stamp(slot);
+            }
         }
         self.slots[slot as usize].connecting = true;
         match (route.source, &self.slots[slot as usize].socket) {
@@ -251,6 +264,9 @@ impl Backend for Uring {
             _ => self.submit_and_wait(1, wait)?,
         }
         self.taken = self.clock.now();
+        if let Some(stamping) = &mut self.stamping {
+            stamping.look();
+        }
         self.batch.clear();
         self.at = 0;
         self.batch.extend(self.ring.completion());
@@ -283,10 +299,10 @@ impl Backend for Uring {
                     self.close(slot, CloseFirst::Client);
                     return Some(Completion::ConnectFailed { slot, error });
                 }
-                Found::Received(slot, id, length) => {
+                Found::Received(slot, id, bytes, at) => {
                     self.lent = Some(id);
-                    let data = self.buffers.filled(id, length);
-                    return Some(Completion::Received { slot, data });
+                    let data = &self.buffers.filled(id, bytes.end)[bytes.start..];
+                    return Some(Completion::Received { slot, data, at });
                 }
                 Found::Ended(slot) => return Some(Completion::Ended { slot }),
                 Found::Failed(slot, error) => return Some(Completion::Failed { slot, error }),

@@ -1,6 +1,7 @@
 //! What a completion means.
 
 use std::io;
+use std::ops::Range;
 
 use io_uring::cqueue;
 
@@ -8,6 +9,7 @@ use super::Uring;
 use super::slot::Descriptor;
 use super::tag::{Op, parts};
 use crate::backend::Slot;
+use crate::clock::Ns;
 
 /// What a completion means to the engine.
 pub(super) enum Found {
@@ -15,8 +17,8 @@ pub(super) enum Found {
     Nothing,
     Connected(Slot),
     ConnectFailed(Slot, io::Error),
-    /// So many bytes in the buffer of that number.
-    Received(Slot, u16, usize),
+    /// Bytes in the buffer of that number, and when the kernel had them.
+    Received(Slot, u16, Range<usize>, Option<Ns>),
     Ended(Slot),
     Failed(Slot, io::Error),
 }
@@ -82,10 +84,15 @@ impl Uring {
         self.slots[slot as usize].receiving = armed;
         match (completion.result(), buffer) {
             (n, Some(id)) if n > 0 => {
+                let (bytes, at) = self.unwrap(id, n as usize);
+                if bytes.is_empty() {
+                    self.give_back(Some(id));
+                    return Found::Ended(slot);
+                }
                 if !armed {
                     self.push_receive(slot);
                 }
-                Found::Received(slot, id, n as usize)
+                Found::Received(slot, id, bytes, at)
             }
             (0, buffer) => {
                 self.give_back(buffer);

@@ -12,6 +12,7 @@ use io_uring::types::{DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
 use super::Uring;
 use super::buffers::GROUP;
 use super::slot::{Descriptor, Target};
+use super::stamped::Stamping;
 use super::tag::{Op, user_data};
 use crate::backend::{Bytes, Slot};
 use crate::clock::Ns;
@@ -81,7 +82,7 @@ impl Uring {
     }
 
     /// Pushes what `make` makes of the slot's descriptor.
-    fn push_on(
+    pub(super) fn push_on(
         &mut self,
         slot: Slot,
         op: Op,
@@ -143,6 +144,13 @@ impl Uring {
     pub(super) fn push_receive(&mut self, slot: Slot) {
         let entry = &mut self.slots[slot as usize];
         entry.receiving = true;
+        if let Some(message) = self.stamping.as_ref().map(Stamping::message) {
+            self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
+                Target::Direct(fd) => opcode::RecvMsgMulti::new(fd, message, GROUP).build(),
+                Target::Plain(fd) => opcode::RecvMsgMulti::new(fd, message, GROUP).build(),
+            });
+            return;
+        }
         self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
             Target::Direct(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
             Target::Plain(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
