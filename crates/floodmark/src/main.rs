@@ -6,8 +6,10 @@ use clap::{Parser, Subcommand};
 
 mod doctor;
 mod exit;
+mod files;
 mod load;
 mod out;
+mod report;
 mod serve;
 mod worker;
 
@@ -26,6 +28,7 @@ enum Command {
     Load(Box<load::args::LoadArgs>),
     Serve(serve::ServeArgs),
     Doctor(doctor::DoctorArgs),
+    Report(report::ReportArgs),
     /// One load process: plan and start time on stdin, events on stdout; started by the other commands
     Worker,
 }
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Load(args) => load::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Report(args) => report::run(args),
         Command::Worker => worker::run(),
     };
     match ended {

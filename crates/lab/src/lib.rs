@@ -11,10 +11,12 @@ mod groups;
 pub mod input;
 mod judge;
 pub mod mix;
+pub mod read;
 mod tally;
 mod worker;
 
 pub use attempt::{Attempts, LabError, Listener};
 pub use fold::{FoldError, fold};
-pub use folder::{Folder, FolderError};
+pub use folder::{EVENTS, Folder, FolderError, RECORD};
 pub use mix::{MixError, MixFile};
+pub use read::{ReadError, read};

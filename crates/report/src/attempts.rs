@@ -182,7 +182,7 @@ fn response(run: &Run, us: Option<f64>) -> Cell {
 }
 
 fn not_ok(run: &Run) -> Cell {
-    let n = run.requests.intended.saturating_sub(run.requests.ok);
+    let n = outcomes::not_ok(&run.requests);
     let paint = if n > 0 { Paint::Bad } else { Paint::Plain };
     (paint, show_count(n))
 }

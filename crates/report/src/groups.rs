@@ -5,6 +5,7 @@ use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
 use crate::figures::{NOT_MEASURED, per_second, share, time};
+use crate::outcomes;
 use crate::page::{LABEL, Page, faint};
 use crate::style::Paint;
 
@@ -118,7 +119,7 @@ fn response(run: &Run, group: &Group, us: Option<f64>) -> Cell {
 }
 
 fn not_ok(_: &Run, group: &Group) -> Cell {
-    let n = group.requests.intended.saturating_sub(group.requests.ok);
+    let n = outcomes::not_ok(&group.requests);
     let paint = if n > 0 { Paint::Bad } else { Paint::Plain };
     (paint, show_count(n))
 }

@@ -7,6 +7,7 @@
 pub mod csv;
 pub mod doctor;
 pub mod hdr;
+pub mod html;
 pub mod plain;
 pub mod progress;
 pub mod style;

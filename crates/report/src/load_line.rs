@@ -17,6 +17,11 @@ pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
         Paint::Strong,
         format!("floodmark load {method}{}", plan.target.url),
     );
+    page.headline(&[what, plain(format!("\u{a0}{}", describe(plan, attempts)))]);
+}
+
+/// `closed, 50 kept connections, 1 thread, 10 s`.
+pub(crate) fn describe(plan: &Plan, attempts: usize) -> String {
     let mix = plan.mix.as_ref().map(|mix| {
         let requests = count_of(mix.requests.len() as u64, "request");
         format!("a mix of {requests} ({})", mix.file)
@@ -36,7 +41,7 @@ pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
             glue(&seconds(plan.warmup_s))
         ));
     }
-    page.headline(&[what, plain(format!("\u{a0}{}", how.join(", ")))]);
+    how.join(", ")
 }
 
 /// Where connections go, if not to the one address that the URL says.

@@ -42,6 +42,11 @@ pub(crate) fn draw(page: &mut Page, runs: &[&Run]) {
     draw_bytes(page, runs);
 }
 
+/// Requests whose time came and that were not answered ok, whatever became of them.
+pub(crate) fn not_ok(counts: &Counts) -> u64 {
+    counts.intended.saturating_sub(counts.ok)
+}
+
 fn draw_outcomes(page: &mut Page, counts: &Counts) {
     let mut ok = glue(&format!("{} ok", show_count(counts.ok)));
     if counts.ok < counts.intended {
@@ -89,7 +94,8 @@ fn equation(counts: &Counts) -> String {
     format!("{} = {}", show_count(counts.intended), sum.join(" + "))
 }
 
-fn most_frequent<K: Display>(counted: &BTreeMap<K, u64>) -> String {
+/// `200 × 17, 503 × 2`, most frequent first.
+pub(crate) fn most_frequent<K: Display>(counted: &BTreeMap<K, u64>) -> String {
     let mut all: Vec<(&K, &u64)> = counted.iter().collect();
     // Stable: equally frequent ones stay in the order of their names.
     all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));

@@ -55,7 +55,7 @@ pub fn of_run(run: &Run, thresholds: &[Threshold], next: Option<&str>, style: St
 }
 
 /// Whether two runs are attempts at the same load; only their seeds may differ.
-fn same_load(a: &Run, b: &Run) -> bool {
+pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
     let seedless = |plan: &Plan| Plan {
         seed: 0,
         ..plan.clone()

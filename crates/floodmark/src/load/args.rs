@@ -30,7 +30,7 @@ pub struct LoadArgs {
 
     /// Start floodmark's own hello server and load it for 5s with kept and for 5s with fresh connections: no URL needed
     #[arg(long, conflicts_with_all = [
-        "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "json", "csv", "hdr", "out",
+        "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "json", "html", "csv", "hdr", "out",
     ])]
     pub demo: bool,
 
@@ -196,6 +196,10 @@ pub struct LoadArgs {
     /// Write the record as JSON; - for stdout, and nothing else there [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
+
+    /// Write a page to look at, whole in itself: tables, curves, environment [default: none]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub html: Option<PathBuf>,
 
     /// Write the figures of each second as CSV [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Output")]

@@ -1,6 +1,5 @@
 //! `floodmark load`: one load on one URL.
 
-use std::fs;
 use std::path::Path;
 
 use floodmark_host::{Stop, open_files};
@@ -12,6 +11,7 @@ use floodmark_record::run::{Run, Status, ToolInfo};
 use floodmark_record::{Event, Record};
 
 use crate::exit::{Ending, Exit};
+use crate::files::{self, Files};
 use crate::out;
 use args::LoadArgs;
 use live::Live;
@@ -36,18 +36,18 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     let Some(url) = &args.url else {
         return demo::run(args, open_files, &stop);
     };
-    writable(args)?;
+    files(args).writable()?;
     let resolved = match target::resolve(url, args) {
         Ok(resolved) => resolved,
         Err(ending) if ending.exit == Exit::Usage => return Err(ending),
         Err(ending) => {
-            write_files(args, &nothing_taken(&ending))?;
+            files(args).write(&nothing_taken(&ending), |e| Ending::failed(e))?;
             return Err(ending);
         }
     };
     let planned = plan::plan(args, resolved, open_files)?;
     let measured = measure(args, &planned, &stop)?;
-    write_files(args, &measured.record)?;
+    files(args).write(&measured.record, |e| Ending::failed(e))?;
     show(args, &measured.record);
     ending(args, measured, &stop)
 }
@@ -129,64 +129,14 @@ fn tool() -> ToolInfo {
     }
 }
 
-/// Finds out before the run that a file cannot be written after it. Nothing is left behind: the run may yet be refused.
-fn writable(args: &LoadArgs) -> Result<(), Ending> {
-    for (flag, path) in [
-        ("--json", &args.json),
-        ("--csv", &args.csv),
-        ("--hdr", &args.hdr),
-    ] {
-        let Some(path) = path
-            .as_deref()
-            .filter(|path| *path != Path::new("-") || flag != "--json")
-        else {
-            continue;
-        };
-        let existing = fs::metadata(path).ok();
-        if existing
-            .as_ref()
-            .is_some_and(|meta| !meta.is_file() && !meta.is_dir())
-        {
-            // Opening a pipe or a device is something its other end may notice.
-            continue;
-        }
-        let tried = fs::File::options().create(true).append(true).open(path);
-        if tried.is_ok() && existing.is_none() {
-            // Its absence does no harm: it is made anew after the run.
-            let _ = fs::remove_file(path);
-        }
-        tried.map_err(|e| {
-            Ending::usage(format!(
-                "{flag} {}: {e}; name a file in a folder that exists and can be written",
-                path.display()
-            ))
-        })?;
+/// Where the record goes.
+fn files(args: &LoadArgs) -> Files<'_> {
+    Files {
+        html: args.html.as_deref(),
+        json: args.json.as_deref(),
+        csv: args.csv.as_deref(),
+        hdr: args.hdr.as_deref(),
     }
-    Ok(())
-}
-
-fn write_files(args: &LoadArgs, record: &Record) -> Result<(), Ending> {
-    let write = |path: &Path, text: String| {
-        fs::write(path, text).map_err(|e| Ending::failed(format!("{}: {e}", path.display())))
-    };
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(record).map_err(Ending::failed)? + "\n";
-        if path == Path::new("-") {
-            out::deliver(&text).map_err(|e| Ending::failed(format!("--json -: stdout: {e}")))?;
-        } else {
-            write(path, text)?;
-        }
-    }
-    if let Some(path) = &args.csv {
-        write(path, floodmark_report::csv::of_record(record))?;
-    }
-    if let Some(path) = &args.hdr {
-        write(
-            path,
-            floodmark_report::hdr::of_record(record).map_err(Ending::failed)?,
-        )?;
-    }
-    Ok(())
 }
 
 /// Prints the summary: on stdout, or on stderr where stdout carries the JSON.
@@ -194,10 +144,7 @@ fn show(args: &LoadArgs, record: &Record) {
     if args.quiet {
         return;
     }
-    let next = record
-        .runs
-        .last()
-        .map(|run| floodmark_diagnose::next_step(run, record.environment.cpus));
+    let next = files::next_step(record);
     let summary = |style| floodmark_report::summary::of_record(record, next.as_deref(), style);
     if args.json.as_deref() == Some(Path::new("-")) {
         out::note(&summary(out::style(&std::io::stderr())));

@@ -280,7 +280,7 @@ fn schedules_that_cannot_be() {
 fn files_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let url = refusing();
-    for flag in ["--json", "--csv", "--hdr"] {
+    for flag in ["--json", "--html", "--csv", "--hdr"] {
         one_line(
             &[&url, flag, "/no/such/folder/x"],
             &[flag, "/no/such/folder/x"],

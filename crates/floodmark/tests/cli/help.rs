@@ -30,8 +30,18 @@ fn of_doctor() {
 }
 
 #[test]
+fn of_report() {
+    insta::assert_snapshot!(help(&["report", "--help"]));
+}
+
+#[test]
 fn no_line_is_wider_than_the_page() {
-    for command in [&["--help"][..], &["load", "--help"], &["serve", "--help"]] {
+    for command in [
+        &["--help"][..],
+        &["load", "--help"],
+        &["serve", "--help"],
+        &["report", "--help"],
+    ] {
         for line in help(command).lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }

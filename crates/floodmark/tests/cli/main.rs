@@ -15,6 +15,7 @@ mod help;
 mod hold;
 mod https;
 mod mix;
+mod report;
 mod request;
 mod serve;
 mod support;

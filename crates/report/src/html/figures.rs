@@ -1,0 +1,206 @@
+//! The table of figures: of one run its times side by side, of several a row each.
+
+use floodmark_record::plan::Model;
+use floodmark_record::run::{Run, Status};
+use floodmark_record::times::Times;
+use floodmark_record::units::{show_bytes, show_count, show_ns};
+use maud::{Markup, html};
+
+use super::names::Named;
+use super::text::Shown;
+use crate::figures::{NOT_MEASURED, interval, per_second, rate, seconds, time};
+use crate::outcomes;
+use crate::summary::{level, validity_word};
+
+/// Rows of a table at most.
+pub(crate) const MOST_ROWS: usize = 100;
+
+/// Columns of a table of times.
+type Column = (&'static str, fn(&Times) -> Option<f64>);
+const TIMES: [Column; 6] = [
+    ("p50", |t| t.p50),
+    ("p90", |t| t.p90),
+    ("p99", |t| t.p99),
+    ("p99.9", |t| t.p99_9),
+    ("p99.99", |t| t.p99_99),
+    ("max", |t| t.max),
+];
+
+/// The figures of one run.
+pub(crate) fn of_one(run: &Run) -> Markup {
+    html! {
+        div.wide { table.facts {
+            @for (name, value, how) in rows(run) {
+                tr { th scope="row" { (name) } td.figure { (value) } td.how { (Shown(&how)) } }
+            }
+        } }
+        (times(run))
+    }
+}
+
+/// Name, figure, and how it was taken.
+fn rows(run: &Run) -> Vec<(&'static str, String, String)> {
+    let length = seconds(run.window.to_s - run.window.from_s);
+    let or_dash = |figure: Option<f64>| figure.map_or_else(|| NOT_MEASURED.to_owned(), rate);
+    let mut rows = Vec::new();
+    let mut how = format!("ok answers in the window of {length}");
+    if let (Some(per_s), Some(i)) = (run.throughput_per_s, &run.throughput_interval) {
+        how = format!(
+            "{how}; {} ({}; {})",
+            interval(per_s, i),
+            level(i.confidence),
+            i.method
+        );
+    }
+    rows.push(("throughput", or_dash(run.throughput_per_s), how));
+    if run.plan.model == Model::Open
+        && let Some(offered) = run.plan.rate_per_s
+    {
+        let mean = match run.plan.profile {
+            Some(_) => "by the plan, on average",
+            None => "by the plan",
+        };
+        rows.push(("offered", rate(offered), mean.to_owned()));
+    }
+    let deadline = seconds(run.plan.deadline_s);
+    rows.push((
+        "goodput",
+        or_dash(run.goodput_per_s),
+        format!("ok within {deadline} of the intended time"),
+    ));
+    rows.push((
+        "client CPU",
+        run.client
+            .cpu_us_per_request
+            .map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
+        format!(
+            "per request sent; in all {} user and {} system",
+            seconds(run.client.user_s),
+            seconds(run.client.system_s)
+        ),
+    ));
+    if let Some(rss) = run.client.peak_rss_bytes {
+        let how = "largest resident size of the load process".to_owned();
+        rows.push(("client memory", show_bytes(rss), how));
+    }
+    rows.push((
+        "connections",
+        show_count(run.connections.opened),
+        match run.connections.peak {
+            Some(peak) => format!("opened in all; at most {} at once", show_count(peak)),
+            None => "opened in all".to_owned(),
+        },
+    ));
+    rows.push((
+        "traffic",
+        show_bytes(run.bytes.received),
+        format!(
+            "received; {} sent; HTTP without TCP and TLS",
+            show_bytes(run.bytes.sent)
+        ),
+    ));
+    rows
+}
+
+/// Every kind of time that was taken.
+fn times(run: &Run) -> Markup {
+    let kinds: [(&str, &str, &Times); 8] = [
+        ("response", "intended to done", &run.response_time_us),
+        ("service", "sent to done", &run.service_time_us),
+        ("first byte", "sent to first byte", &run.first_byte_us),
+        ("blocked", "intended to a free connection", &run.blocked_us),
+        ("lateness", "our own delay in sending", &run.lateness_us),
+        ("connect", "TCP", &run.connect_time_us),
+        ("handshake", "TLS", &run.handshake_time_us),
+        ("not ok", "intended to failed", &run.error_time_us),
+    ];
+    let taken = || kinds.iter().filter(|(_, _, times)| times.count > 0);
+    if taken().next().is_none() {
+        return html! {};
+    }
+    html! {
+        h3 { "Times" }
+        div.wide { table {
+            tr { th {} th scope="col" { "mean" } @for (head, _) in TIMES { th scope="col" { (head) } } th scope="col" { "of" } }
+            @for (name, from_to, times) in taken() {
+                tr {
+                    th scope="row" { (name) " " small { (from_to) } }
+                    td { (mean(times)) }
+                    @for (_, of) in TIMES { td { (time(of(times), times, run.plan.timeout_s)) } }
+                    td { (show_count(times.count)) }
+                }
+            }
+        } }
+        @if run.response_time_us.censored > 0 {
+            p.note {
+                "Response time counts " (show_count(run.response_time_us.censored))
+                " requests that timed out as longer than the timeout; service time leaves them out."
+            }
+        }
+    }
+}
+
+/// With timed-out requests a mean is not known, and not known to be above the timeout either.
+fn mean(times: &Times) -> String {
+    match times.mean {
+        None => NOT_MEASURED.to_owned(),
+        known => time(known, times, 0.0),
+    }
+}
+
+/// The figures of several runs.
+pub(crate) fn of_several(all: &[Named]) -> Markup {
+    html! {
+        div.wide { table {
+            tr {
+                th {}
+                @for head in ["ok/s", "within the run", "goodput/s", "p50", "p99", "p99.9", "max", "not ok", "client CPU/request", "validity"] {
+                    th scope="col" { (head) }
+                }
+            }
+            @for one in all.iter().take(MOST_ROWS) {
+                tr {
+                    th scope="row" { (Shown(&one.name)) }
+                    @for cell in cells(one.run) { td { (cell) } }
+                    td { (validity(one.run.validity.status)) }
+                }
+            }
+        } }
+        p.note { "Percentiles are of response time, from the moment a request was intended to its end." }
+        (rest(all.len()))
+    }
+}
+
+/// How many rows there was no room for.
+pub(crate) fn rest(rows: usize) -> Markup {
+    html! {
+        @if rows > MOST_ROWS {
+            p.note { (show_count((rows - MOST_ROWS) as u64)) " more are in the record." }
+        }
+    }
+}
+
+fn cells(run: &Run) -> [String; 9] {
+    let per_s = |figure: Option<f64>| figure.map_or_else(|| NOT_MEASURED.to_owned(), per_second);
+    let times = &run.response_time_us;
+    let response = |us| time(us, times, run.plan.timeout_s);
+    let within = run.throughput_per_s.zip(run.throughput_interval.as_ref());
+    let cpu = run.client.cpu_us_per_request;
+    [
+        per_s(run.throughput_per_s),
+        within.map_or_else(|| NOT_MEASURED.to_owned(), |(per_s, i)| interval(per_s, i)),
+        per_s(run.goodput_per_s),
+        response(times.p50),
+        response(times.p99),
+        response(times.p99_9),
+        response(times.max),
+        show_count(outcomes::not_ok(&run.requests)),
+        cpu.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
+    ]
+}
+
+/// The word for a status, coloured and never told by colour alone.
+pub(crate) fn validity(status: Status) -> Markup {
+    let (_, word) = validity_word(status);
+    html! { span class=(word) { (word) } }
+}

@@ -1,0 +1,307 @@
+//! The page as a browser's parser reads it: its parts, and that nothing of a record acts in it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use floodmark_record::run::{Observation, Saturation, SeriesRow};
+use scraper::{ElementRef, Html, Selector};
+
+use super::*;
+use crate::fixture;
+
+/// What a hostile server, URL or mix file would like the page to hold.
+const HOSTILE: &str = "</style></svg><script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>&amp;\u{202e}\u{1b}[31m";
+
+fn page(record: &Record) -> (String, Html) {
+    let text = of_record(record, Some("offer more: -r 270k")).unwrap();
+    let read = Html::parse_document(&text);
+    (text, read)
+}
+
+fn select<'a>(page: &'a Html, selector: &str) -> Vec<ElementRef<'a>> {
+    let selector = Selector::parse(selector).unwrap();
+    page.select(&selector).collect()
+}
+
+fn texts(page: &Html, selector: &str) -> Vec<String> {
+    let found = select(page, selector).into_iter();
+    found.map(|element| element.text().collect()).collect()
+}
+
+/// Headings, tables, charts with their keys and remarks; no coordinates.
+fn structure(record: &Record) -> String {
+    let (_, read) = page(record);
+    let mut out = String::new();
+    for element in select(
+        &read,
+        "h1, h2, h3, p, figcaption, .key li, .plot, tr, dt, dd, pre",
+    ) {
+        let words = element.text().collect::<Vec<_>>().join(" ");
+        let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+        let name = element.value().name();
+        let _ = writeln!(out, "{name}: {words}");
+    }
+    out
+}
+
+#[test]
+fn of_one_run() {
+    let mut record = fixture::record(vec![fixture::closed()]);
+    record.tool.command = vec![
+        "floodmark".into(),
+        "load".into(),
+        "http://127.0.0.1:8080/".into(),
+    ];
+    insta::assert_snapshot!(structure(&record));
+}
+
+#[test]
+fn of_an_invalid_run_with_a_window_and_timeouts() {
+    let mut run = fixture::invalid();
+    run.response_time_us = fixture::open_censored().response_time_us;
+    insta::assert_snapshot!(structure(&fixture::record(vec![run])));
+}
+
+#[test]
+fn of_steps_a_mix_and_a_failing_run() {
+    let runs = vec![fixture::steps(), fixture::mixed(), fixture::failing()];
+    insta::assert_snapshot!(structure(&fixture::record(runs)));
+}
+
+#[test]
+fn of_a_server_that_never_answered() {
+    insta::assert_snapshot!(structure(&fixture::record(vec![fixture::no_answers()])));
+}
+
+/// Every text of the record that somebody else may have chosen.
+fn hostile() -> Record {
+    let mut run = fixture::mixed();
+    let bad = || HOSTILE.to_owned();
+    run.plan.target.url = format!("http://h/{HOSTILE}");
+    (run.system, run.workload) = (bad(), bad());
+    run.setting.insert(bad(), bad());
+    run.plan.request.method = bad();
+    run.plan.request.headers = vec![(bad(), bad())];
+    run.plan.request.body = HOSTILE.into();
+    run.ended.detail = Some(bad());
+    run.window.why = bad();
+    run.validity.status = floodmark_record::run::Status::Invalid;
+    (run.validity.reasons, run.validity.notes, run.missing) =
+        (vec![bad()], vec![bad()], vec![bad()]);
+    run.errors.insert(bad(), 3);
+    run.groups[0].name = bad();
+    if let Some(mix) = &mut run.plan.mix {
+        (mix.file, mix.requests[0].name, mix.requests[0].path) = (bad(), bad(), bad());
+    }
+    run.checks = fixture::violated().checks;
+    (run.checks[0].name, run.checks[0].detail) = (bad(), bad());
+    run.observations = vec![Observation {
+        subject: bad(),
+        metric: bad(),
+        unit: bad(),
+        source: bad(),
+        start_ms: 0,
+        step_ms: 1000,
+        values: vec![1.0, 2.0],
+    }];
+    let mut other = run.clone();
+    other.system.push('2');
+    let mut record = fixture::record(vec![run, other]);
+    record.tool.command = vec![bad(), bad()];
+    (record.tool.name, record.tool.version) = (bad(), bad());
+    record.skipped = vec![bad()];
+    record.environment.kernel = bad();
+    record.environment.cpu_model = Some(bad());
+    record.environment.sysctls.insert(bad(), bad());
+    record.environment.limits.insert(bad(), 1);
+    record.judges.insert(bad(), bad());
+    record
+}
+
+#[test]
+fn nothing_of_a_record_acts_in_the_page() {
+    let (text, read) = page(&hostile());
+    assert!(
+        texts(&read, "h1")[0].contains("<script>"),
+        "it is shown as text"
+    );
+    let known: BTreeSet<&str> = [
+        "html",
+        "head",
+        "meta",
+        "title",
+        "style",
+        "body",
+        "header",
+        "section",
+        "h1",
+        "h2",
+        "h3",
+        "p",
+        "b",
+        "span",
+        "small",
+        "div",
+        "table",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "dl",
+        "dt",
+        "dd",
+        "pre",
+        "figure",
+        "figcaption",
+        "ul",
+        "li",
+        "svg",
+        "line",
+        "rect",
+        "polyline",
+        "polygon",
+        "text",
+    ]
+    .into();
+    for element in select(&read, "*") {
+        let name = element.value().name();
+        assert!(known.contains(name), "<{name}>");
+        for (attribute, value) in element.value().attrs() {
+            assert!(!attribute.starts_with("on"), "{attribute}={value}");
+            assert!(
+                !["src", "href", "style", "xlink:href"].contains(&attribute),
+                "{attribute}={value}"
+            );
+        }
+    }
+    assert_eq!(select(&read, "style").len(), 1);
+    assert!(!text.contains(['\u{202e}', '\u{1b}']));
+}
+
+#[test]
+fn nothing_is_fetched() {
+    let (text, _) = page(&fixture::record(vec![fixture::closed()]));
+    for fetching in ["url(", "@import", "<link", "<img", "<script", "src="] {
+        assert!(!text.contains(fetching), "{fetching}");
+    }
+}
+
+#[test]
+fn every_svg_is_well_formed_and_has_a_description() {
+    let (_, read) = page(&fixture::record(vec![
+        fixture::open_censored(),
+        fixture::closed(),
+    ]));
+    let plots = select(&read, ".plot");
+    assert!(plots.len() >= 5, "{}", plots.len());
+    for plot in plots {
+        assert!(plot.value().attr("aria-label").unwrap().len() > 10);
+        let lines = plot.html();
+        assert!(
+            lines.contains("<polyline") && !lines.contains("NaN"),
+            "{lines}"
+        );
+    }
+}
+
+#[test]
+fn the_same_record_gives_the_same_page() {
+    let record = hostile();
+    assert_eq!(page(&record).0, page(&record).0);
+}
+
+/// A run of `n` seconds that all differ.
+fn long(n: u32) -> Run {
+    let mut run = fixture::closed();
+    run.series = (0..n)
+        .map(|i| SeriesRow {
+            from_s: f64::from(i),
+            to_s: f64::from(i + 1),
+            throughput_per_s: 100_000.0 + f64::from(i * 7919 % 5000),
+            p50_us: Some(200.0 + f64::from(i * 31 % 50)),
+            p99_us: Some(1200.0 + f64::from(i * 997 % 900)),
+            client_user_cpus: 0.3,
+            client_system_cpus: 0.5 + f64::from(i % 7) / 50.0,
+            ..SeriesRow::default()
+        })
+        .collect();
+    run.window.to_s = f64::from(n);
+    run.sending_s = f64::from(n);
+    run
+}
+
+#[test]
+fn a_page_is_small() {
+    let size = |runs| page(&fixture::record(runs)).0.len();
+    assert!(size(vec![long(30)]) < 60_000, "{}", size(vec![long(30)]));
+    let attempts = |n: u32| -> Vec<Run> {
+        let one = |attempt| Run {
+            attempt,
+            ..long(3600)
+        };
+        (1..=n).map(one).collect()
+    };
+    assert!(size(attempts(20)) < 300_000, "{}", size(attempts(20)));
+}
+
+#[test]
+fn of_several_attempts_each_has_its_curve() {
+    let one = |attempt| Run {
+        attempt,
+        ..long(30)
+    };
+    let (_, read) = page(&fixture::record((1..=3).map(one).collect()));
+    let keys = texts(&read, "figure:first-of-type .key li");
+    assert_eq!(keys, ["attempt 1", "attempt 2", "attempt 3"]);
+    let (_, read) = page(&fixture::record((1..=9).map(one).collect()));
+    assert_eq!(texts(&read, "figure:first-of-type .key li").len(), 5);
+    assert!(
+        texts(&read, "p.note")
+            .iter()
+            .any(|note| note.contains("5 of 9"))
+    );
+}
+
+#[test]
+fn damaged_figures_do_not_stop_a_page() {
+    let mut run = long(5);
+    run.series[0].throughput_per_s = 1e300;
+    run.series[1].to_s = 1e300;
+    run.series[2].p99_us = Some(-4.0);
+    run.sending_s = f64::INFINITY;
+    run.window.from_s = f64::NAN;
+    run.started_unix_ms = u64::MAX;
+    run.client.user_s = -1.0;
+    run.requests.ok = u64::MAX;
+    run.saturation = fixture::ramp().saturation;
+    if let Some(Saturation::FellBehind(found)) = &mut run.saturation {
+        found.at_s = f64::NAN;
+    }
+    let (_, read) = page(&fixture::record(vec![run]));
+    assert!(!select(&read, "svg polyline").is_empty());
+}
+
+#[test]
+fn counters_beside_the_load_have_charts() {
+    let mut run = long(10);
+    let seen = |metric: &str, values: Vec<f64>| Observation {
+        subject: "network".to_owned(),
+        metric: metric.to_owned(),
+        unit: "sockets".to_owned(),
+        source: "/proc/net/sockstat".to_owned(),
+        start_ms: 0,
+        step_ms: 1000,
+        values,
+    };
+    run.observations = vec![
+        seen("tw", vec![0.0, 12.0, 4000.0]),
+        seen("quiet", vec![0.0; 10]),
+    ];
+    let (_, read) = page(&fixture::record(vec![run]));
+    let titles = texts(&read, "figcaption b");
+    assert!(titles.contains(&"network tw".to_owned()), "{titles:?}");
+    assert!(
+        !titles.contains(&"network quiet".to_owned()),
+        "zero throughout"
+    );
+}
