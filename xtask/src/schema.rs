@@ -1,20 +1,20 @@
-//! `cargo xtask schema`: the record's JSON Schema as a file, for readers that are not Rust.
+//! `cargo xtask schema`: the JSON Schemas of the record and of the manifests as files, for readers and editors that are not Rust.
+
+use floodmark_lab::manifest::{experiment_schema, system_schema};
 
 use crate::error::Error;
 use crate::page::{self, Mode};
 use crate::workspace::Workspace;
 
-/// The file, from the root.
-const FILE: &str = "docs/record.schema.json";
-
-/// Writes or compares the file.
+/// Writes or compares the files.
 pub fn run(workspace: &Workspace, mode: Mode) -> Result<(), Error> {
-    let schema = floodmark_record::schema();
-    page::settle(
-        workspace,
-        FILE,
-        &format!("{schema:#}\n"),
-        mode,
-        "cargo xtask schema",
-    )
+    for (file, schema) in [
+        ("docs/record.schema.json", floodmark_record::schema()),
+        ("docs/experiment.schema.json", experiment_schema()),
+        ("docs/system.schema.json", system_schema()),
+    ] {
+        let wanted = format!("{schema:#}\n");
+        page::settle(workspace, file, &wanted, mode, "cargo xtask schema")?;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::command;
 use crate::error::Error;
 use crate::page::Mode;
-use crate::tools::{self, CPLUSPLUS, Tool};
+use crate::tools::{self, CPLUSPLUS, PYTHON, Tool};
 use crate::workspace::Workspace;
 use crate::{deps, fuzz, release, schema, truth, usage};
 
@@ -34,7 +34,7 @@ enum Step {
     Fmt,
     /// The crates' dependencies against ARCHITECTURE.md.
     Deps,
-    /// docs/record.schema.json against the record's types.
+    /// The JSON Schemas in docs/ against the record's types and the manifests' keys.
     Schema,
     /// cargo clippy, warnings denied.
     Clippy,
@@ -62,6 +62,7 @@ impl Step {
     /// What it runs beside Rust's own tools.
     fn needs(self) -> &'static [Tool] {
         match self {
+            Step::Tests => &[PYTHON],
             Step::Fuzz => &[CPLUSPLUS],
             _ => &[],
         }

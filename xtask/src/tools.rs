@@ -24,6 +24,13 @@ pub const CPLUSPLUS: Tool = Tool {
     needed_for: "the fuzzer",
 };
 
+/// The interpreter of the servers of one's own that experiments are tested with.
+pub const PYTHON: Tool = Tool {
+    program: "python3",
+    package: "python3",
+    needed_for: "the tests of floodmark run",
+};
+
 /// Sees to it that rustfmt, clippy and the given tools are there.
 pub fn provide<'a>(tools: impl IntoIterator<Item = &'a Tool>) -> Result<(), Error> {
     let mut missing = Vec::new();

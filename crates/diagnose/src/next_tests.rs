@@ -23,6 +23,7 @@ fn run(plan: floodmark_record::Plan) -> Run {
         attempt: 1,
         process: 1,
         setting: BTreeMap::new(),
+        trial: None,
         started_unix_ms: 0,
         plan,
         ended: Ended {

@@ -7,9 +7,11 @@ use clap::{Parser, Subcommand};
 mod doctor;
 mod exit;
 mod files;
+mod init;
 mod load;
 mod out;
 mod report;
+mod run;
 mod serve;
 mod worker;
 
@@ -26,6 +28,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Load(Box<load::args::LoadArgs>),
+    Run(run::args::RunArgs),
+    Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Doctor(doctor::DoctorArgs),
     Report(report::ReportArgs),
@@ -40,6 +44,8 @@ fn main() -> ExitCode {
     };
     let ended = match &cli.command {
         Command::Load(args) => load::run(args),
+        Command::Run(args) => run::run(args),
+        Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Report(args) => report::run(args),

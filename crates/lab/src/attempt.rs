@@ -49,6 +49,44 @@ pub enum LabError {
     Fold(#[from] FoldError),
 }
 
+/// Writes the first event of a result: who takes it, and where.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn open(folder: &mut Folder, tool: ToolInfo) -> Result<(), FolderError> {
+    folder.append(&Event::Opened {
+        schema: SCHEMA_VERSION,
+        tool,
+        environment: environment::environment(&Root::host()),
+    })
+}
+
+/// Folds what is in a folder into its record; `failure` is the worker's, if it failed.
+///
+/// # Errors
+/// That failure, a folder that cannot be read or written.
+pub fn finish(folder: &mut Folder, failure: Option<WorkerFailure>) -> Result<Record, LabError> {
+    folder.sync()?;
+    let record = fold(folder.path())?;
+    folder.write_record(&record)?;
+    match failure {
+        Some(failure) => Err(LabError::Worker {
+            failure,
+            folder: folder.path().to_owned(),
+            record: Box::new(record),
+        }),
+        None => Ok(record),
+    }
+}
+
+/// The file within the result folder that keeps an attempt's answers.
+fn answers_name(run: &RunId) -> String {
+    match &run.trial {
+        Some(trial) => format!("answers-{trial}-{}-{}.bin", run.process, run.attempt),
+        None => format!("answers-{}.bin", run.attempt),
+    }
+}
+
 /// Attempts at one plan.
 pub struct Attempts<'a> {
     /// The plan; the seed of each attempt is the plan's plus its number.
@@ -57,10 +95,8 @@ pub struct Attempts<'a> {
     pub anchors: &'a [TrustAnchor],
     /// How many.
     pub attempts: u32,
-    /// Names of system and workload.
-    pub names: (String, String),
-    /// How floodmark was called.
-    pub tool: ToolInfo,
+    /// Names of server and workload, and which process of the server it is; the attempt's number is set here.
+    pub of: RunId,
     /// What floodmark had to settle for; kept with each run.
     pub notices: &'a [String],
     /// Ends them.
@@ -76,14 +112,24 @@ impl Attempts<'_> {
     /// A folder that cannot be written, a worker that fails. What was taken before stays in the folder.
     pub fn run(
         &self,
+        tool: ToolInfo,
         folder: &mut Folder,
         listener: &mut dyn Listener,
     ) -> Result<Record, LabError> {
-        folder.append(&Event::Opened {
-            schema: SCHEMA_VERSION,
-            tool: self.tool.clone(),
-            environment: environment::environment(&Root::host()),
-        })?;
+        open(folder, tool)?;
+        let failure = self.measure(folder, listener)?;
+        finish(folder, failure)
+    }
+
+    /// Makes the attempts and keeps their events in `folder`, which was opened before; the worker's failure, if it failed.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub fn measure(
+        &self,
+        folder: &mut Folder,
+        listener: &mut dyn Listener,
+    ) -> Result<Option<WorkerFailure>, FolderError> {
         let mut failure = None;
         let mut first_number = 1;
         for attempt in 1..=self.attempts {
@@ -96,16 +142,7 @@ impl Attempts<'_> {
                 break;
             }
         }
-        let record = fold(folder.path())?;
-        folder.write_record(&record)?;
-        match failure {
-            Some(failure) => Err(LabError::Worker {
-                failure,
-                folder: folder.path().to_owned(),
-                record: Box::new(record),
-            }),
-            None => Ok(record),
-        }
+        Ok(failure)
     }
 
     fn attempt(
@@ -115,12 +152,10 @@ impl Attempts<'_> {
         folder: &mut Folder,
         listener: &mut dyn Listener,
         failure: &mut Option<WorkerFailure>,
-    ) -> Result<(RunId, Option<String>), LabError> {
+    ) -> Result<(RunId, Option<String>), FolderError> {
         let id = RunId {
-            system: self.names.0.clone(),
-            workload: self.names.1.clone(),
-            process: 1,
             attempt,
+            ..self.of.clone()
         };
         let mut plan = self.plan.clone();
         plan.seed = plan.seed.wrapping_add(u64::from(attempt) - 1);
@@ -128,9 +163,7 @@ impl Attempts<'_> {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default()
             .as_millis() as u64;
-        let answers_file = plan
-            .check
-            .map(|_| folder.path().join(format!("answers-{attempt}.bin")));
+        let answers_file = plan.check.map(|_| folder.path().join(answers_name(&id)));
         let began = Event::RunBegan {
             run: id.clone(),
             plan: plan.clone(),
@@ -160,7 +193,7 @@ impl Attempts<'_> {
         });
         let (observations, missing) = sampler.stop();
         if let Some(error) = unwritten {
-            return Err(error.into());
+            return Err(error);
         }
         folder.append(&Event::Observed { observations })?;
         let missing: Vec<String> = self.notices.iter().cloned().chain(missing).collect();

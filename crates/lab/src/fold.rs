@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use floodmark_record::events::Phase;
+use floodmark_record::events::{Phase, RunId};
 use floodmark_record::plan::FiguresOf;
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Bytes, Client, Connections, Run, Status, Validity, Warmup, Window};
@@ -63,6 +63,16 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         Event::Opened {
             tool, environment, ..
         } => record = Some(Record::new(tool, environment)),
+        Event::Experiment(asked) => {
+            if let Some(record) = &mut record {
+                record.experiment = Some(asked);
+            }
+        }
+        Event::Skipped { what } => {
+            if let Some(record) = &mut record {
+                record.skipped.push(what);
+            }
+        }
         Event::RunBegan { run, plan, unix_ms } => tallies.push(Tally::new(run, plan, unix_ms)),
         Event::Observed { observations } => {
             if let Some(tally) = tallies.last_mut() {
@@ -78,6 +88,8 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                     Event::Missing { missing } => tally.missing.extend(missing),
                     Event::RunEnded { cut_short, .. } => tally.cut_short = cut_short,
                     Event::Opened { .. }
+                    | Event::Experiment(_)
+                    | Event::Skipped { .. }
                     | Event::RunBegan { .. }
                     | Event::Connecting(_)
                     | Event::Observed { .. } => {}
@@ -108,9 +120,13 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         _ => {}
     })?;
 
-    let mut sequence = judge::SequenceSoFar::default();
+    let mut sequences: BTreeMap<RunId, judge::SequenceSoFar> = BTreeMap::new();
     for (((tally, shape), times), steps) in tallies.into_iter().zip(shaped).zip(times).zip(steps) {
-        let checks = sequence.check(folder, &tally);
+        let server = RunId {
+            attempt: 0,
+            ..tally.id.clone()
+        };
+        let checks = sequences.entry(server).or_default().check(folder, &tally);
         let steps = steps.map(|steps| steps.figures(&tally));
         let mut run = finish(tally, shape, &times);
         run.steps = steps.unwrap_or_default();
@@ -118,7 +134,9 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         run.validity = judge::validity(&run, record.environment.cpus);
         record.runs.push(run);
     }
-    record.overall = overall(&record.runs);
+    if record.experiment.is_none() {
+        record.overall = overall(&record.runs);
+    }
     record.judges = judge::versions();
     Ok(record)
 }
@@ -295,7 +313,8 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         workload: tally.id.workload,
         attempt: tally.id.attempt,
         process: tally.id.process,
-        setting: BTreeMap::new(),
+        setting: tally.id.setting,
+        trial: tally.id.trial,
         started_unix_ms: tally.unix_ms,
         plan: tally.plan,
         ended,

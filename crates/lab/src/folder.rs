@@ -61,9 +61,7 @@ impl Folder {
     /// # Errors
     /// A folder that cannot be made.
     pub fn create_temporary() -> Result<Self, FolderError> {
-        let user =
-            fs::metadata("/proc/self").map_or(0, |meta| std::os::unix::fs::MetadataExt::uid(&meta));
-        let parent = std::env::temp_dir().join(format!("floodmark-{user}"));
+        let parent = own_temporary();
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -123,6 +121,14 @@ impl Folder {
             source,
         }
     }
+}
+
+/// Where floodmark keeps what nobody asked to keep, by user.
+#[must_use]
+pub fn own_temporary() -> PathBuf {
+    let user =
+        fs::metadata("/proc/self").map_or(0, |meta| std::os::unix::fs::MetadataExt::uid(&meta));
+    std::env::temp_dir().join(format!("floodmark-{user}"))
 }
 
 /// Removes all but the latest results; names sort by time. What a floodmark that still runs is writing stays, however many

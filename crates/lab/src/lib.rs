@@ -5,18 +5,22 @@
 
 pub mod attempt;
 mod changing;
+pub mod experiment;
 pub mod fold;
 pub mod folder;
 mod groups;
 pub mod input;
 mod judge;
+pub mod manifest;
 pub mod mix;
 pub mod read;
+mod source;
 mod tally;
 mod worker;
 
 pub use attempt::{Attempts, LabError, Listener};
 pub use fold::{FoldError, fold};
 pub use folder::{EVENTS, Folder, FolderError, RECORD};
-pub use mix::{MixError, MixFile};
+pub use mix::MixFile;
 pub use read::{ReadError, read};
+pub use source::{FileError, did_you_mean};

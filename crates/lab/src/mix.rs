@@ -17,6 +17,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::input;
+use crate::source::{FileError, Source, Value, did_you_mean, read_text};
 
 /// Length of a mix's cycle at most: the sum of its weights once they have no common divisor. Each load thread keeps one byte for
 /// each.
@@ -37,16 +38,6 @@ const KEYS: [&str; 9] = [
     "expect",
     "templates",
 ];
-
-/// What is wrong with a mix file, with its place and the mend.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {what}")]
-pub struct MixError {
-    /// File, and line where there is one.
-    pub place: String,
-    /// What is wrong, and what was expected.
-    pub what: String,
-}
 
 /// What each request of a mix has that does not say otherwise itself.
 #[derive(Debug, Clone, Default)]
@@ -72,20 +63,8 @@ impl MixFile {
     ///
     /// # Errors
     /// A file that cannot be read or is no mix, with the line and the mend.
-    pub fn read(path: &Path, common: &Common) -> Result<Self, MixError> {
-        let unreadable = |what: String| MixError {
-            place: path.display().to_string(),
-            what,
-        };
-        let bytes = input::read(path).map_err(unreadable)?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = 1 + before.iter().filter(|b| **b == b'\n').count();
-            MixError {
-                place: format!("{}:{line}", path.display()),
-                what: "not UTF-8, in which TOML is written".to_owned(),
-            }
-        })?;
+    pub fn read(path: &Path, common: &Common) -> Result<Self, FileError> {
+        let text = read_text(path)?;
         let source = Source { path, text: &text };
         source.file(common)
     }
@@ -104,51 +83,9 @@ impl MixFile {
     }
 }
 
-/// The nearest of `known` to `word`, as a question, where it can be a slip; else all of them.
-#[must_use]
-pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    let spelt = word.to_lowercase().replace('_', "-");
-    let best = known
-        .clone()
-        .map(|k| (strsim::damerau_levenshtein(&spelt, &k.to_lowercase()), k))
-        .min();
-    match best {
-        // A third of the letters wrong is still a slip; more is another word.
-        Some((distance, best)) if distance * 3 <= best.len().max(3) => {
-            format!("did you mean \"{best}\"?")
-        }
-        _ => format!("expected {}", known.collect::<Vec<_>>().join(", ")),
-    }
-}
-
-type Value<'a> = Spanned<DeValue<'a>>;
-
-/// A mix file's text.
-struct Source<'a> {
-    path: &'a Path,
-    text: &'a str,
-}
-
 impl Source<'_> {
-    fn line(&self, span: &Range<usize>) -> usize {
-        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
-        1 + before.iter().filter(|b| **b == b'\n').count()
-    }
-
-    fn error(&self, span: &Range<usize>, what: impl Into<String>) -> MixError {
-        MixError {
-            place: format!("{}:{}", self.path.display(), self.line(span)),
-            what: what.into(),
-        }
-    }
-
-    fn file(&self, common: &Common) -> Result<MixFile, MixError> {
-        let document = DeTable::parse(self.text).map_err(|error| {
-            self.error(
-                &error.span().unwrap_or_default(),
-                format!("not TOML: {}", error.message().replace('\n', ", ")),
-            )
-        })?;
+    fn file(&self, common: &Common) -> Result<MixFile, FileError> {
+        let document = self.document()?;
         let mut tables: &[Value<'_>] = &[];
         for (key, value) in document.get_ref() {
             let all = value.get_ref().as_array();
@@ -202,7 +139,7 @@ impl Source<'_> {
     }
 
     /// Divides the weights by what all of them can be divided by, so that the cycle is as short as it can be.
-    fn reduce(&self, requests: &mut [MixRequest], first: &Range<usize>) -> Result<(), MixError> {
+    fn reduce(&self, requests: &mut [MixRequest], first: &Range<usize>) -> Result<(), FileError> {
         let divisor = requests
             .iter()
             .map(|r| r.weight)
@@ -237,7 +174,7 @@ struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    fn of(source: &'a Source<'a>, value: &'a Value<'a>) -> Result<Self, MixError> {
+    fn of(source: &'a Source<'a>, value: &'a Value<'a>) -> Result<Self, FileError> {
         let Some(table) = value.get_ref().as_table() else {
             return Err(source.error(&value.span(), "expected [[request]], in double brackets"));
         };
@@ -271,7 +208,7 @@ impl<'a> Entry<'a> {
             .map_or_else(|| self.whole.clone(), Spanned::span)
     }
 
-    fn error(&self, key: &str, what: impl Into<String>) -> MixError {
+    fn error(&self, key: &str, what: impl Into<String>) -> FileError {
         self.source.error(&self.span(key), what)
     }
 
@@ -281,7 +218,7 @@ impl<'a> Entry<'a> {
         key: &str,
         expected: &str,
         read: impl FnOnce(&'a DeValue<'a>) -> Option<T>,
-    ) -> Result<Option<T>, MixError> {
+    ) -> Result<Option<T>, FileError> {
         let Some(value) = self.table.get(key) else {
             return Ok(None);
         };
@@ -291,7 +228,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    fn text(&self, key: &str, example: &str) -> Result<Option<&'a str>, MixError> {
+    fn text(&self, key: &str, example: &str) -> Result<Option<&'a str>, FileError> {
         let expected = format!("a text, like {key} = {example}");
         self.value(key, &expected, |value| value.as_str())
     }
@@ -302,7 +239,7 @@ impl<'a> Entry<'a> {
         key: &str,
         example: &str,
         read: impl Fn(&str) -> Result<T, String>,
-    ) -> Result<Option<Vec<T>>, MixError> {
+    ) -> Result<Option<Vec<T>>, FileError> {
         let expected = format!("a list of texts, like {key} = [{example}]");
         let Some(values) = self.value(key, &expected, DeValue::as_array)? else {
             return Ok(None);
@@ -316,7 +253,7 @@ impl<'a> Entry<'a> {
         values.iter().map(one).collect::<Result<_, _>>().map(Some)
     }
 
-    fn request(&self, common: &Common) -> Result<MixRequest, MixError> {
+    fn request(&self, common: &Common) -> Result<MixRequest, FileError> {
         let name = self.name()?;
         let weight = self.weight()?;
         let Some(path) = self.text("path", "\"/search\"")? else {
@@ -355,7 +292,7 @@ impl<'a> Entry<'a> {
         })
     }
 
-    fn name(&self) -> Result<&'a str, MixError> {
+    fn name(&self) -> Result<&'a str, FileError> {
         let Some(name) = self.text("name", "\"search\"")? else {
             let what = "a request has no name; write name = \"search\": its figures stand under it";
             return Err(self.error("name", what));
@@ -370,7 +307,7 @@ impl<'a> Entry<'a> {
         Ok(name)
     }
 
-    fn weight(&self) -> Result<u32, MixError> {
+    fn weight(&self) -> Result<u32, FileError> {
         let expected = "a whole number from 1 to 1000000, like weight = 3";
         let weight = self.value("weight", expected, |value| {
             let number = value.as_integer()?;
@@ -380,7 +317,7 @@ impl<'a> Entry<'a> {
         Ok(weight.unwrap_or(1))
     }
 
-    fn body(&self) -> Result<Option<Vec<u8>>, MixError> {
+    fn body(&self) -> Result<Option<Vec<u8>>, FileError> {
         let text = self.text("body", "\"{}\"")?;
         let file = self.text("body-file", "\"order.json\"")?;
         match (text, file) {

@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn read(text: &str, common: &Common) -> Result<MixFile, MixError> {
+fn read(text: &str, common: &Common) -> Result<MixFile, FileError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");
     std::fs::write(&path, text).unwrap();
     std::fs::write(folder.path().join("order.json"), b"{\"id\": {seq}}\n").unwrap();
-    MixFile::read(&path, common).map_err(|error| MixError {
+    MixFile::read(&path, common).map_err(|error| FileError {
         // The folder's name is no matter.
         place: error.place.rsplit('/').next().unwrap().to_owned(),
         what: error

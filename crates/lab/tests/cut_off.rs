@@ -73,6 +73,8 @@ fn events() -> Vec<Event> {
         system: "127.0.0.1".to_owned(),
         workload: "/".to_owned(),
         process: 1,
+        trial: None,
+        setting: BTreeMap::new(),
         attempt: 1,
     };
     let mut all = vec![

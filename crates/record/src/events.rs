@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Asked;
 use crate::groups::GroupRow;
 use crate::outcome::Counts;
 use crate::plan::Plan;
@@ -26,6 +27,13 @@ pub enum Event {
         tool: ToolInfo,
         /// The machine.
         environment: Environment,
+    },
+    /// What follows are the runs of an experiment.
+    Experiment(Asked),
+    /// Something of the experiment was left out.
+    Skipped {
+        /// What, and why, in one line.
+        what: String,
     },
     /// An attempt begins.
     RunBegan {
@@ -70,6 +78,12 @@ pub struct RunId {
     pub system: String,
     /// The workload's name in an experiment, else the mix file's name or the URL's path.
     pub workload: String,
+    /// The trial's name in its experiment; null where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
+    /// Knobs of the server that were set, each with its value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub setting: BTreeMap<String, String>,
     /// Which fresh start of the server, from 1.
     pub process: u32,
     /// Which repetition on that process, from 1.

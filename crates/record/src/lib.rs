@@ -4,6 +4,7 @@
 //! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
 
 pub mod events;
+pub mod experiment;
 pub mod groups;
 pub mod host;
 pub mod mix;

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
+use crate::experiment::Asked;
 use crate::run::{Environment, Interval, Run, ToolInfo};
 
 /// Everything known of one command: `record.json`, folded from `events.jsonl`.
@@ -15,6 +16,9 @@ pub struct Record {
     pub tool: ToolInfo,
     /// Where.
     pub environment: Environment,
+    /// What the experiment asks; null where the record is of one load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub experiment: Option<Asked>,
     /// What was left out, with the reason.
     pub skipped: Vec<String>,
     /// The attempts, in the order they were made.
@@ -59,6 +63,7 @@ impl Record {
             schema: SCHEMA_VERSION,
             tool,
             environment,
+            experiment: None,
             skipped: Vec::new(),
             runs: Vec::new(),
             overall: None,

@@ -58,6 +58,9 @@ pub struct Run {
     pub system: String,
     /// What it was asked to do.
     pub workload: String,
+    /// The trial's name in its experiment; null where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
     /// Which repetition on the same server process, from 1.
     pub attempt: u32,
     /// Which fresh start of the server, from 1.

@@ -133,6 +133,7 @@ pub(crate) fn closed() -> Run {
         attempt: 1,
         process: 1,
         setting: BTreeMap::new(),
+        trial: None,
         started_unix_ms: 1_700_000_000_000,
         plan: closed_plan(),
         ended: Ended {

@@ -6,6 +6,7 @@
 
 pub mod csv;
 pub mod doctor;
+pub mod experiment;
 pub mod hdr;
 pub mod html;
 pub mod plain;

@@ -54,8 +54,12 @@ pub fn of_run(run: &Run, thresholds: &[Threshold], next: Option<&str>, style: St
     page.finish()
 }
 
-/// Whether two runs are attempts at the same load; only their seeds may differ.
+/// Whether two runs are attempts at the same load; only their seeds may differ. In an experiment those of a trial are, whose servers
+/// have a port of their own each time.
 pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
+    if a.trial.is_some() || b.trial.is_some() {
+        return a.trial == b.trial;
+    }
     let seedless = |plan: &Plan| Plan {
         seed: 0,
         ..plan.clone()

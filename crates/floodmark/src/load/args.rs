@@ -303,7 +303,7 @@ impl Warmup {
     }
 }
 
-fn count_from_one(text: &str) -> Result<u64, String> {
+pub fn count_from_one(text: &str) -> Result<u64, String> {
     match parse_count(text) {
         Ok(0) => Err("must be at least 1".to_owned()),
         Ok(n) => Ok(n),
@@ -311,14 +311,14 @@ fn count_from_one(text: &str) -> Result<u64, String> {
     }
 }
 
-fn attempts(text: &str) -> Result<u32, String> {
+pub fn attempts(text: &str) -> Result<u32, String> {
     match count_from_one(text)? {
         n if n > 10_000 => Err("at most 10000".to_owned()),
         n => Ok(n as u32),
     }
 }
 
-fn positive_duration(text: &str) -> Result<Duration, String> {
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => Err("must be longer than nothing".to_owned()),
         Ok(duration) => Ok(duration),

@@ -7,6 +7,9 @@ use floodmark_report::Progress;
 
 use crate::out;
 
+/// Between what stands before the line and the line.
+const BETWEEN: &str = " · ";
+
 /// Listens to a run's events and says how far it is.
 pub struct Live {
     progress: Option<Progress>,
@@ -14,6 +17,8 @@ pub struct Live {
     terminal: bool,
     /// Whether a line is on the terminal that is to be drawn over.
     drawn: bool,
+    /// Stands before the line on the terminal.
+    head: String,
 }
 
 impl Live {
@@ -24,6 +29,15 @@ impl Live {
             quiet,
             terminal: std::io::stderr().is_terminal(),
             drawn: false,
+            head: String::new(),
+        }
+    }
+
+    /// What stands before the line on the terminal from now on.
+    pub fn head(&mut self, text: &str) {
+        if !self.quiet {
+            self.head = text.to_owned();
+            self.draw("");
         }
     }
 
@@ -56,7 +70,10 @@ impl Live {
                 };
                 progress.feed(row);
                 if self.terminal {
-                    let line = progress.line(out::style(&std::io::stderr()));
+                    let mut style = out::style(&std::io::stderr());
+                    let taken = self.head.chars().count() + BETWEEN.len();
+                    style.width = style.width.saturating_sub(taken);
+                    let line = progress.line(style);
                     self.draw(&line);
                 } else if let Some(line) = progress.plain_line() {
                     out::note(&format!("{line}\n"));
@@ -69,7 +86,12 @@ impl Live {
 
     /// Draws over the line on the terminal.
     fn draw(&mut self, line: &str) {
-        out::note(&format!("\r\x1b[K{line}"));
+        let between = if self.head.is_empty() || line.is_empty() {
+            ""
+        } else {
+            BETWEEN
+        };
+        out::note(&format!("\r\x1b[K{}{between}{line}", self.head));
         self.drawn = true;
     }
 

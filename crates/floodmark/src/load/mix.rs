@@ -1,7 +1,8 @@
 //! The mix of `--mix`: read, and held against the rest of the command line.
 
 use floodmark_lab::MixFile;
-use floodmark_lab::mix::{Common, did_you_mean};
+use floodmark_lab::did_you_mean;
+use floodmark_lab::mix::Common;
 use floodmark_load::request::{Place, longest, requests};
 use floodmark_record::Plan;
 use floodmark_record::plan::Target;

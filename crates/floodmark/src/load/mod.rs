@@ -1,11 +1,12 @@
 //! `floodmark load`: one load on one URL.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use floodmark_host::{Stop, open_files};
 use floodmark_lab::{Attempts, Folder, LabError};
 use floodmark_observe::{Root, environment::environment};
-use floodmark_record::events::EndReason;
+use floodmark_record::events::{EndReason, RunId};
 use floodmark_record::plan::{Address, Plan};
 use floodmark_record::run::{Run, Status, ToolInfo};
 use floodmark_record::{Event, Record};
@@ -18,13 +19,13 @@ use live::Live;
 
 pub mod args;
 mod demo;
-mod live;
+pub mod live;
 mod mix;
-mod plan;
+pub mod plan;
 mod resolve;
 mod schedule;
 mod sockets;
-mod target;
+pub mod target;
 mod tls;
 
 /// Runs the command.
@@ -89,14 +90,20 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
         plan,
         anchors: &planned.anchors,
         attempts: args.attempts,
-        names: (plan.target.authority.clone(), workload),
-        tool: tool(),
+        of: RunId {
+            system: plan.target.authority.clone(),
+            workload,
+            trial: None,
+            setting: BTreeMap::new(),
+            process: 1,
+            attempt: 1,
+        },
         notices: &planned.notices,
         stop,
     };
     let mut live = Live::new(args.quiet);
     let mut listener = |event: &Event| live.on(event);
-    let ran = attempts.run(&mut folder, &mut listener);
+    let ran = attempts.run(tool(), &mut folder, &mut listener);
     live.clear();
     let failure = ran.as_ref().err().map(Ending::failed);
     let mut record = match ran {
@@ -119,7 +126,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
     })
 }
 
-fn tool() -> ToolInfo {
+pub fn tool() -> ToolInfo {
     ToolInfo {
         name: "floodmark".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -215,7 +222,7 @@ fn ending(args: &LoadArgs, measured: Measured, stop: &Stop) -> Result<(), Ending
 }
 
 /// What was the server's fault, in one line.
-fn server_fault(run: &Run) -> Option<Ending> {
+pub fn server_fault(run: &Run) -> Option<Ending> {
     let Plan { target, .. } = &run.plan;
     if let Some(why) = floodmark_diagnose::tls::never_stood(run) {
         let (authority, address) = (&target.authority, target.show_addresses());

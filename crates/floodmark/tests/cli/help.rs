@@ -20,6 +20,11 @@ fn of_load() {
 }
 
 #[test]
+fn of_run() {
+    insta::assert_snapshot!(help(&["run", "--help"]));
+}
+
+#[test]
 fn of_serve() {
     insta::assert_snapshot!(help(&["serve", "--help"]));
 }
@@ -39,6 +44,8 @@ fn no_line_is_wider_than_the_page() {
     for command in [
         &["--help"][..],
         &["load", "--help"],
+        &["run", "--help"],
+        &["init", "--help"],
         &["serve", "--help"],
         &["report", "--help"],
     ] {
@@ -50,7 +57,7 @@ fn no_line_is_wider_than_the_page() {
 
 #[test]
 fn every_flag_with_a_value_says_what_holds_without_it() {
-    for command in ["load", "serve"] {
+    for command in ["load", "run", "serve"] {
         let help = help(&[command, "--help"]);
         let flags = help.split("\n\n").filter(|part| part.contains("--"));
         let mut seen = 0;

@@ -17,6 +17,7 @@ mod https;
 mod mix;
 mod report;
 mod request;
+mod run;
 mod serve;
 mod support;
 mod terminal;

@@ -50,7 +50,10 @@ pub enum PageError {
 pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, PageError> {
     let all = names::named(record);
     let (drawn, which) = names::drawn(&all);
-    let title = title(&all);
+    let title = match &record.experiment {
+        Some(experiment) => experiment.question.clone(),
+        None => title(&all),
+    };
     let mut charts = over_time::charts(&drawn);
     charts.extend(distribution::chart(&drawn)?);
     let (observed, unseen) = observed::charts(&drawn);

@@ -20,7 +20,8 @@ pub(crate) fn named(record: &Record) -> Vec<Named<'_>> {
     let differ =
         |of: &dyn Fn(&Run) -> String| runs.windows(2).any(|two| of(&two[0]) != of(&two[1]));
     type Part = fn(&Run) -> String;
-    let loads: [Part; 4] = [
+    let trial: Part = |run| run.trial.clone().unwrap_or_default();
+    let told_by_plan: [Part; 4] = [
         |run| run.system.clone(),
         |run| run.workload.clone(),
         |run| {
@@ -32,7 +33,12 @@ pub(crate) fn named(record: &Record) -> Vec<Named<'_>> {
         },
         load_words,
     ];
-    let told: Vec<Part> = loads.into_iter().filter(|part| differ(part)).collect();
+    let told: Vec<Part> = match runs.iter().all(|run| run.trial.is_some()) {
+        true => vec![trial],
+        false => (told_by_plan.into_iter())
+            .filter(|part| differ(part))
+            .collect(),
+    };
     let (processes, attempts) = (
         differ(&|run| run.process.to_string()),
         differ(&|run| run.attempt.to_string()),
@@ -47,12 +53,19 @@ pub(crate) fn named(record: &Record) -> Vec<Named<'_>> {
             false => parts.join(", "),
         }
     };
-    runs.iter()
-        .map(|run| Named {
+    // Experiments take turns; on the page those of one load stand together.
+    let mut loads: Vec<Vec<Named>> = Vec::new();
+    for run in runs {
+        let named = Named {
             run,
             name: name(run),
-        })
-        .collect()
+        };
+        match loads.iter_mut().find(|load| same_load(load[0].run, run)) {
+            Some(load) => load.push(named),
+            None => loads.push(vec![named]),
+        }
+    }
+    loads.into_iter().flatten().collect()
 }
 
 /// How a run was loaded, where runs differ in nothing that has a name of its own.

@@ -1,0 +1,141 @@
+//! Whatever a run is in the middle of when it ends, nothing of it is left running.
+
+use std::path::Path;
+use std::process::Child;
+
+use super::{Lab, NATIVE, leases, processes_of, python};
+use crate::support::{alive, code, finish, folded, signal, text, valid, wait_for};
+
+/// What an experiment is in the middle of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Building,
+    Starting,
+    Loading,
+    Stopping,
+}
+
+/// Starts something that outlives its parent, and says so in the file `begun`.
+const BEGIN: &str = "subprocess.Popen(['sleep', '300'])\nopen('begun', 'w').close()";
+
+/// An experiment that stays in a phase, with what it has started by then: a process, and one that this one started.
+fn under_way(phase: Phase) -> (Lab, Child, Vec<u32>) {
+    let lab = Lab::new("");
+    let folder = lab.0.path();
+    let mut begun = folder.join("begun");
+    let trial = match phase {
+        Phase::Building => {
+            begun = lab.system(
+                "built",
+                "name = \"built\"\nworkloads = [\"hello\"]\n[start]\ncommand = \"x {port}\"\n\
+                 [build]\ncommand = \"sh -c 'sleep 300 & touch begun; wait'\"\n",
+            );
+            begun.push("begun");
+            "[[trial]]\nsystem = \"built\"\nworkload = \"hello\"\n".to_owned()
+        }
+        Phase::Starting => python(folder, &format!("{BEGIN}\ntime.sleep(300)")),
+        Phase::Loading => python(folder, BEGIN),
+        Phase::Stopping => {
+            let deaf = BEGIN.replace("\nopen", "; open");
+            python(
+                folder,
+                &format!("def stop(*args):\n    {deaf}\nsignal.signal(signal.SIGTERM, stop)"),
+            ) + "load = { duration = \"200ms\" }\n"
+        }
+    };
+    lab.write(&format!(
+        "question = \"?\"\n[load]\nconnections = 2\nduration = \"25s\"\n{trial}{NATIVE}"
+    ));
+    let child = lab.start(&["--json", "-"]);
+    wait_for("the phase", || reached(phase, &lab, &begun).then_some(()));
+    let own = child.id();
+    let mut started = processes_of(folder);
+    started.retain(|id| *id != own);
+    assert!(started.len() >= 2, "{phase:?}: {started:?}");
+    assert_eq!(leases(&lab), 1, "{phase:?}");
+    (lab, child, started)
+}
+
+fn reached(phase: Phase, lab: &Lab, begun: &Path) -> bool {
+    match phase {
+        Phase::Loading => {
+            let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
+            events.is_ok_and(|text| text.contains("\"event\":\"second\""))
+        }
+        // The note comes right after the child.
+        _ => begun.is_file() && leases(lab) == 1,
+    }
+}
+
+fn ctrl_c(phase: Phase) {
+    let (lab, child, started) = under_way(phase);
+    signal(child.id(), libc::SIGINT);
+    let output = finish(child);
+    assert_eq!(code(&output), 130, "{}", text(&output.stderr));
+    // What was killed is gone as soon as the kernel gets to it.
+    for id in started {
+        wait_for("the end of what was started", || (!alive(id)).then_some(()));
+    }
+    assert_eq!(leases(&lab), 0);
+    let record = valid(serde_json::from_slice(&output.stdout).unwrap());
+    assert_eq!(record.runs.len(), usize::from(phase == Phase::Loading));
+    assert!(record.runs.iter().all(|run| run.requests.ok > 0));
+    let said = text(&output.stderr);
+    assert!(said.contains("interrupted"), "{said}");
+}
+
+#[test]
+fn ctrl_c_in_a_build_leaves_nothing() {
+    ctrl_c(Phase::Building);
+}
+
+#[test]
+fn ctrl_c_before_a_server_is_ready_leaves_nothing() {
+    ctrl_c(Phase::Starting);
+}
+
+#[test]
+fn ctrl_c_in_a_load_leaves_nothing_and_reports_what_was_taken() {
+    ctrl_c(Phase::Loading);
+}
+
+/// SIGKILL; then the next start ends what is left, and measures.
+fn sigkill(phase: Phase) {
+    let (lab, mut child, started) = under_way(phase);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let runs = folded(&lab.result()).runs.len();
+    let measured = matches!(phase, Phase::Loading | Phase::Stopping);
+    assert_eq!(runs, usize::from(measured), "{phase:?}");
+    let left = || started.iter().filter(|id| alive(**id)).count();
+    // What floodmark started dies with it, by the kernel; what that has started does not.
+    wait_for("the end of the first", || (left() <= 1).then_some(()));
+    assert_eq!(left(), 1, "{phase:?}");
+    std::fs::rename(lab.result(), lab.0.path().join("killed")).unwrap();
+    let (code, record, said) = lab.run(&["--only", "native", "--duration", "200ms"]);
+    assert!(matches!(code, 0 | 4), "{said}");
+    assert_eq!(record.runs.len(), 1);
+    assert!(said.contains("a killed floodmark left running"), "{said}");
+    assert_eq!(left(), 0, "{phase:?}: {said}");
+    assert_eq!(leases(&lab), 0);
+}
+
+#[test]
+fn after_sigkill_in_a_build_the_next_start_ends_what_is_left() {
+    sigkill(Phase::Building);
+}
+
+#[test]
+fn after_sigkill_before_a_server_is_ready_the_next_start_ends_what_is_left() {
+    sigkill(Phase::Starting);
+}
+
+#[test]
+fn after_sigkill_in_a_load_the_next_start_ends_what_is_left() {
+    sigkill(Phase::Loading);
+}
+
+#[test]
+fn after_sigkill_while_a_server_will_not_stop_the_next_start_ends_what_is_left() {
+    sigkill(Phase::Stopping);
+}

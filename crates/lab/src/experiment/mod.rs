@@ -1,0 +1,363 @@
+//! Runs an experiment: builds and starts its systems, loads them in rounds, stops them, and keeps all of it in one record.
+//!
+//! What goes wrong with one trial is one line and ends that trial; the others go on.
+
+mod build;
+mod probe;
+mod schedule;
+mod server;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use floodmark_host::{Stop, sweep};
+use floodmark_observe::{Root, cpu};
+use floodmark_record::events::RunId;
+use floodmark_record::plan::Plan;
+use floodmark_record::run::ToolInfo;
+use floodmark_record::tls::TrustAnchor;
+use floodmark_record::{Event, Record};
+
+use crate::attempt::{self, Attempts, LabError, Listener};
+use crate::folder::{Folder, own_temporary};
+use crate::manifest::{Experiment, Filler, Server, Trial};
+use server::{Places, Running};
+
+pub use schedule::{Position, Schedule};
+
+/// Why something did not come about.
+#[derive(Debug)]
+enum Ended {
+    /// It was told to stop.
+    Interrupted,
+    /// In one line.
+    Failed(String),
+}
+
+/// What is sent to a server that runs.
+pub struct Planned {
+    /// The plan.
+    pub plan: Plan,
+    /// The certificate authorities to trust.
+    pub anchors: Vec<TrustAnchor>,
+    /// What floodmark has to settle for.
+    pub notices: Vec<String>,
+}
+
+/// Makes the plan of a trial for its server's URL; what cannot be planned in words.
+pub type Planner<'a> = dyn Fn(&Trial, &str) -> Result<Planned, String> + 'a;
+
+/// Somebody who is told what goes on beside the events.
+pub trait Watcher: Listener {
+    /// What is done now, in one line.
+    fn doing(&mut self, what: &str);
+    /// What went wrong, in one line.
+    fn trouble(&mut self, what: &str);
+    /// A trial is not measured any more.
+    fn left_out(&mut self, trial: &str);
+}
+
+/// What an experiment came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The record of what was measured.
+    pub record: Record,
+    /// What failed, one line each.
+    pub failures: Vec<String>,
+}
+
+/// An experiment and what it takes to run it.
+pub struct Runner<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// Makes plans.
+    pub planner: &'a Planner<'a>,
+    /// How floodmark was called.
+    pub tool: ToolInfo,
+    /// The program that runs.
+    pub floodmark: PathBuf,
+    /// Ends it.
+    pub stop: &'a Stop,
+}
+
+/// What a run of an experiment has come to so far.
+struct State<'a, 'b> {
+    folder: &'b mut Folder,
+    watcher: &'b mut dyn Watcher,
+    leases: PathBuf,
+    /// Trials that are not tried again.
+    out: BTreeSet<&'a str>,
+    failures: Vec<String>,
+}
+
+impl<'a> State<'a, '_> {
+    fn leave_out(&mut self, trial: &'a Trial) {
+        self.watcher.left_out(&trial.name);
+        self.out.insert(&trial.name);
+    }
+
+    fn skip(&mut self, what: String) -> Result<(), LabError> {
+        self.watcher.trouble(&what);
+        self.folder.append(&Event::Skipped { what })?;
+        Ok(())
+    }
+
+    fn fail(&mut self, what: String) -> Result<(), LabError> {
+        self.failures.push(what.clone());
+        self.skip(what)
+    }
+}
+
+impl<'a> Runner<'a> {
+    /// Runs the experiment into a folder. Where it is told to stop, what was taken until then is kept.
+    ///
+    /// # Errors
+    /// A folder that cannot be written, a load process that fails. What goes wrong with a server is in the outcome.
+    pub fn run(&self, folder: &mut Folder, watcher: &mut dyn Watcher) -> Result<Outcome, LabError> {
+        attempt::open(folder, self.tool.clone())?;
+        folder.append(&Event::Experiment(self.experiment.asked()))?;
+        let mut state = State {
+            folder,
+            watcher,
+            leases: own_temporary().join("leases"),
+            out: BTreeSet::new(),
+            failures: Vec::new(),
+        };
+        self.clean_up(&mut state);
+        self.provide(&mut state)?;
+        let failure = self.rounds(&mut state)?;
+        let failures = state.failures;
+        let record = attempt::finish(folder, failure)?;
+        Ok(Outcome { record, failures })
+    }
+
+    /// Ends what an earlier floodmark left running when it was killed.
+    fn clean_up(&self, state: &mut State<'a, '_>) {
+        match sweep(&state.leases) {
+            Ok(ended) if ended.is_empty() => {}
+            Ok(ended) => {
+                let processes = match ended.len() {
+                    1 => "1 process".to_owned(),
+                    n => format!("{n} processes"),
+                };
+                state.watcher.doing(&format!(
+                    "ended {processes} that a killed floodmark left running"
+                ));
+            }
+            Err(error) => state.watcher.trouble(&format!(
+                "what a killed floodmark may have left running is not known: {}: {error}",
+                state.leases.display()
+            )),
+        }
+    }
+
+    /// Sees that each system can be started: what it needs is here, and it is built.
+    fn provide(&self, state: &mut State<'a, '_>) -> Result<(), LabError> {
+        let mut seen: BTreeMap<&str, bool> = BTreeMap::new();
+        for trial in &self.experiment.trials {
+            let Server::System(system) = &trial.server else {
+                continue;
+            };
+            if let Some(usable) = seen.get(system.name.as_str()) {
+                if !usable {
+                    state.leave_out(trial);
+                }
+                continue;
+            }
+            let missing: Vec<String> = system
+                .needs
+                .iter()
+                .filter_map(|need| need.missing())
+                .collect();
+            let mut usable = missing.is_empty();
+            if !usable {
+                state.skip(format!(
+                    "{} is skipped: {}",
+                    system.name,
+                    missing.join("; ")
+                ))?;
+            } else if system.build.is_some() {
+                state
+                    .watcher
+                    .doing(&format!("building {} where that is needed", system.name));
+                let log = state
+                    .folder
+                    .path()
+                    .join(format!("build-{}.log", system.name));
+                match build::build(system, &log, &state.leases, &self.filler(trial), self.stop) {
+                    Ok(_) => {}
+                    Err(Ended::Interrupted) => return Ok(()),
+                    Err(Ended::Failed(what)) => {
+                        usable = false;
+                        state.fail(what)?;
+                    }
+                }
+            }
+            seen.insert(&system.name, usable);
+            if !usable {
+                state.leave_out(trial);
+            }
+        }
+        Ok(())
+    }
+
+    /// Measures all trials in turn, each time on fresh processes; the load process's failure, which ends it.
+    fn rounds(
+        &self,
+        state: &mut State<'a, '_>,
+    ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
+        for process in 1..=self.experiment.processes {
+            for trial in &self.experiment.trials {
+                if self.stop.is_set() {
+                    return Ok(None);
+                }
+                if state.out.contains(trial.name.as_str()) {
+                    continue;
+                }
+                let failure = self.one_process(trial, process, state)?;
+                if failure.is_some() {
+                    return Ok(failure);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Starts a trial's server, measures it as often as asked, and stops it.
+    fn one_process(
+        &self,
+        trial: &'a Trial,
+        process: u32,
+        state: &mut State<'a, '_>,
+    ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
+        let name = format!("{}-{process}", trial.name);
+        // Servers run in folders of their own, where a relative path would lead elsewhere.
+        let result = std::path::absolute(state.folder.path());
+        let result = result.unwrap_or_else(|_| state.folder.path().to_owned());
+        let places = Places {
+            log: result.join(format!("{name}.log")),
+            run: result.join(&name),
+            leases: &state.leases,
+        };
+        let run = places.run.clone();
+        let mut filler = self.filler(trial);
+        let setting = self.setting(trial, &mut filler);
+        let started = Running::start(trial, &filler, places, self.stop);
+        let mut running = match started {
+            Ok(running) => running,
+            Err(ended) => {
+                remove_if_empty(&run);
+                if let Ended::Failed(what) = ended {
+                    state.leave_out(trial);
+                    state.fail(what)?;
+                }
+                return Ok(None);
+            }
+        };
+        let mut failure = None;
+        if let Some(fault) = running.fault(trial) {
+            state.leave_out(trial);
+            let what = format!(
+                "{} is not measured, for it answers wrongly: {fault}",
+                trial.name
+            );
+            state.fail(what)?;
+        } else {
+            failure = self.measure(trial, process, setting, &mut running, state)?;
+        }
+        if let Some(what) = running.stop() {
+            state.watcher.trouble(&format!("{}: {what}", trial.name));
+            state.folder.append(&Event::Missing {
+                missing: vec![what],
+            })?;
+        }
+        remove_if_empty(&run);
+        Ok(failure)
+    }
+
+    fn measure(
+        &self,
+        trial: &'a Trial,
+        process: u32,
+        setting: BTreeMap<String, String>,
+        running: &mut Running,
+        state: &mut State<'a, '_>,
+    ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
+        let url = format!("http://{}{}", running.address(), trial.path);
+        let mut planned = match (self.planner)(trial, &url) {
+            Ok(planned) => planned,
+            Err(what) => {
+                state.leave_out(trial);
+                state.fail(format!("{}: {what}", trial.place))?;
+                return Ok(None);
+            }
+        };
+        let attempts = trial.load.attempts();
+        // Each process has its own arrivals, the same for all trials.
+        let earlier = u64::from(process - 1) * u64::from(attempts);
+        planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
+        let measuring = Attempts {
+            plan: &planned.plan,
+            anchors: &planned.anchors,
+            attempts,
+            of: RunId {
+                system: trial.server.name(&trial.name).to_owned(),
+                workload: trial
+                    .workload
+                    .map_or(trial.path.as_str(), |workload| workload.name())
+                    .to_owned(),
+                trial: Some(trial.name.clone()),
+                setting,
+                process,
+                attempt: 1,
+            },
+            notices: &planned.notices,
+            stop: self.stop,
+        };
+        let watcher = &mut *state.watcher;
+        let failure = measuring.measure(state.folder, &mut |event: &Event| watcher.on(event))?;
+        if let Some(status) = running.ended() {
+            let what = format!(
+                "{}: the server ended while it was loaded ({status}){}",
+                trial.name,
+                running.said()
+            );
+            state.fail(what)?;
+        }
+        Ok(failure)
+    }
+
+    /// What placeholders stand for in the commands of a trial, but for the port and the folder.
+    fn filler(&self, trial: &Trial) -> Filler {
+        let mut filler = Filler::default();
+        filler.set("floodmark", self.floodmark.display().to_string());
+        filler.set(
+            "threads",
+            (cpu::allowed(&Root::host()) / 2).max(1).to_string(),
+        );
+        filler.set(
+            "workload",
+            trial.workload.map_or("", |workload| workload.name()),
+        );
+        filler
+    }
+
+    /// The values of a trial's knobs: those that it sets, else the defaults.
+    fn setting(&self, trial: &Trial, filler: &mut Filler) -> BTreeMap<String, String> {
+        if let Server::System(system) = &trial.server {
+            for (name, knob) in &system.knobs {
+                let value = trial.setting.get(name).or(knob.default.as_ref());
+                if let Some(value) = value {
+                    filler.set(name, value);
+                }
+            }
+        }
+        trial.setting.clone()
+    }
+}
+
+/// Removes the folder of a run's files where nothing was put into it.
+fn remove_if_empty(folder: &Path) {
+    // It stays where it holds something.
+    let _ = std::fs::remove_dir(folder);
+}

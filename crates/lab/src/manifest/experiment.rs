@@ -1,0 +1,292 @@
+//! Experiment files: a question, what is loaded how and how often, and what was published about it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
+
+use super::fields::{Field, Kind, field, needed};
+use super::load::{LOAD, Load};
+use super::section::Section;
+use super::trial::{Reader, TRIAL, Trial, names_in};
+use crate::source::{FileError, Source, did_you_mean, read_text};
+
+/// Keys of an experiment.
+pub(super) const EXPERIMENT: &[Field] = &[
+    needed("question", Kind::Text, "What the experiment is to answer."),
+    field(
+        "load",
+        Kind::Table(LOAD),
+        "What is sent: the flags of floodmark load. Trials may say otherwise.",
+    ),
+    field(
+        "place",
+        Kind::Table(PLACE),
+        "Where it runs, and how often servers are started afresh.",
+    ),
+    needed(
+        "trial",
+        Kind::Tables(TRIAL),
+        "What is loaded: a system, or a server of your own by its command.",
+    ),
+    field(
+        "claim",
+        Kind::Tables(CLAIM),
+        "Published figures to hold it against; kept in the record.",
+    ),
+    field("expect", Kind::Table(EXPECT), "What its author expects."),
+];
+
+const PLACE: &[Field] = &[
+    field(
+        "hosts",
+        Kind::OneOf(&["shared"]),
+        "shared: client and server on this machine, on the same CPUs. It is what holds without it.",
+    ),
+    field(
+        "processes",
+        Kind::Count(1, 1000),
+        "Fresh starts of each server, in rounds over all trials (A B A B). Without it 1.",
+    ),
+];
+
+const CLAIM: &[Field] = &[
+    needed("text", Kind::Text, "What was published, in words."),
+    field("source", Kind::Text, "Where."),
+    field(
+        "metric",
+        Kind::OneOf(&["throughput", "p50", "p90", "p99"]),
+        "Of which figure.",
+    ),
+    field(
+        "ratio",
+        Kind::Texts,
+        "Two trials: the first one's figure divided by the second one's.",
+    ),
+    field("published", Kind::Number, "The published figure."),
+];
+
+const EXPECT: &[Field] = &[
+    field(
+        "cause",
+        Kind::Texts,
+        "Expected causes of the limit; kept in the record.",
+    ),
+    field(
+        "check",
+        Kind::OneOf(&["held", "violated"]),
+        "What becomes of the check: with violated the experiment fails where it holds.",
+    ),
+];
+
+/// An experiment.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its name: that of its file.
+    pub name: String,
+    /// What it asks.
+    pub question: String,
+    /// Fresh starts of each server.
+    pub processes: u32,
+    /// What is loaded, in order.
+    pub trials: Vec<Trial>,
+    claims: Vec<PublishedClaim>,
+    expected_causes: Vec<String>,
+    /// What becomes of the check, where something was said.
+    pub expected_check: Option<ExpectedCheck>,
+}
+
+/// What the command line changes.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Only these trials, by their own name or the system's; all where empty.
+    pub only: Vec<String>,
+    /// Measurements on each process.
+    pub attempts: Option<u32>,
+    /// Fresh starts of each server.
+    pub processes: Option<u32>,
+    /// Length of each measurement.
+    pub duration: Option<Duration>,
+}
+
+impl Experiment {
+    /// Reads an experiment and the systems that it names.
+    ///
+    /// # Errors
+    /// A file that cannot be read or says what it may not, with the line and the mend.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let text = read_text(path)?;
+        let source = Source { path, text: &text };
+        let document = source.document()?;
+        let file = Section::file(source, &document, EXPERIMENT)?;
+        let mut load = Load::default();
+        if let Some(section) = file.table("load", LOAD)? {
+            load.take(&section);
+        }
+        let processes = file
+            .table("place", PLACE)?
+            .and_then(|place| place.count("processes"));
+        let mut reader = Reader {
+            path,
+            load,
+            systems: BTreeMap::new(),
+        };
+        let mut trials: Vec<Trial> = Vec::new();
+        for section in file.tables("trial", TRIAL)? {
+            let trial = reader.trial(&section)?;
+            if let Some(before) = trials.iter().find(|other| other.name == trial.name) {
+                let what = format!(
+                    "the trial of {} is called \"{}\" too; give one a name = \"…\" of its own",
+                    before.place, trial.name
+                );
+                return Err(section.error("name", what));
+            }
+            trials.push(trial);
+        }
+        if trials.is_empty() {
+            return Err(file.error(
+                "trial",
+                "there is no trial; write [[trial]] with a system and a workload",
+            ));
+        }
+        let mut claims = Vec::new();
+        for section in file.tables("claim", CLAIM)? {
+            claims.push(claim(&section, &trials)?);
+        }
+        let expect = file.table("expect", EXPECT)?;
+        let check = expect.as_ref().and_then(|expect| expect.text("check"));
+        Ok(Experiment {
+            path: path.to_owned(),
+            name: path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            question: file.text("question").unwrap_or_default().to_owned(),
+            processes: processes.unwrap_or(1) as u32,
+            trials,
+            claims,
+            expected_causes: expect
+                .as_ref()
+                .map(|expect| expect.list("cause"))
+                .unwrap_or_default(),
+            expected_check: check.map(|word| match word {
+                "violated" => ExpectedCheck::Violated,
+                _ => ExpectedCheck::Held,
+            }),
+        })
+    }
+
+    /// Finds the file of an experiment: a path, or a name of one in `./experiments`.
+    ///
+    /// # Errors
+    /// Neither is there; in words.
+    pub fn find(name: &str) -> Result<PathBuf, String> {
+        let path = Path::new(name);
+        if path.is_file() {
+            return Ok(path.to_owned());
+        }
+        let folder = Path::new("experiments");
+        let named = folder.join(format!("{name}.toml"));
+        if !name.contains('/') && named.is_file() {
+            return Ok(named);
+        }
+        let known = names_in(folder, |path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+                .then(|| path.file_stem())
+                .flatten()
+        });
+        Err(match known.is_empty() {
+            true => format!(
+                "\"{name}\" is no file, and there is no folder ./experiments with one of that name; give the path of an experiment, or \
+                 write one with floodmark init experiment"
+            ),
+            false => format!(
+                "\"{name}\" is no file and no experiment of ./experiments; {}",
+                did_you_mean(name, known.iter().map(String::as_str))
+            ),
+        })
+    }
+
+    /// The experiment with what the command line changes of it.
+    ///
+    /// # Errors
+    /// A trial that there is not; in words.
+    pub fn changed(mut self, changes: &Changes) -> Result<Self, String> {
+        for name in &changes.only {
+            let is = |trial: &Trial| trial.name == *name || trial.server.name(&trial.name) == *name;
+            if !self.trials.iter().any(is) {
+                let known = self.trials.iter().map(|trial| trial.name.as_str());
+                return Err(format!(
+                    "--only {name}: no trial or system of that name; {}",
+                    did_you_mean(name, known)
+                ));
+            }
+        }
+        if !changes.only.is_empty() {
+            self.trials.retain(|trial| {
+                let system = trial.server.name(&trial.name);
+                changes
+                    .only
+                    .iter()
+                    .any(|name| trial.name == *name || system == name)
+            });
+        }
+        for trial in &mut self.trials {
+            if let Some(attempts) = changes.attempts {
+                trial.load.set_attempts(attempts);
+            }
+            if let Some(duration) = changes.duration {
+                let text = format!("{}ns", duration.as_nanos());
+                trial.load.set_duration(&text);
+            }
+        }
+        self.processes = changes.processes.unwrap_or(self.processes);
+        Ok(self)
+    }
+
+    /// What it asks, for the record.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        Asked {
+            name: self.name.clone(),
+            question: self.question.clone(),
+            trials: self.trials.iter().map(|trial| trial.name.clone()).collect(),
+            processes: self.processes,
+            claims: self.claims.clone(),
+            expected_causes: self.expected_causes.clone(),
+            expected_check: self.expected_check,
+        }
+    }
+}
+
+fn claim(section: &Section<'_>, trials: &[Trial]) -> Result<PublishedClaim, FileError> {
+    let ratio = section.list("ratio");
+    if section.has("ratio") && ratio.len() != 2 {
+        return Err(section.error(
+            "ratio",
+            "ratio: expected two trials, like ratio = [\"one\", \"other\"]",
+        ));
+    }
+    for name in &ratio {
+        let is = |trial: &Trial| trial.name == *name || trial.server.name(&trial.name) == name;
+        if !trials.iter().any(is) {
+            let mend = did_you_mean(name, trials.iter().map(|trial| trial.name.as_str()));
+            return Err(section.error(
+                "ratio",
+                format!("ratio: no trial is called \"{name}\"; {mend}"),
+            ));
+        }
+    }
+    Ok(PublishedClaim {
+        text: section.text("text").unwrap_or_default().to_owned(),
+        source: section.text("source").map(str::to_owned),
+        metric: section.text("metric").map(str::to_owned),
+        ratio,
+        published: section.number("published"),
+    })
+}

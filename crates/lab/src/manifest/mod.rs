@@ -1,0 +1,41 @@
+//! Manifests: `system.toml` says how a server is built, started and probed; an experiment says which of them are loaded how.
+//!
+//! Both are read strictly: a key that is not known, a value that is not what its key takes, and a name that leads nowhere are
+//! errors with their line. [`fields`] is the one place that says what may stand in them; the JSON Schemas are made of it.
+
+mod experiment;
+mod fields;
+mod fill;
+mod load;
+mod need;
+mod section;
+mod system;
+mod template;
+mod trial;
+mod workload;
+
+pub use experiment::{Changes, Experiment};
+pub use fill::{Filler, words};
+pub use load::Load;
+pub use need::Need;
+pub use system::{Build, Knob, Start, System};
+pub use template::{Template, write_template};
+pub use trial::{Server, Trial};
+pub use workload::{WORKLOADS, Workload};
+
+/// JSON Schema of `system.toml`, as it is kept in `docs/system.schema.json`.
+#[must_use]
+pub fn system_schema() -> serde_json::Value {
+    fields::schema("floodmark: a system (system.toml)", system::SYSTEM)
+}
+
+/// JSON Schema of an experiment, as it is kept in `docs/experiment.schema.json`.
+#[must_use]
+pub fn experiment_schema() -> serde_json::Value {
+    fields::schema("floodmark: an experiment", experiment::EXPERIMENT)
+}
+
+#[cfg(test)]
+mod schema_tests;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,177 @@
+//! Programs that a system needs, and whether they are here.
+
+use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use floodmark_host::Child;
+
+/// How long a program may take to say its version.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How programs are asked for their version; the first that brings one holds.
+const VERSION_FLAGS: [&str; 3] = ["--version", "-version", "-v"];
+
+/// A program, and its lowest version where one is asked for: `java >= 17`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    program: String,
+    least: Option<Vec<u64>>,
+}
+
+impl Need {
+    /// Reads `java >= 17`, `mvn`.
+    ///
+    /// # Errors
+    /// What was expected, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("\"{text}\" is no need; write a program, like \"mvn\" or \"java >= 17\"");
+        let (program, least) = match text.split_once(">=") {
+            Some((program, least)) => (program, Some(version(least.trim()).ok_or_else(wrong)?)),
+            None => (text, None),
+        };
+        let program = program.trim();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
+        if program.is_empty() || !program.chars().all(plain) {
+            return Err(wrong());
+        }
+        Ok(Need {
+            program: program.to_owned(),
+            least,
+        })
+    }
+
+    /// What is missing on this machine, in words; none where nothing is.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        if !on_path(&self.program) {
+            return Some(format!(
+                "{} is not installed (not on the PATH)",
+                self.program
+            ));
+        }
+        let least = self.least.as_ref()?;
+        match VERSION_FLAGS.iter().find_map(|flag| self.ask(flag)) {
+            Some(found) if found >= *least => None,
+            Some(found) => Some(format!(
+                "{} is too old: {} is needed, {} is installed",
+                self.program,
+                show(least),
+                show(&found)
+            )),
+            None => Some(format!(
+                "{} does not say its version, and {} or later is needed",
+                self.program,
+                show(least)
+            )),
+        }
+    }
+
+    fn ask(&self, flag: &str) -> Option<Vec<u64>> {
+        let folder = tempfile::tempdir().ok()?;
+        let log = folder.path().join("version");
+        let mut command = Command::new(&self.program);
+        command.arg(flag).stdin(Stdio::null());
+        let mut child = Child::start_logged(command, &log).ok()?;
+        let status = child.wait(PATIENCE).ok()??;
+        let said = std::fs::read(&log).ok()?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        status.success().then(|| first_version(&said)).flatten()
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.least {
+            Some(least) => write!(f, "{} >= {}", self.program, show(least)),
+            None => f.write_str(&self.program),
+        }
+    }
+}
+
+fn on_path(program: &str) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let runs = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return runs(Path::new(program));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| runs(&folder.join(program)))
+}
+
+fn version(text: &str) -> Option<Vec<u64>> {
+    text.split('.').map(|part| part.parse().ok()).collect()
+}
+
+/// The first number in a text that stands by itself, with its parts: `openjdk 21.0.4 2024` has 21.0.4. Java up to 8 calls itself 1.8.
+fn first_version(text: &str) -> Option<Vec<u64>> {
+    let begin = text
+        .char_indices()
+        .find(|(at, c)| {
+            let before = text[..*at].chars().next_back();
+            c.is_ascii_digit() && before.is_none_or(|b| !b.is_ascii_alphanumeric() || b == 'v')
+        })?
+        .0;
+    let rest = &text[begin..];
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(rest.len());
+    let found = version(rest[..end].trim_end_matches('.'))?;
+    match found.as_slice() {
+        [1, java, ..] if text.contains("java version") => Some(vec![*java]),
+        _ => Some(found),
+    }
+}
+
+fn show(version: &[u64]) -> String {
+    let parts: Vec<String> = version.iter().map(u64::to_string).collect();
+    parts.join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_are_read_and_shown() {
+        for text in ["java >= 17", "mvn", "g++ >= 13.2"] {
+            assert_eq!(Need::parse(text).unwrap().to_string(), text);
+        }
+        for bad in ["", ">= 17", "java >= new", "rm -rf", "java >="] {
+            assert!(Need::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn versions_as_programs_say_them() {
+        for (said, version) in [
+            ("openjdk version \"21.0.4\" 2024-07-16", vec![21, 0, 4]),
+            ("java version \"1.8.0_292\"", vec![8]),
+            ("nginx version: nginx/1.22.1", vec![1, 22, 1]),
+            ("v20.1.0\n", vec![20, 1, 0]),
+            ("Python 3.12.1", vec![3, 12, 1]),
+        ] {
+            assert_eq!(first_version(said), Some(version), "{said}");
+        }
+        assert_eq!(first_version("no number"), None);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let missing = |text: &str| Need::parse(text).unwrap().missing();
+        assert_eq!(missing("sh"), None);
+        let text = missing("no-such-program-here").unwrap();
+        assert!(
+            text.contains("no-such-program-here is not installed"),
+            "{text}"
+        );
+        let text = missing("cargo >= 9999").unwrap();
+        assert!(text.contains("too old"), "{text}");
+        assert_eq!(missing("cargo >= 1"), None);
+    }
+}

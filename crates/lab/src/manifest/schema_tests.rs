@@ -1,0 +1,107 @@
+//! That schemas and reader agree, on what is shipped, on starting points and on what is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value as Json;
+use toml::de::{DeTable, DeValue};
+
+use super::tests::{EXPERIMENT, SYSTEM};
+use super::*;
+
+/// TOML as JSON, for the schemas.
+fn json(value: &DeValue<'_>) -> Json {
+    match value {
+        DeValue::String(text) => Json::String(text.to_string()),
+        DeValue::Boolean(truth) => Json::Bool(*truth),
+        DeValue::Array(all) => all.iter().map(|one| json(one.get_ref())).collect(),
+        DeValue::Table(table) => table_json(table),
+        number => serde_json::from_str(&fields::number(number).unwrap().to_string()).unwrap(),
+    }
+}
+
+fn table_json(table: &DeTable<'_>) -> Json {
+    table
+        .iter()
+        .map(|(key, value)| (key.get_ref().to_string(), json(value.get_ref())))
+        .collect()
+}
+
+fn fits(schema: &Json, text: &str) -> bool {
+    let document = DeTable::parse(text).unwrap();
+    let validator = jsonschema::validator_for(schema).unwrap();
+    validator.is_valid(&table_json(document.get_ref()))
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn files(folder: &str, name: impl Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap();
+    let paths = entries.map(|entry| name(&entry.unwrap().path()));
+    let found: Vec<PathBuf> = paths
+        .filter(|path| path.is_file() && path.extension().is_some_and(|e| e == "toml"))
+        .collect();
+    assert!(found.len() >= 2, "{folder}: {found:?}");
+    found
+}
+
+#[test]
+fn what_is_shipped_is_read_and_fits_its_schema() {
+    for path in files("experiments", Path::to_owned) {
+        let read = Experiment::read(&path);
+        assert!(read.is_ok(), "{}", read.unwrap_err());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(fits(&experiment_schema(), &text), "{}", path.display());
+    }
+    for path in files("systems", |folder| folder.join("system.toml")) {
+        let folder = path.canonicalize().unwrap();
+        let read = System::read(folder.parent().unwrap());
+        assert!(read.is_ok(), "{}", read.unwrap_err());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(fits(&system_schema(), &text), "{}", path.display());
+    }
+}
+
+#[test]
+fn schemas_take_what_is_read_and_refuse_what_is_not() {
+    let schema = experiment_schema();
+    assert!(fits(&schema, EXPERIMENT));
+    for (from, to) in [
+        ("[load]", "[laod]"),
+        ("\"2s\"", "2"),
+        ("\"2s\"", "\"2\""),
+        ("rate = 2500", "rate = -1"),
+        ("\"shared\"", "\"shard\""),
+        ("processes = 3", "processes = 0"),
+        ("question = \"Which?\"", ""),
+    ] {
+        assert!(!fits(&schema, &EXPERIMENT.replacen(from, to, 1)), "{to}");
+    }
+    assert!(fits(&system_schema(), SYSTEM));
+    assert!(!fits(
+        &system_schema(),
+        &SYSTEM.replace("[start]", "[strat]")
+    ));
+}
+
+#[test]
+fn starting_points_are_read_and_never_written_over_anything() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let path = write_template(Template::System, root, "mine").unwrap();
+    let system = System::read(path.parent().unwrap()).unwrap();
+    assert_eq!(system.name, "mine");
+    assert!(fits(&system_schema(), &fs::read_to_string(&path).unwrap()));
+    let path = write_template(Template::Experiment, root, "first").unwrap();
+    assert_eq!(Experiment::read(&path).unwrap().name, "first");
+    assert!(fits(
+        &experiment_schema(),
+        &fs::read_to_string(&path).unwrap()
+    ));
+    let again = write_template(Template::Experiment, root, "first").unwrap_err();
+    assert!(again.contains("is there already"), "{again}");
+    let bad = write_template(Template::System, root, "../x").unwrap_err();
+    assert!(bad.contains("no name"), "{bad}");
+}

@@ -1,0 +1,326 @@
+//! Manifests: what is read of them, and what is said of bad ones.
+
+use std::fs;
+use std::time::Duration;
+
+use super::*;
+
+/// A folder with `systems/one` and an experiment of the given text.
+struct Lab(tempfile::TempDir);
+
+impl Lab {
+    fn new(system: &str, experiment: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let one = folder.path().join("systems/one");
+        fs::create_dir_all(&one).unwrap();
+        fs::write(one.join("system.toml"), system).unwrap();
+        fs::create_dir(folder.path().join("experiments")).unwrap();
+        fs::write(folder.path().join("experiments/e.toml"), experiment).unwrap();
+        Lab(folder)
+    }
+
+    fn read(&self) -> Result<Experiment, String> {
+        let path = self.0.path().join("experiments/e.toml");
+        Experiment::read(&path).map_err(|error| {
+            // The folder's name is no matter.
+            let file = error.place.rsplit('/').next().unwrap();
+            format!("{file}: {}", error.what)
+        })
+    }
+}
+
+pub const SYSTEM: &str = r#"name = "one"
+workloads = ["hello"]
+[start]
+command = "serve {port} {threads} {journal}"
+[knobs]
+threads = { low = 1, high = 4 }
+journal = { default = "none", values = ["none", "file"] }
+"#;
+
+pub const EXPERIMENT: &str = r#"question = "Which?"
+[load]
+connections = "1k"
+duration = "2s"
+rate = 2500
+[place]
+hosts = "shared"
+processes = 3
+[[trial]]
+system = "one"
+workload = "hello"
+setting = { threads = 2 }
+[[trial]]
+name = "mine"
+command = "python3 server.py --port {port}"
+ready = "GET /up"
+port = 8000
+load = { requests = 10, fresh = true }
+[[claim]]
+text = "no difference"
+ratio = ["one", "mine"]
+published = 0.98
+[expect]
+cause = ["server-cpu"]
+check = "violated"
+"#;
+
+#[test]
+fn a_whole_experiment() {
+    let experiment = Lab::new(SYSTEM, EXPERIMENT).read().unwrap();
+    assert_eq!((experiment.name.as_str(), experiment.processes), ("e", 3));
+    let [one, mine] = &experiment.trials[..] else {
+        panic!("{experiment:?}");
+    };
+    assert_eq!((one.name.as_str(), one.path.as_str()), ("one", "/"));
+    assert_eq!(one.setting["threads"], "2");
+    assert_eq!((one.ready.as_str(), mine.ready.as_str()), ("/", "/up"));
+    assert_eq!(
+        one.load.flags(),
+        ["--connections=1k", "--duration=2s", "--rate=2500"]
+    );
+    assert_eq!(one.load.length(), Some(Duration::from_secs(2)));
+    // A number of requests takes the place of the length.
+    assert_eq!(
+        mine.load.flags(),
+        [
+            "--connections=1k",
+            "--fresh",
+            "--rate=2500",
+            "--requests=10"
+        ]
+    );
+    assert_eq!(mine.load.length(), None);
+    assert_eq!(
+        (mine.path.as_str(), mine.server.port()),
+        ("/up", Some(8000))
+    );
+    assert_eq!(mine.server.start().command[1], "server.py");
+    let asked = experiment.asked();
+    assert_eq!(asked.claims[0].published, Some(0.98));
+    assert_eq!(asked.trials, ["one", "mine"]);
+}
+
+#[test]
+fn ready_follows_the_workload_unless_it_is_said() {
+    let own = |more: &str| {
+        let text = format!("question = \"?\"\n[[trial]]\ncommand = \"x {{port}}\"\n{more}");
+        Lab::new(SYSTEM, &text).read().unwrap().trials.remove(0)
+    };
+    let asked = |more| {
+        let trial = own(more);
+        (trial.ready, trial.path)
+    };
+    let paths = |ready: &str, path: &str| (ready.to_owned(), path.to_owned());
+    assert_eq!(asked(""), paths("/", "/"));
+    assert_eq!(asked("workload = \"json\""), paths("/json", "/json"));
+    assert_eq!(asked("ready = \"GET /up\""), paths("/up", "/up"));
+    assert_eq!(
+        asked("workload = \"json\"\nready = \"GET /up\""),
+        paths("/up", "/json")
+    );
+}
+
+#[test]
+fn the_command_line_goes_before_the_file() {
+    let lab = Lab::new(SYSTEM, EXPERIMENT);
+    let changed = |changes: Changes| lab.read().unwrap().changed(&changes);
+    let experiment = changed(Changes {
+        only: vec!["mine".to_owned()],
+        attempts: Some(4),
+        processes: Some(2),
+        duration: Some(Duration::from_millis(1500)),
+    })
+    .unwrap();
+    let [mine] = &experiment.trials[..] else {
+        panic!("{experiment:?}");
+    };
+    assert_eq!((experiment.processes, mine.load.attempts()), (2, 4));
+    assert_eq!(mine.load.length(), Some(Duration::from_millis(1500)));
+    let wrong = changed(Changes {
+        only: vec!["min".to_owned()],
+        ..Changes::default()
+    });
+    assert!(wrong.unwrap_err().contains("did you mean \"mine\"?"));
+}
+
+#[test]
+fn what_is_wrong_with_an_experiment_has_its_line() {
+    for (from, to, said) in [
+        (
+            "[load]",
+            "[laod]",
+            "e.toml:2: unknown key \"laod\"; did you mean \"load\"?",
+        ),
+        (
+            "connections = \"1k\"",
+            "conections = 1",
+            "e.toml:3: unknown key \"conections\" in [load]; did you mean \"connections\"?",
+        ),
+        (
+            "\"2s\"",
+            "2",
+            "e.toml:4: duration: expected a time with its unit, longer than nothing, like duration = \"10s\"",
+        ),
+        (
+            "\"2s\"",
+            "\"2\"",
+            "e.toml:4: duration: expected a time with its unit, longer than nothing, like duration = \"10s\", not \"2\"",
+        ),
+        ("\"2s\"", "\"0s\"", "e.toml:4: duration: expected"),
+        (
+            "rate = 2500",
+            "rate = -1",
+            "e.toml:5: rate: expected a number per second above 0",
+        ),
+        (
+            "rate = 2500",
+            "fresh = 1",
+            "e.toml:5: fresh: expected true or false",
+        ),
+        (
+            "\"shared\"",
+            "\"shard\"",
+            "e.toml:7: hosts: unknown value \"shard\"; did you mean \"shared\"?",
+        ),
+        (
+            "processes = 3",
+            "processes = 0",
+            "e.toml:8: processes: expected a whole number from 1 to 1000",
+        ),
+        (
+            "system = \"one\"",
+            "system = \"on\"",
+            "e.toml:10: unknown system \"on\"; did you mean \"one\"?",
+        ),
+        (
+            "workload = \"hello\"\n",
+            "",
+            "e.toml:9: workload is missing; one serves hello",
+        ),
+        (
+            "workload = \"hello\"",
+            "workload = \"json\"",
+            "e.toml:11: workload: one does not serve json; expected hello",
+        ),
+        (
+            "threads = 2",
+            "threds = 2",
+            "e.toml:12: setting: one has no knob \"threds\"; did you mean \"threads\"?",
+        ),
+        (
+            "threads = 2",
+            "threads = 5",
+            "e.toml:12: setting: threads: expected a whole number from 1 to 4, not \"5\"",
+        ),
+        (
+            "threads = 2",
+            "journal = \"fiel\"",
+            "e.toml:12: setting: journal: unknown value \"fiel\"; did you mean \"file\"?",
+        ),
+        (
+            "name = \"mine\"",
+            "name = \"../x\"",
+            "e.toml:14: name: expected a name",
+        ),
+        (
+            "name = \"mine\"",
+            "name = \"one\"",
+            "e.toml:14: the trial of ",
+        ),
+        (
+            "{port}",
+            "{prot}",
+            "e.toml:15: command: unknown placeholder {prot}; did you mean \"port\"?",
+        ),
+        (
+            "server.py --port",
+            "'server.py",
+            "e.toml:15: command: the command",
+        ),
+        (
+            "\"GET /up\"",
+            "\"up\"",
+            "e.toml:16: ready: expected a method and a path",
+        ),
+        (
+            "port = 8000",
+            "port = 80000",
+            "e.toml:17: port: expected a whole number from 1 to 65535",
+        ),
+        (
+            "ratio = [\"one\", \"mine\"]",
+            "ratio = [\"one\", \"mne\"]",
+            "e.toml:21: ratio: no trial is called \"mne\"; did you mean \"mine\"?",
+        ),
+        (
+            "check = \"violated\"",
+            "check = \"broken\"",
+            "e.toml:25: check: unknown value \"broken\"; expected held, violated",
+        ),
+        ("[[trial]]\nname", "[trial]\nname", "not TOML"),
+    ] {
+        assert!(EXPERIMENT.contains(from), "{from}");
+        let text = EXPERIMENT.replacen(from, to, 1);
+        let error = Lab::new(SYSTEM, &text).read().unwrap_err();
+        assert!(error.contains(said), "{from} → {to}: {error}");
+    }
+    let none = Lab::new(SYSTEM, "question = \"?\"").read().unwrap_err();
+    assert!(none.contains("trial is missing"), "{none}");
+    let no_port = EXPERIMENT
+        .replace(" --port {port}", "")
+        .replace("port = 8000\n", "");
+    let error = Lab::new(SYSTEM, &no_port).read().unwrap_err();
+    assert!(error.contains("which port"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_system_has_its_line() {
+    for (from, to, said) in [
+        (
+            "name = \"one\"",
+            "name = \"two\"",
+            "system.toml:1: name: \"two\" must be the folder's name, \"one\"",
+        ),
+        (
+            "[\"hello\"]",
+            "[\"helo\"]",
+            "system.toml:2: workloads: unknown workload \"helo\"; did you mean \"hello\"?",
+        ),
+        (
+            "[\"hello\"]",
+            "[\"hello\"]\nneeds = [\"java >= new\"]",
+            "system.toml:3: needs: \"java >= new\" is no need",
+        ),
+        (
+            "{journal}",
+            "{jornal}",
+            "system.toml:4: command: unknown placeholder {jornal}; did you mean \"journal\"?",
+        ),
+        (
+            "[start]",
+            "[start]\nfiles = [\"none.conf\"]",
+            "is no file of the system's folder",
+        ),
+        (
+            "[start]",
+            "[build]\ncommand = \"make\"\ninputs = [\"src\"]\n[start]",
+            "src does not exist",
+        ),
+        (
+            "default = \"none\", ",
+            "",
+            "the knob \"journal\" has no default",
+        ),
+        (
+            "journal =",
+            "port = { default = 1 }\njournal =",
+            "the knob \"port\" has the name of a placeholder",
+        ),
+    ] {
+        assert!(SYSTEM.contains(from), "{from}");
+        let text = SYSTEM.replacen(from, to, 1);
+        let error = Lab::new(&text, EXPERIMENT).read().unwrap_err();
+        assert!(error.contains(said), "{from} → {to}: {error}");
+    }
+}

@@ -1,0 +1,354 @@
+//! A trial: which server an experiment loads, and with what.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::fields::{Field, Kind, LONGEST_NAME, field};
+use super::load::{LOAD, Load};
+use super::section::Section;
+use super::system::{FILE, Start, System};
+use super::workload::{WORKLOADS, Workload};
+use crate::source::{FileError, did_you_mean};
+
+/// Folder of the systems, beside that of the experiments.
+const SYSTEMS: &str = "systems";
+
+/// Path that is asked for where neither a workload nor `ready` says.
+const ROOT: &str = "/";
+
+/// Keys of a trial.
+pub(super) const TRIAL: &[Field] = &[
+    field(
+        "name",
+        Kind::Name,
+        "Its name in tables. Without it the system's.",
+    ),
+    field(
+        "system",
+        Kind::Name,
+        "The system: the folder systems/NAME beside the experiments.",
+    ),
+    field(
+        "workload",
+        Kind::OneOf(&WORKLOADS),
+        "What it is asked for. A server of your own may do without one: it is then asked for the path of ready.",
+    ),
+    field(
+        "setting",
+        Kind::AnyScalars,
+        "Knobs of the system, like { threads = 2 }.",
+    ),
+    field(
+        "load",
+        Kind::Table(LOAD),
+        "What is sent otherwise than in the other trials.",
+    ),
+    field(
+        "command",
+        Kind::Text,
+        "In place of system: a server of your own, run in the experiment's folder, without a shell. {port} is the port to listen on.",
+    ),
+    field(
+        "ready",
+        Kind::Text,
+        "With command: what is asked until it answers with a status from 200 to 399. Without it the path of the workload, else GET /.",
+    ),
+    field(
+        "ready-within",
+        Kind::Duration,
+        "With command: longest wait for that. Without it 30s.",
+    ),
+    field(
+        "port",
+        Kind::Count(1, 65535),
+        "With command: the port of 127.0.0.1 that it listens on. Without it a free one, for {port}.",
+    ),
+];
+
+/// What is loaded.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// Its name.
+    pub name: String,
+    /// Where it stands, as `file:line`.
+    pub place: String,
+    /// The server.
+    pub server: Server,
+    /// What it is asked for; none where only [`Trial::path`] says.
+    pub workload: Option<Workload>,
+    /// Path of the requests.
+    pub path: String,
+    /// Path that is asked for until the server answers.
+    pub ready: String,
+    /// Values of the knobs that the experiment sets.
+    pub setting: BTreeMap<String, String>,
+    /// What is sent.
+    pub load: Load,
+}
+
+/// The server of a trial.
+#[derive(Debug, Clone)]
+pub enum Server {
+    /// One with a folder of its own.
+    System(Arc<System>),
+    /// The user's own, by its command.
+    Own {
+        /// How it is started.
+        start: Start,
+        /// Where.
+        folder: PathBuf,
+        /// Its port, where it has one of its own.
+        port: Option<u16>,
+    },
+}
+
+impl Server {
+    /// Its name in the record: the system's, else that of the trial.
+    #[must_use]
+    pub fn name<'a>(&'a self, trial: &'a str) -> &'a str {
+        match self {
+            Server::System(system) => &system.name,
+            Server::Own { .. } => trial,
+        }
+    }
+
+    /// How it is started.
+    #[must_use]
+    pub fn start(&self) -> &Start {
+        match self {
+            Server::System(system) => &system.start,
+            Server::Own { start, .. } => start,
+        }
+    }
+
+    /// Where its commands run.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        match self {
+            Server::System(system) => &system.folder,
+            Server::Own { folder, .. } => folder,
+        }
+    }
+
+    /// The port that it insists on.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Server::System(_) => None,
+            Server::Own { port, .. } => *port,
+        }
+    }
+}
+
+/// What is known while an experiment is read.
+pub(super) struct Reader<'a> {
+    pub path: &'a Path,
+    pub load: Load,
+    pub systems: BTreeMap<String, Arc<System>>,
+}
+
+impl Reader<'_> {
+    /// Reads a `[[trial]]`.
+    pub fn trial(&mut self, section: &Section<'_>) -> Result<Trial, FileError> {
+        let own = section.has("command");
+        if own && section.has("system") {
+            return Err(section.error("command", "a trial has a system or a command, not both; for the name of your own server write name = \"…\""));
+        }
+        for key in ["ready", "ready-within", "port"] {
+            if section.has(key) && !own {
+                return Err(section.error(
+                    key,
+                    format!("{key} belongs to a server of your own; add its command = \"…\""),
+                ));
+            }
+        }
+        let workload = section.text("workload").and_then(Workload::of);
+        let server = match section.text("system") {
+            Some(name) => {
+                let system = self.system(name, section)?;
+                serves(&system, workload, section)?;
+                Server::System(system)
+            }
+            None if own => self.own(section)?,
+            None => return Err(section.error("", "the trial has no server; write system = \"native\", or command = \"…\" for one of your own")),
+        };
+        let mut load = self.load.clone();
+        if let Some(own) = section.table("load", LOAD)? {
+            load.take(&own);
+        }
+        let start = server.start();
+        let path = match workload {
+            Some(workload) => workload.path(),
+            None => start.ready.as_deref().unwrap_or(ROOT),
+        };
+        Ok(Trial {
+            name: trial_name(section, &server)?,
+            place: section.place(""),
+            setting: setting(section, &server)?,
+            workload,
+            ready: start.ready.as_deref().unwrap_or(path).to_owned(),
+            path: path.to_owned(),
+            load,
+            server,
+        })
+    }
+
+    /// The system of a name, from the folder beside the experiment's, beside the experiment, or here.
+    fn system(&mut self, name: &str, section: &Section<'_>) -> Result<Arc<System>, FileError> {
+        if let Some(system) = self.systems.get(name) {
+            return Ok(Arc::clone(system));
+        }
+        let folder = folder_of(self.path);
+        let places = [
+            folder.join("..").join(SYSTEMS),
+            folder.join(SYSTEMS),
+            PathBuf::from(SYSTEMS),
+        ];
+        let found = places
+            .iter()
+            .map(|place| place.join(name))
+            .find(|folder| folder.join(FILE).is_file());
+        let Some(found) = found else {
+            let known: Vec<String> = places
+                .iter()
+                .flat_map(|place| {
+                    names_in(place, |path| {
+                        path.join(FILE)
+                            .is_file()
+                            .then(|| path.file_name())
+                            .flatten()
+                    })
+                })
+                .collect();
+            let mend = match known.is_empty() {
+                true => {
+                    format!("there is no folder {SYSTEMS}/ with a {FILE} in a folder of that name")
+                }
+                false => did_you_mean(name, known.iter().map(String::as_str)),
+            };
+            return Err(section.error("system", format!("unknown system \"{name}\"; {mend}")));
+        };
+        // Its commands run there, and are told paths from there.
+        let found = found.canonicalize().unwrap_or(found);
+        let system = Arc::new(System::read(&found)?);
+        self.systems.insert(name.to_owned(), Arc::clone(&system));
+        Ok(system)
+    }
+
+    fn own(&self, section: &Section<'_>) -> Result<Server, FileError> {
+        let folder = folder_of(self.path);
+        let folder = folder.canonicalize().unwrap_or(folder);
+        let start = Start::of(section, &folder, &BTreeMap::new())?;
+        let port = section.count("port").map(|port| port as u16);
+        let told = start.command.iter().any(|word| word.contains("{port}"));
+        if port.is_none() && !told {
+            return Err(section.error(
+                "command",
+                "command: which port does it listen on? Pass it one with {port}, or say which it is with port = …",
+            ));
+        }
+        Ok(Server::Own {
+            start,
+            folder,
+            port,
+        })
+    }
+}
+
+/// The folder that a file lies in.
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The names that `name` makes of what is in a folder, sorted.
+pub(super) fn names_in(
+    folder: &Path,
+    name: impl Fn(&Path) -> Option<&std::ffi::OsStr>,
+) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            Some(name(&path)?.to_string_lossy().into_owned())
+        })
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn serves(
+    system: &System,
+    workload: Option<Workload>,
+    section: &Section<'_>,
+) -> Result<(), FileError> {
+    let offered = || system.workloads.iter().map(|workload| workload.name());
+    match workload {
+        None => Err(section.error(
+            "workload",
+            format!(
+                "workload is missing; {} serves {}",
+                system.name,
+                offered().collect::<Vec<_>>().join(", ")
+            ),
+        )),
+        Some(workload) if !system.workloads.contains(&workload) => Err(section.error(
+            "workload",
+            format!(
+                "workload: {} does not serve {workload}; {}",
+                system.name,
+                did_you_mean(workload.name(), offered())
+            ),
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
+fn trial_name(section: &Section<'_>, server: &Server) -> Result<String, FileError> {
+    if let Some(name) = section.text("name") {
+        return Ok(name.to_owned());
+    }
+    match server {
+        Server::System(system) => Ok(system.name.clone()),
+        Server::Own { start, .. } => {
+            let program = Path::new(&start.command[0]).file_name().unwrap_or_default();
+            let name = program.to_string_lossy();
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            let usable = (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(plain);
+            match usable {
+                true => Ok(name.into_owned()),
+                false => Err(section.error("command", "the trial has no name; write name = \"…\"")),
+            }
+        }
+    }
+}
+
+/// The knobs that a trial sets, held against those that the system has.
+fn setting(section: &Section<'_>, server: &Server) -> Result<BTreeMap<String, String>, FileError> {
+    let mut setting = BTreeMap::new();
+    for (name, (place, value)) in section.scalars("setting") {
+        let Server::System(system) = server else {
+            return Err(section.error(
+                "setting",
+                "setting: only a system has knobs; write the value into the command",
+            ));
+        };
+        let checked = match system.knobs.get(&name) {
+            Some(knob) => knob.check(&name, &value),
+            None if system.knobs.is_empty() => Err(format!("{} has no knobs", system.name)),
+            None => {
+                let mend = did_you_mean(&name, system.knobs.keys().map(String::as_str));
+                Err(format!("{} has no knob \"{name}\"; {mend}", system.name))
+            }
+        };
+        checked.map_err(|what| FileError {
+            place,
+            what: format!("setting: {what}"),
+        })?;
+        setting.insert(name, value);
+    }
+    Ok(setting)
+}

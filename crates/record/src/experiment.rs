@@ -1,0 +1,52 @@
+//! What an experiment asks, as it is kept beside its runs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// An experiment as its file asks it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Asked {
+    /// Its name: that of its file.
+    pub name: String,
+    /// The question it is to answer.
+    pub question: String,
+    /// Names of its trials, in order; `runs[].trial` refers to them.
+    pub trials: Vec<String>,
+    /// Fresh starts of each trial's server.
+    pub processes: u32,
+    /// Published figures to hold it against.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub claims: Vec<PublishedClaim>,
+    /// Causes of the limit that the author expects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected_causes: Vec<String>,
+    /// Whether a check that does not hold is what the author expects; null where nothing was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_check: Option<ExpectedCheck>,
+}
+
+/// What somebody published.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PublishedClaim {
+    /// In words.
+    pub text: String,
+    /// Where it was published.
+    pub source: Option<String>,
+    /// Of which figure: `throughput`, or a percentile of the response time.
+    pub metric: Option<String>,
+    /// The two trials or systems whose figures were divided, the first by the second; empty where it is one figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ratio: Vec<String>,
+    /// The published figure; null where only words were published.
+    pub published: Option<f64>,
+}
+
+/// What the author expects of the check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExpectedCheck {
+    /// It holds.
+    Held,
+    /// It does not.
+    Violated,
+}

@@ -1,0 +1,243 @@
+//! The table of an experiment: one line for each trial, medians over its runs.
+
+use floodmark_record::Record;
+use floodmark_record::run::{Run, Status};
+use floodmark_record::units::show_ns;
+
+use crate::figures::{NOT_MEASURED, per_second, time};
+use crate::page::{Page, faint, plain};
+use crate::style::{Paint, Style};
+use crate::summary;
+
+/// Narrowest and widest column of names.
+const NAMES: (usize, usize) = (13, 30);
+
+/// Draws a record's experiment; nothing of one that has none.
+#[must_use]
+pub fn of_record(record: &Record, style: Style) -> String {
+    let mut page = Page::new(style);
+    let Some(asked) = &record.experiment else {
+        return page.finish();
+    };
+    page.headline(&[(Paint::Strong, asked.question.clone())]);
+    page.blank();
+    let width = asked
+        .trials
+        .iter()
+        .map(|name| name.chars().count() + 1)
+        .max();
+    let width = width.unwrap_or(0).clamp(NAMES.0, NAMES.1);
+    let heads = ["ok/s", "p50", "p99", "CPU/request", "runs", "validity"];
+    let cells: Vec<_> = heads
+        .iter()
+        .zip(WIDTHS)
+        .map(|(head, width)| (width, Paint::Faint, (*head).to_owned()))
+        .collect();
+    page.row_beside(width, "", &cells);
+    for name in &asked.trials {
+        let runs: Vec<&Run> = record
+            .runs
+            .iter()
+            .filter(|run| run.trial.as_ref() == Some(name))
+            .collect();
+        page.row_beside(width, name, &cells_of(&runs));
+    }
+    let most = asked.trials.iter().map(|name| {
+        let of = record
+            .runs
+            .iter()
+            .filter(|run| run.trial.as_ref() == Some(name));
+        of.count()
+    });
+    let over = match most.max() {
+        Some(n) if n > 1 => "medians over the runs; ",
+        _ => "",
+    };
+    let explained = format!(
+        "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent)"
+    );
+    page.headline(&[faint(explained)]);
+    draw_reasons(&mut page, record);
+    for what in &record.skipped {
+        page.entry("missing", &[plain(what.as_str())]);
+    }
+    page.finish()
+}
+
+/// Widths of the columns after the name.
+const WIDTHS: [usize; 6] = [11, 10, 10, 13, 6, 17];
+
+fn cells_of(runs: &[&Run]) -> Vec<(usize, Paint, String)> {
+    let (paint, validity) = validity(runs);
+    let cpu = median(runs.iter().map(|run| run.client.cpu_us_per_request));
+    let texts = [
+        median(runs.iter().map(|run| run.throughput_per_s))
+            .map_or_else(|| NOT_MEASURED.to_owned(), per_second),
+        percentile(runs, |run| run.response_time_us.p50),
+        percentile(runs, |run| run.response_time_us.p99),
+        cpu.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
+        runs.len().to_string(),
+        validity,
+    ];
+    let paints = [
+        Paint::Strong,
+        Paint::Plain,
+        Paint::Plain,
+        Paint::Plain,
+        Paint::Plain,
+        paint,
+    ];
+    WIDTHS
+        .into_iter()
+        .zip(paints)
+        .zip(texts)
+        .map(|((width, paint), text)| (width, paint, text))
+        .collect()
+}
+
+/// The median of a percentile over runs. One that lies among requests that timed out is larger than any that was measured.
+fn percentile(runs: &[&Run], of: fn(&Run) -> Option<f64>) -> String {
+    let censored = |run: &&Run| run.response_time_us.censored > 0;
+    let figures = runs.iter().map(|run| match of(run) {
+        None if censored(run) => Some(f64::INFINITY),
+        figure => figure,
+    });
+    match (median(figures), runs.first()) {
+        (Some(us), _) if us.is_finite() => show_ns(us * 1e3),
+        (Some(_), Some(first)) => {
+            let of = runs.iter().find(|run| censored(run)).unwrap_or(first);
+            time(None, &of.response_time_us, of.plan.timeout_s)
+        }
+        _ => NOT_MEASURED.to_owned(),
+    }
+}
+
+/// The median of the figures that there are; the mean of the middle two where their number is even.
+fn median(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let mut figures: Vec<f64> = figures.flatten().collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    match figures.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(figures[middle]),
+        _ => Some(f64::midpoint(figures[middle - 1], figures[middle])),
+    }
+}
+
+/// The worst status, and how many have it where not all do.
+fn validity(runs: &[&Run]) -> (Paint, String) {
+    let Some(worst) = runs.iter().map(|run| run.validity.status).max() else {
+        return (Paint::Plain, NOT_MEASURED.to_owned());
+    };
+    let (paint, word) = summary::validity_word(worst);
+    let n = runs
+        .iter()
+        .filter(|run| run.validity.status == worst)
+        .count();
+    match n == runs.len() {
+        true => (paint, word.to_owned()),
+        false => (paint, format!("{word} ({n} of {})", runs.len())),
+    }
+}
+
+/// Why runs are not valid, and why they ended early: each reason once for each trial.
+fn draw_reasons(page: &mut Page, record: &Record) {
+    let mut said: Vec<(&str, &str)> = Vec::new();
+    for run in &record.runs {
+        let trial = run.trial.as_deref().unwrap_or(&run.system);
+        let (paint, word) = summary::validity_word(run.validity.status);
+        let first = run.validity.reasons.first();
+        if let Some(reason) = first.filter(|_| run.validity.status != Status::Valid) {
+            // Figures in a reason differ from run to run: one of each status will do.
+            if !said.contains(&(trial, word)) {
+                said.push((trial, word));
+                let text = format!("{trial}, {}: {reason}", place(run));
+                page.entry(word, &[(paint, text)]);
+            }
+        }
+        if let Some(detail) = &run.ended.detail {
+            page.entry(
+                "cut short",
+                &[plain(format!("{trial}, {}: {detail}", place(run)))],
+            );
+        }
+    }
+}
+
+fn place(run: &Run) -> String {
+    format!("process {} attempt {}", run.process, run.attempt)
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_record::experiment::Asked;
+
+    use super::*;
+    use crate::fixture;
+
+    const STYLE: Style = Style {
+        colour: false,
+        width: 100,
+    };
+
+    /// A run of a trial on its n-th process.
+    fn of(trial: &str, process: u32, run: Run) -> Run {
+        Run {
+            trial: Some(trial.to_owned()),
+            process,
+            ..run
+        }
+    }
+
+    fn record(trials: &[&str], runs: Vec<Run>) -> Record {
+        let mut record = fixture::record(runs);
+        record.experiment = Some(Asked {
+            question: "Which is faster?".to_owned(),
+            trials: trials.iter().map(|name| (*name).to_owned()).collect(),
+            ..Asked::default()
+        });
+        record
+    }
+
+    #[test]
+    fn medians_the_worst_status_and_what_is_missing() {
+        let with = |per_s: f64| Run {
+            throughput_per_s: Some(per_s),
+            ..fixture::closed()
+        };
+        let mut record = record(
+            &["kept", "rate", "absent"],
+            vec![
+                of("kept", 1, with(100_000.0)),
+                of("rate", 1, fixture::invalid()),
+                of("kept", 2, with(300_000.0)),
+                of("rate", 2, fixture::open_censored()),
+                of("kept", 3, with(150_000.0)),
+            ],
+        );
+        record.skipped = vec!["absent is skipped: nginx is not installed".to_owned()];
+        insta::assert_snapshot!(of_record(&record, STYLE));
+    }
+
+    #[test]
+    fn a_percentile_among_timed_out_requests_is_a_bound() {
+        let run = of("rate", 1, fixture::open_censored());
+        let drawn = of_record(&record(&["rate"], vec![run.clone()]), STYLE);
+        assert!(run.response_time_us.p99.is_none());
+        assert!(drawn.contains("> 5 s"), "{drawn}");
+    }
+
+    #[test]
+    fn one_load_has_no_table() {
+        let record = fixture::record(vec![fixture::closed()]);
+        assert_eq!(of_record(&record, STYLE), "");
+    }
+
+    #[test]
+    fn medians() {
+        let of = |figures: &[Option<f64>]| median(figures.iter().copied());
+        assert_eq!(of(&[Some(3.0), None, Some(1.0), Some(2.0)]), Some(2.0));
+        assert_eq!(of(&[Some(3.0), Some(1.0)]), Some(2.0));
+        assert_eq!(of(&[None]), None);
+    }
+}
