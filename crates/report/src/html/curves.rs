@@ -67,23 +67,22 @@ pub(crate) fn joined(steps: &[Step], join: Join) -> Vec<Step> {
 }
 
 /// Steps that are too short for a rate go with the one before: CPU time comes in ticks, and a tick in the last microseconds of a run
-/// would be many CPUs.
+/// would be many CPUs. Percentiles of so short a step, such as the wait for the last answers, are of a few requests and must not stand
+/// for the whole second before: they are left to the distribution.
 fn without_slivers(steps: impl Iterator<Item = Step>, join: Join) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::new();
     for step in steps {
         match kept.last_mut() {
             Some(last) if step.to_s - step.from_s < SLIVER_S => {
-                let both = match step.value {
-                    // Nobody answered in it.
-                    None => Some(*last),
-                    Some(_) => one(&[*last, step], join),
+                let value = match (join, step.value) {
+                    (Join::Mean, Some(_)) => one(&[*last, step], join).and_then(|both| both.value),
+                    (Join::Largest, _) | (_, None) => last.value,
                 };
-                if let Some(both) = both {
-                    *last = Step {
-                        to_s: step.to_s,
-                        ..both
-                    };
-                }
+                *last = Step {
+                    from_s: last.from_s,
+                    to_s: step.to_s,
+                    value,
+                };
             }
             _ => kept.push(step),
         }
@@ -211,6 +210,20 @@ mod tests {
         assert!(cpu[0].points.iter().all(|(_, y)| *y < 0.52), "{cpu:?}");
         let p99 = of_series(&run, Join::Largest, |row| row.p99_us);
         assert_eq!(p99[0].points.last(), Some(&(10.000_2, 1210.0)));
+    }
+
+    #[test]
+    fn the_wait_for_the_last_answers_is_not_the_second_before() {
+        let mut run = fixture::closed();
+        run.series.push(SeriesRow {
+            from_s: 10.0,
+            to_s: 10.002,
+            p50_us: Some(9_000.0),
+            ..SeriesRow::default()
+        });
+        let before = run.series[9].p50_us.unwrap();
+        let p50 = of_series(&run, Join::Largest, |row| row.p50_us);
+        assert_eq!(p50[0].points.last(), Some(&(10.002, before)));
     }
 
     #[test]
