@@ -241,12 +241,8 @@ impl Job<'_> {
         let stamped = plan.model == Model::Open;
         match plan.backend {
             Backend::Epoll => {
-                let epoll = Epoll::new(clock, &targets).map(|mut epoll| {
-                    if stamped {
-                        epoll.stamp();
-                    }
-                    epoll
-                });
+                let epoll = Epoll::new(clock, &targets);
+                let epoll = epoll.map(|epoll| if stamped { epoll.stamped() } else { epoll });
                 self.protect(epoll, core, thread, shared, out)
             }
             Backend::Uring => {
@@ -257,12 +253,7 @@ impl Job<'_> {
                     None => longest(&self.requests),
                 };
                 let uring = Uring::new(clock, &targets, cap, longest)
-                    .map(|mut uring| {
-                        if stamped {
-                            uring.stamp();
-                        }
-                        uring
-                    })
+                    .map(|uring| if stamped { uring.stamped() } else { uring })
                     .map_err(|error| io::Error::other(unavailable(&error)));
                 self.protect(uring, core, thread, shared, out)
             }

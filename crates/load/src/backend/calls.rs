@@ -11,14 +11,21 @@ use crate::clock::Ns;
 /// Leaves the choice of a local port to connect, where the whole four-tuple counts: without it a bind to
 /// each source address would use up the port range of all of them together (Linux 4.2).
 pub(super) fn bind_address_no_port(socket: &Socket) -> io::Result<()> {
-    let on: libc::c_int = 1;
+    turn_on(socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)
+}
+
+/// An option's value that turns it on, as setsockopt(2) takes it.
+pub(super) static ON: libc::c_int = 1;
+
+/// Turns an option of a socket on.
+pub(super) fn turn_on(socket: &Socket, level: libc::c_int, option: libc::c_int) -> io::Result<()> {
     // SAFETY: the option takes an int, which outlives the call.
     let done = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::IPPROTO_IP,
-            libc::IP_BIND_ADDRESS_NO_PORT,
-            (&raw const on).cast(),
+            level,
+            option,
+            (&raw const ON).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };

@@ -119,8 +119,10 @@ impl Epoll {
     }
 
     /// Has answers timed by the kernel's stamps from now on, where it gives them.
-    pub fn stamp(&mut self) {
+    #[must_use]
+    pub fn stamped(mut self) -> Self {
         self.stamps = Stamps::keep();
+        self
     }
 
     /// Reads once, and tells when the kernel had it.

@@ -6,14 +6,12 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 
 use socket2::{Domain, Socket, Type};
 
+use super::calls::turn_on;
 use crate::clock::Ns;
-
-/// The option's value as setsockopt(2) takes it.
-pub(super) static ON: libc::c_int = 1;
 
 /// Bytes that a stamp takes among the control messages of a receive.
 // SAFETY: only works out a length.
@@ -37,31 +35,13 @@ impl Stamps {
         let asking = Socket::new(Domain::IPV4, Type::DGRAM, None).ok()?;
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         asking.bind(&anywhere.into()).ok()?;
-        ask(asking.as_fd()).ok()?;
+        turn_on(&asking, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS).ok()?;
         Some(Stamps { _asking: asking })
     }
 
     /// Has what this socket receives stamped. Where that is refused, its answers are timed when they are seen.
     pub fn ask(&self, socket: &Socket) {
-        let _ = ask(socket.as_fd());
-    }
-}
-
-fn ask(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: the option takes an int, which outlives the call.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_TIMESTAMPNS,
-            (&raw const ON).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if done < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
+        let _ = turn_on(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
     }
 }
 
@@ -75,8 +55,9 @@ pub(super) fn wall() -> libc::timespec {
     }
 }
 
-/// The moment of a stamp on our own clock, `wall` and `seen` being the same moment on both: its age is the same on either. None for a
-/// stamp from the future, as when the wall clock was set back in between.
+/// The moment of a stamp on our own clock: its age is the same on either. `wall` is to be looked at before `seen`: where the thread loses
+/// its CPU in between, the moment comes out later than it was and never earlier. None for a stamp from the future, as when the wall
+/// clock was set back in between.
 pub(super) fn moment(stamp: libc::timespec, wall: libc::timespec, seen: Ns) -> Option<Ns> {
     let seconds = wall.tv_sec.checked_sub(stamp.tv_sec)?;
     let age = seconds

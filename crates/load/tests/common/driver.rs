@@ -65,15 +65,9 @@ impl Driver {
     pub fn stamped(backend: plan::Backend, target: SocketAddr, longest: usize) -> Self {
         let target = target.into();
         Self::with(|clock| match backend {
-            plan::Backend::Epoll => {
-                let mut epoll = Epoll::new(clock, &[target]).unwrap();
-                epoll.stamp();
-                Box::new(epoll)
-            }
+            plan::Backend::Epoll => Box::new(Epoll::new(clock, &[target]).unwrap().stamped()),
             plan::Backend::Uring => {
-                let mut uring = Uring::new(clock, &[target], 16, longest).unwrap();
-                uring.stamp();
-                Box::new(uring)
+                Box::new(Uring::new(clock, &[target], 16, longest).unwrap().stamped())
             }
         })
     }

@@ -11,8 +11,7 @@ use socket2::SockAddr;
 use super::tag::{Op, user_data};
 use super::{ENTRIES, Uring};
 use crate::backend::Slot;
-
-static ON: libc::c_int = 1;
+use crate::backend::calls::ON;
 
 /// Addresses of binds that the kernel has not taken yet: it copies one when its bind is submitted, so the ring of them is as long as
 /// the submission queue.

@@ -263,10 +263,10 @@ impl Backend for Uring {
             }
             _ => self.submit_and_wait(1, wait)?,
         }
-        self.taken = self.clock.now();
         if let Some(stamping) = &mut self.stamping {
             stamping.look();
         }
+        self.taken = self.clock.now();
         self.batch.clear();
         self.at = 0;
         self.batch.extend(self.ring.completion());

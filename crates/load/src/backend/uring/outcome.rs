@@ -84,9 +84,12 @@ impl Uring {
         self.slots[slot as usize].receiving = armed;
         match (completion.result(), buffer) {
             (n, Some(id)) if n > 0 => {
-                let (bytes, at) = self.unwrap(id, n as usize);
+                let Some((bytes, at)) = self.payload(id, n as usize) else {
+                    self.give_back(buffer);
+                    return Found::Failed(slot, io::ErrorKind::InvalidData.into());
+                };
                 if bytes.is_empty() {
-                    self.give_back(Some(id));
+                    self.give_back(buffer);
                     return Found::Ended(slot);
                 }
                 if !armed {

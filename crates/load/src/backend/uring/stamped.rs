@@ -10,6 +10,7 @@ use super::Uring;
 use super::slot::Target;
 use super::tag::Op;
 use crate::backend::Slot;
+use crate::backend::calls::ON;
 use crate::backend::stamps::{self, Stamps};
 use crate::clock::Ns;
 
@@ -18,7 +19,7 @@ pub(super) struct Stamping {
     pub stamps: Stamps,
     /// What a receive has room for besides the bytes; the kernel reads it when a receive is submitted.
     message: Box<libc::msghdr>,
-    /// The wall clock at the moment when the last batch was taken.
+    /// The wall clock right before the last batch was timed by our own.
     wall: libc::timespec,
 }
 
@@ -38,7 +39,7 @@ impl Stamping {
         &raw const *self.message
     }
 
-    /// Looks at the wall clock, next to which a batch was just timed.
+    /// Looks at the wall clock, right before a batch is timed.
     pub fn look(&mut self) {
         self.wall = stamps::wall();
     }
@@ -47,15 +48,17 @@ impl Stamping {
 impl Uring {
     /// Has answers timed by the kernel's stamps from now on, where it gives them. Sockets in the ring's table can be asked for
     /// them where they can be bound (Linux 6.11).
-    pub fn stamp(&mut self) {
+    #[must_use]
+    pub fn stamped(mut self) -> Self {
         if self.plain || !self.plain_bound {
             self.stamping = Stamps::keep().map(Stamping::new);
         }
+        self
     }
 
     /// Asks the slot's socket, which is in the table, for stamps. Where that fails there are none, and nothing else.
     pub(super) fn push_stamp(&mut self, slot: Slot) {
-        let (on, length) = (&raw const stamps::ON, size_of::<libc::c_int>() as u32);
+        let (on, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
         let (level, option) = (libc::SOL_SOCKET as u32, libc::SO_TIMESTAMPNS as u32);
         self.push_on(
             slot,
@@ -73,16 +76,16 @@ impl Uring {
     }
 
     /// Where the bytes lie in a buffer that the kernel has filled up to `length`, and when it had the last of them.
-    pub(super) fn unwrap(&self, id: u16, length: usize) -> (Range<usize>, Option<Ns>) {
+    /// None of one that is not laid out as asked for.
+    pub(super) fn payload(&self, id: u16, length: usize) -> Option<(Range<usize>, Option<Ns>)> {
         let Some(stamping) = &self.stamping else {
-            return (0..length, None);
+            return Some((0..length, None));
         };
         let buffer = self.buffers.filled(id, length);
-        let Ok(out) = RecvMsgOut::parse(buffer, &stamping.message) else {
-            return (0..0, None);
-        };
+        let out = RecvMsgOut::parse(buffer, &stamping.message).ok()?;
         let stamp = stamps::stamp(out.control_data());
         let at = stamp.and_then(|stamp| stamps::moment(stamp, stamping.wall, self.taken));
-        (buffer.len() - out.payload_data().len()..buffer.len(), at)
+        let bytes = buffer.len() - out.payload_data().len()..buffer.len();
+        Some((bytes, at))
     }
 }
