@@ -16,8 +16,8 @@ const SERVICE_US: f64 = 2_000.0;
 /// Length of each run, seconds.
 const SECONDS: u64 = 15;
 
-/// Beyond the server's log and the way there and back, the client's figures may differ by this share or by this many microseconds,
-/// whichever is more. What the case is for are the formulas.
+/// The client's figures may differ from the server's log by this share or by this many microseconds, whichever is more: the way there and
+/// back is within that, or takes its place where it is longer.
 const TOLERANCE: f64 = 0.03;
 const TOLERANCE_US: f64 = 50.0;
 
@@ -73,7 +73,7 @@ fn loaded_to(environment: &Environment, rho: f64) -> Result<Trial, Failure> {
         ("response_time_us.p99", truth.quantile(0.99), response.p99),
     ] {
         let tolerance = (truth * TOLERANCE).max(TOLERANCE_US);
-        trial.between(name, way.besides(truth, tolerance), got);
+        trial.between(name, way.around(truth, tolerance), got);
     }
     trial.note(format!(
         "blocked and lateness {before:.0} µs on average; {way}"
