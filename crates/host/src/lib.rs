@@ -5,6 +5,7 @@
 pub mod child;
 pub mod lease;
 pub mod limits;
+pub mod lock;
 pub mod signals;
 
 pub use child::{Child, ChildError};

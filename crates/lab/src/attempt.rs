@@ -61,6 +61,14 @@ pub fn open(folder: &mut Folder, tool: ToolInfo) -> Result<(), FolderError> {
     })
 }
 
+/// The wall clock, milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as u64
+}
+
 /// Folds what is in a folder into its record; `failure` is the worker's, if it failed.
 ///
 /// # Errors
@@ -159,10 +167,7 @@ impl Attempts<'_> {
         };
         let mut plan = self.plan.clone();
         plan.seed = plan.seed.wrapping_add(u64::from(attempt) - 1);
-        let unix_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis() as u64;
+        let unix_ms = unix_ms();
         let answers_file = plan.check.map(|_| folder.path().join(answers_name(&id)));
         let began = Event::RunBegan {
             run: id.clone(),

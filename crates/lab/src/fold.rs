@@ -68,6 +68,16 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                 record.experiment = Some(asked);
             }
         }
+        Event::Resumed(resumed) => {
+            for tally in &mut tallies {
+                tally.counts_not |= resumed.anew.contains(&tally.id);
+            }
+            if let Some(record) = &mut record {
+                // What was left out before is tried again.
+                record.skipped.clear();
+                record.resumed.push(resumed);
+            }
+        }
         Event::Skipped { what } => {
             if let Some(record) = &mut record {
                 record.skipped.push(what);
@@ -89,6 +99,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                     Event::RunEnded { cut_short, .. } => tally.cut_short = cut_short,
                     Event::Opened { .. }
                     | Event::Experiment(_)
+                    | Event::Resumed(_)
                     | Event::Skipped { .. }
                     | Event::RunBegan { .. }
                     | Event::Connecting(_)
@@ -122,6 +133,9 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
 
     let mut sequences: BTreeMap<RunId, judge::SequenceSoFar> = BTreeMap::new();
     for (((tally, shape), times), steps) in tallies.into_iter().zip(shaped).zip(times).zip(steps) {
+        if tally.counts_not {
+            continue;
+        }
         let server = RunId {
             attempt: 0,
             ..tally.id.clone()
@@ -142,7 +156,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
 }
 
 /// Calls `on` for each event of a file.
-fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FoldError> {
+pub(crate) fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FoldError> {
     let read = |source| FoldError::Read {
         path: path.to_owned(),
         source,

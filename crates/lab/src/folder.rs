@@ -1,10 +1,11 @@
 //! The result folder: `events.jsonl` as it is taken, `record.json` folded from it, kept answers beside them.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use floodmark_host::lock::lock;
 use floodmark_record::{Event, Record};
 
 /// Name of the event stream.
@@ -17,10 +18,12 @@ const KEPT_RESULTS: usize = 20;
 
 /// Why a result could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("result folder {}: {what}: {source}; name another one with --out", path.display())]
+#[error("result folder {}: {what}: {source}; name another one with {flag}", path.display())]
 pub struct FolderError {
     path: PathBuf,
     what: &'static str,
+    /// By which the folder was named.
+    flag: &'static str,
     source: io::Error,
 }
 
@@ -41,6 +44,7 @@ impl Folder {
             move |source| FolderError {
                 path: path.to_owned(),
                 what,
+                flag: "--out",
                 source,
             }
         };
@@ -50,6 +54,37 @@ impl Folder {
             .create_new(true)
             .open(path.join(EVENTS))
             .map_err(failed("holds a result already or cannot be written"))?;
+        // It is new, so nobody else has it; where there are no locks, none are needed until somebody goes on with it.
+        let _ = lock(&events);
+        Ok(Folder {
+            path: path.to_owned(),
+            events: BufWriter::new(events),
+        })
+    }
+
+    /// Opens a result that is there, to append to it. An event that was being written when its floodmark died is taken away.
+    ///
+    /// # Errors
+    /// A folder without a result, one that another floodmark is writing, one that cannot be written.
+    pub fn reopen(path: &Path) -> Result<Self, FolderError> {
+        let failed = |what| {
+            move |source| FolderError {
+                path: path.to_owned(),
+                what,
+                flag: "--resume",
+                source,
+            }
+        };
+        let mut events = File::options()
+            .read(true)
+            .append(true)
+            .open(path.join(EVENTS))
+            .map_err(failed("holds no result that can be gone on with"))?;
+        if !lock(&events).map_err(failed("cannot be locked"))? {
+            let source = io::Error::other("its events.jsonl is locked");
+            return Err(failed("is being written by another floodmark")(source));
+        }
+        whole_lines(&mut events).map_err(failed("cannot be written"))?;
         Ok(Folder {
             path: path.to_owned(),
             events: BufWriter::new(events),
@@ -118,8 +153,32 @@ impl Folder {
         FolderError {
             path: self.path.clone(),
             what: "cannot be written",
+            flag: "--out",
             source,
         }
+    }
+}
+
+/// Cuts off a last line that has no end.
+fn whole_lines(file: &mut File) -> io::Result<()> {
+    const STEP: u64 = 64 * 1024;
+    let length = file.metadata()?.len();
+    let mut end = length;
+    let mut bytes = Vec::new();
+    while end > 0 {
+        let from = end.saturating_sub(STEP);
+        file.seek(SeekFrom::Start(from))?;
+        bytes.clear();
+        file.take(end - from).read_to_end(&mut bytes)?;
+        if let Some(at) = bytes.iter().rposition(|byte| *byte == b'\n') {
+            end = from + at as u64 + 1;
+            break;
+        }
+        end = from;
+    }
+    match end == length {
+        true => Ok(()),
+        false => file.set_len(end),
     }
 }
 
@@ -178,6 +237,34 @@ mod tests {
                 .count(),
             1
         );
+    }
+
+    #[test]
+    fn a_result_is_gone_on_with_after_its_last_whole_event() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("result");
+        let missing = |what: &str| Event::Missing {
+            missing: vec![what.to_owned()],
+        };
+        let mut first = Folder::create(&path).unwrap();
+        first.append(&missing("one")).unwrap();
+        let text = Folder::reopen(&path).unwrap_err().to_string();
+        assert!(text.contains("another floodmark"), "{text}");
+        drop(first);
+        let whole = fs::read_to_string(path.join(EVENTS)).unwrap();
+        for torn in ["", "{\"event\"", &"x".repeat(200_000)] {
+            fs::write(path.join(EVENTS), whole.clone() + torn).unwrap();
+            Folder::reopen(&path)
+                .unwrap()
+                .append(&missing("two"))
+                .unwrap();
+            let now = fs::read_to_string(path.join(EVENTS)).unwrap();
+            assert_eq!(now, whole.clone() + &whole.replace("one", "two"));
+        }
+        fs::write(path.join(EVENTS), "no end").unwrap();
+        drop(Folder::reopen(&path).unwrap());
+        assert_eq!(fs::read(path.join(EVENTS)).unwrap(), b"");
+        assert!(Folder::reopen(&parent.path().join("none")).is_err());
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Tally {
     pub observations: Vec<Observation>,
     pub missing: Vec<String>,
     pub cut_short: Option<String>,
+    /// Whether the run was measured anew later.
+    pub counts_not: bool,
 }
 
 /// A second of the measurement, its histograms reduced to figures.
@@ -47,6 +49,7 @@ impl Tally {
             observations: Vec::new(),
             missing: Vec::new(),
             cut_short: None,
+            counts_not: false,
         }
     }
 

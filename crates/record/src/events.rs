@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Asked;
+use crate::experiment::{Asked, Resumed};
 use crate::groups::GroupRow;
 use crate::outcome::Counts;
 use crate::plan::Plan;
@@ -30,6 +30,8 @@ pub enum Event {
     },
     /// What follows are the runs of an experiment.
     Experiment(Asked),
+    /// The result was cut short, and is gone on with.
+    Resumed(Resumed),
     /// Something of the experiment was left out.
     Skipped {
         /// What, and why, in one line.

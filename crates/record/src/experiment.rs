@@ -3,6 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::events::RunId;
+use crate::run::ToolInfo;
+
 /// An experiment as its file asks it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Asked {
@@ -23,6 +26,17 @@ pub struct Asked {
     /// Whether a check that does not hold is what the author expects; null where nothing was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_check: Option<ExpectedCheck>,
+}
+
+/// That a result which was cut short was gone on with.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Resumed {
+    /// How floodmark was called then.
+    pub tool: ToolInfo,
+    /// Wall clock, milliseconds since 1970.
+    pub unix_ms: u64,
+    /// Runs before this that do not count: their server's process was not measured to its end, and is measured anew.
+    pub anew: Vec<RunId>,
 }
 
 /// What somebody published.

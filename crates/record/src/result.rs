@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
-use crate::experiment::Asked;
+use crate::experiment::{Asked, Resumed};
 use crate::run::{Environment, Interval, Run, ToolInfo};
 
 /// Everything known of one command: `record.json`, folded from `events.jsonl`.
@@ -19,6 +19,9 @@ pub struct Record {
     /// What the experiment asks; null where the record is of one load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<Asked>,
+    /// When the result, having been cut short, was gone on with; runs that were measured anew are here once.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resumed: Vec<Resumed>,
     /// What was left out, with the reason.
     pub skipped: Vec<String>,
     /// The attempts, in the order they were made.
@@ -64,6 +67,7 @@ impl Record {
             tool,
             environment,
             experiment: None,
+            resumed: Vec::new(),
             skipped: Vec::new(),
             runs: Vec::new(),
             overall: None,

@@ -58,10 +58,30 @@ pub fn of_record(record: &Record, style: Style) -> String {
     );
     page.headline(&[faint(explained)]);
     draw_reasons(&mut page, record);
+    if let Some(text) = resumed(record) {
+        page.entry("resumed", &[plain(text)]);
+    }
     for what in &record.skipped {
         page.entry("missing", &[plain(what.as_str())]);
     }
     page.finish()
+}
+
+/// That the result was not taken in one go.
+#[must_use]
+pub fn resumed(record: &Record) -> Option<String> {
+    let times = match record.resumed.len() {
+        0 => return None,
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    };
+    let anew: usize = record.resumed.iter().map(|one| one.anew.len()).sum();
+    let runs = match anew {
+        0 => "no run was measured anew".to_owned(),
+        1 => "1 run was measured anew, with its process".to_owned(),
+        n => format!("{n} runs were measured anew, with their processes"),
+    };
+    Some(format!("cut short and gone on with {times}; {runs}"))
 }
 
 /// Widths of the columns after the name.

@@ -38,6 +38,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
 
+    /// Go on with this result, which was cut short: server processes that it holds whole are not measured again
+    #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
+    pub resume: Option<PathBuf>,
+
     /// Write a page to look at, whole in itself: tables, curves, environment [default: none]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

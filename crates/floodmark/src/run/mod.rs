@@ -6,7 +6,7 @@ use clap::Parser;
 use floodmark_host::{Stop, open_files};
 use floodmark_lab::Folder;
 use floodmark_lab::LabError;
-use floodmark_lab::experiment::{Outcome, Planned, Runner, Schedule};
+use floodmark_lab::experiment::{Earlier, Outcome, Planned, Runner, Schedule};
 use floodmark_lab::manifest::{Changes, Experiment, Trial};
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
@@ -40,12 +40,22 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
     let floodmark = std::env::current_exe()
         .map_err(|e| Ending::failed(format!("floodmark cannot find itself: {e}")))?;
-    let folder = match &args.out {
-        Some(path) => Folder::create(path),
-        None => Folder::create_temporary(),
+    let folder = match (&args.out, &args.resume) {
+        (Some(path), _) => Folder::create(path),
+        (None, Some(path)) => Folder::reopen(path),
+        (None, None) => Folder::create_temporary(),
     };
     let mut folder = folder.map_err(Ending::usage)?;
-    let schedule = Schedule::of(&experiment);
+    let earlier = args
+        .resume
+        .as_deref()
+        .map(|path| Earlier::read(path, &experiment, &planner))
+        .transpose()
+        .map_err(Ending::usage)?;
+    let mut schedule = Schedule::of(&experiment);
+    if let Some(earlier) = &earlier {
+        schedule = schedule.after(earlier);
+    }
     if !args.quiet {
         let length = schedule
             .length()
@@ -62,6 +72,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         planner: &planner,
         tool: tool(),
         floodmark,
+        earlier: earlier.as_ref(),
         stop: &stop,
     };
     let ran = runner.run(&mut folder, &mut progress);

@@ -4,6 +4,7 @@
 
 mod build;
 mod probe;
+mod resume;
 mod schedule;
 mod server;
 
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use floodmark_host::{Stop, sweep};
 use floodmark_observe::{Root, cpu};
 use floodmark_record::events::RunId;
+use floodmark_record::experiment::Resumed;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
@@ -23,6 +25,7 @@ use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
 use server::{Places, Running};
 
+pub use resume::Earlier;
 pub use schedule::{Position, Schedule};
 
 /// Why something did not come about.
@@ -76,6 +79,8 @@ pub struct Runner<'a> {
     pub tool: ToolInfo,
     /// The program that runs.
     pub floodmark: PathBuf,
+    /// What the folder holds already, where a result that was cut short is gone on with.
+    pub earlier: Option<&'a Earlier>,
     /// Ends it.
     pub stop: &'a Stop,
 }
@@ -114,8 +119,17 @@ impl<'a> Runner<'a> {
     /// # Errors
     /// A folder that cannot be written, a load process that fails. What goes wrong with a server is in the outcome.
     pub fn run(&self, folder: &mut Folder, watcher: &mut dyn Watcher) -> Result<Outcome, LabError> {
-        attempt::open(folder, self.tool.clone())?;
-        folder.append(&Event::Experiment(self.experiment.asked()))?;
+        match self.earlier {
+            None => {
+                attempt::open(folder, self.tool.clone())?;
+                folder.append(&Event::Experiment(self.experiment.asked()))?;
+            }
+            Some(earlier) => folder.append(&Event::Resumed(Resumed {
+                tool: self.tool.clone(),
+                unix_ms: attempt::unix_ms(),
+                anew: earlier.anew.clone(),
+            }))?,
+        }
         let mut state = State {
             folder,
             watcher,
@@ -211,7 +225,7 @@ impl<'a> Runner<'a> {
                 if self.stop.is_set() {
                     return Ok(None);
                 }
-                if state.out.contains(trial.name.as_str()) {
+                if state.out.contains(trial.name.as_str()) || self.is_whole(trial, process) {
                     continue;
                 }
                 let failure = self.one_process(trial, process, state)?;
@@ -221,6 +235,13 @@ impl<'a> Runner<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether a trial's process was measured before.
+    fn is_whole(&self, trial: &Trial, process: u32) -> bool {
+        let of = (trial.name.clone(), process);
+        self.earlier
+            .is_some_and(|earlier| earlier.whole.contains(&of))
     }
 
     /// Starts a trial's server, measures it as often as asked, and stops it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use floodmark_record::events::RunId;
 
+use super::Earlier;
 use crate::manifest::Experiment;
 
 /// Measurements in order.
@@ -56,6 +57,17 @@ impl Schedule {
             entries: entries.collect(),
             begun: 0,
         }
+    }
+
+    /// What was measured before does not come again.
+    #[must_use]
+    pub fn after(mut self, earlier: &Earlier) -> Self {
+        self.entries.retain(|entry| {
+            !earlier
+                .whole
+                .contains(&(entry.trial.clone(), entry.process))
+        });
+        self
     }
 
     /// A run begins; where it stands, if it is one of these.

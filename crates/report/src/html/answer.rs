@@ -9,6 +9,7 @@ use maud::{Markup, html};
 use super::figures::validity;
 use super::names::{Named, by_load};
 use super::text::Shown;
+use crate::experiment::resumed;
 use crate::figures::{count_of, interval, rate, seconds, time};
 use crate::summary::level;
 
@@ -26,6 +27,7 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                     " " (worth(load))
                 }
             }
+            @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
             @for skipped in &record.skipped { p { "Left out: " (Shown(skipped)) } }
             @if let Some(next) = next { p { b { "Next: " } (Shown(next)) "." } }
         }

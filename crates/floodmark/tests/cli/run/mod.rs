@@ -9,6 +9,7 @@ use crate::support::{alive, code, finish, floodmark, text, valid};
 
 mod failing;
 mod left_over;
+mod resumed;
 
 /// A folder with an experiment, and a place for its result.
 struct Lab(tempfile::TempDir);
@@ -45,15 +46,16 @@ impl Lab {
         self.0.path().join("result")
     }
 
+    /// Starts it with a new result.
     fn start(&self, arguments: &[&str]) -> Child {
+        self.begin("--out", arguments)
+    }
+
+    /// Starts it with the result named by a flag.
+    fn begin(&self, flag: &str, arguments: &[&str]) -> Child {
         let experiment = self.0.path().join("e.toml");
-        let mut all = vec![
-            "run",
-            experiment.to_str().unwrap(),
-            "--out",
-            // Relative, as people write it.
-            "result",
-        ];
+        // The result is relative, as people write it.
+        let mut all = vec!["run", experiment.to_str().unwrap(), flag, "result"];
         all.extend_from_slice(arguments);
         // Leases and stamps of its own, so that no other floodmark sweeps them.
         floodmark(&all)
@@ -65,7 +67,12 @@ impl Lab {
 
     /// Runs it to its end: exit code, record, what was said.
     fn run(&self, arguments: &[&str]) -> (i32, Record, String) {
-        let output = finish(self.start(arguments));
+        self.ended(self.start(arguments))
+    }
+
+    /// What a run came to.
+    fn ended(&self, child: Child) -> (i32, Record, String) {
+        let output = finish(child);
         let json = std::fs::read(self.result().join("record.json"));
         let said = text(&output.stderr) + &text(&output.stdout);
         let json = json.unwrap_or_else(|error| panic!("{error}: {said}"));
