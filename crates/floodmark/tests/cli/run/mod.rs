@@ -247,6 +247,31 @@ fn quickstart_is_found_by_its_name() {
 }
 
 #[test]
+fn servers_of_ones_own_run_as_the_docs_have_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut arguments = vec!["run", "docs/examples/own-servers.toml"];
+    arguments.extend(["--duration", "300ms", "--processes", "1", "--json", "-"]);
+    let mut names = vec!["python"];
+    match installed("node") {
+        true => names.push("node"),
+        false => {
+            println!("node is not installed: only the server in Python is looked at");
+            arguments.extend(["--only", "python"]);
+        }
+    }
+    let mut command = floodmark(&arguments);
+    command.current_dir(root()).env("TMPDIR", folder.path());
+    let output = finish(command.spawn().unwrap());
+    assert!(matches!(code(&output), 0 | 4), "{}", text(&output.stderr));
+    let record = valid(serde_json::from_slice(&output.stdout).unwrap());
+    for (run, name) in record.runs.iter().zip(&names) {
+        assert_eq!(run.trial.as_deref(), Some(*name));
+        assert!(run.requests.ok > 0, "{:?}", run.requests);
+    }
+    assert_eq!(record.runs.len(), names.len());
+}
+
+#[test]
 fn init_writes_what_runs() {
     let folder = tempfile::tempdir().unwrap();
     let start = |arguments: &[&str]| {
