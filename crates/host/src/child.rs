@@ -7,6 +7,7 @@
 //! child from a thread that outlives it (the main thread); and it is not inherited, so grandchildren are only reached by the
 //! first two.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,8 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::signals::Stop;
+
 /// Longest pause between two looks at a child that is waited for.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a child that was asked to end may take where somebody waits for us.
+pub const HURRIED: Duration = Duration::from_secs(1);
 
 /// Why a child could not be started or waited for.
 #[derive(Debug, thiserror::Error)]
@@ -166,9 +172,17 @@ impl Child {
     /// The child cannot be waited for.
     pub fn wait(&mut self, longest: Duration) -> Result<Option<ExitStatus>, ChildError> {
         let begin = Instant::now();
+        self.wait_while(|| longest.saturating_sub(begin.elapsed()))
+    }
+
+    /// Waits for the child as long as there is time left.
+    fn wait_while(
+        &mut self,
+        left: impl Fn() -> Duration,
+    ) -> Result<Option<ExitStatus>, ChildError> {
         let mut pause = Duration::from_millis(1);
         while !self.has_ended()? {
-            let left = longest.saturating_sub(begin.elapsed());
+            let left = left();
             if left.is_zero() {
                 return Ok(None);
             }
@@ -183,11 +197,32 @@ impl Child {
     /// # Errors
     /// The group cannot be signalled or the child not be waited for.
     pub fn stop(&mut self, grace: Duration) -> Result<ExitStatus, ChildError> {
+        self.stop_or_hurry(grace, &Stop::new())
+    }
+
+    /// As [`Child::stop`], but from when `hurry` is set on the child has [`HURRIED`] at most: somebody waits for us to end.
+    ///
+    /// # Errors
+    /// Those of [`Child::stop`].
+    pub fn stop_or_hurry(
+        &mut self,
+        grace: Duration,
+        hurry: &Stop,
+    ) -> Result<ExitStatus, ChildError> {
         if let Some(status) = self.ended {
             return Ok(status);
         }
         self.send(-self.leader(), Signal::Terminate)?;
-        match self.wait(grace)? {
+        let begin = Instant::now();
+        let hurried = Cell::new(None);
+        let left = || {
+            if hurry.is_set() && hurried.get().is_none() {
+                hurried.set(Some(begin.elapsed() + HURRIED));
+            }
+            let end = hurried.get().map_or(grace, |end| grace.min(end));
+            end.saturating_sub(begin.elapsed())
+        };
+        match self.wait_while(left)? {
             Some(status) => Ok(status),
             None => self.reap(),
         }
@@ -347,6 +382,21 @@ mod tests {
         assert_eq!(status.signal(), Some(libc::SIGKILL));
         assert!(begin.elapsed() >= Duration::from_millis(100));
         assert!(ends_soon(grandchild), "{grandchild} is left over");
+    }
+
+    #[test]
+    fn hurries_where_somebody_waits() {
+        let mut child =
+            Child::start(shell("trap '' TERM; echo; while :; do sleep 1; done")).unwrap();
+        first_line(&mut child);
+        let hurry = Stop::new();
+        hurry.set();
+        let begin = Instant::now();
+        let status = child
+            .stop_or_hurry(Duration::from_secs(600), &hurry)
+            .unwrap();
+        assert_eq!(status.signal(), Some(libc::SIGKILL));
+        assert!((HURRIED..Duration::from_secs(300)).contains(&begin.elapsed()));
     }
 
     #[test]

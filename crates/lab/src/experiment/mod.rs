@@ -286,7 +286,7 @@ impl<'a> Runner<'a> {
         } else {
             failure = self.measure(trial, process, setting, &mut running, state)?;
         }
-        if let Some(what) = running.stop() {
+        if let Some(what) = running.stop(self.stop) {
             state.watcher.trouble(&format!("{}: {what}", trial.name));
             state.folder.append(&Event::Missing {
                 missing: vec![what],

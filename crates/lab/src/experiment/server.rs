@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use floodmark_host::child::HURRIED;
 use floodmark_host::{Child, Lease, Stop};
 use floodmark_record::units::show_duration;
 
@@ -147,11 +148,15 @@ impl Running {
         )
     }
 
-    /// Ends it; a line where that took force.
-    pub fn stop(mut self) -> Option<String> {
-        let stopped = self.child.stop(self.stop_within);
+    /// Ends it, sooner once `stop` is set; a line where that took force.
+    pub fn stop(mut self, stop: &Stop) -> Option<String> {
+        let stopped = self.child.stop_or_hurry(self.stop_within, stop);
         drop(self.lease);
-        let within = show_duration(self.stop_within);
+        let within = match stop.is_set() {
+            true => self.stop_within.min(HURRIED),
+            false => self.stop_within,
+        };
+        let within = show_duration(within);
         match stopped {
             Ok(status) if status.signal() == Some(SIGKILL) => Some(format!(
                 "the server did not end within {within} of SIGTERM and was killed; its log is {}",

@@ -78,7 +78,8 @@ fn ctrl_c(phase: Phase) {
     }
     assert_eq!(leases(&lab), 0);
     let record = valid(serde_json::from_slice(&output.stdout).unwrap());
-    assert_eq!(record.runs.len(), usize::from(phase == Phase::Loading));
+    let measured = matches!(phase, Phase::Loading | Phase::Stopping);
+    assert_eq!(record.runs.len(), usize::from(measured));
     assert!(record.runs.iter().all(|run| run.requests.ok > 0));
     let said = text(&output.stderr);
     assert!(said.contains("interrupted"), "{said}");
@@ -97,6 +98,11 @@ fn ctrl_c_before_a_server_is_ready_leaves_nothing() {
 #[test]
 fn ctrl_c_in_a_load_leaves_nothing_and_reports_what_was_taken() {
     ctrl_c(Phase::Loading);
+}
+
+#[test]
+fn ctrl_c_while_a_server_will_not_stop_leaves_nothing() {
+    ctrl_c(Phase::Stopping);
 }
 
 /// SIGKILL; then the next start ends what is left, and measures.
