@@ -3,6 +3,7 @@
 //!
 //! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
 
+pub mod comparison;
 pub mod events;
 pub mod experiment;
 pub mod groups;
@@ -19,6 +20,7 @@ pub mod timetable;
 pub mod tls;
 pub mod units;
 
+pub use comparison::{Claim, Comparison, Metric};
 pub use events::{Event, SecondRow, ThreadUse, WorkerEnd};
 pub use outcome::{Counts, Outcome};
 pub use plan::Plan;

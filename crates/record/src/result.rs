@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
+use crate::comparison::{Claim, Comparison};
 use crate::experiment::{Asked, Resumed};
 use crate::run::{Environment, Interval, Run, ToolInfo};
 
@@ -30,6 +31,12 @@ pub struct Record {
     pub overall: Option<Overall>,
     /// `--fail-if` thresholds and what became of them.
     pub thresholds: Vec<Threshold>,
+    /// Systems beside each other, metric by metric; empty where there is one.
+    #[serde(default)]
+    pub comparisons: Vec<Comparison>,
+    /// Published ratios beside the measured ones.
+    #[serde(default)]
+    pub claims: Vec<Claim>,
     /// Which version of each judge judged.
     pub judges: std::collections::BTreeMap<String, String>,
 }
@@ -72,6 +79,8 @@ impl Record {
             runs: Vec::new(),
             overall: None,
             thresholds: Vec::new(),
+            comparisons: Vec::new(),
+            claims: Vec::new(),
             judges: std::collections::BTreeMap::new(),
         }
     }

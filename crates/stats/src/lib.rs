@@ -1,8 +1,9 @@
-//! Histograms, steady state and intervals: functions of numbers, without I/O.
+//! Histograms, steady state, intervals and comparisons: functions of numbers, without I/O.
 
 pub mod attempts;
 mod autocorrelation;
 mod change;
+pub mod comparison;
 pub mod estimate;
 pub mod histogram;
 pub mod interval;

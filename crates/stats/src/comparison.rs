@@ -1,0 +1,167 @@
+//! The ratio of two systems' figures, with its interval over server processes.
+//!
+//! Each figure is that of one server process, started afresh: attempts on one process share its luck and are no repetitions
+//! (Kalibera & Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013). The figures' logarithms are compared with Welch's
+//! t (Welch, "The generalization of 'Student's' problem", Biometrika 34, 1947), so the ratio is that of geometric means, and
+//! exchanging the systems or changing the unit changes nothing else. docs/decisions/0010-comparisons.md says why.
+
+use floodmark_record::comparison::Conclusion;
+use floodmark_record::run::Interval;
+
+use crate::estimate::mean;
+use crate::interval::CONFIDENCE;
+use crate::student;
+
+/// Ratios between these are no difference that matters.
+pub const EQUIVALENT: (f64, f64) = (0.98, 1.02);
+
+/// With what probability as many processes as [`Ratio::repetitions_needed`] says settle the question, if the variances and
+/// the ratio are what they seem.
+pub const POWER: f64 = 0.9;
+
+/// The largest number of repetitions that is worked out; it stands for as many or more.
+pub const MOST_REPETITIONS: u32 = 10_000;
+
+/// What the processes of one system show of its figure, on the logarithmic scale.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Spread {
+    n: usize,
+    mean: f64,
+    /// Unbiased variance; none with fewer than two processes.
+    variance: Option<f64>,
+}
+
+impl Spread {
+    fn of(figures: &[f64]) -> Option<Self> {
+        if figures.is_empty() || figures.iter().any(|v| !(v.is_finite() && *v > 0.0)) {
+            return None;
+        }
+        let logs: Vec<f64> = figures.iter().map(|v| v.ln()).collect();
+        let (n, mean) = (logs.len(), mean(&logs));
+        let squares: f64 = logs.iter().map(|v| (v - mean).powi(2)).sum();
+        Some(Spread {
+            n,
+            mean,
+            variance: (n > 1).then(|| squares / (n - 1) as f64),
+        })
+    }
+}
+
+/// The ratio of two systems' figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ratio {
+    a: Spread,
+    b: Spread,
+}
+
+impl Ratio {
+    /// a ÷ b, of one figure for each server process; none where a side has no process, or one whose figure is not above zero.
+    #[must_use]
+    pub fn of(a: &[f64], b: &[f64]) -> Option<Self> {
+        Some(Ratio {
+            a: Spread::of(a)?,
+            b: Spread::of(b)?,
+        })
+    }
+
+    /// Geometric mean of a's figures divided by that of b's.
+    #[must_use]
+    pub fn value(&self) -> f64 {
+        self.log().exp()
+    }
+
+    fn log(&self) -> f64 {
+        self.a.mean - self.b.mean
+    }
+
+    fn variances(&self) -> Option<(f64, f64)> {
+        Some((self.a.variance?, self.b.variance?))
+    }
+
+    /// Welch's interval at 95 %; none with fewer than two processes on a side.
+    #[must_use]
+    pub fn interval(&self) -> Option<Interval> {
+        let (a, b) = self.variances()?;
+        let (error, degrees) = welch(a, self.a.n, b, self.b.n);
+        let half = margin(CONFIDENCE, error, degrees);
+        Some(Interval {
+            low: (self.log() - half).exp(),
+            high: (self.log() + half).exp(),
+            confidence: CONFIDENCE,
+            method: format!(
+                "Welch's t on the logarithms of {} and {} server processes' figures, {degrees:.1} degrees of freedom",
+                self.a.n, self.b.n
+            ),
+        })
+    }
+
+    /// What follows from the interval.
+    #[must_use]
+    pub fn conclusion(&self) -> Conclusion {
+        match self.interval() {
+            Some(i) if EQUIVALENT.0 <= i.low && i.high <= EQUIVALENT.1 => Conclusion::Equivalent,
+            Some(i) if i.low > 1.0 || i.high < 1.0 => Conclusion::Different,
+            _ => Conclusion::Undecided,
+        }
+    }
+
+    /// How many processes of each would settle it with probability [`POWER`] in a new measurement, if the variances and the
+    /// ratio are what they seem; none where it is settled or no variance was seen.
+    ///
+    /// Settled means that the interval's half width is below the ratio's distance from 1 (different) or from the nearer end of
+    /// [`EQUIVALENT`] (equivalent), whichever is the farther. The number is for processes measured afresh: adding to what is
+    /// there until it is decided would find differences that are none.
+    #[must_use]
+    pub fn repetitions_needed(&self) -> Option<u32> {
+        let (a, b) = self.variances()?;
+        if self.conclusion() != Conclusion::Undecided {
+            return None;
+        }
+        let distance = self.log().abs();
+        let enough = distance.max(EQUIVALENT.1.ln() - distance);
+        let settles = |n: u32| {
+            let (error, degrees) = welch(a, n as usize, b, n as usize);
+            // The t that a share POWER stays below is the two-sided one of 2·POWER − 1.
+            margin(CONFIDENCE, error, degrees) + margin(2.0 * POWER - 1.0, error, degrees) <= enough
+        };
+        // The margins shrink as n grows, so the least n that settles it can be halved towards.
+        let (mut low, mut high) = (2, MOST_REPETITIONS);
+        while low < high {
+            let middle = low.midpoint(high);
+            if settles(middle) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(low)
+    }
+}
+
+/// Standard error of the difference of two means and its degrees of freedom (Satterthwaite, Biometrics Bulletin 2, 1946), from
+/// the variances of `n` values on each side.
+fn welch(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> (f64, f64) {
+    let (a, b) = (variance_a / n_a as f64, variance_b / n_b as f64);
+    let sum = a + b;
+    // As a share of the larger one, so that the squares of small variances do not vanish.
+    let scale = a.max(b);
+    if scale == 0.0 {
+        return (0.0, (n_a + n_b - 2) as f64);
+    }
+    let (a, b) = (a / scale, b / scale);
+    let degrees = (a + b).powi(2) / (a * a / (n_a - 1) as f64 + b * b / (n_b - 1) as f64);
+    (sum.sqrt(), degrees)
+}
+
+/// Half width of a two-sided interval; nothing where every process gave the same.
+fn margin(confidence: f64, error: f64, degrees: f64) -> f64 {
+    if error > 0.0 {
+        student::two_sided_quantile(confidence, degrees) * error
+    } else {
+        0.0
+    }
+}
+
+#[cfg(test)]
+#[path = "comparison_tests.rs"]
+mod tests;

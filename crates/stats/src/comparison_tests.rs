@@ -1,0 +1,284 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::Normal;
+
+/// Ratio, low, high, degrees of freedom, repetitions needed.
+type Example<'a> = (&'a [f64], &'a [f64], [f64; 4], Option<u32>);
+
+/// Worked out apart from this code with Python's mpmath at 30 digits: the t quantile by bisection of its incomplete beta function, the
+/// repetitions by trying n = 2, 3, … .
+const EXAMPLES: [Example<'_>; 5] = [
+    (
+        &[100.0, 102.0, 98.0, 101.0, 99.0],
+        &[95.0, 96.0, 94.0, 95.5, 94.5],
+        [1.052_555_461, 1.032_219_727, 1.073_291_828, 6.057_804_198],
+        None,
+    ),
+    // The three attempts of each server in a published comparison, as if they were processes.
+    (
+        &[41_535.0, 41_469.0, 34_494.0],
+        &[42_438.0, 41_586.0, 37_005.0],
+        [0.968_960_984, 0.778_560_517, 1.205_924_738, 3.559_191_036],
+        Some(180),
+    ),
+    (
+        &[1000.0, 1010.0],
+        &[990.0, 1005.0, 1002.0, 998.0],
+        [1.006_261_385, 0.979_867_510, 1.033_366_210, 1.924_316_704],
+        Some(7),
+    ),
+    (
+        &[10.2, 10.4, 9.9, 10.1, 10.0, 10.3],
+        &[10.1, 9.8, 10.3, 10.0, 10.2, 9.9],
+        [1.009_953_109, 0.986_166_363, 1.034_313_602, 9.999_019_098],
+        Some(75),
+    ),
+    (
+        &[2.17, 2.16, 2.2],
+        &[2.41, 2.10, 2.3],
+        [0.960_411_454, 0.810_542_438, 1.137_991_199, 2.074_291_651],
+        Some(35),
+    ),
+];
+
+#[test]
+fn worked_examples() {
+    for (a, b, [value, low, high, degrees], needed) in EXAMPLES {
+        let ratio = Ratio::of(a, b).unwrap();
+        let interval = ratio.interval().unwrap();
+        let near = |got: f64, wanted: f64| assert!((got / wanted - 1.0).abs() < 1e-8, "{got}");
+        near(ratio.value(), value);
+        near(interval.low, low);
+        near(interval.high, high);
+        let words = format!("{} and {} server processes", a.len(), b.len());
+        assert!(interval.method.contains(&words), "{}", interval.method);
+        let words = format!("{degrees:.1} degrees");
+        assert!(interval.method.contains(&words), "{}", interval.method);
+        assert_eq!(ratio.repetitions_needed(), needed);
+    }
+}
+
+#[test]
+fn a_printed_example() {
+    // ClickHouse's manual, welchTTest(0.95): the interval of a difference, here of logarithms.
+    let side = |logs: [f64; 3]| logs.map(f64::exp);
+    let ratio = Ratio::of(&side([20.3, 22.1, 21.9]), &side([18.9, 20.3, 19.0])).unwrap();
+    let interval = ratio.interval().unwrap();
+    assert!((interval.low.ln() + 0.026_294_346_671_63).abs() < 1e-9);
+    assert!((interval.high.ln() - 4.092_961_013_338_3).abs() < 1e-9);
+}
+
+#[test]
+fn what_follows_from_an_interval() {
+    let around = |level: f64, spread: f64| [-1.0, -0.5, 0.0, 0.5, 1.0].map(|x| level + spread * x);
+    let conclude = |a: &[f64], b: &[f64]| Ratio::of(a, b).unwrap().conclusion();
+    let base = around(100.0, 1.0);
+    assert_eq!(conclude(&around(110.0, 1.0), &base), Conclusion::Different);
+    assert_eq!(conclude(&around(90.0, 1.0), &base), Conclusion::Different);
+    assert_eq!(conclude(&base, &base), Conclusion::Equivalent);
+    // Surely not 1, but no difference that matters.
+    assert_eq!(
+        conclude(&around(100.5, 0.1), &around(100.0, 0.1)),
+        Conclusion::Equivalent
+    );
+    assert_eq!(
+        conclude(&around(101.0, 10.0), &base),
+        Conclusion::Undecided,
+        "too wide"
+    );
+    // Excludes 1 and reaches into the band: different, since more than the band is possible.
+    assert_eq!(conclude(&around(102.5, 1.0), &base), Conclusion::Different);
+}
+
+#[test]
+fn one_process_has_no_interval() {
+    for (a, b) in [(&[100.0][..], &[50.0][..]), (&[100.0], &[50.0, 51.0])] {
+        let ratio = Ratio::of(a, b).unwrap();
+        assert!(ratio.value() > 1.9);
+        assert_eq!(ratio.interval(), None);
+        assert_eq!(ratio.conclusion(), Conclusion::Undecided);
+        assert_eq!(ratio.repetitions_needed(), None);
+    }
+}
+
+#[test]
+fn no_ratio_of_nothing_or_of_zero() {
+    let some = &[1.0, 2.0][..];
+    for bad in [
+        &[][..],
+        &[1.0, 0.0],
+        &[1.0, -1.0],
+        &[f64::NAN],
+        &[f64::INFINITY],
+    ] {
+        assert_eq!(Ratio::of(bad, some), None);
+        assert_eq!(Ratio::of(some, bad), None);
+    }
+}
+
+#[test]
+fn equal_figures_have_an_interval_of_no_width() {
+    let same = Ratio::of(&[7.0; 3], &[7.0; 3]).unwrap();
+    let interval = same.interval().unwrap();
+    assert_eq!((interval.low, interval.high), (1.0, 1.0));
+    assert_eq!(same.conclusion(), Conclusion::Equivalent);
+    assert!(
+        interval.method.contains(" 4.0 degrees"),
+        "{}",
+        interval.method
+    );
+    let far = Ratio::of(&[7.0; 3], &[8.0; 3]).unwrap();
+    assert_eq!(far.conclusion(), Conclusion::Different);
+}
+
+#[test]
+fn many_repetitions_end_somewhere() {
+    let wild = [1.0, 1e9, 1e3];
+    let ratio = Ratio::of(&wild, &wild).unwrap();
+    assert_eq!(ratio.repetitions_needed(), Some(MOST_REPETITIONS));
+}
+
+proptest! {
+    #[test]
+    fn exchanging_the_systems_inverts_the_ratio(
+        a in prop::collection::vec(1e-3..1e6_f64, 1..8),
+        b in prop::collection::vec(1e-3..1e6_f64, 1..8),
+    ) {
+        let (there, back) = (Ratio::of(&a, &b).unwrap(), Ratio::of(&b, &a).unwrap());
+        prop_assert!((there.value() * back.value() - 1.0).abs() < 1e-9);
+        let ends = |r: &Ratio| r.interval().map(|i| (i.low.ln(), i.high.ln()));
+        if let (Some((low, high)), Some((back_low, back_high))) = (ends(&there), ends(&back)) {
+            let scale = 1.0 + low.abs().max(high.abs());
+            prop_assert!((low + back_high).abs() < 1e-9 * scale, "{low} {back_high}");
+            prop_assert!((high + back_low).abs() < 1e-9 * scale, "{high} {back_low}");
+            prop_assert!(low <= there.value().ln() && there.value().ln() <= high);
+        }
+    }
+
+    #[test]
+    fn the_unit_does_not_matter(
+        a in prop::collection::vec(1.0..1e6_f64, 2..8),
+        b in prop::collection::vec(1.0..1e6_f64, 2..8),
+        unit in 1e-6..1e6_f64,
+    ) {
+        let scaled = |side: &[f64]| -> Vec<f64> { side.iter().map(|v| v * unit).collect() };
+        let (plain, other) = (Ratio::of(&a, &b).unwrap(), Ratio::of(&scaled(&a), &scaled(&b)).unwrap());
+        let (plain, other) = (plain.interval().unwrap(), other.interval().unwrap());
+        prop_assert!((plain.low.ln() - other.low.ln()).abs() < 1e-6 * (1.0 + plain.low.ln().abs()));
+        prop_assert!((plain.high.ln() - other.high.ln()).abs() < 1e-6 * (1.0 + plain.high.ln().abs()));
+    }
+}
+
+/// How processes of a system differ.
+type Processes = fn(&mut Normal, usize) -> f64;
+
+const NORMAL: Processes = |normal, _| 100.0 + 3.0 * normal.next();
+const LOG_NORMAL: Processes = |normal, _| 100.0 * (0.15 * normal.next()).exp();
+const ONE_OUTLIER: Processes = |normal, process| {
+    let level = if process == 0 { 80.0 } else { 100.0 };
+    level + 2.0 * normal.next()
+};
+/// Comparisons for each share.
+const SIMULATIONS: usize = 4_000;
+
+/// Over seeded comparisons of a system with itself, `processes` of each: how often the interval holds 1, and how often the
+/// conclusion is `different`, in shares.
+fn against_itself(a: Processes, b: Processes, processes: usize) -> (f64, f64) {
+    let mut normal = Normal::new(4);
+    let (mut held, mut different) = (0, 0);
+    for _ in 0..SIMULATIONS {
+        let mut side =
+            |of: Processes| -> Vec<f64> { (0..processes).map(|i| of(&mut normal, i)).collect() };
+        let ratio = Ratio::of(&side(a), &side(b)).unwrap();
+        let interval = ratio.interval().unwrap();
+        held += usize::from(interval.low <= 1.0 && 1.0 <= interval.high);
+        different += usize::from(ratio.conclusion() == Conclusion::Different);
+    }
+    let share = |n: usize| n as f64 / SIMULATIONS as f64;
+    (share(held), share(different))
+}
+
+/// What a share of `p` may come to in [`SIMULATIONS`] tries, with 99 % probability.
+fn binomial(p: f64) -> f64 {
+    2.576 * (p * (1.0 - p) / SIMULATIONS as f64).sqrt()
+}
+
+#[test]
+fn a_system_does_not_differ_from_itself() {
+    for (name, processes_of) in [("normal", NORMAL), ("log-normal", LOG_NORMAL)] {
+        for processes in [5, 10] {
+            let (held, different) = against_itself(processes_of, processes_of, processes);
+            // Welch's t errs on the safe side with few processes, by about 0.6 % at five.
+            assert!(held >= 0.95 - binomial(0.95), "{name} {processes}: {held}");
+            assert!(
+                held <= 0.957 + binomial(0.957),
+                "{name} {processes}: {held}"
+            );
+            assert!(
+                different <= 0.05 + binomial(0.05),
+                "{name} {processes}: {different}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_outlier_on_one_side_makes_no_difference() {
+    for processes in [5, 10] {
+        let (held, different) = against_itself(ONE_OUTLIER, NORMAL, processes);
+        assert!(held >= 0.95 - binomial(0.95), "{processes}: {held}");
+        assert!(
+            different <= 0.05 + binomial(0.05),
+            "{processes}: {different}"
+        );
+    }
+}
+
+#[test]
+fn luck_shared_by_a_round_widens_the_interval_and_no_more() {
+    let mut normal = Normal::new(9);
+    let different = (0..SIMULATIONS)
+        .filter(|_| {
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            for _ in 0..5 {
+                let round = 0.02 * normal.next();
+                a.push((round + 0.02 * normal.next()).exp());
+                b.push((round + 0.02 * normal.next()).exp());
+            }
+            Ratio::of(&a, &b).unwrap().conclusion() == Conclusion::Different
+        })
+        .count();
+    let share = different as f64 / SIMULATIONS as f64;
+    assert!(share <= 0.05 + binomial(0.05), "{share}");
+}
+
+#[test]
+fn a_slow_down_of_5_percent_is_found_with_the_repetitions_asked_for() {
+    for deviation in [0.01, 0.02, 0.03, 0.05] {
+        let mut normal = Normal::new(5);
+        let mut measure = |processes: u32| {
+            let mut side = |level: f64| -> Vec<f64> {
+                (0..processes)
+                    .map(|_| level * (deviation * normal.next()).exp())
+                    .collect()
+            };
+            Ratio::of(&side(0.95), &side(1.0)).unwrap()
+        };
+        let (mut asked, mut found) = (0, 0);
+        for _ in 0..SIMULATIONS / 8 {
+            let first = measure(5);
+            let conclusion = match first.repetitions_needed() {
+                None => first.conclusion(),
+                Some(n) => {
+                    asked += 1;
+                    measure(n).conclusion()
+                }
+            };
+            found += usize::from(conclusion == Conclusion::Different);
+        }
+        let share = found as f64 / (SIMULATIONS / 8) as f64;
+        assert!(share >= POWER, "{deviation}: {share}");
+        assert_eq!(asked == 0, deviation < 0.015, "{deviation}: {asked}");
+    }
+}
