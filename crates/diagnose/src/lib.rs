@@ -1,7 +1,8 @@
-//! What a record means: whether a run's figures can be read as the server's, and what to do next. Functions of the
+//! What a record means: whether a run's figures can be read as the server's, how two systems compare, and what to do next. Functions of the
 //! record, without I/O.
 
 mod asking;
+pub mod comparing;
 pub mod doctor;
 mod held;
 pub mod next;

@@ -256,4 +256,4 @@ fn explore_changing(run: &Run, profile: &Profile, throughput: f64) -> String {
 
 #[cfg(test)]
 #[path = "next_tests.rs"]
-mod tests;
+pub(crate) mod tests;

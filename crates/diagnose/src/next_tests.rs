@@ -15,7 +15,7 @@ use super::*;
 use crate::testing::{closed, open, thread};
 
 /// A valid, steady run by the plan that gave 1,000/s for ten seconds.
-fn run(plan: floodmark_record::Plan) -> Run {
+pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
     let n = 10_000;
     Run {
         system: "localhost:8080".to_owned(),

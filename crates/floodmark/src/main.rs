@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod compare;
 mod doctor;
 mod exit;
 mod files;
@@ -33,6 +34,7 @@ enum Command {
     Serve(serve::ServeArgs),
     Doctor(doctor::DoctorArgs),
     Report(report::ReportArgs),
+    Compare(compare::CompareArgs),
     /// One load process: plan and start time on stdin, events on stdout; started by the other commands
     Worker,
 }
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Report(args) => report::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Worker => worker::run(),
     };
     match ended {

@@ -48,13 +48,14 @@ pub fn run(args: &ReportArgs) -> Result<(), Ending> {
     files.writable()?;
     let record = floodmark_lab::read(at).map_err(Ending::usage)?;
     if files.none() {
-        let next = files::next_step(&record);
         let style = out::style(&std::io::stdout());
-        out::print(&floodmark_report::summary::of_record(
-            &record,
-            next.as_deref(),
-            style,
-        ));
+        out::print(&match record.experiment {
+            Some(_) => floodmark_report::experiment::of_record(&record, style),
+            None => {
+                let next = files::next_step(&record);
+                floodmark_report::summary::of_record(&record, next.as_deref(), style)
+            }
+        });
         return Ok(());
     }
     files.write(&record, |e| Ending::usage(e))

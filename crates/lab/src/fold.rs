@@ -148,8 +148,9 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         run.validity = judge::validity(&run, record.environment.cpus);
         record.runs.push(run);
     }
-    if record.experiment.is_none() {
-        record.overall = overall(&record.runs);
+    match record.experiment {
+        None => record.overall = overall(&record.runs),
+        Some(_) => judge::beside_each_other(&mut record),
     }
     record.judges = judge::versions();
     Ok(record)

@@ -5,7 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use floodmark_check::{Answer, Kept, decode_answers, sequence};
+use floodmark_diagnose::comparing;
 use floodmark_diagnose::validity::{Evidence, HostCounters};
+use floodmark_record::Record;
 use floodmark_record::plan::Check;
 use floodmark_record::run::{CheckResult, Run, Validity};
 
@@ -14,9 +16,23 @@ use crate::tally::Tally;
 /// Which version of each judge judged.
 pub fn versions() -> BTreeMap<String, String> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    ["steady", "saturation", "intervals", "validity", "checks"]
-        .map(|judge| (judge.to_owned(), version.clone()))
-        .into()
+    [
+        "steady",
+        "saturation",
+        "intervals",
+        "validity",
+        "checks",
+        "comparisons",
+        "claims",
+    ]
+    .map(|judge| (judge.to_owned(), version.clone()))
+    .into()
+}
+
+/// Holds an experiment's trials against each other, and against what was published. The runs are judged by then.
+pub fn beside_each_other(record: &mut Record) {
+    record.comparisons = comparing::comparisons(record);
+    record.claims = comparing::claims(record);
 }
 
 /// Whether a run's figures can be read as the server's.

@@ -22,5 +22,5 @@ pub use attempt::{Attempts, LabError, Listener};
 pub use fold::{FoldError, fold};
 pub use folder::{EVENTS, Folder, FolderError, RECORD};
 pub use mix::MixFile;
-pub use read::{ReadError, read};
+pub use read::{ReadError, read, read_all};
 pub use source::{FileError, did_you_mean};

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use floodmark_record::{Record, SCHEMA_VERSION};
@@ -61,7 +62,13 @@ pub fn read(path: &Path) -> Result<Record, ReadError> {
         path: path.to_owned(),
         source,
     };
-    if !fs::metadata(path).map_err(unreadable)?.is_dir() {
+    let found = fs::metadata(path).map_err(unreadable)?;
+    if !found.is_dir() {
+        // A device may never end.
+        if found.file_type().is_char_device() || found.file_type().is_block_device() {
+            let what = io::Error::new(io::ErrorKind::InvalidInput, "a device is no file");
+            return Err(unreadable(what));
+        }
         return of_file(path);
     }
     let kept = path.join(RECORD);
@@ -74,6 +81,38 @@ pub fn read(path: &Path) -> Result<Record, ReadError> {
     Err(ReadError::NoResult {
         path: path.to_owned(),
     })
+}
+
+/// The record that [`read`] finds at a path, or of a folder of result folders those of all, by name.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read_all(path: &Path) -> Result<Vec<Record>, ReadError> {
+    let none = match read(path) {
+        Err(none @ ReadError::NoResult { .. }) => none,
+        one => return one.map(|record| vec![record]),
+    };
+    let unreadable = |source| ReadError::Unreadable {
+        path: path.to_owned(),
+        source,
+    };
+    let mut within: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        within.push(entry.map_err(unreadable)?.path());
+    }
+    within.retain(|path| path.is_dir());
+    within.sort_unstable();
+    let mut records = Vec::new();
+    for folder in within {
+        match read(&folder) {
+            Err(ReadError::NoResult { .. }) => {}
+            record => records.push(record?),
+        }
+    }
+    match records.is_empty() {
+        true => Err(none),
+        false => Ok(records),
+    }
 }
 
 fn of_file(path: &Path) -> Result<Record, ReadError> {
@@ -138,6 +177,26 @@ mod tests {
         folder.write_record(&record).unwrap();
         assert_eq!(read(&path).unwrap(), record);
         assert_eq!(read(&path.join(RECORD)).unwrap(), record);
+    }
+
+    #[test]
+    fn a_folder_of_results_is_read_by_name() {
+        let parent = tempfile::tempdir().unwrap();
+        for name in ["b", "a"] {
+            let folder = Folder::create(&parent.path().join(name)).unwrap();
+            let mut record = Record::new(tool(), Environment::default());
+            record.skipped.push(name.to_owned());
+            folder.write_record(&record).unwrap();
+        }
+        fs::create_dir(parent.path().join("no result")).unwrap();
+        let names = |path: &Path| -> Vec<String> {
+            let all = read_all(path).unwrap();
+            all.into_iter().flat_map(|record| record.skipped).collect()
+        };
+        assert_eq!(names(parent.path()), ["a", "b"]);
+        assert_eq!(names(&parent.path().join("b")), ["b"]);
+        let error = read_all(&parent.path().join("no result")).unwrap_err();
+        assert!(error.to_string().contains("neither record.json"), "{error}");
     }
 
     #[test]

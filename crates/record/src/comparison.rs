@@ -6,6 +6,9 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::result::Threshold;
+use crate::run::ToolInfo;
+
 /// A figure of a run that two systems are compared by.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -46,9 +49,20 @@ impl Metric {
         Metric::CpuPerRequest,
     ];
 
+    /// Their names, in the same order.
+    pub const NAMES: [&str; 7] = {
+        let mut names = [""; 7];
+        let mut i = 0;
+        while i < names.len() {
+            names[i] = Metric::ALL[i].name();
+            i += 1;
+        }
+        names
+    };
+
     /// Its name, as `--fail-if` and experiments have it too.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Metric::Throughput => "throughput",
             Metric::Goodput => "goodput",
@@ -69,7 +83,7 @@ impl fmt::Display for Metric {
 
 /// A name that is no metric's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown metric \"{0}\"; the metrics are {known}", known = Metric::ALL.map(Metric::name).join(", "))]
+#[error("unknown metric \"{0}\"; the metrics are {known}", known = Metric::NAMES.join(", "))]
 pub struct UnknownMetric(pub String);
 
 impl FromStr for Metric {
@@ -138,40 +152,16 @@ pub struct Comparison {
     pub notes: Vec<String>,
 }
 
-/// How a published ratio is held against the measured one.
+/// When a measured figure agrees with a published one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ClaimKind {
+pub enum Agreement {
     /// Within this share of it either way: 0.1 means from published ÷ 1.1 to published × 1.1.
     Within(f64),
     /// At least as large.
     AtLeast,
     /// At most as large.
     AtMost,
-}
-
-impl Default for ClaimKind {
-    /// Within 10 %: published figures are of other machines, and only their ratios can be expected to hold.
-    fn default() -> Self {
-        ClaimKind::Within(0.1)
-    }
-}
-
-/// A published ratio of two systems, before it is held against a measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ClaimAsked {
-    /// In words.
-    pub text: String,
-    /// Where it was published.
-    pub source: String,
-    /// Which figure it is about.
-    pub metric: Metric,
-    /// The two systems; the ratio is the first one's figure divided by the second one's.
-    pub ratio: [String; 2],
-    /// The published ratio.
-    pub published: f64,
-    /// How close to it, or on which side of it, the measured ratio must be.
-    pub kind: ClaimKind,
 }
 
 /// Whether a claim holds.
@@ -182,28 +172,28 @@ pub enum Holds {
     Yes,
     /// None of the measured interval does.
     No,
-    /// Part of the interval does, or there is none.
+    /// Part of the interval does, there is none, or nothing says what would agree.
     Undecided,
 }
 
-/// A published ratio beside the measured one.
+/// A published figure beside the measured one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Claim {
     /// In words.
     pub text: String,
     /// Where it was published.
-    pub source: String,
+    pub source: Option<String>,
     /// Which figure it is about.
-    pub metric: Metric,
-    /// The two systems; the ratio is the first one's figure divided by the second one's.
-    pub systems: [String; 2],
-    /// The published ratio.
-    pub published: f64,
-    /// How it is held against the measured one.
-    pub kind: ClaimKind,
-    /// The measured ratio.
+    pub metric: Option<Metric>,
+    /// Of which trials: of two the first one's figure divided by the second one's, of one its figure.
+    pub of: Vec<String>,
+    /// The published ratio or figure; null where only words were published.
+    pub published: Option<f64>,
+    /// What counts as agreeing; null where the experiment does not say and it is no ratio.
+    pub agreement: Option<Agreement>,
+    /// The measured ratio, or figure in the metric's unit; null where it was not measured.
     pub measured: Option<f64>,
-    /// Lower end of its interval.
+    /// Lower end of its interval over server processes.
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
@@ -211,6 +201,40 @@ pub struct Claim {
     pub holds: Holds,
     /// Why not more can be said, where it is undecided for want of figures.
     pub notes: Vec<String>,
+}
+
+/// One side of `floodmark compare`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SideFacts {
+    /// As it was named.
+    pub name: String,
+    /// The systems and workloads its runs are of; one, unless several results were put together.
+    pub of: Vec<String>,
+    /// Server processes.
+    pub processes: u32,
+    /// Attempts.
+    pub attempts: u32,
+}
+
+/// What `floodmark compare` came to: `--json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SideBySide {
+    /// The format's version, [`crate::SCHEMA_VERSION`].
+    pub schema: u32,
+    /// Which floodmark compared.
+    pub tool: ToolInfo,
+    /// The first side.
+    pub a: SideFacts,
+    /// The second side.
+    pub b: SideFacts,
+    /// In what the two differ beside the systems, so that the ratios are of that too.
+    pub unlike: Vec<String>,
+    /// What else weakens the comparison.
+    pub notes: Vec<String>,
+    /// Metric by metric; a ratio is a's figure divided by b's.
+    pub comparisons: Vec<Comparison>,
+    /// `--fail-if` conditions and what became of them.
+    pub thresholds: Vec<Threshold>,
 }
 
 #[cfg(test)]

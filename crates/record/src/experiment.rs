@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::{Agreement, Metric};
 use crate::events::RunId;
 use crate::run::ToolInfo;
 
@@ -46,13 +47,19 @@ pub struct PublishedClaim {
     pub text: String,
     /// Where it was published.
     pub source: Option<String>,
-    /// Of which figure: `throughput`, or a percentile of the response time.
-    pub metric: Option<String>,
+    /// Of which figure.
+    pub metric: Option<Metric>,
     /// The two trials or systems whose figures were divided, the first by the second; empty where it is one figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ratio: Vec<String>,
+    /// Of which trial, where it is one figure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<String>,
     /// The published figure; null where only words were published.
     pub published: Option<f64>,
+    /// When a measured figure agrees with it; null where the experiment does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agreement: Option<Agreement>,
 }
 
 /// What the author expects of the check.

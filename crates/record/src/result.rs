@@ -31,11 +31,11 @@ pub struct Record {
     pub overall: Option<Overall>,
     /// `--fail-if` thresholds and what became of them.
     pub thresholds: Vec<Threshold>,
-    /// Systems beside each other, metric by metric; empty where there is one.
-    #[serde(default)]
+    /// Trials of an experiment that were sent the same load, beside the first of them, metric by metric.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,
-    /// Published ratios beside the measured ones.
-    #[serde(default)]
+    /// Published figures beside the measured ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
     /// Which version of each judge judged.
     pub judges: std::collections::BTreeMap<String, String>,

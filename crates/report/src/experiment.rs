@@ -4,6 +4,7 @@ use floodmark_record::Record;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_ns;
 
+use crate::beside;
 use crate::figures::{NOT_MEASURED, per_second, time};
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
@@ -64,6 +65,7 @@ pub fn of_record(record: &Record, style: Style) -> String {
     for what in &record.skipped {
         page.entry("missing", &[plain(what.as_str())]);
     }
+    beside::draw(&mut page, record);
     page.finish()
 }
 

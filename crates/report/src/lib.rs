@@ -4,6 +4,7 @@
 //! figure that was not measured is shown as "–" or left out. Text that a server or a URL chose passes
 //! [`plain::line`] before it is shown.
 
+pub mod comparison;
 pub mod csv;
 pub mod doctor;
 pub mod experiment;
@@ -11,11 +12,14 @@ pub mod hdr;
 pub mod html;
 pub mod plain;
 pub mod progress;
+pub mod ratio_condition;
+pub mod sentences;
 pub mod style;
 pub mod summary;
 pub mod threshold;
 
 mod attempts;
+mod beside;
 mod changing;
 mod figures;
 mod groups;
@@ -31,5 +35,6 @@ mod fixture;
 mod summary_tests;
 
 pub use progress::Progress;
+pub use ratio_condition::RatioCondition;
 pub use style::{Paint, Style};
 pub use threshold::Condition;

@@ -65,7 +65,7 @@ pub enum ConditionError {
 
 /// How figure and value are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Op {
+pub(crate) enum Op {
     Greater,
     GreaterOrEqual,
     Less,
@@ -75,7 +75,7 @@ enum Op {
 }
 
 impl Op {
-    fn parse(op: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(op: &str) -> Result<Self, &'static str> {
         Ok(match op {
             ">" => Op::Greater,
             ">=" => Op::GreaterOrEqual,
@@ -91,7 +91,7 @@ impl Op {
         })
     }
 
-    fn holds(self, figure: f64, value: f64) -> bool {
+    pub(crate) fn holds(self, figure: f64, value: f64) -> bool {
         match self {
             Op::Greater => figure > value,
             Op::GreaterOrEqual => figure >= value,

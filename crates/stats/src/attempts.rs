@@ -26,18 +26,17 @@ pub fn notes(per_s: &[f64]) -> Vec<String> {
     if others.len() < 2 || per_s.iter().any(|v| !v.is_finite()) {
         return notes;
     }
-    let mean = others.iter().sum::<f64>() / others.len() as f64;
-    let slow_first = others.iter().all(|v| first < v) && *first < (1.0 - LEAST_DIFFERENCE) * mean;
-    if slow_first {
+    let slow_first = slow_first(per_s);
+    if let Some(below) = slow_first {
         notes.push(format!(
             "the first attempt was the slowest ({}/s, {:.0} % below the mean of the others): the server was warming up; \
              load it before with --warmup 5s",
             show_rate(*first),
-            (1.0 - first / mean) * 100.0
+            below * 100.0
         ));
     }
     for (i, z) in outliers(per_s) {
-        if i == 0 && slow_first {
+        if i == 0 && slow_first.is_some() {
             continue;
         }
         notes.push(format!(
@@ -56,8 +55,23 @@ pub fn notes(per_s: &[f64]) -> Vec<String> {
     notes
 }
 
-/// Index and modified z-score of the outliers.
-fn outliers(per_s: &[f64]) -> Vec<(usize, f64)> {
+/// By which share the first attempt is below the mean of the others, where it is the slowest of at least three and that share is
+/// worth a remark.
+#[must_use]
+pub fn slow_first(per_s: &[f64]) -> Option<f64> {
+    let [first, others @ ..] = per_s else {
+        return None;
+    };
+    let mean = others.iter().sum::<f64>() / others.len() as f64;
+    let slow = others.len() >= 2
+        && others.iter().all(|v| first < v)
+        && *first < (1.0 - LEAST_DIFFERENCE) * mean;
+    slow.then(|| 1.0 - first / mean)
+}
+
+/// Index and modified z-score of the outliers, by the rule of [`OUTLIER_Z`]; none among fewer than [`FEWEST_FOR_OUTLIERS`].
+#[must_use]
+pub fn outliers(per_s: &[f64]) -> Vec<(usize, f64)> {
     if per_s.len() < FEWEST_FOR_OUTLIERS {
         return Vec::new();
     }
@@ -72,7 +86,12 @@ fn outliers(per_s: &[f64]) -> Vec<(usize, f64)> {
         .collect()
 }
 
-fn median(values: &[f64]) -> f64 {
+/// Median; of an even number the mean of the two in the middle.
+///
+/// # Panics
+/// Of nothing.
+#[must_use]
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let n = sorted.len();

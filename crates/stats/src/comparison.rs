@@ -47,6 +47,26 @@ impl Spread {
     }
 }
 
+/// Geometric mean of the figures of one system's processes; none without any, or with one that is not above zero.
+#[must_use]
+pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
+    Some(Spread::of(figures)?.mean.exp())
+}
+
+/// Student's interval of that mean at 95 %, on the logarithms; none with fewer than two processes.
+#[must_use]
+pub fn over_processes(figures: &[f64]) -> Option<Interval> {
+    let Spread { n, mean, variance } = Spread::of(figures)?;
+    let error = (variance? / n as f64).sqrt();
+    let half = margin(CONFIDENCE, error, (n - 1) as f64);
+    Some(Interval {
+        low: (mean - half).exp(),
+        high: (mean + half).exp(),
+        confidence: CONFIDENCE,
+        method: format!("Student's t on the logarithms of {n} server processes' figures"),
+    })
+}
+
 /// The ratio of two systems' figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ratio {
@@ -89,7 +109,7 @@ impl Ratio {
             high: (self.log() + half).exp(),
             confidence: CONFIDENCE,
             method: format!(
-                "Welch's t on the logarithms of {} and {} server processes' figures, {degrees:.1} degrees of freedom",
+                "Welch's t on the logarithms of {} and {} server processes' figures",
                 self.a.n, self.b.n
             ),
         })

@@ -174,7 +174,7 @@ proptest! {
 type Processes = fn(&mut Normal, usize) -> f64;
 
 const NORMAL: Processes = |normal, _| 100.0 + 3.0 * normal.next();
-const LOG_NORMAL: Processes = |normal, _| 100.0 * (0.15 * normal.next()).exp();
+const LOG_NORMAL: Processes = |normal, _| 100.0 * (0.1 * normal.next()).exp();
 const ONE_OUTLIER: Processes = |normal, process| {
     let level = if process == 0 { 80.0 } else { 100.0 };
     level + 2.0 * normal.next()

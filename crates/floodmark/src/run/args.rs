@@ -33,6 +33,10 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
+    /// Exit with 1 where a published claim does not hold; one that is undecided fails nothing
+    #[arg(long)]
+    pub fail_on_claims: bool,
+
     /// Folder to keep the result in, which holds none yet [default: a new one in the temporary folder, where the latest 20 are
     /// kept]
     #[arg(long, value_name = "FOLDER")]

@@ -9,9 +9,11 @@ use floodmark_lab::LabError;
 use floodmark_lab::experiment::{Earlier, Outcome, Planned, Runner, Schedule};
 use floodmark_lab::manifest::{Changes, Experiment, Trial};
 use floodmark_record::Record;
+use floodmark_record::comparison::{Claim, Holds};
 use floodmark_record::events::EndReason;
 use floodmark_record::experiment::ExpectedCheck;
 use floodmark_record::run::{Run, Status};
+use floodmark_report::sentences;
 
 use crate::exit::{Ending, Exit};
 use crate::files::Files;
@@ -95,7 +97,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     };
     files(args).write(&outcome.record, |e| Ending::failed(e))?;
     show(args, &outcome.record, folder.path());
-    ending(&experiment, &outcome, failure, &stop)
+    ending(args, &experiment, &outcome, failure, &stop)
 }
 
 /// Reads the experiment, with what the flags change of it.
@@ -172,6 +174,7 @@ fn show(args: &RunArgs, record: &Record, folder: &Path) {
 }
 
 fn ending(
+    args: &RunArgs,
     experiment: &Experiment,
     outcome: &Outcome,
     failure: Option<Ending>,
@@ -216,10 +219,27 @@ fn ending(
         ),
     }));
     endings.extend(broken(experiment, runs));
+    if args.fail_on_claims {
+        endings.extend(refuted(&outcome.record.claims));
+    }
     match endings.into_iter().min_by_key(|ending| ending.exit) {
         Some(ending) => Err(ending),
         None => Ok(()),
     }
+}
+
+/// A claim that does not hold.
+fn refuted(claims: &[Claim]) -> Option<Ending> {
+    let claim = claims.iter().find(|claim| claim.holds == Holds::No)?;
+    Some(Ending {
+        exit: Exit::Check,
+        message: format!(
+            "the claim \"{}\" does not hold (--fail-on-claims): published {}, measured {}",
+            claim.text,
+            sentences::published(claim),
+            sentences::measured(claim)
+        ),
+    })
 }
 
 /// A check that came out otherwise than the experiment expects.

@@ -40,6 +40,11 @@ fn of_report() {
 }
 
 #[test]
+fn of_compare() {
+    insta::assert_snapshot!(help(&["compare", "--help"]));
+}
+
+#[test]
 fn no_line_is_wider_than_the_page() {
     for command in [
         &["--help"][..],
@@ -48,6 +53,7 @@ fn no_line_is_wider_than_the_page() {
         &["init", "--help"],
         &["serve", "--help"],
         &["report", "--help"],
+        &["compare", "--help"],
     ] {
         for line in help(command).lines() {
             assert!(line.chars().count() <= 100, "{line}");

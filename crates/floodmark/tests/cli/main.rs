@@ -6,6 +6,7 @@ mod backend;
 mod bad_input;
 mod budget;
 mod changing;
+mod compare;
 mod death;
 mod doctor;
 mod endings;

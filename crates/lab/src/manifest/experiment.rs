@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
 
+use super::claim::{CLAIM, claim};
 use super::fields::{Field, Kind, field, needed};
 use super::load::{LOAD, Load};
 use super::section::Section;
@@ -33,7 +34,7 @@ pub(super) const EXPERIMENT: &[Field] = &[
     field(
         "claim",
         Kind::Tables(CLAIM),
-        "Published figures to hold it against; kept in the record.",
+        "Published figures to hold it against.",
     ),
     field("expect", Kind::Table(EXPECT), "What its author expects."),
 ];
@@ -49,22 +50,6 @@ const PLACE: &[Field] = &[
         Kind::Count(1, 1000),
         "Fresh starts of each server, in rounds over all trials (A B A B). Without it 1.",
     ),
-];
-
-const CLAIM: &[Field] = &[
-    needed("text", Kind::Text, "What was published, in words."),
-    field("source", Kind::Text, "Where."),
-    field(
-        "metric",
-        Kind::OneOf(&["throughput", "p50", "p90", "p99"]),
-        "Of which figure.",
-    ),
-    field(
-        "ratio",
-        Kind::Texts,
-        "Two trials: the first one's figure divided by the second one's.",
-    ),
-    field("published", Kind::Number, "The published figure."),
 ];
 
 const EXPECT: &[Field] = &[
@@ -262,31 +247,4 @@ impl Experiment {
             expected_check: self.expected_check,
         }
     }
-}
-
-fn claim(section: &Section<'_>, trials: &[Trial]) -> Result<PublishedClaim, FileError> {
-    let ratio = section.list("ratio");
-    if section.has("ratio") && ratio.len() != 2 {
-        return Err(section.error(
-            "ratio",
-            "ratio: expected two trials, like ratio = [\"one\", \"other\"]",
-        ));
-    }
-    for name in &ratio {
-        let is = |trial: &Trial| trial.name == *name || trial.server.name(&trial.name) == name;
-        if !trials.iter().any(is) {
-            let mend = did_you_mean(name, trials.iter().map(|trial| trial.name.as_str()));
-            return Err(section.error(
-                "ratio",
-                format!("ratio: no trial is called \"{name}\"; {mend}"),
-            ));
-        }
-    }
-    Ok(PublishedClaim {
-        text: section.text("text").unwrap_or_default().to_owned(),
-        source: section.text("source").map(str::to_owned),
-        metric: section.text("metric").map(str::to_owned),
-        ratio,
-        published: section.number("published"),
-    })
 }

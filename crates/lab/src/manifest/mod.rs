@@ -3,6 +3,7 @@
 //! Both are read strictly: a key that is not known, a value that is not what its key takes, and a name that leads nowhere are
 //! errors with their line. [`fields`] is the one place that says what may stand in them; the JSON Schemas are made of it.
 
+mod claim;
 mod experiment;
 mod fields;
 mod fill;

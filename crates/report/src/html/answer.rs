@@ -6,6 +6,7 @@ use floodmark_record::result::{Overall, Record};
 use floodmark_record::run::{Run, Saturation, Status};
 use maud::{Markup, html};
 
+use super::beside;
 use super::figures::validity;
 use super::names::{Named, by_load};
 use super::text::Shown;
@@ -28,6 +29,7 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                 }
             }
             @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
+            @for sentence in beside::sentences(record) { p { (Shown(&sentence)) "." } }
             @for skipped in &record.skipped { p { "Left out: " (Shown(skipped)) } }
             @if let Some(next) = next { p { b { "Next: " } (Shown(next)) "." } }
         }

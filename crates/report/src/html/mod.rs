@@ -10,6 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 mod again;
 mod answer;
 mod axis;
+mod beside;
 mod chart;
 mod curves;
 mod distribution;
@@ -65,6 +66,8 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, PageErro
             @for load in names::by_load(&all) { (asked(load)) }
         }
         (answer::draw(record, &all, next))
+        @if let Some(compared) = beside::comparisons(record) { section { (compared) } }
+        @if let Some(claims) = beside::claims(record) { section { (claims) } }
         section {
             h2 { "Figures" }
             @match all.as_slice() {

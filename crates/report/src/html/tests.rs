@@ -69,6 +69,23 @@ fn of_steps_a_mix_and_a_failing_run() {
 }
 
 #[test]
+fn of_trials_beside_each_other_and_claims() {
+    let mut record = fixture::record(vec![fixture::closed()]);
+    crate::beside::tests::beside(&mut record);
+    record.claims[0].text = HOSTILE.to_owned();
+    let (_, read) = page(&record);
+    assert!(select(&read, "script, img").is_empty());
+    let found: String = structure(&record);
+    let found = found.split("h2: ").filter(|part| {
+        ["Comparisons", "Claims"]
+            .iter()
+            .any(|head| part.starts_with(head))
+    });
+    let answer = texts(&read, ".answer p").join("\n");
+    insta::assert_snapshot!(answer + "\n" + &found.collect::<String>());
+}
+
+#[test]
 fn of_a_server_that_never_answered() {
     insta::assert_snapshot!(structure(&fixture::record(vec![fixture::no_answers()])));
 }

@@ -7,6 +7,7 @@ use floodmark_record::Record;
 
 use crate::support::{alive, code, finish, floodmark, text, valid};
 
+mod beside;
 mod failing;
 mod left_over;
 mod resumed;
@@ -44,6 +45,11 @@ impl Lab {
 
     fn result(&self) -> PathBuf {
         self.0.path().join("result")
+    }
+
+    /// A trial of its result, as floodmark compare takes it.
+    fn of(&self, trial: &str) -> String {
+        format!("{}:{trial}", self.result().display())
     }
 
     /// Starts it with a new result.

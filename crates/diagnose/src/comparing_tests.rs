@@ -1,0 +1,398 @@
+use floodmark_record::experiment::Asked;
+use floodmark_record::run::{Environment, Run, SteadyClass, ToolInfo};
+use floodmark_record::times::Times;
+
+use super::*;
+use crate::next::tests::run;
+use crate::testing::{closed, open};
+
+/// A record of `a` and `b` measured in turn, each process with the throughputs of its attempts.
+pub(super) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
+    let tool = ToolInfo {
+        name: "floodmark".to_owned(),
+        version: "0.1.0".to_owned(),
+        command: vec!["floodmark".to_owned(), "run".to_owned()],
+    };
+    let mut record = Record::new(tool, Environment::default());
+    for round in 0..a.len().max(b.len()) {
+        for (system, processes) in [("a", a), ("b", b)] {
+            for (attempt, per_s) in (1..).zip(processes.get(round).copied().unwrap_or(&[])) {
+                record.runs.push(Run {
+                    system: system.to_owned(),
+                    process: round as u32 + 1,
+                    attempt,
+                    started_unix_ms: record.runs.len() as u64 * 10_000,
+                    throughput_per_s: Some(*per_s),
+                    ..run(closed())
+                });
+            }
+        }
+    }
+    record
+}
+
+fn compare(record: &Record, a: &str, b: &str, metric: Metric) -> Result<Comparison, NoSide> {
+    let sides = sides(record);
+    let side = |name| select(&sides, Some(name));
+    Ok(compare_sides(side(a)?, side(b)?, metric))
+}
+
+pub(super) fn throughput(record: &Record) -> Comparison {
+    compare(record, "a", "b", Metric::Throughput).unwrap()
+}
+
+/// The same record as that of an experiment, each system a trial.
+pub(super) fn experiment(mut record: Record) -> Record {
+    for run in &mut record.runs {
+        run.trial = Some(run.system.clone());
+    }
+    record.experiment = Some(Asked::default());
+    record
+}
+
+pub(super) const FAST: [&[f64]; 5] = [&[110.0], &[111.0], &[109.0], &[110.5], &[109.5]];
+pub(super) const SLOW: [&[f64]; 5] = [&[100.0], &[101.0], &[99.0], &[100.5], &[99.5]];
+
+#[test]
+fn processes_are_what_is_counted() {
+    let got = throughput(&record(&FAST, &SLOW));
+    assert_eq!(got.conclusion, Conclusion::Different);
+    assert!((got.ratio.unwrap() - 1.1).abs() < 1e-3, "{got:?}");
+    assert_eq!((got.figures_a.processes, got.figures_a.attempts), (5, 5));
+    assert!((got.figures_b.figure.unwrap() - 100.0).abs() < 0.01);
+    assert!(got.notes.is_empty(), "{got:?}");
+    assert_eq!(got.repetitions_needed, None);
+    assert!(got.method.contains("5 and 5 server processes"));
+}
+
+#[test]
+fn attempts_on_one_process_are_no_repetitions() {
+    let many: &[f64] = &[110.0, 111.0, 109.0, 110.5, 109.5];
+    let few: &[f64] = &[100.0, 101.0, 99.0, 100.5, 99.5];
+    let got = throughput(&record(&[many], &[few]));
+    assert!((got.ratio.unwrap() - 1.1).abs() < 1e-9, "medians: {got:?}");
+    assert_eq!((got.low, got.high), (None, None));
+    assert_eq!(got.conclusion, Conclusion::Undecided);
+    assert_eq!((got.figures_a.processes, got.figures_a.attempts), (1, 5));
+    assert!(
+        got.method.contains("median of its attempts"),
+        "{}",
+        got.method
+    );
+    assert!(
+        got.notes[0].contains("one server process of a and of b")
+            && got.notes[0].contains("at least 5"),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn one_lone_process_is_named() {
+    let got = throughput(&record(&FAST, &[&[100.0]]));
+    assert!(got.notes[0].contains("one server process of b:"), "{got:?}");
+    assert_eq!(got.low, None);
+}
+
+#[test]
+fn the_middle_attempt_speaks_for_its_process() {
+    let process: &[f64] = &[50.0, 100.0, 102.0];
+    let got = throughput(&record(&[process; 3], &SLOW[..3]));
+    assert!((got.figures_a.figure.unwrap() - 100.0).abs() < 1e-9);
+    let slow = &got.notes[0];
+    assert!(
+        slow.starts_with("a: in 3 of 3 processes the first attempt was the slowest, 50 % below"),
+        "{slow}"
+    );
+    // Of two the geometric mean.
+    let got = throughput(&record(&[&[50.0, 200.0]], &[&[100.0]]));
+    assert!((got.ratio.unwrap() - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn warming_and_invalid_attempts_are_left_out_and_said() {
+    let process: &[f64] = &[10.0, 100.0];
+    let mut record = record(&[process; 2], &SLOW[..2]);
+    for run in record.runs.iter_mut().filter(|run| run.system == "a") {
+        if run.attempt == 1 {
+            run.steady.class = SteadyClass::Warming;
+        }
+    }
+    let got = throughput(&record);
+    assert!((got.figures_a.figure.unwrap() - 100.0).abs() < 1e-9);
+    assert_eq!(got.notes, ["a: 2 attempts left out as still warming up"]);
+    for run in record.runs.iter_mut().filter(|run| run.system == "a") {
+        run.validity.status = Status::Invalid;
+    }
+    let got = throughput(&record);
+    assert_eq!((got.ratio, got.conclusion), (None, Conclusion::Undecided));
+    assert_eq!(got.figures_a.figure, None);
+    assert!(
+        got.notes[0].contains("4 attempts left out as invalid"),
+        "{got:?}"
+    );
+    assert!(
+        got.notes[1].contains("no process has this figure"),
+        "{got:?}"
+    );
+    let sides = sides(&record);
+    assert_eq!([has_valid(&sides[0]), has_valid(&sides[1])], [false, true]);
+}
+
+#[test]
+fn a_process_that_only_warmed_up_counts_all_the_same() {
+    let mut record = record(&[&[100.0], &[101.0]], &SLOW[..2]);
+    record.runs[0].steady.class = SteadyClass::Warming;
+    let got = throughput(&record);
+    assert_eq!(got.figures_a.processes, 2);
+    assert!(got.notes.is_empty(), "{got:?}");
+}
+
+#[test]
+fn an_outlier_is_named_and_counts() {
+    let mut with = FAST.to_vec();
+    with.push(&[60.0]);
+    let got = throughput(&record(&with, &SLOW));
+    assert_eq!(got.figures_a.processes, 6);
+    assert!(
+        got.notes[0]
+            .starts_with("a: process 6 is far from the others (60.0/s against a median of 110/s"),
+        "{got:?}"
+    );
+    assert_eq!(
+        got.conclusion,
+        Conclusion::Undecided,
+        "it widens the interval"
+    );
+    assert!(got.repetitions_needed.unwrap() > 6);
+}
+
+#[test]
+fn a_time_beyond_the_timeout_is_not_left_out() {
+    let mut record = record(&FAST, &SLOW);
+    for run in &mut record.runs {
+        run.response_time_us = Times {
+            p50: Some(100.0),
+            p99: Some(300.0),
+            ..Times::default()
+        };
+    }
+    record.runs[0].response_time_us = Times {
+        censored: 9,
+        ..Times::default()
+    };
+    let got = compare(&record, "a", "b", Metric::P99).unwrap();
+    assert_eq!((got.ratio, got.conclusion), (None, Conclusion::Undecided));
+    assert_eq!(got.figures_a.figure, None);
+    assert!(
+        got.notes[0]
+            .contains("in 1 of 5 processes the p99 lies among requests that timed out (5.00 s)"),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn there_is_no_ratio_to_nothing() {
+    let got = throughput(&record(&FAST, &[&[0.0], &[100.0]]));
+    assert_eq!(got.ratio, None);
+    assert!(
+        got.notes[0].contains("b: in 1 of 2 processes the throughput is 0"),
+        "{got:?}"
+    );
+    // Goodput was not taken.
+    let got = compare(&record(&FAST, &SLOW), "a", "b", Metric::Goodput).unwrap();
+    assert_eq!(got.ratio, None);
+    assert!(
+        got.notes[0].contains("5 attempts without this figure left out"),
+        "{got:?}"
+    );
+}
+
+#[test]
+fn systems_are_told_apart_by_as_much_as_it_takes() {
+    let mut record = record(&FAST, &SLOW);
+    let names = |record: &Record| -> Vec<String> {
+        sides(record).into_iter().map(|side| side.name).collect()
+    };
+    assert_eq!(names(&record), ["a", "b"]);
+    record.runs[0].workload = "/json".to_owned();
+    assert_eq!(names(&record), ["a /json", "b", "a /hello"]);
+    record.runs[0].workload = record.runs[1].workload.clone();
+    record.runs[1]
+        .setting
+        .insert("journal".to_owned(), "file".to_owned());
+    assert_eq!(names(&record), ["a", "b [journal=file]", "b []"]);
+}
+
+#[test]
+fn a_side_that_is_not_there_is_named() {
+    let record = record(&FAST, &SLOW);
+    let error = compare(&record, "a", "c", Metric::P50)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(error, "no run of \"c\" is in it; there is a, b");
+    let sides = sides(&record);
+    let error = select(&sides, None).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "there are several trials or systems in it; name one: a, b"
+    );
+    assert_eq!(select(&sides[1..], None).unwrap().name, "b");
+    assert_eq!(select(&[], None), Err(NoSide::Empty));
+}
+
+#[test]
+fn trials_with_the_same_load_are_held_against_the_first() {
+    let mut record = experiment(record(&FAST, &SLOW));
+    let pairs = |record: &Record| -> Vec<(String, String)> {
+        let mut pairs: Vec<_> = comparisons(record)
+            .into_iter()
+            .map(|c| (c.a, c.b))
+            .collect();
+        pairs.dedup();
+        pairs
+    };
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    assert_eq!(pairs(&record), [pair("b", "a")]);
+    let all = comparisons(&record);
+    assert_eq!(all.len(), Metric::ALL.len());
+    assert!((all[0].ratio.unwrap() - 1.0 / 1.1).abs() < 1e-3, "{all:?}");
+
+    // Two more trials of the same server: one with the same load, one with another. The target is no part of a load.
+    let more: Vec<Run> = record
+        .runs
+        .iter()
+        .filter(|r| r.system == "a")
+        .cloned()
+        .collect();
+    for (name, connections) in [("c", 50), ("d", 77), ("e", 77)] {
+        record.runs.extend(more.iter().cloned().map(|mut run| {
+            run.trial = Some(name.to_owned());
+            run.plan.connections = connections;
+            run.plan.target.url = format!("http://127.0.0.1:{name}/");
+            run
+        }));
+    }
+    assert_eq!(
+        pairs(&record),
+        [pair("b", "a"), pair("c", "a"), pair("e", "d")]
+    );
+    for run in &mut record.runs {
+        run.workload = format!("/{}", run.trial.as_deref().unwrap_or_default());
+    }
+    assert_eq!(pairs(&record), []);
+}
+
+#[test]
+fn what_weakens_the_figures_is_with_each_comparison() {
+    let mut record = experiment(record(&FAST, &SLOW));
+    record.runs[1].validity.status = Status::Bound;
+    let all = comparisons(&record);
+    assert!(
+        all.iter().all(|c| c
+            .notes
+            .iter()
+            .any(|note| note.starts_with("b: 1 of 5 attempts bound"))),
+        "{all:#?}"
+    );
+}
+
+#[test]
+fn a_trial_is_found_by_its_system_where_that_is_clear() {
+    let mut record = experiment(record(&FAST, &SLOW));
+    for run in &mut record.runs {
+        run.trial = run.trial.as_ref().map(|name| format!("trial-{name}"));
+    }
+    let of = sides(&record);
+    assert_eq!(select(&of, Some("b")).unwrap().name, "trial-b");
+    record.runs[0].system = "b".to_owned();
+    record.runs[2].trial = Some("third".to_owned());
+    record.runs[2].system = "b".to_owned();
+    let of = sides(&record);
+    assert!(matches!(
+        select(&of, Some("b")),
+        Err(NoSide::Unknown { .. })
+    ));
+}
+
+fn alike(a: &Record, b: &Record) -> Likeness {
+    let (mut of_a, mut of_b) = (sides(a).remove(0), sides(b).remove(0));
+    of_a.name = "old".to_owned();
+    of_b.name = "new".to_owned();
+    likeness((&of_a, &[a]), (&of_b, &[b]))
+}
+
+#[test]
+fn in_turn_and_alike_needs_no_remark() {
+    let record = record(&FAST, &SLOW);
+    let sides = sides(&record);
+    assert_eq!(
+        likeness((&sides[0], &[&record]), (&sides[1], &[&record])),
+        Likeness::default()
+    );
+}
+
+#[test]
+fn what_differs_beside_the_systems_is_said_first() {
+    let (a, mut b) = (record(&FAST, &[]), record(&SLOW, &[]));
+    for run in &mut b.runs {
+        run.workload = "/json".to_owned();
+        run.plan.connections = 100;
+        run.plan.duration_s = None;
+        run.plan.request.body = vec![b'x'; 100];
+    }
+    b.runs[0].plan.seed = 9;
+    b.environment.cpus = 8;
+    b.tool.version = "0.2.0".to_owned();
+    b.environment
+        .sysctls
+        .insert("net.core.somaxconn".to_owned(), "128".to_owned());
+    insta::assert_snapshot!(alike(&a, &b).unlike.join("\n"), @r"
+    workload: /hello in old, /json in new
+    connections: 50 in old, 100 in new
+    duration s: 10.0 in old, none in new
+    request: not the same
+    CPUs: 0 in old, 8 in new
+    floodmark: 0.1.0 in old, 0.2.0 in new
+    net.core.somaxconn: not the same
+    ");
+}
+
+#[test]
+fn loads_that_are_put_together_are_said() {
+    let mut a = record(&FAST, &[]);
+    a.runs[1].plan = open();
+    let unlike = alike(&a, &a.clone()).unlike;
+    assert!(
+        unlike.contains(&"model: closed and open on both sides, put together".to_owned()),
+        "{unlike:?}"
+    );
+}
+
+#[test]
+fn what_weakens_a_comparison_is_said() {
+    let (mut a, mut b) = (record(&FAST, &[]), record(&SLOW, &[]));
+    a.runs[0].validity.status = Status::Bound;
+    a.runs[1].ended.reason = floodmark_record::events::EndReason::ServerGone;
+    a.tool.command[1] = "load".to_owned();
+    for run in &mut b.runs {
+        run.started_unix_ms += 400_000;
+    }
+    let notes = alike(&a, &b).notes;
+    assert_eq!(notes.len(), 4, "{notes:#?}");
+    assert!(notes[0].starts_with("old: 1 of 5 attempts bound by floodmark's own threads"));
+    assert!(notes[1].starts_with("old: 1 of 5 attempts did not run their course"));
+    assert!(
+        notes[2].starts_with("old: 1 result of `floodmark load`"),
+        "{notes:#?}"
+    );
+    assert!(
+        notes[3].starts_with("all of old was started before the other (6 min before)"),
+        "{notes:#?}"
+    );
+    let back = alike(&b, &a).notes;
+    assert!(
+        back.iter()
+            .any(|n| n.starts_with("all of new was started before")),
+        "{back:#?}"
+    );
+}
