@@ -24,6 +24,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         process: 1,
         setting: BTreeMap::new(),
         trial: None,
+        place: None,
         started_unix_ms: 0,
         plan,
         ended: Ended {

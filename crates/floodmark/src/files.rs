@@ -132,5 +132,8 @@ fn is_stdout(path: &Path) -> bool {
 /// The one next step, from the last run of a record.
 pub fn next_step(record: &Record) -> Option<String> {
     let last = record.runs.last()?;
-    Some(floodmark_diagnose::next_step(last, record.environment.cpus))
+    Some(floodmark_diagnose::next_step(
+        last,
+        last.client_cpus(record.environment.cpus),
+    ))
 }

@@ -1,14 +1,18 @@
-//! Child processes, signals and limits, with clean-up on any exit.
+//! Child processes and where they run, signals and limits, with clean-up on any exit.
 //!
 //! Invariant: nothing here knows HTTP or what a child does.
 
 pub mod child;
+pub mod cpus;
 pub mod lease;
 pub mod limits;
 pub mod lock;
+pub mod side;
 pub mod signals;
 
 pub use child::{Child, ChildError};
+pub use cpus::Cpus;
 pub use lease::{Lease, sweep};
 pub use limits::{OpenFiles, Raised, open_files, raise_open_files};
+pub use side::Side;
 pub use signals::Stop;

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use floodmark_host::Stop;
+use floodmark_host::{Side, Stop};
 use floodmark_observe::{Root, environment, sampler::Sampler};
 use floodmark_record::events::RunId;
+use floodmark_record::place::Place;
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
@@ -107,6 +108,10 @@ pub struct Attempts<'a> {
     pub of: RunId,
     /// What floodmark had to settle for; kept with each run.
     pub notices: &'a [String],
+    /// Where the load process runs.
+    pub side: &'a Side,
+    /// Where client and server are, where that was asked for; kept with each run.
+    pub place: Option<&'a Place>,
     /// Ends them.
     pub stop: &'a Stop,
 }
@@ -176,6 +181,9 @@ impl Attempts<'_> {
         };
         folder.append(&began)?;
         listener.on(&began);
+        if let Some(place) = self.place {
+            folder.append(&Event::Placed(place.clone()))?;
+        }
         let sampler = Sampler::start_at(Instant::now(), Duration::from_secs(1));
         let input = WorkerInput {
             plan,
@@ -186,16 +194,22 @@ impl Attempts<'_> {
         };
         let mut unwritten = None;
         let mut cut_short = None;
-        let ran = worker::run(&worker::this_program(), &input, self.stop, |event| {
-            if let Event::End(end) = &event {
-                *first_number = end.next_number;
-                cut_short = crate::tally::why_cut_short(end);
-            }
-            if unwritten.is_none() {
-                unwritten = folder.append(&event).err();
-            }
-            listener.on(&event);
-        });
+        let ran = worker::run(
+            &worker::this_program(),
+            self.side,
+            &input,
+            self.stop,
+            |event| {
+                if let Event::End(end) = &event {
+                    *first_number = end.next_number;
+                    cut_short = crate::tally::why_cut_short(end);
+                }
+                if unwritten.is_none() {
+                    unwritten = folder.append(&event).err();
+                }
+                listener.on(&event);
+            },
+        );
         let (observations, missing) = sampler.stop();
         if let Some(error) = unwritten {
             return Err(error);

@@ -92,6 +92,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         event => {
             if let Some(tally) = tallies.last_mut() {
                 match event {
+                    Event::Placed(place) => tally.place = Some(place),
                     Event::Ready(ready) => tally.ready = Some(ready),
                     Event::Second(row) => tally.take(row),
                     Event::End(end) => tally.end = Some(end),
@@ -145,7 +146,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         let mut run = finish(tally, shape, &times);
         run.steps = steps.unwrap_or_default();
         run.checks = checks;
-        run.validity = judge::validity(&run, record.environment.cpus);
+        run.validity = judge::validity(&run, run.client_cpus(record.environment.cpus));
         record.runs.push(run);
     }
     match record.experiment {
@@ -332,6 +333,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         trial: tally.id.trial,
         started_unix_ms: tally.unix_ms,
         plan: tally.plan,
+        place: tally.place,
         ended,
         window: shape.window,
         requests: counts,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
 use floodmark_record::groups::GroupPoint;
+use floodmark_record::place::Place;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{Ended, Observation, SeriesRow};
 use floodmark_record::units::show_ns;
@@ -16,6 +17,7 @@ pub struct Tally {
     pub id: RunId,
     pub plan: Plan,
     pub unix_ms: u64,
+    pub place: Option<Place>,
     pub ready: Option<WorkerReady>,
     pub rows: Vec<Row>,
     pub warmup: Counts,
@@ -41,6 +43,7 @@ impl Tally {
             id,
             plan,
             unix_ms,
+            place: None,
             ready: None,
             rows: Vec::new(),
             warmup: Counts::default(),

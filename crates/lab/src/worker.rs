@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_host::{Child, ChildError, Stop};
+use floodmark_host::{ChildError, Side, Stop};
 use floodmark_record::Event;
 use floodmark_record::plan::WorkerInput;
 
@@ -37,9 +37,10 @@ pub enum WorkerFailure {
     Stuck,
 }
 
-/// Runs one worker, passing on each of its events; `stop` tells it to end at once.
+/// Runs one worker on a side, passing on each of its events; `stop` tells it to end at once.
 pub fn run(
     program: &Path,
+    side: &Side,
     input: &WorkerInput,
     stop: &Stop,
     mut on_event: impl FnMut(Event),
@@ -50,7 +51,7 @@ pub fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
-    let mut child = Child::start(command)?;
+    let mut child = side.start(command)?;
     let (Some(mut stdin), Some(stdout)) = (child.stdin(), child.stdout()) else {
         return Err(WorkerFailure::Garbled("its pipes are missing".into()));
     };

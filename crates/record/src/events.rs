@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::{Asked, Resumed};
 use crate::groups::GroupRow;
 use crate::outcome::Counts;
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::run::{Environment, Observation, ToolInfo};
 use crate::target::Address;
@@ -46,6 +47,8 @@ pub enum Event {
         /// Wall clock at its start, milliseconds since 1970.
         unix_ms: u64,
     },
+    /// Where its client and server are, where that was asked for.
+    Placed(Place),
     /// The worker is ready to send.
     Ready(WorkerReady),
     /// How far the worker is with opening connections before it sends.

@@ -10,6 +10,7 @@ pub mod groups;
 pub mod host;
 pub mod mix;
 pub mod outcome;
+pub mod place;
 pub mod plan;
 pub mod profile;
 pub mod result;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::events::{AddressUse, EndReason, Held, ThreadUse};
 use crate::groups::{Group, GroupPoint};
 use crate::outcome::Counts;
+use crate::place::Place;
 use crate::plan::Plan;
 use crate::times::Times;
 use crate::tls::TlsRun;
@@ -71,6 +72,9 @@ pub struct Run {
     pub started_unix_ms: u64,
     /// What was asked.
     pub plan: Plan,
+    /// Where client and server were; null where nothing was asked for: on this machine, on the same CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
     /// Whether it ran its course.
     pub ended: Ended,
     /// Length of the sending window, seconds.
@@ -141,6 +145,16 @@ pub struct Run {
     pub steady: Steady,
     /// Correctness of the answers.
     pub checks: Vec<CheckResult>,
+}
+
+impl Run {
+    /// How many CPUs its load process might use, where floodmark might use `all`.
+    #[must_use]
+    pub fn client_cpus(&self, all: u32) -> u32 {
+        self.place
+            .as_ref()
+            .map_or(all, |place| place.client.cpu_count)
+    }
 }
 
 /// Whether a run ran its course.

@@ -8,7 +8,7 @@ use crate::beside;
 use crate::figures::{NOT_MEASURED, per_second, time};
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
-use crate::summary;
+use crate::{place, summary};
 
 /// Narrowest and widest column of names.
 const NAMES: (usize, usize) = (13, 30);
@@ -61,6 +61,9 @@ pub fn of_record(record: &Record, style: Style) -> String {
     draw_reasons(&mut page, record);
     if let Some(text) = resumed(record) {
         page.entry("resumed", &[plain(text)]);
+    }
+    for line in place::lines(record) {
+        page.entry("hosts", &[plain(line)]);
     }
     for what in &record.skipped {
         page.entry("missing", &[plain(what.as_str())]);

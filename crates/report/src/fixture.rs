@@ -134,6 +134,7 @@ pub(crate) fn closed() -> Run {
         process: 1,
         setting: BTreeMap::new(),
         trial: None,
+        place: None,
         started_unix_ms: 1_700_000_000_000,
         plan: closed_plan(),
         ended: Ended {

@@ -27,6 +27,7 @@ mod held;
 mod load_line;
 mod outcomes;
 mod page;
+mod place;
 mod times_table;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use floodmark_host::{Stop, open_files};
+use floodmark_host::{Side, Stop, open_files};
 use floodmark_lab::{Attempts, Folder, LabError};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::events::{EndReason, RunId};
@@ -99,6 +99,8 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
             attempt: 1,
         },
         notices: &planned.notices,
+        side: &Side::default(),
+        place: None,
         stop,
     };
     let mut live = Live::new(args.quiet);

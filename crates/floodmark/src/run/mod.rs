@@ -6,7 +6,7 @@ use clap::Parser;
 use floodmark_host::{Stop, open_files};
 use floodmark_lab::Folder;
 use floodmark_lab::LabError;
-use floodmark_lab::experiment::{Earlier, Outcome, Planned, Runner, Schedule};
+use floodmark_lab::experiment::{Earlier, Hosts, Outcome, Planned, Runner, Schedule};
 use floodmark_lab::manifest::{Changes, Experiment, Trial};
 use floodmark_record::Record;
 use floodmark_record::comparison::{Claim, Holds};
@@ -30,11 +30,15 @@ mod progress;
 pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let experiment = read(args)?;
     let open_files = open_files().ok().map(|files| files.hard);
-    let planner = |trial: &Trial, url: &str| plan_of(trial, url, open_files);
+    let planner = |trial: &Trial, hosts: &Hosts, url: &str| plan_of(trial, hosts, url, open_files);
     // Everything that can be refused is refused before anything is started.
     for trial in &experiment.trials {
         let port = trial.server.port().unwrap_or(1);
-        planner(trial, &format!("http://127.0.0.1:{port}{}", trial.path))
+        Hosts::of(&trial.at)
+            .and_then(|hosts| {
+                let url = format!("http://{}:{port}{}", hosts.address, trial.path);
+                planner(trial, &hosts, &url)
+            })
             .map_err(|what| Ending::usage(format!("{}: {what}", trial.place)))?;
     }
     files(args).writable()?;
@@ -124,9 +128,17 @@ struct LoadFlags {
 }
 
 /// The plan of a trial: what `floodmark load` would do with the same flags.
-fn plan_of(trial: &Trial, url: &str, open_files: Option<u64>) -> Result<Planned, String> {
+fn plan_of(
+    trial: &Trial,
+    hosts: &Hosts,
+    url: &str,
+    open_files: Option<u64>,
+) -> Result<Planned, String> {
     let mut flags = vec![url.to_owned()];
     flags.extend(trial.load.flags());
+    if let Some(cpus) = hosts.client_cpus.filter(|_| !trial.load.has_threads()) {
+        flags.push(format!("--threads={cpus}"));
+    }
     if trial.workload.is_some() {
         flags.push("--expect=status=200".to_owned());
     }

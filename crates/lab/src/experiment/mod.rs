@@ -3,6 +3,7 @@
 //! What goes wrong with one trial is one line and ends that trial; the others go on.
 
 mod build;
+mod hosts;
 mod probe;
 mod resume;
 mod schedule;
@@ -25,6 +26,7 @@ use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
 use server::{Places, Running};
 
+pub use hosts::Hosts;
 pub use resume::Earlier;
 pub use schedule::{Position, Schedule};
 
@@ -47,8 +49,8 @@ pub struct Planned {
     pub notices: Vec<String>,
 }
 
-/// Makes the plan of a trial for its server's URL; what cannot be planned in words.
-pub type Planner<'a> = dyn Fn(&Trial, &str) -> Result<Planned, String> + 'a;
+/// Makes the plan of a trial on its hosts for its server's URL; what cannot be planned in words.
+pub type Planner<'a> = dyn Fn(&Trial, &Hosts, &str) -> Result<Planned, String> + 'a;
 
 /// Somebody who is told what goes on beside the events.
 pub trait Watcher: Listener {
@@ -261,9 +263,21 @@ impl<'a> Runner<'a> {
             leases: &state.leases,
         };
         let run = places.run.clone();
+        let hosts = match Hosts::of(&trial.at) {
+            Ok(hosts) => hosts,
+            Err(what) => {
+                state.leave_out(trial);
+                state.fail(format!("{}: {what}", trial.place))?;
+                return Ok(None);
+            }
+        };
         let mut filler = self.filler(trial);
+        filler.set("host", hosts.address.to_string());
+        if let Some(cpus) = hosts.server_cpus {
+            filler.set("threads", cpus.to_string());
+        }
         let setting = self.setting(trial, &mut filler);
-        let started = Running::start(trial, &filler, places, self.stop);
+        let started = Running::start(trial, &hosts, &filler, places, self.stop);
         let mut running = match started {
             Ok(running) => running,
             Err(ended) => {
@@ -284,7 +298,7 @@ impl<'a> Runner<'a> {
             );
             state.fail(what)?;
         } else {
-            failure = self.measure(trial, process, setting, &mut running, state)?;
+            failure = self.measure(trial, process, setting, &hosts, &mut running, state)?;
         }
         if let Some(what) = running.stop(self.stop) {
             state.watcher.trouble(&format!("{}: {what}", trial.name));
@@ -301,11 +315,12 @@ impl<'a> Runner<'a> {
         trial: &'a Trial,
         process: u32,
         setting: BTreeMap<String, String>,
+        hosts: &Hosts,
         running: &mut Running,
         state: &mut State<'a, '_>,
     ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
         let url = format!("http://{}{}", running.address(), trial.path);
-        let mut planned = match (self.planner)(trial, &url) {
+        let mut planned = match (self.planner)(trial, hosts, &url) {
             Ok(planned) => planned,
             Err(what) => {
                 state.leave_out(trial);
@@ -333,6 +348,8 @@ impl<'a> Runner<'a> {
                 attempt: 1,
             },
             notices: &planned.notices,
+            side: &hosts.client,
+            place: hosts.place.as_ref(),
             stop: self.stop,
         };
         let watcher = &mut *state.watcher;

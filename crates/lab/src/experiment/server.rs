@@ -12,7 +12,7 @@ use floodmark_host::child::HURRIED;
 use floodmark_host::{Child, Lease, Stop};
 use floodmark_record::units::show_duration;
 
-use super::{Ended, probe};
+use super::{Ended, Hosts, probe};
 use crate::manifest::{Filler, Start, Trial};
 
 /// Pause between two questions whether a server is ready.
@@ -46,16 +46,17 @@ pub struct Places<'a> {
 }
 
 impl Running {
-    /// Starts the server of a trial on its port, or on a free one, and waits until it is ready.
+    /// Starts the server of a trial on its side and port, or on a free one, and waits until it is ready.
     pub fn start(
         trial: &Trial,
+        hosts: &Hosts,
         filler: &Filler,
         places: Places<'_>,
         stop: &Stop,
     ) -> Result<Self, Ended> {
         let failed = |what: String| Ended::Failed(format!("{} does not start: {what}", trial.name));
         let start = trial.server.start();
-        let address = address(trial.server.port()).map_err(failed)?;
+        let address = address(hosts.address, trial.server.port()).map_err(failed)?;
         let mut filler = filler.clone();
         filler.set("port", address.port().to_string());
         filler.set("run", places.run.display().to_string());
@@ -63,8 +64,10 @@ impl Running {
         let words: Vec<String> = start.command.iter().map(|word| filler.fill(word)).collect();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).current_dir(trial.server.folder());
-        let child =
-            Child::start_logged(command, &places.log).map_err(|error| failed(error.to_string()))?;
+        let child = hosts
+            .server
+            .start_logged(command, &places.log)
+            .map_err(|error| failed(error.to_string()))?;
         let lease = Lease::take(places.leases, &child)
             .map_err(|error| failed(no_lease(places.leases, &error)))?;
         let mut running = Running {
@@ -176,9 +179,9 @@ pub fn no_lease(folder: &Path, error: &std::io::Error) -> String {
     )
 }
 
-/// A free port of 127.0.0.1, or the given one where nobody listens on it.
-fn address(port: Option<u16>) -> Result<SocketAddr, String> {
-    let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(0)));
+/// A free port of an address, or the given one where nobody listens on it.
+fn address(host: Ipv4Addr, port: Option<u16>) -> Result<SocketAddr, String> {
+    let wanted = SocketAddr::from((host, port.unwrap_or(0)));
     // A listener that has accepted nothing leaves no TIME_WAIT: the port is free again at once.
     TcpListener::bind(wanted)
         .and_then(|listener| listener.local_addr())
@@ -187,7 +190,7 @@ fn address(port: Option<u16>) -> Result<SocketAddr, String> {
                 "port {} is busy: something listens on it already; end that, or give another port",
                 wanted.port()
             ),
-            _ => format!("no port of 127.0.0.1 can be had: {error}"),
+            _ => format!("no port of {host} can be had: {error}"),
         })
 }
 

@@ -9,6 +9,7 @@ use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
 use super::claim::{CLAIM, claim};
 use super::fields::{Field, Kind, field, needed};
 use super::load::{LOAD, Load};
+use super::place::{CPUS, HOSTS, Place};
 use super::section::Section;
 use super::trial::{Reader, TRIAL, Trial, names_in};
 use crate::source::{FileError, Source, did_you_mean, read_text};
@@ -40,11 +41,8 @@ pub(super) const EXPERIMENT: &[Field] = &[
 ];
 
 const PLACE: &[Field] = &[
-    field(
-        "hosts",
-        Kind::OneOf(&["shared"]),
-        "shared: client and server on this machine, on the same CPUs. It is what holds without it.",
-    ),
+    HOSTS,
+    CPUS,
     field(
         "processes",
         Kind::Count(1, 1000),
@@ -111,12 +109,16 @@ impl Experiment {
         if let Some(section) = file.table("load", LOAD)? {
             load.take(&section);
         }
-        let processes = file
-            .table("place", PLACE)?
-            .and_then(|place| place.count("processes"));
+        let mut place = Place::default();
+        let mut processes = None;
+        if let Some(section) = file.table("place", PLACE)? {
+            place.take(&section)?;
+            processes = section.count("processes");
+        }
         let mut reader = Reader {
             path,
             load,
+            place,
             systems: BTreeMap::new(),
         };
         let mut trials: Vec<Trial> = Vec::new();

@@ -152,6 +152,12 @@ impl Load {
         Some(measured + time("warmup").unwrap_or_default())
     }
 
+    /// Whether the number of load threads is given.
+    #[must_use]
+    pub fn has_threads(&self) -> bool {
+        self.0.contains_key("threads")
+    }
+
     /// The flags, without attempts: those are the experiment's own matter.
     #[must_use]
     pub fn flags(&self) -> Vec<String> {

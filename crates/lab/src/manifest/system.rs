@@ -21,8 +21,8 @@ const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Longest wait for the end after SIGTERM where nothing is said.
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 
-/// Placeholders of every command: the port, the folder of this run's files, the running floodmark, the workload.
-const PLACEHOLDERS: [&str; 5] = ["port", "threads", "run", "floodmark", "workload"];
+/// Placeholders of every command: address and port to listen on, the folder of this run's files, the running floodmark, the workload.
+const PLACEHOLDERS: [&str; 6] = ["host", "port", "threads", "run", "floodmark", "workload"];
 
 /// Keys of `system.toml`.
 pub(super) const SYSTEM: &[Field] = &[
@@ -78,7 +78,7 @@ pub(super) const START: &[Field] = &[
     needed(
         "command",
         Kind::Text,
-        "The command, run in the system's folder, without a shell; it must stay in the foreground. {port} is a free port of 127.0.0.1 to listen on, {run} a folder for this run's files, {threads} half the CPUs or the knob of that name, {floodmark} the floodmark that runs, {workload} the workload.",
+        "The command, run in the system's folder, without a shell; it must stay in the foreground. {host} and {port} are the address and the free port to listen on, {run} is a folder for this run's files, {threads} half the CPUs, all of its own where the experiment gives it some, or the knob of that name, {floodmark} the floodmark that runs, {workload} the workload.",
     ),
     field(
         "files",
@@ -106,7 +106,7 @@ const KNOB: &[Field] = &[
     field(
         "default",
         Kind::Scalar,
-        "Value where the experiment sets none. Only a knob named threads may be without: half the CPUs then.",
+        "Value where the experiment sets none. Only a knob named threads may be without: half the CPUs then, or all of the server's own.",
     ),
     field("values", Kind::Scalars, "The values that it takes."),
     field(

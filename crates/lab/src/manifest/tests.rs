@@ -102,6 +102,33 @@ fn a_whole_experiment() {
 }
 
 #[test]
+fn a_trial_may_run_elsewhere_than_the_others() {
+    let text = EXPERIMENT
+        .replace(
+            "processes = 3",
+            "cpus = { client = \"0\", server = \"2, 1\" }",
+        )
+        .replace(
+            "port = 8000",
+            "port = 8000\nplace = { cpus = { server = \"3\" } }",
+        );
+    let experiment = Lab::new(SYSTEM, &text).read().unwrap();
+    let cpus = |wish: &Wish| wish.cpus.as_ref().map(ToString::to_string);
+    let [one, mine] = [0, 1].map(|i| &experiment.trials[i].at);
+    assert_eq!(cpus(&one.client).as_deref(), Some("0"));
+    assert_eq!(cpus(&one.server).as_deref(), Some("1-2"));
+    assert_eq!(
+        (cpus(&mine.client), cpus(&mine.server).as_deref()),
+        (None, Some("3"))
+    );
+    let wrong = text.replace("\"3\"", "\"three\"");
+    assert_eq!(
+        Lab::new(SYSTEM, &wrong).read().unwrap_err(),
+        "e.toml:18: server: expected CPUs, like \"0\" or \"0,2-3\", not \"three\""
+    );
+}
+
+#[test]
 fn ready_follows_the_workload_unless_it_is_said() {
     let own = |more: &str| {
         let text = format!("question = \"?\"\n[[trial]]\ncommand = \"x {{port}}\"\n{more}");

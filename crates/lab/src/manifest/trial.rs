@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::fields::{Field, Kind, LONGEST_NAME, field};
 use super::load::{LOAD, Load};
+use super::place::{PLACE, Place};
 use super::section::Section;
 use super::system::{FILE, Start, System};
 use super::workload::{WORKLOADS, Workload};
@@ -45,9 +46,14 @@ pub(super) const TRIAL: &[Field] = &[
         "What is sent otherwise than in the other trials.",
     ),
     field(
+        "place",
+        Kind::Table(PLACE),
+        "Where it runs otherwise than the other trials.",
+    ),
+    field(
         "command",
         Kind::Text,
-        "In place of system: a server of your own, run in the experiment's folder, without a shell. {port} is the port to listen on.",
+        "In place of system: a server of your own, run in the experiment's folder, without a shell. {host} and {port} are the address and the port to listen on.",
     ),
     field(
         "ready",
@@ -62,7 +68,7 @@ pub(super) const TRIAL: &[Field] = &[
     field(
         "port",
         Kind::Count(1, 65535),
-        "With command: the port of 127.0.0.1 that it listens on. Without it a free one, for {port}.",
+        "With command: the port that it listens on. Without it a free one, for {port}.",
     ),
 ];
 
@@ -85,6 +91,8 @@ pub struct Trial {
     pub setting: BTreeMap<String, String>,
     /// What is sent.
     pub load: Load,
+    /// Where it runs.
+    pub at: Place,
 }
 
 /// The server of a trial.
@@ -145,6 +153,7 @@ impl Server {
 pub(super) struct Reader<'a> {
     pub path: &'a Path,
     pub load: Load,
+    pub place: Place,
     pub systems: BTreeMap<String, Arc<System>>,
 }
 
@@ -177,6 +186,10 @@ impl Reader<'_> {
         if let Some(own) = section.table("load", LOAD)? {
             load.take(&own);
         }
+        let mut at = self.place.clone();
+        if let Some(own) = section.table("place", PLACE)? {
+            at.take(&own)?;
+        }
         let start = server.start();
         let path = match workload {
             Some(workload) => workload.path(),
@@ -190,6 +203,7 @@ impl Reader<'_> {
             ready: start.ready.as_deref().unwrap_or(path).to_owned(),
             path: path.to_owned(),
             load,
+            at,
             server,
         })
     }

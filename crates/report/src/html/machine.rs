@@ -25,6 +25,8 @@ pub(crate) fn draw(record: &Record) -> Markup {
                 .map(|bytes| ("memory limit", show_bytes(bytes))),
         );
     }
+    let places = crate::place::lines(record);
+    rows.extend(places.into_iter().map(|line| ("hosts", line)));
     let limits = at
         .limits
         .iter()

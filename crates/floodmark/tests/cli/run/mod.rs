@@ -9,6 +9,7 @@ use crate::support::{alive, code, finish, floodmark, text, valid};
 
 mod beside;
 mod failing;
+mod hosts;
 mod left_over;
 mod resumed;
 

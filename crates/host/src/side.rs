@@ -1,0 +1,82 @@
+//! Where a child runs: on which CPUs.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::child::{Child, ChildError};
+use crate::cpus::Cpus;
+
+/// One side of a measurement, client or server: the place where its processes run. The default is where floodmark itself does.
+#[derive(Debug, Clone, Default)]
+pub struct Side {
+    cpus: Option<Cpus>,
+}
+
+impl Side {
+    /// One that is kept to some CPUs, or not where there are none.
+    #[must_use]
+    pub fn on(cpus: Option<Cpus>) -> Self {
+        Side { cpus }
+    }
+
+    /// Starts a command on this side.
+    ///
+    /// # Errors
+    /// Those of [`Child::start`].
+    pub fn start(&self, mut command: Command) -> Result<Child, ChildError> {
+        self.place(&mut command);
+        Child::start(command)
+    }
+
+    /// Starts a command on this side without stdin, its stdout and stderr in a new file.
+    ///
+    /// # Errors
+    /// Those of [`Child::start_logged`].
+    pub fn start_logged(&self, mut command: Command, log: &Path) -> Result<Child, ChildError> {
+        self.place(&mut command);
+        Child::start_logged(command, log)
+    }
+
+    /// Sees that a command's process goes where this side is before its program begins; what it starts stays there.
+    fn place(&self, command: &mut Command) {
+        let Some(mask) = self.cpus.as_ref().map(Cpus::mask) else {
+            return;
+        };
+        // SAFETY: the closure runs in the child between fork and exec and only makes a system call that is async-signal-safe, with
+        // memory of its own; it neither allocates nor takes a lock.
+        unsafe {
+            command.pre_exec(move || {
+                match libc::sched_setaffinity(0, size_of_val(&mask), &raw const mask) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::Stdio;
+
+    #[test]
+    fn children_and_theirs_stay_on_their_cpus() {
+        let allowed = Cpus::allowed().unwrap();
+        let first = allowed.halves().map_or(allowed, |(first, _)| first);
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "sh -c 'grep Cpus_allowed_list /proc/self/status'"])
+            .stdout(Stdio::piped());
+        let mut child = Side::on(Some(first.clone())).start(command).unwrap();
+        let mut said = String::new();
+        child.stdout().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(
+            said.split_whitespace().last(),
+            Some(first.to_string().as_str())
+        );
+    }
+}

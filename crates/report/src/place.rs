@@ -1,0 +1,86 @@
+//! Where client and server of runs were, in words.
+
+use floodmark_record::Record;
+use floodmark_record::place::{Hosts, Place, Side};
+
+use crate::figures::count_of;
+
+/// One line for each kind of place that a record's runs had, with its trials where there are several kinds.
+pub(crate) fn lines(record: &Record) -> Vec<String> {
+    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
+    for run in &record.runs {
+        let said = run
+            .place
+            .as_ref()
+            .map_or_else(|| "on all CPUs of this machine".to_owned(), describe);
+        let trial = run.trial.as_deref().unwrap_or(&run.system);
+        match kinds.iter_mut().find(|(other, _)| *other == said) {
+            Some((_, trials)) if trials.contains(&trial) => {}
+            Some((_, trials)) => trials.push(trial),
+            None => kinds.push((said, vec![trial])),
+        }
+    }
+    match &kinds[..] {
+        [] => Vec::new(),
+        [_] if record.runs.iter().all(|run| run.place.is_none()) => Vec::new(),
+        [(said, _)] => vec![said.clone()],
+        _ => kinds
+            .iter()
+            .map(|(said, trials)| format!("{}: {said}", trials.join(", ")))
+            .collect(),
+    }
+}
+
+/// `client on CPU 0, server on CPUs 1-3`.
+fn describe(place: &Place) -> String {
+    let Hosts::Shared = place.hosts;
+    format!(
+        "{}, {}",
+        side("client", &place.client),
+        side("server", &place.server)
+    )
+}
+
+fn side(name: &str, side: &Side) -> String {
+    match &side.cpus {
+        Some(cpus) if side.cpu_count == 1 => format!("{name} on CPU {cpus}"),
+        Some(cpus) => format!("{name} on CPUs {cpus}"),
+        None => format!("{name} on all {}", count_of(side.cpu_count.into(), "CPU")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn kept(cpus: &str, cpu_count: u32) -> Side {
+        Side {
+            cpus: Some(cpus.to_owned()),
+            cpu_count,
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_where_nothing_was_asked_for() {
+        let mut record = fixture::record(vec![fixture::closed(), fixture::closed()]);
+        assert_eq!(lines(&record), [""; 0]);
+        let place = Place {
+            hosts: Hosts::Shared,
+            client: kept("0", 1),
+            server: kept("1-3", 3),
+        };
+        record.runs[0].place = Some(place.clone());
+        record.runs[0].trial = Some("kept".to_owned());
+        record.runs[1].trial = Some("free".to_owned());
+        assert_eq!(
+            lines(&record),
+            [
+                "kept: client on CPU 0, server on CPUs 1-3",
+                "free: on all CPUs of this machine"
+            ]
+        );
+        record.runs[1].place = Some(place);
+        assert_eq!(lines(&record), ["client on CPU 0, server on CPUs 1-3"]);
+    }
+}
