@@ -76,6 +76,9 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         steps: Vec::new(),
         saturation: None,
         observations: Vec::new(),
+        measured_from_ms: None,
+        server: None,
+        watcher: None,
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,

@@ -1,10 +1,10 @@
 //! Attempts at one plan, one after the other on the same server, each kept as it is taken.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use floodmark_host::{Side, Stop};
-use floodmark_observe::{Root, environment, sampler::Sampler};
+use floodmark_observe::{Root, environment};
 use floodmark_record::events::RunId;
 use floodmark_record::place::Place;
 use floodmark_record::plan::{Plan, WorkerInput};
@@ -12,6 +12,7 @@ use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 
+use crate::beside::Beside;
 use crate::fold::{FoldError, fold};
 use crate::folder::{Folder, FolderError};
 use crate::worker::{self, WorkerFailure};
@@ -96,6 +97,18 @@ fn answers_name(run: &RunId) -> String {
     }
 }
 
+/// What is read beside an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watching {
+    /// Nothing.
+    Off,
+    /// The machine, the load process and the server.
+    On {
+        /// The server's process, where it is not to be found by the address it listens on.
+        server_pid: Option<u32>,
+    },
+}
+
 /// Attempts at one plan.
 pub struct Attempts<'a> {
     /// The plan; the seed of each attempt is the plan's plus its number.
@@ -112,6 +125,8 @@ pub struct Attempts<'a> {
     pub side: &'a Side,
     /// Where client and server are, where that was asked for; kept with each run.
     pub place: Option<&'a Place>,
+    /// What is read beside them.
+    pub watching: Watching,
     /// Ends them.
     pub stop: &'a Stop,
 }
@@ -184,7 +199,7 @@ impl Attempts<'_> {
         if let Some(place) = self.place {
             folder.append(&Event::Placed(place.clone()))?;
         }
-        let sampler = Sampler::start_at(Instant::now(), Duration::from_secs(1));
+        let mut beside = Beside::start(self.watching, &plan);
         let input = WorkerInput {
             plan,
             start_unix_ns: None,
@@ -204,17 +219,19 @@ impl Attempts<'_> {
                     *first_number = end.next_number;
                     cut_short = crate::tally::why_cut_short(end);
                 }
-                if unwritten.is_none() {
-                    unwritten = folder.append(&event).err();
+                for event in beside.on(&event).into_iter().chain([event]) {
+                    if unwritten.is_none() {
+                        unwritten = folder.append(&event).err();
+                    }
+                    listener.on(&event);
                 }
-                listener.on(&event);
             },
         );
-        let (observations, missing) = sampler.stop();
+        let (observed, missing) = beside.stop();
         if let Some(error) = unwritten {
             return Err(error);
         }
-        folder.append(&Event::Observed { observations })?;
+        folder.append(&Event::Observed(observed))?;
         let missing: Vec<String> = self.notices.iter().cloned().chain(missing).collect();
         if !missing.is_empty() {
             folder.append(&Event::Missing { missing })?;

@@ -19,6 +19,7 @@ use crate::changing::{StepTimes, saturated};
 use crate::folder::EVENTS;
 use crate::judge;
 use crate::tally::Tally;
+use crate::watched;
 
 /// Why events could not be folded.
 #[derive(Debug, thiserror::Error)]
@@ -84,9 +85,9 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
             }
         }
         Event::RunBegan { run, plan, unix_ms } => tallies.push(Tally::new(run, plan, unix_ms)),
-        Event::Observed { observations } => {
+        Event::Observed(observed) => {
             if let Some(tally) = tallies.last_mut() {
-                tally.observations = observations;
+                tally.observed = observed;
             }
         }
         event => {
@@ -94,6 +95,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                 match event {
                     Event::Placed(place) => tally.place = Some(place),
                     Event::Ready(ready) => tally.ready = Some(ready),
+                    Event::ServerUsed(used) => tally.server_used = Some(used),
                     Event::Second(row) => tally.take(row),
                     Event::End(end) => tally.end = Some(end),
                     Event::Missing { missing } => tally.missing.extend(missing),
@@ -104,7 +106,8 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                     | Event::Skipped { .. }
                     | Event::RunBegan { .. }
                     | Event::Connecting(_)
-                    | Event::Observed { .. } => {}
+                    | Event::Began { .. }
+                    | Event::Observed(_) => {}
                 }
             }
         }
@@ -251,7 +254,9 @@ impl TimesInWindow {
     }
 }
 
-fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
+fn finish(mut tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
+    let rows = tally.rows.iter_mut().map(|row| &mut row.figures);
+    watched::fill(rows, &tally.observed);
     let none = Histogram::new();
     let summary = |kind| Histogram::summarise(&times.of(kind), &none);
     let counts = tally.counts();
@@ -319,6 +324,9 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         },
         tls: tls(&tally),
         client: client(&tally, &counts),
+        server: watched::server(&tally.observed, counts.sent),
+        watcher: tally.observed.watcher,
+        measured_from_ms: tally.observed.measured_from_ms,
         errors: end.map(|end| end.errors.clone()).unwrap_or_default(),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
         server_gone_since_s: end
@@ -338,7 +346,7 @@ fn finish(tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         window: shape.window,
         requests: counts,
         series: tally.rows.into_iter().map(|row| row.figures).collect(),
-        observations: tally.observations,
+        observations: tally.observed.observations,
         missing: tally.missing,
         steady: shape.steady,
         steps: Vec::new(),

@@ -4,6 +4,7 @@
 //! Invariant: nothing here draws; the caller listens to the same events that are kept.
 
 pub mod attempt;
+mod beside;
 mod changing;
 pub mod experiment;
 pub mod fold;
@@ -16,9 +17,10 @@ pub mod mix;
 pub mod read;
 mod source;
 mod tally;
+mod watched;
 mod worker;
 
-pub use attempt::{Attempts, LabError, Listener};
+pub use attempt::{Attempts, LabError, Listener, Watching};
 pub use fold::{FoldError, fold};
 pub use folder::{EVENTS, Folder, FolderError, RECORD};
 pub use mix::MixFile;

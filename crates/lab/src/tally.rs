@@ -6,8 +6,9 @@ use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
 use floodmark_record::groups::GroupPoint;
 use floodmark_record::place::Place;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::{Ended, Observation, SeriesRow};
+use floodmark_record::run::{Ended, SeriesRow};
 use floodmark_record::units::show_ns;
+use floodmark_record::watch::{Observed, ServerUsed};
 use floodmark_record::{Counts, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
 
@@ -23,7 +24,9 @@ pub struct Tally {
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
-    pub observations: Vec<Observation>,
+    pub observed: Observed,
+    /// What the server used in the second whose row comes next.
+    pub server_used: Option<ServerUsed>,
     pub missing: Vec<String>,
     pub cut_short: Option<String>,
     /// Whether the run was measured anew later.
@@ -49,7 +52,8 @@ impl Tally {
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
-            observations: Vec::new(),
+            observed: Observed::default(),
+            server_used: None,
             missing: Vec::new(),
             cut_short: None,
             counts_not: false,
@@ -57,6 +61,7 @@ impl Tally {
     }
 
     pub fn take(&mut self, mut row: SecondRow) {
+        let used = self.server_used.take();
         if row.phase == Phase::Warmup {
             self.warmup.merge(&row.counts);
             self.warmup_to_ns = row.to_ns;
@@ -78,6 +83,8 @@ impl Tally {
             max_us: times.max,
             client_user_cpus: row.user_s / length_s,
             client_system_cpus: row.system_s / length_s,
+            server_user_cpus: used.map(|used| used.user_s / used.over_s),
+            server_system_cpus: used.map(|used| used.system_s / used.over_s),
             open_connections: row.open_connections,
             groups: row
                 .groups

@@ -9,6 +9,7 @@ use floodmark_lab::{FoldError, Folder, fold};
 use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
 use floodmark_record::plan::{FiguresOf, Plan};
 use floodmark_record::run::{Environment, ToolInfo};
+use floodmark_record::watch::Observed;
 use floodmark_record::{Counts, Event, SCHEMA_VERSION, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
 
@@ -132,9 +133,7 @@ fn events() -> Vec<Event> {
         groups: Vec::new(),
         next_number: 1,
     }));
-    all.push(Event::Observed {
-        observations: Vec::new(),
-    });
+    all.push(Event::Observed(Observed::default()));
     all.push(Event::RunEnded {
         run,
         cut_short: None,

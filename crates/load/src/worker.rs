@@ -450,6 +450,7 @@ fn gather(
             Ok(Message::Began(used)) => {
                 cpu = used;
                 gatherer.begin(phase, used);
+                emit(Event::Began { phase });
             }
             Ok(Message::Slice(slice)) => gatherer
                 .take(slice)

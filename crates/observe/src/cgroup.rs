@@ -46,8 +46,18 @@ pub struct Throttling {
 /// Finds the group of this process for a controller (`cpu`, `memory`); none where it is not mounted.
 #[must_use]
 pub fn group(root: &Root, controller: &str) -> Option<Group> {
+    group_at(root, "/proc/self/cgroup", controller)
+}
+
+/// Finds the group of another process; none where the controller is not mounted, or the process is gone.
+#[must_use]
+pub fn group_of(root: &Root, pid: u32, controller: &str) -> Option<Group> {
+    group_at(root, &format!("/proc/{pid}/cgroup"), controller)
+}
+
+fn group_at(root: &Root, file: &str, controller: &str) -> Option<Group> {
     locate(
-        &root.read("/proc/self/cgroup").ok()?,
+        &root.read(file).ok()?,
         &root.read("/proc/self/mountinfo").ok()?,
         controller,
     )

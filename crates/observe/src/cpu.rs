@@ -123,7 +123,7 @@ pub fn load_average(root: &Root) -> Option<f64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Pressure on the CPUs since boot: seconds in which at least one thread was ready and had no CPU.
+/// Pressure on the CPUs, the disks or the memory since boot: seconds in which at least one thread could not go on for want of it.
 #[must_use]
 pub fn parse_pressure(text: &str) -> Option<f64> {
     let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
@@ -131,15 +131,6 @@ pub fn parse_pressure(text: &str) -> Option<f64> {
         .split_ascii_whitespace()
         .find_map(|word| word.strip_prefix("total="))?;
     Some(total.parse::<u64>().ok()? as f64 / 1e6)
-}
-
-/// Reads `/proc/pressure/cpu` (kernels with PSI).
-///
-/// # Errors
-/// The kernel has no PSI.
-pub fn read_pressure(root: &Root) -> io::Result<f64> {
-    parse_pressure(&root.read("/proc/pressure/cpu")?)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "/proc/pressure/cpu: no total"))
 }
 
 /// How many CPUs a list such as `0-3,8` names.

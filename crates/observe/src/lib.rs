@@ -5,25 +5,40 @@
 //!
 //! Invariant: this crate never judges. It hands over figures, and names what it could not read.
 
+mod account;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
 pub mod environment;
+mod group;
+mod host;
 pub mod io_uring;
+mod jvm;
+mod kept;
 pub mod limits;
 pub mod listener;
+mod namespace;
 pub mod netstat;
+mod perf_data;
 pub mod process;
 pub mod root;
 pub mod sampler;
 mod samples;
 mod series;
+pub mod server;
+mod sides;
+mod sock_diag;
+mod sockets;
 pub mod sockstat;
 pub mod sysctl;
 pub mod system_check;
+mod threads;
 pub mod time_wait;
+mod tree;
+mod watcher;
+mod watching;
 
 pub use environment::environment;
 pub use root::Root;
-pub use sampler::Sampler;
+pub use sampler::{Sampler, ServerCpu, Watch};
 pub use system_check::facts;

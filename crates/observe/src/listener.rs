@@ -1,6 +1,7 @@
 //! Which process listens on a local address: `/proc/net/tcp{,6}` gives the socket, `/proc/PID/fd` its owner.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 use crate::Root;
 use crate::process::parse_stat;
@@ -59,23 +60,72 @@ pub(crate) fn parse_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// Finds the process that listens on an address of this machine, or on a wildcard that covers it.
-///
-/// Where several share the socket (workers that were forked from a master), it is the one whose parent does not hold it.
-/// None where nobody listens, or the owner may not be looked at (another user's process, another PID namespace).
+/// Who listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listeners {
+    /// These processes, ascending: several where each has a socket of its own (`SO_REUSEPORT`). Where several share a socket
+    /// (workers that were forked from a master), it is the one whose parent does not hold it.
+    Processes(Vec<u32>),
+    /// Somebody who may not be looked at: another user's process, another PID namespace.
+    Hidden,
+    /// Nobody on this machine, or in another network namespace.
+    Nobody,
+}
+
+/// Finds the processes that listen on an address of this machine, or on a wildcard that covers it.
 #[must_use]
-pub fn find(root: &Root, target: SocketAddr) -> Option<u32> {
+pub fn find(root: &Root, target: SocketAddr) -> Listeners {
     let mut listening = Vec::new();
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
         listening.extend(parse(&root.read(file).unwrap_or_default()));
     }
     listening.retain(|socket| covers(socket.address, target));
-    // The kernel prefers the socket of the exact address to a wildcard.
-    listening
-        .sort_by_key(|socket| socket.address.ip().to_canonical() != target.ip().to_canonical());
-    listening
-        .iter()
-        .find_map(|socket| owner(root, socket.inode))
+    // The kernel prefers sockets of the exact address to those of a wildcard.
+    let exact =
+        |socket: &Listening| socket.address.ip().to_canonical() == target.ip().to_canonical();
+    if listening.iter().any(exact) {
+        listening.retain(exact);
+    }
+    owners(root, listening.iter().map(|socket| socket.inode).collect())
+}
+
+/// Finds the processes that listen on a unix socket.
+#[must_use]
+pub fn find_unix(root: &Root, path: &Path) -> Listeners {
+    let text = root.read("/proc/net/unix").unwrap_or_default();
+    owners(root, parse_unix(&text, path))
+}
+
+/// Inodes of the listening sockets of a path in the text of `/proc/net/unix`.
+fn parse_unix(text: &str, path: &Path) -> Vec<u64> {
+    /// The kernel's flag of a listening socket (`SO_ACCEPTCON`).
+    const ACCEPTS: &str = "00010000";
+    let of_path = |line: &str| {
+        // Num RefCount Protocol Flags Type St Inode Path; the path may hold blanks.
+        let mut words = line.split_ascii_whitespace();
+        let flags = words.nth(3)?;
+        let inode = words.nth(2)?;
+        let (_, named) = line.split_once(&format!(" {inode} "))?;
+        (flags == ACCEPTS && Path::new(named) == path).then(|| inode.parse().ok())?
+    };
+    text.lines().filter_map(of_path).collect()
+}
+
+fn owners(root: &Root, inodes: Vec<u64>) -> Listeners {
+    if inodes.is_empty() {
+        return Listeners::Nobody;
+    }
+    let mut pids: Vec<u32> = inodes
+        .into_iter()
+        .filter_map(|inode| owner(root, inode))
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    if pids.is_empty() {
+        Listeners::Hidden
+    } else {
+        Listeners::Processes(pids)
+    }
 }
 
 fn covers(listening: SocketAddr, target: SocketAddr) -> bool {
@@ -157,13 +207,54 @@ mod tests {
     }
 
     #[test]
+    fn several_sockets_of_one_port_have_several_owners() {
+        let listener = |port: u16| {
+            let socket =
+                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+            socket.set_reuse_port(true).unwrap();
+            let address: SocketAddr = ([127, 0, 0, 1], port).into();
+            socket.bind(&address.into()).unwrap();
+            socket.listen(5).unwrap();
+            socket
+        };
+        let first = listener(0);
+        let address = first.local_addr().unwrap().as_socket().unwrap();
+        let second = listener(address.port());
+        // A child inherits the second, and then has it alone.
+        second.set_cloexec(false).unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        drop(second);
+        let found = find(&Root::host(), address);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let mut both = vec![std::process::id(), child.id()];
+        both.sort_unstable();
+        assert_eq!(found, Listeners::Processes(both));
+    }
+
+    #[test]
+    fn unix_sockets() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a socket");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let ours = Listeners::Processes(vec![std::process::id()]);
+        assert_eq!(find_unix(&Root::host(), &path), ours);
+        drop(listener);
+        assert_eq!(find_unix(&Root::host(), &path), Listeners::Nobody);
+    }
+
+    #[test]
     fn finds_itself() {
         for address in ["127.0.0.1:0", "0.0.0.0:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let target = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()).into();
-            assert_eq!(find(&Root::host(), target), Some(std::process::id()));
+            let ours = Listeners::Processes(vec![std::process::id()]);
+            assert_eq!(find(&Root::host(), target), ours);
             drop(listener);
-            assert_eq!(find(&Root::host(), target), None);
+            assert_eq!(find(&Root::host(), target), Listeners::Nobody);
         }
     }
 }

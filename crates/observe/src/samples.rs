@@ -1,263 +1,118 @@
-//! The readings of a sampler: which sources are read, and how two readings become a value.
+//! The readings of a sampler: groups of series, each at its own step.
 
-use std::io;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::sampler::Sampled;
-use crate::series::{Kind, MOST_VALUES, Series, Subject};
-use crate::{Root, cgroup, cpu, netstat, sockstat};
+use floodmark_record::run::Observation;
 
-/// Counters of `/proc/net/netstat` that are kept as series.
-const NETSTAT: [&str; 9] = [
-    "ListenOverflows",
-    "ListenDrops",
-    "TCPReqQFullDrop",
-    "TCPReqQFullDoCookies",
-    "TCPSynRetrans",
-    "TCPTimeouts",
-    "TW",
-    "TWRecycled",
-    "TCPTimeWaitOverflow",
-];
+use crate::group::{Group, Read};
+use crate::series::{Kind, Subject};
 
-/// Counters of `/proc/net/snmp` that are kept as series.
-const SNMP: [&str; 6] = [
-    "ActiveOpens",
-    "PassiveOpens",
-    "AttemptFails",
-    "EstabResets",
-    "RetransSegs",
-    "OutRsts",
-];
-
-/// One reading of a source: the value of each of its series, cumulative where it is a counter.
-type Reading = io::Result<Vec<f64>>;
-
-/// One place that is read, and the series that come of it.
-struct Source {
-    name: String,
-    read: Box<dyn Fn() -> Reading>,
-    series: Vec<Series>,
-    last: Vec<f64>,
-    /// Whether it could be read every time so far; afterwards it is left alone, as a gap would shift later values.
-    alive: bool,
-}
+/// Characters that the values of one run may take in the record: 4 MiB for all of its observations, less their heads.
+const MOST_WRITTEN: usize = 3_700_000;
 
 /// What a sampler has taken so far.
 pub(crate) struct Samples {
-    sources: Vec<Source>,
+    groups: Vec<Group>,
     missing: Vec<String>,
-    step: Duration,
-    /// When the last step ended by the clock.
-    last_at: Instant,
-    /// When the last reading was taken, at or after the end of its step.
-    read_at: Instant,
-    steps_done: usize,
+    /// Shortest step.
+    pub(crate) step: Duration,
+    /// Where the series begin.
+    pub(crate) begin: Instant,
 }
 
 impl Samples {
     pub(crate) fn new(step: Duration) -> Self {
         Self {
-            sources: Vec::new(),
+            groups: Vec::new(),
             missing: Vec::new(),
             step,
-            last_at: Instant::now(),
-            read_at: Instant::now(),
-            steps_done: 0,
+            begin: Instant::now(),
         }
     }
 
     /// When the next reading is due.
     pub(crate) fn next(&self) -> Instant {
-        self.last_at + self.step
+        let next = self.groups.iter().filter_map(Group::next).min();
+        next.unwrap_or_else(|| Instant::now() + self.step)
     }
 
-    /// Takes the first reading, which counters are told against.
-    pub(crate) fn open(&mut self, root: &Root) {
-        self.last_at = Instant::now();
-        self.read_at = self.last_at;
-        self.open_network(root);
-        let sockets = root.clone();
-        self.add(
-            "/proc/net/sockstat",
-            vec![subject("network", "tw", "sockets", Kind::Level)],
-            move || Ok(vec![sockstat::read(&sockets)?.time_wait as f64]),
-        );
-        let cpus = root.clone();
-        self.add(
-            "/proc/stat",
-            vec![
-                subject("host", "busy", "CPUs", Kind::Mean),
-                subject("host", "interrupt", "CPUs", Kind::Mean),
-                subject("host", "steal", "CPU-seconds", Kind::Increase),
-            ],
-            move || {
-                let total = cpu::read_stat(&cpus)?.total;
-                Ok(vec![total.busy_s(), total.interrupt_s, total.steal_s])
-            },
-        );
-        let pressure = root.clone();
-        self.add(
-            "/proc/pressure/cpu",
-            vec![subject("host", "some", "s", Kind::Increase)],
-            move || Ok(vec![cpu::read_pressure(&pressure)?]),
-        );
-        self.open_cgroup(root);
-    }
-
-    fn open_network(&mut self, root: &Root) {
-        let present = netstat::read(root).unwrap_or_default();
-        for (file, names) in [
-            ("/proc/net/netstat", &NETSTAT[..]),
-            ("/proc/net/snmp", &SNMP[..]),
-        ] {
-            let (names, absent): (Vec<&'static str>, Vec<&'static str>) =
-                names.iter().partition(|name| present.get(name).is_some());
-            if !absent.is_empty() {
-                self.missing
-                    .push(format!("{file}: no {}", absent.join(", ")));
-            }
-            if names.is_empty() {
-                continue;
-            }
-            let subjects = names
-                .iter()
-                .map(|name| subject("network", name, "count", Kind::Increase))
-                .collect();
-            let root = root.clone();
-            self.add(file, subjects, move || {
-                let text = root.read(file)?;
-                // Each of the two texts has groups that the other has not, so one parser takes either alone.
-                let counters = netstat::parse(&text, &text);
-                names
-                    .iter()
-                    .map(|name| counters.get(name).map(|count| count as f64))
-                    .collect::<Option<Vec<f64>>>()
-                    .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "a counter is gone"))
-            });
+    /// Takes note of something that cannot be read; each is said once.
+    pub(crate) fn missing(&mut self, line: String) {
+        if !self.missing.contains(&line) {
+            self.missing.push(line);
         }
     }
 
-    fn open_cgroup(&mut self, root: &Root) {
-        let level: Option<PathBuf> =
-            cgroup::group(root, "cpu").and_then(|group| group.throttled_level(root));
-        let Some(level) = level else {
-            self.missing
-                .push("cpu.stat: no control group with throttling counters".to_owned());
-            return;
-        };
-        let root = root.clone();
-        self.add(
-            &level.join("cpu.stat").display().to_string(),
-            vec![
-                subject("cgroup", "nr_throttled", "periods", Kind::Increase),
-                subject("cgroup", "throttled_time", "s", Kind::Increase),
-            ],
-            move || {
-                let throttling = cgroup::read_throttling(&root, &level)?;
-                Ok(vec![throttling.throttled as f64, throttling.throttled_s])
-            },
-        );
+    /// Reads something at the sampler's own step, for at most a share of one CPU.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        share: f64,
+        subjects: Vec<Subject>,
+        read: impl FnMut(&mut Vec<f64>) -> std::io::Result<()> + 'static,
+    ) {
+        self.add_every(self.step, name, share, subjects, Box::new(read));
     }
 
-    fn add(&mut self, name: &str, subjects: Vec<Subject>, read: impl Fn() -> Reading + 'static) {
-        match read() {
-            Ok(last) => self.sources.push(Source {
-                name: name.to_owned(),
-                read: Box::new(read),
-                series: subjects.into_iter().map(Series::new).collect(),
-                last,
-                alive: true,
-            }),
-            Err(error) => self.missing.push(format!("{name}: {error}")),
+    /// The same at a step, or at the sampler's own where that is longer.
+    pub(crate) fn add_every(
+        &mut self,
+        step: Duration,
+        name: &str,
+        share: f64,
+        subjects: Vec<Subject>,
+        read: Read,
+    ) {
+        let step = step.max(self.step);
+        match Group::open(name, subjects, read, (self.begin, step, share)) {
+            Ok(group) => self.groups.push(group),
+            Err(error) => {
+                let text = error.to_string();
+                self.missing(if text.contains(name) {
+                    text
+                } else {
+                    format!("{name}: {text}")
+                });
+            }
         }
     }
 
-    /// Reads all sources at the end of a step, or of several where the sampler was kept from running.
+    /// Reads all groups whose step is over.
     pub(crate) fn take(&mut self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.last_at);
-        let mut steps = (elapsed.as_secs_f64() / self.step.as_secs_f64()).floor() as usize;
-        if steps == 0 {
-            return;
-        }
-        self.last_at += self.step * u32::try_from(steps).unwrap_or(u32::MAX);
-        while self.steps_done + steps > MOST_VALUES {
-            self.step *= 2;
-            steps = steps.div_ceil(2);
-            self.steps_done = self.steps_done.div_ceil(2);
-            for series in self
-                .sources
-                .iter_mut()
-                .flat_map(|source| &mut source.series)
-            {
-                series.halve();
-            }
-        }
-        self.steps_done += steps;
-        self.read(now, |series, value| series.push(value, steps));
+        self.each(|group| group.take(now));
     }
 
-    /// Reads all sources at the end of the run, in the middle of a step: what is left of it is a value of its own, or joined to
-    /// the one before where it is less than a fifth of a step.
+    /// Reads all groups at the end of the run.
     pub(crate) fn take_last(&mut self, now: Instant) {
-        let elapsed = now.saturating_duration_since(self.last_at);
-        if self.steps_done == 0 || elapsed * 5 >= self.step {
-            self.steps_done += 1;
-            self.read(now, |series, value| series.push(value, 1));
-        } else {
-            self.read(now, Series::fold);
-        }
+        self.each(|group| group.take_last(now));
     }
 
-    fn read(&mut self, now: Instant, mut keep: impl FnMut(&mut Series, f64)) {
-        let elapsed = now.saturating_duration_since(self.read_at);
-        self.read_at = now;
-        for source in self.sources.iter_mut().filter(|source| source.alive) {
-            let now = match (source.read)() {
-                Ok(now) => now,
-                Err(error) => {
-                    source.alive = false;
-                    self.missing.push(format!(
-                        "{}: could be read for the first {} values only: {error}",
-                        source.name,
-                        source.series.first().map_or(0, Series::len)
-                    ));
-                    continue;
-                }
+    fn each(&mut self, mut take: impl FnMut(&mut Group) -> Option<String>) {
+        let gone: Vec<String> = self.groups.iter_mut().filter_map(&mut take).collect();
+        gone.into_iter().for_each(|line| self.missing(line));
+    }
+
+    /// The series, and what could not be read. Where they would take too much room, the longest are thinned out.
+    pub(crate) fn finish(mut self) -> (Vec<Observation>, Vec<String>) {
+        let mut lengths: Vec<usize> = self.groups.iter().map(Group::written_length).collect();
+        while lengths.iter().sum::<usize>() > MOST_WRITTEN {
+            let Some(longest) = (0..lengths.len()).max_by_key(|at| lengths[*at]) else {
+                break;
             };
-            for ((series, now), last) in source.series.iter_mut().zip(&now).zip(&source.last) {
-                let grown = (now - last).max(0.0);
-                let value = match series.subject.kind {
-                    Kind::Increase => grown,
-                    Kind::Mean => grown / elapsed.as_secs_f64().max(1e-3),
-                    Kind::Level => *now,
-                };
-                keep(series, value);
-            }
-            source.last = now;
+            self.groups[longest].halve();
+            lengths[longest] = self.groups[longest].written_length();
         }
-    }
-
-    /// The series, and what could not be read.
-    pub(crate) fn finish(self) -> Sampled {
-        let step_ms = u64::try_from(self.step.as_millis()).unwrap_or(u64::MAX);
-        let observations = self
-            .sources
-            .into_iter()
-            .flat_map(|source| {
-                let name = source.name;
-                source
-                    .series
-                    .into_iter()
-                    .map(move |series| series.observation(&name, 0, step_ms))
-            })
-            .collect();
-        (observations, self.missing)
+        let groups = self.groups.into_iter();
+        (groups.flat_map(Group::observations).collect(), self.missing)
     }
 }
 
-fn subject(subject: &'static str, metric: &'static str, unit: &'static str, kind: Kind) -> Subject {
+pub(crate) fn subject(
+    subject: &'static str,
+    metric: &'static str,
+    unit: &'static str,
+    kind: Kind,
+) -> Subject {
     Subject {
         subject,
         metric,
@@ -269,7 +124,10 @@ fn subject(subject: &'static str, metric: &'static str, unit: &'static str, kind
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::run::Observation;
+    use crate::series::MOST_VALUES;
+    use crate::{Root, host};
+
+    const STEP: Duration = Duration::from_secs(1);
 
     fn series<'a>(observations: &'a [Observation], metric: &str) -> &'a Observation {
         observations
@@ -280,44 +138,65 @@ mod tests {
 
     #[test]
     fn a_long_run_halves_its_resolution() {
-        let mut samples = Samples::new(Duration::from_millis(10));
-        samples.open(&Root::host());
-        let begin = samples.last_at;
+        let mut samples = Samples::new(STEP);
+        let mut count = 0.0;
+        let subjects = vec![subject("host", "m", "u", Kind::Increase)];
+        samples.add("m", 1.0, subjects, move |into| {
+            count += 1.0;
+            into.push(count);
+            Ok(())
+        });
+        let begin = samples.begin;
         for step in 1..=MOST_VALUES as u32 + 10 {
-            samples.take(begin + Duration::from_millis(10) * step);
+            samples.take(begin + STEP * step);
         }
         let (observations, _) = samples.finish();
-        let bytes = serde_bytes(&observations);
-        for observation in &observations {
-            assert_eq!(observation.step_ms, 20);
-            assert!(
-                observation.values.len() <= MOST_VALUES / 2 + 6,
-                "{}",
-                observation.values.len()
-            );
-            assert!(
-                observation.values.len() >= MOST_VALUES / 2,
-                "{}",
-                observation.values.len()
-            );
-        }
-        assert!(bytes < 1 << 20, "{bytes} bytes");
+        let observation = series(&observations, "m");
+        assert_eq!(observation.step_ms, 2000);
+        assert_eq!(observation.values.len(), MOST_VALUES / 2 + 5);
+        assert!(
+            observation
+                .values
+                .iter()
+                .all(|value| *value == 2.0 || *value == 1.0)
+        );
+        assert_eq!(series(&observations, "m.max").unit, "u/s");
     }
 
-    /// Characters that the values take in JSON, at least as many as serde prints.
-    fn serde_bytes(observations: &[Observation]) -> usize {
-        observations
+    #[test]
+    fn the_record_of_a_run_stays_within_its_bound() {
+        let mut samples = Samples::new(STEP);
+        for metric in ["a", "b", "c"] {
+            let subjects: Vec<Subject> = (0..40)
+                .map(|_| subject("host", metric, "u", Kind::Level))
+                .collect();
+            samples.add(metric, 1.0, subjects, |into| {
+                into.resize(40, 123_456_789.012_345);
+                Ok(())
+            });
+        }
+        let begin = samples.begin;
+        for step in 1..=MOST_VALUES as u32 {
+            samples.take(begin + STEP * step);
+        }
+        let (observations, _) = samples.finish();
+        let text: usize = observations
             .iter()
             .flat_map(|observation| &observation.values)
             .map(|value| format!("{value:?},").len())
-            .sum()
+            .sum();
+        assert!(text <= MOST_WRITTEN, "{text}");
+        assert!(
+            text > MOST_WRITTEN / 4,
+            "thinned out more than needed: {text}"
+        );
     }
 
     #[test]
     fn missed_steps_are_not_lost() {
         let mut samples = Samples::new(Duration::from_secs(1));
-        samples.open(&Root::host());
-        let begin = samples.last_at;
+        host::open(&mut samples, &Root::host());
+        let begin = samples.begin;
         samples.take(begin + Duration::from_millis(999));
         samples.take(begin + Duration::from_millis(3_400));
         samples.take(begin + Duration::from_millis(4_010));
@@ -326,10 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_counters_says_so() {
+    fn a_machine_without_counters_says_so_once_each() {
         let folder = tempfile::tempdir().unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
-        samples.open(&Root::at(folder.path()));
+        host::open(&mut samples, &Root::at(folder.path()));
         samples.take_last(Instant::now());
         let (observations, missing) = samples.finish();
         assert!(observations.is_empty());
@@ -338,55 +217,14 @@ mod tests {
             "snmp",
             "sockstat",
             "/proc/stat",
-            "pressure",
+            "pressure/cpu",
+            "pressure/io",
+            "pressure/memory",
+            "diskstats",
             "cpu.stat",
         ] {
-            assert!(
-                missing.iter().any(|line| line.contains(name)),
-                "{name}: {missing:?}"
-            );
+            let lines = missing.iter().filter(|line| line.contains(name));
+            assert_eq!(lines.count(), 1, "{name}: {missing:?}");
         }
-    }
-
-    #[test]
-    fn a_source_that_goes_away_ends_its_series() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("proc/stat");
-        std::fs::create_dir_all(folder.path().join("proc")).unwrap();
-        std::fs::write(&file, "cpu 1 2 3 4 5 6 7 8\n").unwrap();
-        let mut samples = Samples::new(Duration::from_secs(1));
-        samples.open(&Root::at(folder.path()));
-        let begin = samples.last_at;
-        samples.take(begin + Duration::from_secs(1));
-        std::fs::remove_file(&file).unwrap();
-        samples.take(begin + Duration::from_secs(2));
-        samples.take(begin + Duration::from_secs(3));
-        let (observations, missing) = samples.finish();
-        assert_eq!(series(&observations, "busy").values, [0.0]);
-        let gone: Vec<_> = missing
-            .iter()
-            .filter(|line| line.contains("first 1 values"))
-            .collect();
-        assert_eq!(gone.len(), 1, "{missing:?}");
-    }
-
-    #[test]
-    fn a_sample_costs_little() {
-        let mut samples = Samples::new(Duration::from_millis(10));
-        samples.open(&Root::host());
-        let begin = samples.last_at;
-        let cpu_s = || {
-            let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-            crate::process::parse_schedstat(&text).unwrap().on_cpu_s
-        };
-        let before = cpu_s();
-        for step in 1..=100 {
-            samples.take(begin + Duration::from_millis(10) * step);
-        }
-        let each = (cpu_s() - before) / 100.0;
-        assert!(
-            each < 0.005,
-            "{each} s, more than 0.5 % of a CPU at one a second"
-        );
     }
 }

@@ -1,10 +1,10 @@
 //! A series of values at equal distances, of bounded length.
 
+use std::time::Duration;
+
 use floodmark_record::run::Observation;
 
-/// Most values of one series. A run that is longer halves the resolution: an hour at one a second.
-///
-/// With the 20 series of the sampler, at most 12 characters a value, this stays below 1 MiB in the record.
+/// Most values of one series. A run that is longer halves the resolution: three minutes at 20 a second, an hour at one.
 pub(crate) const MOST_VALUES: usize = 3_600;
 
 /// What a value is of the step it stands for, and so how two steps become one.
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Increase,
     /// A rate or share over the step: two give their mean.
     Mean,
-    /// A level at the end of the step: the later one holds.
+    /// A level at the end of the step: two give their mean.
     Level,
 }
 
@@ -22,8 +22,7 @@ impl Kind {
     fn join(self, first: f64, second: f64) -> f64 {
         match self {
             Self::Increase => first + second,
-            Self::Mean => f64::midpoint(first, second),
-            Self::Level => second,
+            Self::Mean | Self::Level => f64::midpoint(first, second),
         }
     }
 }
@@ -42,6 +41,8 @@ pub(crate) struct Subject {
 pub(crate) struct Series {
     pub subject: Subject,
     values: Vec<f64>,
+    /// The largest reading behind each value, per second where the metric is an increase; empty until readings are joined.
+    largest: Vec<f64>,
 }
 
 impl Series {
@@ -49,6 +50,7 @@ impl Series {
         Self {
             subject,
             values: Vec::new(),
+            largest: Vec::new(),
         }
     }
 
@@ -56,9 +58,9 @@ impl Series {
         self.values.len()
     }
 
-    /// Adds what was read over `steps` steps (more than one where the sampler itself was kept from running): an increase is
-    /// spread evenly over them, anything else is repeated.
-    pub(crate) fn push(&mut self, value: f64, steps: usize) {
+    /// Adds what was read over `steps` steps of length `step` (more than one where the sampler itself was kept from running): an
+    /// increase is spread evenly over them, anything else is repeated.
+    pub(crate) fn push(&mut self, value: f64, steps: usize, step: Duration) {
         let steps = steps.max(1);
         let each = match self.subject.kind {
             Kind::Increase => value / steps as f64,
@@ -66,6 +68,18 @@ impl Series {
         };
         self.values
             .extend(std::iter::repeat_n(rounded(each), steps));
+        if !self.largest.is_empty() {
+            let largest = rounded(self.as_peak(each, step));
+            self.largest.resize(self.values.len(), largest);
+        }
+    }
+
+    /// A reading as it is kept among the largest ones.
+    fn as_peak(&self, value: f64, step: Duration) -> f64 {
+        match self.subject.kind {
+            Kind::Increase => value / step.as_secs_f64(),
+            Kind::Mean | Kind::Level => value,
+        }
     }
 
     /// Joins what was read in a last bit of a step to the step before, so that no increase is lost and no share is taken of
@@ -78,9 +92,21 @@ impl Series {
         }
     }
 
-    /// Makes one value of each two; an odd last one is kept alone.
-    pub(crate) fn halve(&mut self) {
+    /// Makes one value of each two, which were `step` long; an odd last one is kept alone.
+    pub(crate) fn halve(&mut self, step: Duration) {
         let kind = self.subject.kind;
+        if self.largest.is_empty() {
+            self.largest = self
+                .values
+                .iter()
+                .map(|value| rounded(self.as_peak(*value, step)))
+                .collect();
+        }
+        self.largest = self
+            .largest
+            .chunks(2)
+            .map(|pair| pair.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+            .collect();
         self.values = self
             .values
             .chunks(2)
@@ -91,16 +117,41 @@ impl Series {
             .collect();
     }
 
-    pub(crate) fn observation(self, source: &str, start_ms: u64, step_ms: u64) -> Observation {
-        Observation {
+    /// Characters that the values take in JSON, at least as many as are written.
+    pub(crate) fn written_length(&self) -> usize {
+        let each = |value: &f64| format!("{value:?},").len();
+        let values = self.values.iter().chain(&self.largest);
+        values.map(each).sum()
+    }
+
+    /// The series, and where readings were joined the largest ones beside it.
+    pub(crate) fn observations(
+        self,
+        source: &str,
+        start_ms: u64,
+        step_ms: u64,
+    ) -> impl Iterator<Item = Observation> + use<> {
+        let observation = |metric: String, unit: String, values| Observation {
             subject: self.subject.subject.to_owned(),
-            metric: self.subject.metric.to_owned(),
-            unit: self.subject.unit.to_owned(),
+            metric,
+            unit,
             source: source.to_owned(),
             start_ms,
             step_ms,
-            values: self.values,
-        }
+            values,
+        };
+        let Subject {
+            metric, unit, kind, ..
+        } = self.subject;
+        let peak_unit = match kind {
+            Kind::Increase => format!("{unit}/s"),
+            Kind::Mean | Kind::Level => unit.to_owned(),
+        };
+        let peaks = (!self.largest.is_empty())
+            .then(|| observation(format!("{metric}.max"), peak_unit, self.largest));
+        [observation(metric.to_owned(), unit.to_owned(), self.values)]
+            .into_iter()
+            .chain(peaks)
     }
 }
 
@@ -113,6 +164,8 @@ fn rounded(value: f64) -> f64 {
 mod tests {
     use super::*;
 
+    const STEP: Duration = Duration::from_millis(500);
+
     fn series(kind: Kind, values: &[f64]) -> Series {
         let mut series = Series::new(Subject {
             subject: "host",
@@ -121,21 +174,33 @@ mod tests {
             kind,
         });
         for value in values {
-            series.push(*value, 1);
+            series.push(*value, 1, STEP);
         }
         series
     }
 
     #[test]
-    fn halving_keeps_sums_means_and_levels() {
-        for (kind, expected) in [
-            (Kind::Increase, [3.0, 7.0, 5.0]),
-            (Kind::Mean, [1.5, 3.5, 5.0]),
-            (Kind::Level, [2.0, 4.0, 5.0]),
+    fn halving_keeps_sums_and_means_and_what_was_largest() {
+        for (kind, expected, largest, unit) in [
+            // The last step of the five was half as long as those it is joined with.
+            (Kind::Increase, [10.0, 9.0], [8.0, 10.0], "u/s"),
+            (Kind::Mean, [2.5, 4.5], [4.0, 5.0], "u"),
+            (Kind::Level, [2.5, 4.5], [4.0, 5.0], "u"),
         ] {
             let mut series = series(kind, &[1.0, 2.0, 3.0, 4.0, 5.0]);
-            series.halve();
-            assert_eq!(series.values, expected, "{kind:?}");
+            assert_eq!(series.clone().observations("s", 0, 500).count(), 1);
+            series.halve(STEP);
+            // An increase over the doubled step of a second.
+            series.push(4.0, 1, STEP * 2);
+            series.halve(STEP * 2);
+            let all: Vec<_> = series.observations("s", 0, 2000).collect();
+            let [mean, max] = &all[..] else {
+                panic!("{all:?}")
+            };
+            assert_eq!((mean.metric.as_str(), max.metric.as_str()), ("m", "m.max"));
+            assert_eq!(max.unit, unit);
+            assert_eq!(mean.values, expected, "{kind:?}");
+            assert_eq!(max.values, largest, "{kind:?}");
         }
     }
 
@@ -144,10 +209,10 @@ mod tests {
         for (kind, expected) in [
             (Kind::Increase, [1.0, 3.0, 3.0, 5.0]),
             (Kind::Mean, [1.0, 9.0, 9.0, 9.0]),
-            (Kind::Level, [1.0, 9.0, 9.0, 2.0]),
+            (Kind::Level, [1.0, 9.0, 9.0, 5.5]),
         ] {
             let mut series = series(kind, &[1.0]);
-            series.push(9.0, 3);
+            series.push(9.0, 3, STEP);
             series.fold(2.0);
             assert_eq!(series.values, expected, "{kind:?}");
         }

@@ -11,10 +11,11 @@ use crate::groups::GroupRow;
 use crate::outcome::Counts;
 use crate::place::Place;
 use crate::plan::Plan;
-use crate::run::{Environment, Observation, ToolInfo};
+use crate::run::{Environment, ToolInfo};
 use crate::target::Address;
 use crate::times::TimeKind;
 use crate::tls::TlsUse;
+use crate::watch::{Observed, ServerUsed};
 
 /// One line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -53,15 +54,19 @@ pub enum Event {
     Ready(WorkerReady),
     /// How far the worker is with opening connections before it sends.
     Connecting(Connecting),
+    /// The worker begins to send.
+    Began {
+        /// Warm-up or measurement.
+        phase: Phase,
+    },
+    /// What the server used since the last of these; comes with each second.
+    ServerUsed(ServerUsed),
     /// What happened in one second of the worker's clock.
     Second(SecondRow),
     /// The worker is done.
     End(WorkerEnd),
     /// What was read beside the load.
-    Observed {
-        /// The series.
-        observations: Vec<Observation>,
-    },
+    Observed(Observed),
     /// What could not be read, and why.
     Missing {
         /// One line each.

@@ -20,6 +20,7 @@ pub mod times;
 pub mod timetable;
 pub mod tls;
 pub mod units;
+pub mod watch;
 
 pub use comparison::{Claim, Comparison, Metric};
 pub use events::{Event, SecondRow, ThreadUse, WorkerEnd};

@@ -12,6 +12,7 @@ use crate::place::Place;
 use crate::plan::Plan;
 use crate::times::Times;
 use crate::tls::TlsRun;
+use crate::watch::{Server, Watcher};
 
 /// Which floodmark took the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -129,6 +130,12 @@ pub struct Run {
     pub tls: Option<TlsRun>,
     /// What the load process used.
     pub client: Client,
+    /// What the server's processes used; null where they were not found or may not be read, `missing` says why.
+    #[serde(default)]
+    pub server: Option<Server>,
+    /// What watching took; null where nothing was watched.
+    #[serde(default)]
+    pub watcher: Option<Watcher>,
     /// Second by second.
     pub series: Vec<SeriesRow>,
     /// Step by step, where the plan has steps; those that were not reached are left out.
@@ -139,6 +146,10 @@ pub struct Run {
     pub saturation: Option<Saturation>,
     /// What was read beside the load.
     pub observations: Vec<Observation>,
+    /// When the measurement began on the clock of `observations`, milliseconds from their start (connections that are opened
+    /// before, and a warm-up, are in them too); null where it did not begin.
+    #[serde(default)]
+    pub measured_from_ms: Option<u64>,
     /// What could not be read, and why.
     pub missing: Vec<String>,
     /// Whether and from when the run was steady.
@@ -304,6 +315,12 @@ pub struct SeriesRow {
     pub client_user_cpus: f64,
     /// CPU of the load process in CPUs, kernel.
     pub client_system_cpus: f64,
+    /// CPU of the server's processes in CPUs, user mode; null where they were not watched.
+    #[serde(default)]
+    pub server_user_cpus: Option<f64>,
+    /// CPU of the server's processes in CPUs, kernel.
+    #[serde(default)]
+    pub server_system_cpus: Option<f64>,
     /// Connections open at the end of the second.
     pub open_connections: u64,
     /// The same by group, in the order of the plan's mix.
@@ -366,11 +383,16 @@ pub struct FellBehind {
 }
 
 /// A series read beside the load.
+///
+/// A series that takes too much CPU to read, or room to keep, is read less often or thinned out: its step is doubled and two values
+/// become one (counters add up, anything else gives its mean). What was largest at the resolution it was read with is then
+/// kept beside it, as a series of the same name with `.max` behind it; for counters as a rate (`count/s`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
-    /// Of what: `host`, `network`, `client`.
+    /// Of what: `host`, `network`, `cgroup`, `disk`; `server` and `client` (process trees), `server sockets` and `client sockets`
+    /// (the two ends of the target's connections on this machine), `listener`, `jvm`.
     pub subject: String,
-    /// Name of the counter, as its source spells it.
+    /// Name of the counter, as its source spells it where it has one.
     pub metric: String,
     /// Unit of the values.
     pub unit: String,

@@ -36,7 +36,10 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
         groups::draw(page, run, name);
     }
     outcomes::draw(page, &runs.iter().collect::<Vec<_>>());
-    draw_client(page, runs);
+    draw_cpu(page, "client", runs, |run| run.client.cpu_us_per_request);
+    draw_cpu(page, "server", runs, |run| {
+        run.server.as_ref()?.cpu_us_per_request
+    });
     draw_judged(page, runs, &names);
     for note in overall.iter().flat_map(|overall| &overall.notes) {
         page.entry("note", &[plain(note)]);
@@ -68,11 +71,9 @@ fn draw_overall(page: &mut Page, overall: &Overall) {
     page.entry("throughput", &spans);
 }
 
-fn draw_client(page: &mut Page, runs: &[Run]) {
-    let mut cpu: Vec<f64> = runs
-        .iter()
-        .filter_map(|run| run.client.cpu_us_per_request)
-        .collect();
+/// What one side took for a request, over the runs that tell.
+fn draw_cpu(page: &mut Page, side: &str, runs: &[Run], of: impl Fn(&Run) -> Option<f64>) {
+    let mut cpu: Vec<f64> = runs.iter().filter_map(of).collect();
     cpu.sort_by(f64::total_cmp);
     if let (Some(least), Some(most)) = (cpu.first(), cpu.last()) {
         let (least, most) = (show_ns(least * 1e3), show_ns(most * 1e3));
@@ -81,7 +82,7 @@ fn draw_client(page: &mut Page, runs: &[Run]) {
         } else {
             format!("{least} to {most}")
         };
-        page.entry("client", &[plain(format!("{range} CPU per request"))]);
+        page.entry(side, &[plain(format!("{range} CPU per request"))]);
     }
 }
 

@@ -10,7 +10,7 @@ use floodmark_record::run::{Run, SeriesRow};
 const HEADER: &str = "system,workload,setting,process,attempt,started_unix_ms,\
 from_s,to_s,throughput_per_s,goodput_per_s,failed,\
 response_p50_us,response_p90_us,response_p99_us,response_p99_9_us,response_max_us,\
-client_user_cpus,client_system_cpus,open_connections,group";
+client_user_cpus,client_system_cpus,server_user_cpus,server_system_cpus,open_connections,group";
 
 /// One line for each second of each run, below a header, each followed by one for each group of a mix.
 #[must_use]
@@ -57,7 +57,7 @@ fn identification(run: &Run) -> String {
     .join(",")
 }
 
-fn values(row: &SeriesRow) -> [String; 13] {
+fn values(row: &SeriesRow) -> [String; 15] {
     [
         number(Some(row.from_s)),
         number(Some(row.to_s)),
@@ -71,13 +71,15 @@ fn values(row: &SeriesRow) -> [String; 13] {
         number(row.max_us),
         number(Some(row.client_user_cpus)),
         number(Some(row.client_system_cpus)),
+        number(row.server_user_cpus),
+        number(row.server_system_cpus),
         row.open_connections.to_string(),
     ]
 }
 
 /// The columns that a group has second by second.
-fn group_values(row: &SeriesRow, group: &GroupPoint) -> [String; 13] {
-    let mut values = <[String; 13]>::default();
+fn group_values(row: &SeriesRow, group: &GroupPoint) -> [String; 15] {
+    let mut values = <[String; 15]>::default();
     values[..5].clone_from_slice(&[
         number(Some(row.from_s)),
         number(Some(row.to_s)),
@@ -144,7 +146,7 @@ mod tests {
         let line = text.lines().nth(1).unwrap();
         assert_eq!(
             line,
-            "127.0.0.1:8080,/,,1,1,1700000000000,0,1,184210,184210,0,,,1234.5,1520,2300,0.3,0.51,50,"
+            "127.0.0.1:8080,/,,1,1,1700000000000,0,1,184210,184210,0,,,1234.5,1520,2300,0.3,0.51,0.4,0.75,50,"
         );
     }
 

@@ -12,6 +12,7 @@ use floodmark_record::result::Record;
 use floodmark_record::run::*;
 use floodmark_record::times::{TimeKind, Times};
 use floodmark_record::tls::{TlsPlan, TlsRun, TlsUse, Trust};
+use floodmark_record::watch::{Server, ServerSeen};
 use floodmark_stats::Histogram;
 
 mod changing;
@@ -90,6 +91,28 @@ pub(crate) fn interval(around: f64, share: f64) -> Interval {
     }
 }
 
+/// Closed, beside a server of 3 processes that used 1.15 CPUs for 10 s.
+pub(crate) fn watched() -> Run {
+    let server = Server {
+        cpu_s: 11.5,
+        user_s: 4.0,
+        system_s: 7.5,
+        wall_s: 10.0,
+        cpu_us_per_request: Some(14.2),
+        seen: ServerSeen {
+            name: "nginx".to_owned(),
+            pids: vec![4711],
+            processes: 3,
+            peak_rss_bytes: 24_000_000,
+            ..ServerSeen::default()
+        },
+    };
+    Run {
+        server: Some(server),
+        ..closed()
+    }
+}
+
 fn series(to_s: u64, per_s: f64) -> Vec<SeriesRow> {
     (0..to_s)
         .map(|i| SeriesRow {
@@ -105,6 +128,8 @@ fn series(to_s: u64, per_s: f64) -> Vec<SeriesRow> {
             max_us: Some(2300.0),
             client_user_cpus: 0.3,
             client_system_cpus: 0.51,
+            server_user_cpus: Some(0.4),
+            server_system_cpus: Some(0.75),
             open_connections: 50,
             groups: Vec::new(),
         })
@@ -202,6 +227,9 @@ pub(crate) fn closed() -> Run {
         steps: Vec::new(),
         saturation: None,
         observations: Vec::new(),
+        measured_from_ms: Some(40),
+        server: None,
+        watcher: None,
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,

@@ -14,6 +14,7 @@ pub mod plain;
 pub mod progress;
 pub mod ratio_condition;
 pub mod sentences;
+mod server_line;
 pub mod style;
 pub mod summary;
 pub mod threshold;

@@ -6,6 +6,7 @@ use floodmark_record::plan::{Arrivals, Plan};
 use floodmark_record::profile::{Step, step_at};
 use floodmark_record::times::TimeKind;
 use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::watch::ServerUsed;
 use floodmark_stats::Histogram;
 
 use crate::figures::{count_of, rate, seconds};
@@ -39,6 +40,9 @@ pub struct Progress {
     last_due_per_s: f64,
     last_p50_ns: Option<u64>,
     last_p99_ns: Option<u64>,
+    /// CPUs that the load process used in the last row, and the server in about the same second where it is watched.
+    client_cpus: f64,
+    server_cpus: Option<f64>,
     open_connections: u64,
     /// Moment of the phase up to which [`Progress::plain_line`] has spoken.
     spoken_s: f64,
@@ -75,6 +79,8 @@ impl Progress {
             last_due_per_s: 0.0,
             last_p50_ns: None,
             last_p99_ns: None,
+            client_cpus: 0.0,
+            server_cpus: None,
             open_connections: 0,
             spoken_s: 0.0,
             openings: 0,
@@ -103,6 +109,13 @@ impl Progress {
             .then(|| Self::opening_line(word))
     }
 
+    /// Takes in what the server used in the second whose row comes next.
+    pub fn server_used(&mut self, used: &ServerUsed) {
+        if used.over_s > 0.0 {
+            self.server_cpus = Some((used.user_s + used.system_s) / used.over_s);
+        }
+    }
+
     /// Takes in one second. Only two percentiles are decoded of its histograms.
     pub fn feed(&mut self, row: &SecondRow) {
         if row.phase != self.phase {
@@ -117,6 +130,7 @@ impl Progress {
         if length_s > 0.0 {
             self.last_per_s = row.counts.ok as f64 / length_s;
             self.last_due_per_s = row.counts.intended as f64 / length_s;
+            self.client_cpus = (row.user_s + row.system_s) / length_s;
         }
         // Progress is no measurement: a histogram that cannot be read only leaves its figure out here.
         let response = row
@@ -144,6 +158,9 @@ impl Progress {
         }
         if let Some(p50) = self.last_p50_ns {
             pieces.push((Paint::Plain, format!("p50 {}", show_ns(p50 as f64))));
+        }
+        if self.elapsed_s > 0.0 {
+            pieces.push((Paint::Plain, self.cpus()));
         }
         pieces.push((Paint::Plain, format!("{} ok", show_count(self.counts.ok))));
         pieces.push((
@@ -188,6 +205,7 @@ impl Progress {
             let (p50, p99) = (show_ns(p50 as f64), show_ns(p99 as f64));
             line.push_str(&format!(", p50 {p50}, p99 {p99} in the last second"));
         }
+        line.push_str(&format!(", {}", self.cpus()));
         Some(line)
     }
 
@@ -198,6 +216,15 @@ impl Progress {
             format!("{achieved} of {}", rate(self.last_due_per_s))
         } else {
             achieved
+        }
+    }
+
+    /// CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
+    fn cpus(&self) -> String {
+        let client = format!("CPUs {:.2} client", self.client_cpus);
+        match self.server_cpus {
+            Some(server) => format!("{client} {server:.2} server"),
+            None => client,
         }
     }
 
@@ -270,9 +297,20 @@ mod tests {
         assert_eq!(progress.line(WIDE), "0 s of 10 s  0/s  0 ok  0 connections");
         progress.feed(&fixture::second(0, 1000, 0));
         progress.feed(&fixture::second(1, 2000, 5));
+        let before = "2 s of 10 s  2,000/s  5 failed  p99 990 µs  p50 500 µs";
+        let wide = Style { width: 120, ..WIDE };
         assert_eq!(
-            progress.line(WIDE),
-            "2 s of 10 s  2,000/s  5 failed  p99 990 µs  p50 500 µs  3,000 ok  50 connections"
+            progress.line(wide),
+            format!("{before}  CPUs 0.81 client  3,000 ok  50 connections")
+        );
+        progress.server_used(&ServerUsed {
+            over_s: 2.0,
+            user_s: 0.5,
+            system_s: 1.8,
+        });
+        assert_eq!(
+            progress.line(wide),
+            format!("{before}  CPUs 0.81 client 1.15 server  3,000 ok  50 connections")
         );
     }
 
@@ -390,8 +428,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "5 s of 10 s: 1,000/s, 5,000 ok, 5 failed, p50 500 µs, p99 990 µs in the last second",
-                "10 s of 10 s: 1,000/s, 10,000 ok, 10 failed, p50 500 µs, p99 990 µs in the last second",
+                "5 s of 10 s: 1,000/s, 5,000 ok, 5 failed, p50 500 µs, p99 990 µs in the last second, CPUs 0.81 client",
+                "10 s of 10 s: 1,000/s, 10,000 ok, 10 failed, p50 500 µs, p99 990 µs in the last second, CPUs 0.81 client",
             ]
         );
     }
@@ -405,7 +443,7 @@ mod tests {
         progress.feed(&row);
         assert_eq!(
             progress.line(WIDE),
-            "1 s of 10 s  1,000/s  1,000 ok  50 connections"
+            "1 s of 10 s  1,000/s  CPUs 0.81 client  1,000 ok  50 connections"
         );
     }
 }

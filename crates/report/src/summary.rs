@@ -14,6 +14,7 @@ use crate::held;
 use crate::load_line;
 use crate::outcomes;
 use crate::page::{Page, Span, faint, glue, plain};
+use crate::server_line;
 use crate::style::{Paint, Style};
 use crate::times_table;
 
@@ -80,6 +81,7 @@ fn draw_run(page: &mut Page, run: &Run) {
     outcomes::draw(page, &[run]);
     held::draw(page, run, "");
     draw_client(page, run);
+    server_line::draw(page, run);
     draw_tls(page, run);
     draw_validity(page, run, "");
     draw_checks(page, run, "");

@@ -147,6 +147,20 @@ impl fmt::Display for Figures {
             rss(run),
             rss(&self.few)
         )?;
+        let watching = |run: &Run| {
+            let share = run.watcher.map(|watcher| watcher.cpu_s / watcher.wall_s);
+            share.map_or(UNKNOWN.to_owned(), |share| {
+                format!("{:.1} %", 100.0 * share)
+            })
+        };
+        writeln!(
+            f,
+            "watching     {} of one CPU with {}, {} with {}",
+            watching(run),
+            count(run.connections.peak),
+            watching(&self.few),
+            count(self.few.connections.peak)
+        )?;
         let status = format!("{:?}", run.validity.status).to_lowercase();
         let why = run.validity.reasons.first().map(|why| format!(": {why}"));
         writeln!(f, "validity     {status}{}", why.unwrap_or_default())

@@ -4,23 +4,19 @@
 //! sockets in tables of io_uring, one for each thread, which the same limit bounds.
 
 mod figures;
-mod need;
-mod servers;
+pub mod need;
+pub mod servers;
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use clap::Args;
-use floodmark_record::{Record, Run};
 
 use self::figures::Figures;
 use self::need::{Machine, Need};
 use self::servers::Servers;
-use crate::command;
 use crate::error::{Error, none_found};
-use crate::measuring::child::{self, Interrupt};
+use crate::measuring::child::Interrupt;
+use crate::measuring::load;
 use crate::release;
 use crate::workspace::Workspace;
 
@@ -56,29 +52,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
     let interrupt = Interrupt::catch().map_err(found)?;
     let servers = Servers::start(&floodmark, need.servers)?;
     let folder = tempfile::tempdir().map_err(found)?;
-    let load = |connections| -> Result<Run, Error> {
-        let file = folder.path().join("record.json");
-        let mut command = Command::new(&floodmark);
-        command
-            .args(arguments(servers.url(), options, &need, connections))
-            .args(["--quiet", "--json"])
-            .arg(&file)
-            .arg("--out")
-            .arg(folder.path().join(format!("result-{connections}")));
-        println!("$ {}", command::line(&command));
+    let load = |connections: u32| {
         let limit =
             PATIENCE + Duration::from_secs((options.seconds + connections / SLOWEST_PER_S).into());
-        let used = child::run(&mut command, folder.path(), limit, &interrupt).map_err(found)?;
-        // An invalid run (4) has its figures too; they are shown, and the run counts as missed.
-        if !matches!(used.status.code(), Some(0 | 4)) {
-            eprint!("{}", used.stderr);
-            return Err(Error::Failed {
-                command: command::line(&command),
-                status: used.status,
-                said: used.stderr.lines().map(str::to_owned).collect(),
-            });
-        }
-        record(&file)
+        let words = arguments(servers.url(), options, &need, connections);
+        load::run(&floodmark, &words, folder.path(), limit, &interrupt)
     };
     let few = load(FEW * need.threads)?;
     let many = load(options.connections)?;
@@ -88,29 +66,14 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<(), Error> {
     none_found(figures.missed())
 }
 
-/// `floodmark load` with its flags.
+/// What stands behind `floodmark load`.
 fn arguments(url: &str, options: &Options, need: &Need, connections: u32) -> Vec<String> {
     let words = format!(
-        "load {url} -c {connections} -t {} --rate {} -d {}s --hold --sources {} --warmup 0s --backend uring",
+        "{url} -c {connections} -t {} --rate {} -d {}s --hold --sources {} --warmup 0s --backend uring",
         need.threads,
         options.rate,
         options.seconds,
         need.sources()
     );
     words.split(' ').map(str::to_owned).collect()
-}
-
-/// The one run of a record.
-fn record(file: &Path) -> Result<Run, Error> {
-    let text = fs::read_to_string(file).map_err(|source| Error::Read {
-        path: file.to_owned(),
-        source,
-    })?;
-    let unread = |why: String| Error::Output {
-        command: "floodmark load".to_owned(),
-        why,
-    };
-    let record: Record = serde_json::from_str(&text).map_err(|e| unread(e.to_string()))?;
-    let mut runs = record.runs.into_iter();
-    runs.next().ok_or_else(|| unread("no run".to_owned()))
 }

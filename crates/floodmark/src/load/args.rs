@@ -170,6 +170,15 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "check", "demo"], help_heading = "Request")]
     pub mix: Option<PathBuf>,
 
+    /// The server's process, to watch its CPU, memory and threads, those of its children included [default: the one that listens
+    /// on the URL's port, where that is on this machine]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "demo", help_heading = "Watching")]
+    pub server_pid: Option<u32>,
+
+    /// Read nothing beside the load: neither server nor client nor machine; what watching costs is then in the difference
+    #[arg(long, conflicts_with_all = ["server_pid", "demo"], help_heading = "Watching")]
+    pub no_watch: bool,
+
     /// What an answer must be to count as ok: status=200, body=TEXT or json=VALUE; repeatable: several of a kind
     /// are alternatives, different kinds must all hold [default: status 2xx or 3xx]
     #[arg(long, value_name = "WHAT", help_heading = "Judging")]

@@ -64,6 +64,11 @@ impl Live {
                     out::note(&format!("{line}\n"));
                 }
             }
+            Event::ServerUsed(used) => {
+                if let Some(progress) = &mut self.progress {
+                    progress.server_used(used);
+                }
+            }
             Event::Second(row) => {
                 let Some(progress) = &mut self.progress else {
                     return;

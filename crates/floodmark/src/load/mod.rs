@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use floodmark_host::{Side, Stop, open_files};
-use floodmark_lab::{Attempts, Folder, LabError};
+use floodmark_lab::{Attempts, Folder, LabError, Watching};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::events::{EndReason, RunId};
 use floodmark_record::plan::{Address, Plan};
@@ -38,6 +38,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         return demo::run(args, open_files, &stop);
     };
     files(args).writable()?;
+    lives(args.server_pid)?;
     let resolved = match target::resolve(url, args) {
         Ok(resolved) => resolved,
         Err(ending) if ending.exit == Exit::Usage => return Err(ending),
@@ -101,6 +102,13 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
         notices: &planned.notices,
         side: &Side::default(),
         place: None,
+        watching: if args.no_watch {
+            Watching::Off
+        } else {
+            Watching::On {
+                server_pid: args.server_pid,
+            }
+        },
         stop,
     };
     let mut live = Live::new(args.quiet);
@@ -145,6 +153,19 @@ fn files(args: &LoadArgs) -> Files<'_> {
         json: args.json.as_deref(),
         csv: args.csv.as_deref(),
         hdr: args.hdr.as_deref(),
+    }
+}
+
+/// Finds out before the run that there is nothing to watch under an id.
+fn lives(server_pid: Option<u32>) -> Result<(), Ending> {
+    match server_pid {
+        Some(pid) if floodmark_observe::process::read(&Root::host(), pid).is_err() => {
+            Err(Ending::usage(format!(
+                "--server-pid {pid}: there is no such process here; check its id, or leave the flag out: a server on this \
+                 machine is found by its port"
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -22,3 +22,4 @@ mod run;
 mod serve;
 mod support;
 mod terminal;
+mod watching;

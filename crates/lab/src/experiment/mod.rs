@@ -21,7 +21,7 @@ use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record};
 
-use crate::attempt::{self, Attempts, LabError, Listener};
+use crate::attempt::{self, Attempts, LabError, Listener, Watching};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
 use server::{Places, Running};
@@ -350,6 +350,9 @@ impl<'a> Runner<'a> {
             notices: &planned.notices,
             side: &hosts.client,
             place: hosts.place.as_ref(),
+            watching: Watching::On {
+                server_pid: Some(running.pid()),
+            },
             stop: self.stop,
         };
         let watcher = &mut *state.watcher;

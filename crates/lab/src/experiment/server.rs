@@ -89,6 +89,11 @@ impl Running {
         self.address
     }
 
+    /// The process that was started; the server is it or one of its descendants.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
     fn await_ready(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Ended> {
         let path = &trial.ready;
         let within = trial.server.start().ready_within;

@@ -83,6 +83,22 @@ fn rows(run: &Run) -> Vec<(&'static str, String, String)> {
         let how = "largest resident size of the load process".to_owned();
         rows.push(("client memory", show_bytes(rss), how));
     }
+    if let Some(server) = &run.server {
+        rows.push((
+            "server CPU",
+            server
+                .cpu_us_per_request
+                .map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
+            format!(
+                "per request sent; in all {} user and {} system; {}, children included",
+                seconds(server.user_s),
+                seconds(server.system_s),
+                server.seen.name
+            ),
+        ));
+        let how = "largest resident size of the server's processes together".to_owned();
+        rows.push(("server memory", show_bytes(server.seen.peak_rss_bytes), how));
+    }
     rows.push((
         "connections",
         show_count(run.connections.opened),
@@ -154,7 +170,7 @@ pub(crate) fn of_several(all: &[Named]) -> Markup {
         div.wide { table {
             tr {
                 th {}
-                @for head in ["ok/s", "within the run", "goodput/s", "p50", "p99", "p99.9", "max", "not ok", "client CPU/request", "validity"] {
+                @for head in ["ok/s", "within the run", "goodput/s", "p50", "p99", "p99.9", "max", "not ok", "client CPU/request", "server CPU/request", "validity"] {
                     th scope="col" { (head) }
                 }
             }
@@ -180,12 +196,17 @@ pub(crate) fn rest(rows: usize) -> Markup {
     }
 }
 
-fn cells(run: &Run) -> [String; 9] {
+fn cells(run: &Run) -> [String; 10] {
     let per_s = |figure: Option<f64>| figure.map_or_else(|| NOT_MEASURED.to_owned(), per_second);
     let times = &run.response_time_us;
     let response = |us| time(us, times, run.plan.timeout_s);
     let within = run.throughput_per_s.zip(run.throughput_interval.as_ref());
-    let cpu = run.client.cpu_us_per_request;
+    let client = run.client.cpu_us_per_request;
+    let server = run
+        .server
+        .as_ref()
+        .and_then(|server| server.cpu_us_per_request);
+    let cpu = |us: Option<f64>| us.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3));
     [
         per_s(run.throughput_per_s),
         within.map_or_else(|| NOT_MEASURED.to_owned(), |(per_s, i)| interval(per_s, i)),
@@ -195,7 +216,8 @@ fn cells(run: &Run) -> [String; 9] {
         response(times.p99_9),
         response(times.max),
         show_count(outcomes::not_ok(&run.requests)),
-        cpu.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
+        cpu(client),
+        cpu(server),
     ]
 }
 

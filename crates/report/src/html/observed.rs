@@ -15,6 +15,33 @@ const OF_WARMUP: f64 = 0.05;
 /// Charts of counters at most; the record has all.
 const MOST_CHARTS: usize = 8;
 
+/// What is drawn before anything else, where it was not zero throughout: what keeps requests waiting or kills them.
+const FIRST: [(&str, &str); 12] = [
+    ("server sockets", "time_wait"),
+    ("client sockets", "time_wait"),
+    ("network", "tw"),
+    ("network", "AttemptFails"),
+    ("network", "ListenOverflows"),
+    ("listener", "accept_queue"),
+    ("server cgroup", "throttled_time"),
+    ("jvm", "gc_time"),
+    ("server", "run_delay"),
+    ("host", "steal"),
+    ("server", "rss"),
+    ("disk", "io_time"),
+];
+
+/// What has a chart of its own, or tells nothing that could be seen in one.
+const NOT_HERE: [(&str, &str); 7] = [
+    ("server", "user"),
+    ("server", "system"),
+    ("client", "user"),
+    ("client", "system"),
+    ("server", "on_cpu"),
+    ("client", "on_cpu"),
+    ("listener", "accept_queue_limit"),
+];
+
 /// Charts of the counters that were not zero throughout, and the names of those that there was no room for.
 pub(crate) fn charts(drawn: &[Named]) -> (Vec<Chart>, Vec<String>) {
     let Some(time) = Time::of(drawn) else {
@@ -25,11 +52,18 @@ pub(crate) fn charts(drawn: &[Named]) -> (Vec<Chart>, Vec<String>) {
         for seen in &one.run.observations {
             let known = keys.iter().any(|key| same(key, seen));
             let moved = seen.values.iter().any(|value| *value != 0.0);
-            if moved && !known {
+            let elsewhere = NOT_HERE.contains(&(seen.subject.as_str(), seen.metric.as_str()))
+                || seen.metric.ends_with(".max");
+            if moved && !known && !elsewhere {
                 keys.push(seen);
             }
         }
     }
+    let place = |key: &&Observation| {
+        let of = (key.subject.as_str(), key.metric.as_str());
+        FIRST.iter().position(|first| *first == of)
+    };
+    keys.sort_by_key(|key| place(key).unwrap_or(FIRST.len()));
     let charts = keys
         .iter()
         .take(MOST_CHARTS)
@@ -70,10 +104,13 @@ fn steps(run: &Run, seen: &Observation) -> Vec<Step> {
     let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
     let held = run.connections.held.as_ref();
     let opening_s = held.map_or(0.0, |held| held.opening_ns as f64 / 1e9);
+    let before_s = run
+        .measured_from_ms
+        .map_or(warmup_s + opening_s, |ms| ms as f64 / 1e3);
     let (start_s, step_s) = (seen.start_ms as f64 / 1e3, seen.step_ms as f64 / 1e3);
     let end_s = run.series.last().map_or(0.0, |row| row.to_s);
     let step = |(i, value): (usize, &f64)| {
-        let begun_s = start_s + i as f64 * step_s - warmup_s - opening_s;
+        let begun_s = start_s + i as f64 * step_s - before_s;
         Step {
             from_s: match begun_s {
                 // A warm-up ends a little after its last second; the value after it is of the measurement all the same.
@@ -96,8 +133,47 @@ mod tests {
     use crate::fixture;
 
     #[test]
+    fn what_kills_requests_comes_first_and_what_is_drawn_elsewhere_not_at_all() {
+        let seen = |subject: &str, metric: &str| Observation {
+            subject: subject.to_owned(),
+            metric: metric.to_owned(),
+            unit: "u".to_owned(),
+            source: String::new(),
+            start_ms: 0,
+            step_ms: 1000,
+            values: vec![0.0, 1.0],
+        };
+        let mut run = fixture::closed();
+        run.observations = vec![
+            seen("host", "busy"),
+            seen("server", "user"),
+            seen("server", "rss"),
+            seen("server", "rss.max"),
+            seen("network", "AttemptFails"),
+            seen("client sockets", "time_wait"),
+        ];
+        let drawn = [Named {
+            name: String::new(),
+            run: &run,
+        }];
+        let (charts, left) = charts(&drawn);
+        let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+        assert_eq!(
+            titles,
+            [
+                "client sockets time_wait",
+                "network AttemptFails",
+                "server rss",
+                "host busy"
+            ]
+        );
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
     fn values_of_the_warmup_are_no_part_of_the_measurement() {
         let mut run = fixture::closed();
+        run.measured_from_ms = None;
         let seen = Observation {
             subject: "network".to_owned(),
             metric: "tw".to_owned(),
@@ -124,5 +200,8 @@ mod tests {
         assert_eq!(whole[1].1, Some(2.0));
         // One that is of both stands for neither.
         assert_eq!(drawn(2.5, &mut run), [(0.5, Some(2.0))]);
+        // What was told of the series' own clock is better than the sum of what came before.
+        run.measured_from_ms = Some(1000);
+        assert_eq!(drawn(2.5, &mut run).len(), 3);
     }
 }

@@ -293,7 +293,12 @@ fn cpu(time: &Time, drawn: &[Named]) -> Vec<Chart> {
     let parts: &Parts = &[
         ("client, user", |row| Some(row.client_user_cpus)),
         ("client, system", |row| Some(row.client_system_cpus)),
+        ("server, user", |row| row.server_user_cpus),
+        ("server, system", |row| row.server_system_cpus),
     ];
+    // Of a server that was not watched there is nothing to draw.
+    let watched = drawn.iter().any(|one| one.run.server.is_some());
+    let parts = if watched { parts } else { &parts[..2] };
     let chart = |title: &str, curves: Vec<Curve>| {
         let y = Axis::from_zero(largest(&curves), label_count);
         time.chart(title, "CPUs", y, curves)

@@ -1,0 +1,223 @@
+//! What is seen of servers beside a load: held against what the kernel says of them.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use floodmark_record::run::Run;
+
+use crate::support::{Serve, code, load, run, text, wait_for};
+
+/// CPU of a process so far, seconds, as the kernel accounts it.
+fn cpu_s(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit(')')
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    // SAFETY: sysconf takes a plain number.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / ticks
+}
+
+fn values<'a>(run: &'a Run, subject: &str, metric: &str) -> &'a [f64] {
+    let found = run
+        .observations
+        .iter()
+        .find(|o| o.subject == subject && o.metric == metric);
+    &found
+        .unwrap_or_else(|| panic!("no {subject} {metric}; missing: {:?}", run.missing))
+        .values
+}
+
+#[test]
+fn a_native_server_is_found_by_its_port_and_its_cpu_is_the_kernels() {
+    let server = Serve::start(&["hello"]);
+    let before = cpu_s(server.pid());
+    let load = load(&server.url, &["-c", "20", "-d", "2s"]);
+    let truth = cpu_s(server.pid()) - before;
+    let run = load.run();
+    let seen = run.server.as_ref().unwrap();
+    assert_eq!(seen.seen.pids, [server.pid()]);
+    assert_eq!(seen.seen.processes, 1);
+    // Opening the connections comes before the measurement; ticks are of 10 ms.
+    assert!(
+        (seen.cpu_s - truth).abs() < 0.05 + 0.05 * truth,
+        "{} s, the kernel: {truth} s",
+        seen.cpu_s
+    );
+    assert!((seen.user_s + seen.system_s - seen.cpu_s).abs() < 1e-9);
+    assert!(seen.cpu_us_per_request.unwrap() > 0.0);
+    assert!(seen.seen.peak_rss_bytes > 1 << 20);
+    let threads: f64 = seen.seen.threads.iter().map(|t| t.on_cpu_s).sum();
+    assert!(
+        (threads - truth).abs() < 0.05 + 0.1 * truth,
+        "threads {threads} s, the kernel: {truth} s"
+    );
+
+    // The seconds of the series add up to it.
+    let by_second: f64 = run
+        .series
+        .iter()
+        .map(|row| {
+            let cpus = row.server_user_cpus.unwrap() + row.server_system_cpus.unwrap();
+            cpus * (row.to_s - row.from_s)
+        })
+        .sum();
+    assert!(
+        (by_second - seen.cpu_s).abs() < 0.1,
+        "{by_second} {}",
+        seen.cpu_s
+    );
+
+    let most = |subject, metric| {
+        values(run, subject, metric)
+            .iter()
+            .copied()
+            .fold(0.0, f64::max)
+    };
+    assert_eq!(most("server sockets", "established"), 20.0);
+    assert_eq!(most("client sockets", "established"), 20.0);
+    assert!(most("listener", "accept_queue_limit") > 0.0);
+    assert!(most("tcp_info", "rtt") > 0.0);
+    assert!(most("client", "on_cpu") > 0.0);
+    let client: f64 = values(run, "client", "user").iter().sum::<f64>()
+        + values(run, "client", "system").iter().sum::<f64>();
+    assert!(
+        (client - run.client.cpu_s).abs() < 0.1 + 0.1 * run.client.cpu_s,
+        "{client} {}",
+        run.client.cpu_s
+    );
+    let watcher = run.watcher.unwrap();
+    assert!(watcher.cpu_s > 0.0 && watcher.wall_s > 2.0, "{watcher:?}");
+    println!(
+        "watching took {:.2} % of one CPU with 20 connections",
+        100.0 * watcher.cpu_s / watcher.wall_s
+    );
+    assert!(load.stderr().contains("\nserver "), "{}", load.stderr());
+}
+
+#[test]
+fn a_server_named_by_its_id_and_one_that_is_none() {
+    let server = Serve::start(&["hello"]);
+    let other = Serve::start(&["hello"]);
+    let pid = other.pid().to_string();
+    let load = load(&server.url, &["-n", "100", "--server-pid", &pid]);
+    let run = load.run();
+    assert_eq!(run.server.as_ref().unwrap().seen.pids, [other.pid()]);
+
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let gone = child.id().to_string();
+    let output = run_with(&server.url, &gone);
+    assert_eq!(code(&output), 2);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains(&format!("--server-pid {gone}: there is no such process")),
+        "{said}"
+    );
+    for wrong in ["0", "-1", "x"] {
+        assert_eq!(code(&run_with(&server.url, wrong)), 2, "{wrong}");
+    }
+}
+
+fn run_with(url: &str, pid: &str) -> std::process::Output {
+    run(&["load", url, "-n", "10", &format!("--server-pid={pid}")])
+}
+
+#[test]
+fn a_server_on_a_unix_socket_is_found_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.sock");
+    let program = "import socket, sys
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(50)
+while True:
+    c, _ = s.accept()
+    while c.recv(65536): c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')
+";
+    let started = Command::new("python3")
+        .args(["-c", program])
+        .arg(&path)
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut server) = started else {
+        println!("skipped: no python3 here");
+        return;
+    };
+    wait_for("the socket", || path.exists().then_some(()));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    let path = path.to_str().unwrap();
+    let load = load(
+        "http://server.local/",
+        &["-n", "50", "-c", "1", "--unix-socket", path],
+    );
+    server.kill().unwrap();
+    let pid = server.id();
+    server.wait().unwrap();
+    let run = load.run();
+    let seen = run
+        .server
+        .as_ref()
+        .unwrap_or_else(|| panic!("{:?}", run.missing));
+    assert_eq!(seen.seen.pids, [pid]);
+    assert!(run.observations.iter().all(|o| o.subject != "tcp_info"));
+}
+
+#[test]
+fn nginx_with_its_workers_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    drop(socket);
+    let at = folder.path().display();
+    let config = format!(
+        "daemon off; worker_processes 2; pid {at}/pid; error_log {at}/error.log;\n\
+         events {{}}\n\
+         http {{ access_log off; client_body_temp_path {at}/b; proxy_temp_path {at}/p; fastcgi_temp_path {at}/f;\n\
+         uwsgi_temp_path {at}/u; scgi_temp_path {at}/s; keepalive_requests 1000000;\n\
+         server {{ listen 127.0.0.1:{port}; location / {{ return 200 hello; }} }} }}\n"
+    );
+    let file = folder.path().join("nginx.conf");
+    fs::write(&file, config).unwrap();
+    let started = Command::new("nginx")
+        .arg("-c")
+        .arg(&file)
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut nginx) = started else {
+        println!("skipped: no nginx here");
+        return;
+    };
+    wait_for("nginx", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+    });
+    let url = format!("http://127.0.0.1:{port}/");
+    let load = load(&url, &["-c", "20", "-d", "1500ms"]);
+    // The master ends its workers when it is asked to end.
+    crate::support::signal(nginx.id(), libc::SIGTERM);
+    nginx.wait().unwrap();
+    let run = load.run();
+    let server = run
+        .server
+        .as_ref()
+        .unwrap_or_else(|| panic!("{:?}", run.missing));
+    assert_eq!(server.seen.pids, [nginx.id()]);
+    assert_eq!(
+        (server.seen.name.as_str(), server.seen.processes),
+        ("nginx", 3)
+    );
+    // All of the work is the workers', the master does none of it.
+    assert!(server.cpu_s > 0.05, "{server:?}");
+    let workers: Vec<_> = server
+        .seen
+        .threads
+        .iter()
+        .filter(|thread| thread.pid != nginx.id() && thread.on_cpu_s > 0.0)
+        .collect();
+    let on_cpu: f64 = workers.iter().map(|thread| thread.on_cpu_s).sum();
+    assert!(
+        (on_cpu - server.cpu_s).abs() < 0.06 + 0.1 * server.cpu_s,
+        "{on_cpu} {server:?}"
+    );
+}

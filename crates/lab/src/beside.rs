@@ -1,0 +1,79 @@
+//! What is read beside an attempt, and when.
+
+use std::time::Instant;
+
+use floodmark_observe::sampler::{EVERY, Sampled};
+use floodmark_observe::{Sampler, ServerCpu, Watch};
+use floodmark_record::Event;
+use floodmark_record::events::Phase;
+use floodmark_record::plan::Plan;
+use floodmark_record::watch::{Observed, ServerUsed};
+
+use crate::attempt::Watching;
+
+/// The watching of one attempt.
+pub struct Beside {
+    sampler: Option<Sampler>,
+    /// What the server had used when it was last told.
+    told: Option<ServerCpu>,
+}
+
+impl Beside {
+    /// Begins to watch.
+    pub fn start(watching: Watching, plan: &Plan) -> Self {
+        let sampler = match watching {
+            Watching::Off => None,
+            Watching::On { server_pid } => {
+                let watch = Watch {
+                    addresses: plan.target.addresses().collect(),
+                    server_pid,
+                };
+                Some(Sampler::start_at(Instant::now(), EVERY, watch))
+            }
+        };
+        Self {
+            sampler,
+            told: None,
+        }
+    }
+
+    /// Takes in what the worker says; what is to be said before it.
+    pub fn on(&mut self, event: &Event) -> Option<Event> {
+        let sampler = self.sampler.as_ref()?;
+        match event {
+            Event::Ready(ready) => sampler.client(ready.pid),
+            Event::Began { phase } => {
+                if *phase == Phase::Measure {
+                    sampler.measuring();
+                }
+                self.told = sampler.server_cpu();
+            }
+            Event::Second(_) => {
+                let now = sampler.server_cpu()?;
+                let before = self.told.replace(now)?;
+                let over_s = now.at.saturating_duration_since(before.at).as_secs_f64();
+                // A server that has ended is read no more.
+                return (over_s > 0.0).then(|| {
+                    Event::ServerUsed(ServerUsed {
+                        over_s,
+                        user_s: now.user.saturating_sub(before.user).as_secs_f64(),
+                        system_s: now.system.saturating_sub(before.system).as_secs_f64(),
+                    })
+                });
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Stops watching.
+    pub fn stop(self) -> Sampled {
+        match self.sampler {
+            Some(sampler) => sampler.stop(),
+            None => (
+                Observed::default(),
+                vec!["server, client, machine: not watched (--no-watch)".to_owned()],
+            ),
+        }
+    }
+}

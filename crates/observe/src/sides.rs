@@ -1,0 +1,286 @@
+//! The two sides of a load as processes: the server's tree and the load process's.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use floodmark_record::watch::ServerSeen;
+
+use crate::account::parse_io;
+use crate::cpu::ticks_per_s;
+use crate::jvm::Jvm;
+use crate::sampler::{LastRead, ServerCpu};
+use crate::samples::{Samples, subject};
+use crate::series::Kind;
+use crate::threads::Threads;
+use crate::tree::{Ticks, Tree};
+use crate::{Root, cgroup, host};
+
+/// How often new children are looked for among the machine's processes, which takes 0.1 to 0.3 ms where there are a hundred. Those that
+/// end before are in the CPU of the tree all the same.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// How often figures are read that cost more than they tell in a shorter time.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Shares of one CPU that readings may take, each: processes; threads; what is read once a second.
+const PROCESSES: f64 = 0.003;
+const THREADS: f64 = 0.004;
+const SELDOM: f64 = 0.002;
+
+/// One side that is being watched.
+pub(crate) struct Side {
+    pids: Vec<u32>,
+    name: String,
+    tree: Rc<RefCell<Tree>>,
+    threads: Option<Rc<RefCell<Threads>>>,
+    /// What it had used at the moment that figures count from.
+    base: Ticks,
+}
+
+impl Side {
+    /// Watches the processes `pids` and their descendants, without `strangers`, as `whose` series. What cannot be read is said.
+    ///
+    /// # Errors
+    /// None of the processes lives.
+    pub(crate) fn open(
+        samples: &mut Samples,
+        root: &Root,
+        whose: &'static str,
+        pids: &[u32],
+        strangers: &[u32],
+        shown: &LastRead,
+    ) -> io::Result<Self> {
+        let tree = Tree::new(root, pids, strangers)?;
+        let name = tree
+            .members()
+            .first()
+            .map(|member| member.name.clone())
+            .unwrap_or_default();
+        let tree = Rc::new(RefCell::new(tree));
+        let mut side = Self {
+            pids: pids.to_vec(),
+            name,
+            threads: None,
+            base: Ticks::default(),
+            tree,
+        };
+        side.open_processes(samples, whose, Arc::clone(shown));
+        side.open_threads(samples, root, whose);
+        side.open_io(samples, root, whose);
+        side.mark();
+        Ok(side)
+    }
+
+    fn open_processes(&self, samples: &mut Samples, whose: &'static str, shown: LastRead) {
+        let ticks_per_s = ticks_per_s();
+        // SAFETY: sysconf takes a plain number and touches no memory of ours.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(1) as f64;
+        let subjects = vec![
+            subject(whose, "user", "s", Kind::Increase),
+            subject(whose, "system", "s", Kind::Increase),
+            subject(whose, "rss", "bytes", Kind::Level),
+            subject(whose, "threads", "threads", Kind::Level),
+            subject(whose, "processes", "processes", Kind::Level),
+        ];
+        let tree = Rc::clone(&self.tree);
+        let source = format!("{whose}: /proc/PID/stat");
+        samples.add(&source, PROCESSES, subjects, move |into| {
+            let mut tree = tree.borrow_mut();
+            let used = tree.read()?;
+            let (user_s, system_s) = (
+                used.user as f64 / ticks_per_s,
+                used.system as f64 / ticks_per_s,
+            );
+            if let Ok(mut last) = shown.lock() {
+                *last = Some(ServerCpu {
+                    at: Instant::now(),
+                    user: Duration::from_secs_f64(user_s),
+                    system: Duration::from_secs_f64(system_s),
+                });
+            }
+            into.extend([
+                user_s,
+                system_s,
+                tree.rss_pages() as f64 * page,
+                tree.threads() as f64,
+                tree.members().len() as f64,
+            ]);
+            Ok(())
+        });
+        let tree = Rc::clone(&self.tree);
+        let look = move |_: &mut Vec<f64>| {
+            tree.borrow_mut().look_for_children();
+            Ok(())
+        };
+        let source = format!("{whose}: children");
+        samples.add_every(LOOK, &source, SELDOM, Vec::new(), Box::new(look));
+    }
+
+    fn open_threads(&mut self, samples: &mut Samples, root: &Root, whose: &'static str) {
+        let threads = match Threads::new(root, &self.tree.borrow()) {
+            Ok(threads) => Rc::new(RefCell::new(threads)),
+            Err(error) => {
+                samples.missing(format!("{whose}: threads: {error}"));
+                return;
+            }
+        };
+        self.threads = Some(Rc::clone(&threads));
+        let jvm = (whose == "server") && self.open_jvm(samples, root);
+        let mut subjects = vec![
+            subject(whose, "on_cpu", "s", Kind::Increase),
+            subject(whose, "run_delay", "s", Kind::Increase),
+        ];
+        if jvm {
+            subjects.push(subject("jvm", "compiler_threads", "s", Kind::Increase));
+            subjects.push(subject("jvm", "collector_threads", "s", Kind::Increase));
+        }
+        let (tree, all) = (Rc::clone(&self.tree), Rc::clone(&threads));
+        let source = format!("{whose}: /proc/PID/task/TID/schedstat");
+        samples.add(&source, THREADS, subjects, move |into| {
+            let sums = all.borrow_mut().read_schedstat(&tree.borrow())?;
+            let seconds = |ns: u64| ns as f64 / 1e9;
+            into.extend([seconds(sums.on_cpu_ns), seconds(sums.waiting_ns)]);
+            if jvm {
+                into.extend([seconds(sums.compiling_ns), seconds(sums.collecting_ns)]);
+            }
+            Ok(())
+        });
+        let (tree, all) = (Rc::clone(&self.tree), Rc::clone(&threads));
+        let names = move |_: &mut Vec<f64>| {
+            let mut threads = all.borrow_mut();
+            threads.list(&tree.borrow(), true);
+            threads.read_stat();
+            Ok(())
+        };
+        let source = format!("{whose}: /proc/PID/task/TID/stat");
+        samples.add_every(SLOW, &source, SELDOM, Vec::new(), Box::new(names));
+        let switches = move |into: &mut Vec<f64>| {
+            let (voluntary, involuntary) = threads.borrow_mut().read_switches()?;
+            into.extend([voluntary as f64, involuntary as f64]);
+            Ok(())
+        };
+        let subjects = vec![
+            subject(whose, "voluntary_ctxt_switches", "count", Kind::Increase),
+            subject(whose, "nonvoluntary_ctxt_switches", "count", Kind::Increase),
+        ];
+        let source = format!("{whose}: /proc/PID/task/TID/status");
+        samples.add_every(SLOW, &source, SELDOM, subjects, Box::new(switches));
+    }
+
+    /// Reads a JVM's own figures, where one of the processes is one; of several the first.
+    fn open_jvm(&self, samples: &mut Samples, root: &Root) -> bool {
+        for member in self.tree.borrow().members() {
+            match Jvm::open(root, member.pid) {
+                Ok(None) if member.name == "java" => samples.missing(format!(
+                    "JVM figures: process {} keeps none (-XX:-UsePerfData?)",
+                    member.pid
+                )),
+                Ok(None) => {}
+                Err(line) => samples.missing(line),
+                Ok(Some(mut jvm)) => {
+                    let (path, subjects) = (jvm.path.clone(), jvm.subjects());
+                    samples.add(&path, SELDOM, subjects, move |into| jvm.read(into));
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Reads what the processes had read and written; their parents are charged with it once they ended, as with their CPU.
+    fn open_io(&self, samples: &mut Samples, root: &Root, whose: &'static str) {
+        let (tree, root) = (Rc::clone(&self.tree), root.clone());
+        let mut told = (0, 0);
+        let read = move |into: &mut Vec<f64>| {
+            let mut sum = (0, 0);
+            let mut readable = Err(io::Error::new(io::ErrorKind::NotFound, "its process ended"));
+            for member in tree.borrow().members() {
+                match root.read(format!("/proc/{}/io", member.pid)) {
+                    Ok(text) => {
+                        let (read, written) = parse_io(&text).unwrap_or_default();
+                        sum = (sum.0 + read, sum.1 + written);
+                        readable = Ok(());
+                    }
+                    Err(error) if readable.is_err() => readable = Err(error),
+                    Err(_) => {}
+                }
+            }
+            readable?;
+            told = (sum.0.max(told.0), sum.1.max(told.1));
+            into.extend([told.0 as f64, told.1 as f64]);
+            Ok(())
+        };
+        let subjects = vec![
+            subject(whose, "read_bytes", "bytes", Kind::Increase),
+            subject(whose, "write_bytes", "bytes", Kind::Increase),
+        ];
+        let source = format!("{whose}: /proc/PID/io");
+        samples.add_every(SLOW, &source, SELDOM, subjects, Box::new(read));
+    }
+
+    /// Reads how often the control group of the first process was kept from running, where it is another one than `own`.
+    pub(crate) fn open_cgroup(&self, samples: &mut Samples, root: &Root) {
+        let own = host::throttled_level(root, cgroup::group(root, "cpu"));
+        let first = self.pids.first().copied().unwrap_or_default();
+        let level = host::throttled_level(root, cgroup::group_of(root, first, "cpu"));
+        if let Some(level) = level.filter(|level| Some(level) != own.as_ref()) {
+            host::throttling(samples, root, "server cgroup", &level);
+        }
+    }
+
+    /// Figures of [`Side::seen`] count from now.
+    pub(crate) fn mark(&mut self) {
+        let mut tree = self.tree.borrow_mut();
+        // A tree that has ended keeps what it used.
+        self.base = tree.read().unwrap_or_else(|_| tree.told());
+        if let Some(threads) = &self.threads {
+            let mut threads = threads.borrow_mut();
+            threads.list(&tree, true);
+            // Threads that ended in between are read no more.
+            let _ = threads.read_schedstat(&tree);
+            threads.mark();
+        }
+    }
+
+    /// One of the processes that it was opened with.
+    pub(crate) fn first_pid(&self) -> Option<u32> {
+        self.pids.first().copied()
+    }
+
+    /// Leaves a process and its descendants out.
+    pub(crate) fn disown(&self, pid: u32) {
+        self.tree.borrow_mut().disown(pid);
+    }
+
+    /// The processes and threads, since the mark.
+    pub(crate) fn seen(&self) -> ServerSeen {
+        let mut tree = self.tree.borrow_mut();
+        let now = tree.read().unwrap_or_else(|_| tree.told());
+        let used = Ticks {
+            user: now.user.saturating_sub(self.base.user),
+            system: now.system.saturating_sub(self.base.system),
+        };
+        let (threads, other_threads) = match &self.threads {
+            Some(threads) => {
+                let mut threads = threads.borrow_mut();
+                let _ = threads.read_schedstat(&tree);
+                threads.read_stat();
+                threads.most(used, ticks_per_s())
+            }
+            None => (Vec::new(), None),
+        };
+        // SAFETY: sysconf takes a plain number and touches no memory of ours.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        ServerSeen {
+            name: self.name.clone(),
+            pids: self.pids.clone(),
+            processes: tree.most_members as u64,
+            peak_rss_bytes: tree.peak_rss_pages() * u64::try_from(page).unwrap_or(4096),
+            threads,
+            other_threads,
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What the sampler's thread watches: the machine, the server, the load process, and the sockets between them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use floodmark_record::target::Address;
+use floodmark_record::watch::{Observed, Watcher};
+
+use crate::sampler::{LastRead, Sampled, Watch, Word};
+use crate::samples::Samples;
+use crate::sides::Side;
+use crate::sock_diag::SockDiag;
+use crate::sockets::{Ends, Sockets};
+use crate::watcher::thread_cpu;
+use crate::{Root, host, namespace, server};
+
+/// How often connections are looked at: the kernel goes over its whole table each time, which takes most of a millisecond where it
+/// is large, however few connections there are.
+const CONNECTIONS_STEP: Duration = Duration::from_millis(250);
+
+/// Shares of one CPU that looking at connections, and at the listener alone, may take.
+const CONNECTIONS: f64 = 0.006;
+const LISTENER: f64 = 0.002;
+
+/// The state of the thread.
+pub(crate) struct Watching {
+    root: Root,
+    watch: Watch,
+    pub(crate) samples: Samples,
+    server: Option<Side>,
+    client: Option<Side>,
+    measured_from: Option<Instant>,
+}
+
+impl Watching {
+    /// Begins to read the machine and the server.
+    pub(crate) fn open(root: &Root, every: Duration, watch: &Watch, shown: &LastRead) -> Self {
+        let mut samples = Samples::new(every);
+        host::open(&mut samples, root);
+        let server = open_server(&mut samples, root, watch, shown);
+        Self {
+            root: root.clone(),
+            watch: watch.clone(),
+            samples,
+            server,
+            client: None,
+            measured_from: None,
+        }
+    }
+
+    /// Takes in what the thread is told.
+    pub(crate) fn told(&mut self, word: Word) {
+        match word {
+            Word::Client(pid) => {
+                if let Some(server) = &self.server {
+                    server.disown(pid);
+                }
+                self.client = match Side::open(
+                    &mut self.samples,
+                    &self.root,
+                    "client",
+                    &[pid],
+                    &[],
+                    &LastRead::default(),
+                ) {
+                    Ok(side) => Some(side),
+                    Err(error) => {
+                        self.samples.missing(format!("client: {error}"));
+                        None
+                    }
+                };
+                self.open_network(pid);
+            }
+            Word::Measuring(at) => {
+                self.measured_from = Some(at);
+                if let Some(server) = &mut self.server {
+                    server.mark();
+                }
+            }
+        }
+    }
+
+    /// Reads the sockets of both sides, and the counters of a side that is in a network namespace of its own.
+    fn open_network(&mut self, client: u32) {
+        let (samples, root) = (&mut self.samples, &self.root);
+        let addresses = ip_addresses(&self.watch);
+        let server = self.server.as_ref().and_then(Side::first_pid);
+        let other = |pid: u32| namespace::is_other(root, pid).then_some(pid);
+        let (server_there, client_there) = (server.and_then(other), other(client));
+        for (whose, pid) in [
+            ("server network", server_there),
+            ("client network", client_there),
+        ] {
+            if let Some(pid) = pid {
+                host::network(samples, root, whose, &format!("/proc/{pid}/net"));
+            }
+        }
+        if server_there.is_none() && client_there.is_none() {
+            open_sockets(samples, root, &addresses, Ends::Both, None);
+        } else {
+            open_sockets(samples, root, &addresses, Ends::Server, server_there);
+            open_sockets(samples, root, &addresses, Ends::Client, client_there);
+        }
+        // Of a server elsewhere there is no listener here to look at.
+        if server.is_some() && !addresses.is_empty() {
+            open_listener(samples, root, &addresses, server_there);
+        }
+    }
+
+    /// Takes a last reading; what the thread's CPU was when it began tells what watching took.
+    pub(crate) fn finish(mut self, cpu_before: Duration) -> Sampled {
+        self.samples.take_last(Instant::now());
+        let begin = self.samples.begin;
+        let server = self.server.as_ref().map(Side::seen);
+        let (observations, mut missing) = self.samples.finish();
+        said_once(&mut missing);
+        let since = |at: Instant| at.saturating_duration_since(begin);
+        let observed = Observed {
+            observations,
+            measured_from_ms: self
+                .measured_from
+                .and_then(|at| u64::try_from(since(at).as_millis()).ok()),
+            server,
+            watcher: Some(Watcher {
+                cpu_s: thread_cpu().saturating_sub(cpu_before).as_secs_f64(),
+                wall_s: begin.elapsed().as_secs_f64(),
+            }),
+        };
+        (observed, missing)
+    }
+}
+
+/// A side that ends takes all of its readings with it, which is one thing to say. The load process ends with each run, and how it
+/// ended is told elsewhere.
+fn said_once(missing: &mut Vec<String>) {
+    let mut server = false;
+    missing.retain(|line| {
+        let ended = line.contains("values only");
+        let again = ended && line.starts_with("server: ") && std::mem::replace(&mut server, true);
+        !(again || ended && line.starts_with("client: "))
+    });
+}
+
+fn open_server(
+    samples: &mut Samples,
+    root: &Root,
+    watch: &Watch,
+    shown: &LastRead,
+) -> Option<Side> {
+    if watch.addresses.is_empty() && watch.server_pid.is_none() {
+        return None;
+    }
+    let found = match watch.server_pid {
+        Some(pid) => Ok(vec![pid]),
+        None => server::processes(root, &watch.addresses),
+    };
+    let pids = match found {
+        Ok(pids) => pids,
+        Err(line) => {
+            samples.missing(line);
+            return None;
+        }
+    };
+    let own = std::process::id();
+    // Where floodmark was started by the server under load, it is no part of it; where it is the server, as in tests, it is.
+    let strangers = if pids.contains(&own) {
+        Vec::new()
+    } else {
+        vec![own]
+    };
+    match Side::open(samples, root, "server", &pids, &strangers, shown) {
+        Ok(side) => {
+            side.open_cgroup(samples, root);
+            Some(side)
+        }
+        Err(error) => {
+            samples.missing(format!("server: process {pids:?}: {error}"));
+            None
+        }
+    }
+}
+
+fn ip_addresses(watch: &Watch) -> Vec<SocketAddr> {
+    let ip = |address: &Address| match address {
+        Address::Ip(ip) => Some(*ip),
+        Address::Unix(_) => None,
+    };
+    watch.addresses.iter().filter_map(ip).collect()
+}
+
+/// Asks in our own network namespace, or in that of a process.
+fn ask_in(root: &Root, namespace_of: Option<u32>) -> io::Result<SockDiag> {
+    match namespace_of {
+        None => SockDiag::open(),
+        Some(pid) => namespace::within(root, pid, SockDiag::open),
+    }
+}
+
+fn open_sockets(
+    samples: &mut Samples,
+    root: &Root,
+    addresses: &[SocketAddr],
+    ends: Ends,
+    namespace_of: Option<u32>,
+) {
+    if addresses.is_empty() {
+        return;
+    }
+    match ask_in(root, namespace_of) {
+        Ok(diag) => {
+            let mut sockets = Sockets::new(diag, ends, addresses);
+            let subjects = Sockets::subjects(ends);
+            let read = move |into: &mut Vec<f64>| sockets.connections(into);
+            let read = Box::new(read);
+            samples.add_every(CONNECTIONS_STEP, "sock_diag", CONNECTIONS, subjects, read);
+        }
+        Err(error) => samples.missing(format!("sockets: sock_diag: {error}")),
+    }
+}
+
+fn open_listener(
+    samples: &mut Samples,
+    root: &Root,
+    addresses: &[SocketAddr],
+    namespace_of: Option<u32>,
+) {
+    // Where it fails, so it did for the connections, which has been said.
+    if let Ok(diag) = ask_in(root, namespace_of) {
+        let mut sockets = Sockets::new(diag, Ends::Server, addresses);
+        let subjects = Sockets::listener_subjects();
+        samples.add("sock_diag: listener", LISTENER, subjects, move |into| {
+            sockets.listener(into)
+        });
+    }
+}
