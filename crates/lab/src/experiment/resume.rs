@@ -13,7 +13,7 @@ use floodmark_record::experiment::Asked;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Environment;
 
-use super::Planner;
+use super::{Hosts, Planner};
 use crate::fold::each_event;
 use crate::folder::EVENTS;
 use crate::manifest::Experiment;
@@ -169,7 +169,8 @@ fn same_load(runs: &[Told], experiment: &Experiment, planner: &Planner<'_>) -> R
             if run.id.setting != trial.setting {
                 return Err(format!("{} had other settings then", trial.name));
             }
-            let now = planner(trial, &run.plan.target.url)?.plan;
+            let hosts = Hosts::of(&trial.at)?;
+            let now = planner(trial, &hosts, &run.plan.target.url)?.plan;
             if comparable(&run.plan) != comparable(&now) {
                 return Err(format!("{} was loaded otherwise then", trial.name));
             }
