@@ -1,4 +1,4 @@
-//! Child processes and where they run, signals and limits, with clean-up on any exit.
+//! Child processes and where they run, network namespaces, signals and limits, with clean-up on any exit.
 //!
 //! Invariant: nothing here knows HTTP or what a child does.
 
@@ -7,12 +7,15 @@ pub mod cpus;
 pub mod lease;
 pub mod limits;
 pub mod lock;
+pub mod namespace;
 pub mod side;
 pub mod signals;
+pub mod wire;
 
 pub use child::{Child, ChildError};
 pub use cpus::Cpus;
 pub use lease::{Lease, sweep};
 pub use limits::{OpenFiles, Raised, open_files, raise_open_files};
+pub use namespace::Namespace;
 pub use side::Side;
 pub use signals::Stop;

@@ -199,7 +199,7 @@ impl Attempts<'_> {
         if let Some(place) = self.place {
             folder.append(&Event::Placed(place.clone()))?;
         }
-        let mut beside = Beside::start(self.watching, &plan);
+        let mut beside = Beside::start(self.watching, self.side, &plan);
         let input = WorkerInput {
             plan,
             start_unix_ns: None,

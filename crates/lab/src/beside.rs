@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use floodmark_host::Side;
 use floodmark_observe::sampler::{EVERY, Sampled};
 use floodmark_observe::{Sampler, ServerCpu, Watch};
 use floodmark_record::Event;
@@ -13,22 +14,24 @@ use crate::attempt::Watching;
 
 /// The watching of one attempt.
 pub struct Beside {
-    sampler: Option<Sampler>,
+    /// Or why there is none.
+    sampler: Result<Sampler, String>,
     /// What the server had used when it was last told.
     told: Option<ServerCpu>,
 }
 
 impl Beside {
-    /// Begins to watch.
-    pub fn start(watching: Watching, plan: &Plan) -> Self {
+    /// Begins to watch, on a thread that is in the network of the load process's side.
+    pub fn start(watching: Watching, side: &Side, plan: &Plan) -> Self {
         let sampler = match watching {
-            Watching::Off => None,
+            Watching::Off => Err("--no-watch".to_owned()),
             Watching::On { server_pid } => {
                 let watch = Watch {
                     addresses: plan.target.addresses().collect(),
                     server_pid,
                 };
-                Some(Sampler::start_at(Instant::now(), EVERY, watch))
+                side.within(|| Sampler::start_at(Instant::now(), EVERY, watch))
+                    .map_err(|error| error.to_string())
             }
         };
         Self {
@@ -39,7 +42,7 @@ impl Beside {
 
     /// Takes in what the worker says; what is to be said before it.
     pub fn on(&mut self, event: &Event) -> Option<Event> {
-        let sampler = self.sampler.as_ref()?;
+        let sampler = self.sampler.as_ref().ok()?;
         match event {
             Event::Ready(ready) => sampler.client(ready.pid),
             Event::Began { phase } => {
@@ -69,10 +72,10 @@ impl Beside {
     /// Stops watching.
     pub fn stop(self) -> Sampled {
         match self.sampler {
-            Some(sampler) => sampler.stop(),
-            None => (
+            Ok(sampler) => sampler.stop(),
+            Err(why) => (
                 Observed::default(),
-                vec!["server, client, machine: not watched (--no-watch)".to_owned()],
+                vec![format!("server, client, machine: not watched ({why})")],
             ),
         }
     }

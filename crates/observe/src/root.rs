@@ -27,9 +27,17 @@ impl Root {
     }
 
     /// Where an absolute path of the machine lies.
+    ///
+    /// `/proc/net` is taken for the calling thread: a load may run in a network namespace that only the thread which watches it has
+    /// entered, and `/proc/net` itself is that of the process's first thread.
     #[must_use]
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
+        if self.0 == Path::new("/")
+            && let Ok(file) = absolute.strip_prefix("/proc/net")
+        {
+            return Path::new("/proc/thread-self/net").join(file);
+        }
         self.0.join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 

@@ -1,5 +1,7 @@
 //! Where client and server of a run were.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,8 @@ pub struct Place {
 pub enum Hosts {
     /// Nothing: both on this machine, over its loopback.
     Shared,
+    /// As between two machines: each in a network namespace of its own, joined by a pair of virtual interfaces.
+    Separate,
 }
 
 /// Where one side was.
@@ -29,4 +33,10 @@ pub struct Side {
     pub cpus: Option<String>,
     /// How many CPUs it might use.
     pub cpu_count: u32,
+    /// Its address, where it had a network of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Kernel settings that were set for its network, by their names; the others were the kernel's defaults where it had one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, String>,
 }

@@ -33,19 +33,31 @@ pub(crate) fn lines(record: &Record) -> Vec<String> {
 
 /// `client on CPU 0, server on CPUs 1-3`.
 fn describe(place: &Place) -> String {
-    let Hosts::Shared = place.hosts;
+    let between = match place.hosts {
+        Hosts::Shared => "",
+        Hosts::Separate => "as on two machines, in network namespaces joined by a veth pair: ",
+    };
     format!(
-        "{}, {}",
+        "{between}{}, {}",
         side("client", &place.client),
         side("server", &place.server)
     )
 }
 
 fn side(name: &str, side: &Side) -> String {
-    match &side.cpus {
+    let on = match &side.cpus {
         Some(cpus) if side.cpu_count == 1 => format!("{name} on CPU {cpus}"),
         Some(cpus) => format!("{name} on CPUs {cpus}"),
         None => format!("{name} on all {}", count_of(side.cpu_count.into(), "CPU")),
+    };
+    let settings: Vec<String> = side
+        .sysctls
+        .iter()
+        .map(|(setting, value)| format!("{setting} = {value}"))
+        .collect();
+    match settings.is_empty() {
+        true => on,
+        false => format!("{on} with {}", settings.join(", ")),
     }
 }
 
@@ -58,6 +70,8 @@ mod tests {
         Side {
             cpus: Some(cpus.to_owned()),
             cpu_count,
+            address: None,
+            sysctls: Default::default(),
         }
     }
 
@@ -79,6 +93,13 @@ mod tests {
                 "kept: client on CPU 0, server on CPUs 1-3",
                 "free: on all CPUs of this machine"
             ]
+        );
+        let mut apart = place.clone();
+        apart.hosts = Hosts::Separate;
+        apart.client.sysctls = [("net.a".to_owned(), "1 2".to_owned())].into();
+        assert_eq!(
+            describe(&apart),
+            "as on two machines, in network namespaces joined by a veth pair: client on CPU 0 with net.a = 1 2, server on CPUs 1-3"
         );
         record.runs[1].place = Some(place);
         assert_eq!(lines(&record), ["client on CPU 0, server on CPUs 1-3"]);

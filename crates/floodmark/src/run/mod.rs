@@ -6,7 +6,7 @@ use clap::Parser;
 use floodmark_host::{Stop, open_files};
 use floodmark_lab::Folder;
 use floodmark_lab::LabError;
-use floodmark_lab::experiment::{Earlier, Hosts, Outcome, Planned, Runner, Schedule};
+use floodmark_lab::experiment::{Earlier, Hosts, Outcome, Planned, Refused, Runner, Schedule};
 use floodmark_lab::manifest::{Changes, Experiment, Trial};
 use floodmark_record::Record;
 use floodmark_record::comparison::{Claim, Holds};
@@ -34,12 +34,16 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     // Everything that can be refused is refused before anything is started.
     for trial in &experiment.trials {
         let port = trial.server.port().unwrap_or(1);
-        Hosts::of(&trial.at)
-            .and_then(|hosts| {
+        let planned = match Hosts::of(&trial.at) {
+            Ok(hosts) => {
                 let url = format!("http://{}:{port}{}", hosts.address, trial.path);
-                planner(trial, &hosts, &url)
-            })
-            .map_err(|what| Ending::usage(format!("{}: {what}", trial.place)))?;
+                planner(trial, &hosts, &url).map(|_| ())
+            }
+            // It is left out when its turn comes.
+            Err(Refused::Machine(_)) => Ok(()),
+            Err(Refused::Wrong(what)) => Err(what),
+        };
+        planned.map_err(|what| Ending::usage(format!("{}: {what}", trial.place)))?;
     }
     files(args).writable()?;
     let stop = Stop::on_signals()
@@ -146,7 +150,11 @@ fn plan_of(
         .map_err(|error| first_line(&error.to_string()))?
         .load;
     let target = target::resolve(url, &args).map_err(|ending| ending.message)?;
-    let planned = plan::plan(&args, target, open_files).map_err(|ending| ending.message)?;
+    // Ports and kernel settings are those of the client's network.
+    let planned = hosts
+        .client
+        .within(|| plan::plan(&args, target, open_files).map_err(|ending| ending.message))
+        .map_err(|error| error.to_string())??;
     Ok(Planned {
         plan: planned.plan,
         anchors: planned.anchors,

@@ -26,7 +26,7 @@ use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
 use server::{Places, Running};
 
-pub use hosts::Hosts;
+pub use hosts::{Hosts, Refused};
 pub use resume::Earlier;
 pub use schedule::{Position, Schedule};
 
@@ -265,7 +265,12 @@ impl<'a> Runner<'a> {
         let run = places.run.clone();
         let hosts = match Hosts::of(&trial.at) {
             Ok(hosts) => hosts,
-            Err(what) => {
+            Err(Refused::Machine(what)) => {
+                state.leave_out(trial);
+                state.skip(format!("{} is skipped: {what}", trial.name))?;
+                return Ok(None);
+            }
+            Err(Refused::Wrong(what)) => {
                 state.leave_out(trial);
                 state.fail(format!("{}: {what}", trial.place))?;
                 return Ok(None);
@@ -290,7 +295,7 @@ impl<'a> Runner<'a> {
             }
         };
         let mut failure = None;
-        if let Some(fault) = running.fault(trial) {
+        if let Some(fault) = running.fault(trial, &hosts) {
             state.leave_out(trial);
             let what = format!(
                 "{} is not measured, for it answers wrongly: {fault}",

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use floodmark_host::Side;
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 /// Longest wait for one answer; it is asked again where it may yet come.
@@ -21,11 +22,11 @@ pub struct Answered {
     pub body: Vec<u8>,
 }
 
-/// GETs a path from a server, on a connection of its own that is closed after it.
+/// GETs a path from a server as its client does, on a connection of its own that is closed after it.
 ///
 /// # Errors
 /// Nobody listens, no whole answer came in time, or it is none of HTTP/1.1; in words.
-pub fn get(address: SocketAddr, path: &str) -> Result<Answered, String> {
+pub fn get(from: &Side, address: SocketAddr, path: &str) -> Result<Answered, String> {
     let authority = address.to_string();
     let request = request_bytes(&RequestSpec {
         method: "GET",
@@ -36,13 +37,16 @@ pub fn get(address: SocketAddr, path: &str) -> Result<Answered, String> {
         close: true,
     })
     .map_err(|error| error.to_string())?;
-    exchange(address, &request).map_err(|error| match error.kind() {
-        io::ErrorKind::ConnectionRefused => "nobody listens".to_owned(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("no answer within {} s", PATIENCE.as_secs())
-        }
-        _ => error.to_string(),
-    })
+    let exchanged = from.within(|| exchange(address, &request));
+    exchanged
+        .and_then(|answer| answer)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => "nobody listens".to_owned(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("no answer within {} s", PATIENCE.as_secs())
+            }
+            _ => error.to_string(),
+        })
 }
 
 fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<Answered> {
@@ -111,21 +115,21 @@ mod tests {
     #[test]
     fn answers_are_read_whole() {
         let address = server(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-        let answered = get(address, "/").unwrap();
+        let answered = get(&Side::default(), address, "/").unwrap();
         assert_eq!((answered.status, &answered.body[..]), (200, &b"hello"[..]));
         let until_close = server(b"HTTP/1.0 404 No\r\n\r\ngone");
-        assert_eq!(get(until_close, "/").unwrap().status, 404);
+        assert_eq!(get(&Side::default(), until_close, "/").unwrap().status, 404);
     }
 
     #[test]
     fn what_is_no_answer_is_said() {
         assert!(
-            get(server(b"SSH-2.0-x\r\n"), "/")
+            get(&Side::default(), server(b"SSH-2.0-x\r\n"), "/")
                 .unwrap_err()
                 .contains("HTTP/1.1")
         );
         assert!(
-            get(server(b""), "/")
+            get(&Side::default(), server(b""), "/")
                 .unwrap_err()
                 .contains("without an answer")
         );
@@ -133,6 +137,9 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        assert_eq!(get(free, "/").unwrap_err(), "nobody listens");
+        assert_eq!(
+            get(&Side::default(), free, "/").unwrap_err(),
+            "nobody listens"
+        );
     }
 }

@@ -10,10 +10,11 @@ use floodmark_observe::{Root, environment};
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
 use floodmark_record::experiment::Asked;
+use floodmark_record::place::Place;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Environment;
 
-use super::{Hosts, Planner};
+use super::{Hosts, Planner, Refused};
 use crate::fold::each_event;
 use crate::folder::EVENTS;
 use crate::manifest::Experiment;
@@ -32,6 +33,7 @@ pub struct Earlier {
 struct Told {
     id: RunId,
     plan: Plan,
+    place: Option<Place>,
     /// It ended, and nothing cut it short.
     done: bool,
     /// It was measured anew already.
@@ -58,9 +60,15 @@ impl Earlier {
             Event::RunBegan { run, plan, .. } => runs.push(Told {
                 id: run,
                 plan,
+                place: None,
                 done: false,
                 counts_not: false,
             }),
+            Event::Placed(place) => {
+                if let Some(last) = runs.last_mut() {
+                    last.place = Some(place);
+                }
+            }
             Event::RunEnded { cut_short, .. } => {
                 if let Some(last) = runs.last_mut() {
                     last.done = cut_short.is_none();
@@ -161,7 +169,7 @@ fn same_machine(then: &Environment, now: &Environment) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether each trial is loaded as it was.
+/// Whether each trial is loaded as it was, and where it was.
 fn same_load(runs: &[Told], experiment: &Experiment, planner: &Planner<'_>) -> Result<(), String> {
     for trial in &experiment.trials {
         let of = |run: &&Told| run.id.trial.as_ref() == Some(&trial.name);
@@ -169,7 +177,11 @@ fn same_load(runs: &[Told], experiment: &Experiment, planner: &Planner<'_>) -> R
             if run.id.setting != trial.setting {
                 return Err(format!("{} had other settings then", trial.name));
             }
-            let hosts = Hosts::of(&trial.at)?;
+            let hosts = Hosts::of(&trial.at)
+                .map_err(|(Refused::Wrong(what) | Refused::Machine(what))| what)?;
+            if run.place != hosts.place {
+                return Err(format!("{} ran on other hosts or CPUs then", trial.name));
+            }
             let now = planner(trial, &hosts, &run.plan.target.url)?.plan;
             if comparable(&run.plan) != comparable(&now) {
                 return Err(format!("{} was loaded otherwise then", trial.name));

@@ -56,7 +56,12 @@ impl Running {
     ) -> Result<Self, Ended> {
         let failed = |what: String| Ended::Failed(format!("{} does not start: {what}", trial.name));
         let start = trial.server.start();
-        let address = address(hosts.address, trial.server.port()).map_err(failed)?;
+        let port = trial.server.port();
+        let address = hosts
+            .server
+            .within(|| address(hosts.address, port))
+            .unwrap_or_else(|error| Err(error.to_string()))
+            .map_err(failed)?;
         let mut filler = filler.clone();
         filler.set("port", address.port().to_string());
         filler.set("run", places.run.display().to_string());
@@ -77,7 +82,7 @@ impl Running {
             address,
             stop_within: start.stop_within,
         };
-        match running.await_ready(trial, stop) {
+        match running.await_ready(trial, hosts, stop) {
             Ok(()) => Ok(running),
             Err(Ended::Failed(what)) => Err(failed(what)),
             Err(Ended::Interrupted) => Err(Ended::Interrupted),
@@ -94,7 +99,7 @@ impl Running {
         self.child.pid()
     }
 
-    fn await_ready(&mut self, trial: &Trial, stop: &Stop) -> Result<(), Ended> {
+    fn await_ready(&mut self, trial: &Trial, hosts: &Hosts, stop: &Stop) -> Result<(), Ended> {
         let path = &trial.ready;
         let within = trial.server.start().ready_within;
         let begin = Instant::now();
@@ -108,14 +113,18 @@ impl Running {
             if stop.is_set() {
                 return Err(Ended::Interrupted);
             }
-            let why = match probe::get(self.address, path) {
+            let why = match probe::get(&hosts.client, self.address, path) {
                 Ok(answered) if (200..400).contains(&answered.status) => return Ok(()),
                 Ok(answered) => format!("GET {path} is answered {}", answered.status),
                 Err(why) => why,
             };
             if begin.elapsed() > within {
+                let mend = match self.address.ip().is_loopback() {
+                    true => "",
+                    false => "; with hosts = \"separate\" a server must listen on {host}:{port}",
+                };
                 return Err(Ended::Failed(format!(
-                    "it was not ready within {} ({}: {why}){}",
+                    "it was not ready within {} ({}: {why}{mend}){}",
                     show_duration(within),
                     self.address,
                     self.said()
@@ -126,8 +135,8 @@ impl Running {
     }
 
     /// What is wrong with its answer to the trial's request, in words.
-    pub fn fault(&self, trial: &Trial) -> Option<String> {
-        let answered = match probe::get(self.address, &trial.path) {
+    pub fn fault(&self, trial: &Trial, hosts: &Hosts) -> Option<String> {
+        let answered = match probe::get(&hosts.client, self.address, &trial.path) {
             Ok(answered) => answered,
             Err(why) => return Some(format!("GET {}: {why}{}", trial.path, self.said())),
         };

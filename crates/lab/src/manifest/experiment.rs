@@ -9,7 +9,7 @@ use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
 use super::claim::{CLAIM, claim};
 use super::fields::{Field, Kind, field, needed};
 use super::load::{LOAD, Load};
-use super::place::{CPUS, HOSTS, Place};
+use super::place::{CPUS, HOSTS, Place, SYSCTLS};
 use super::section::Section;
 use super::trial::{Reader, TRIAL, Trial, names_in};
 use crate::source::{FileError, Source, did_you_mean, read_text};
@@ -43,6 +43,7 @@ pub(super) const EXPERIMENT: &[Field] = &[
 const PLACE: &[Field] = &[
     HOSTS,
     CPUS,
+    SYSCTLS,
     field(
         "processes",
         Kind::Count(1, 1000),

@@ -12,6 +12,7 @@ mod failing;
 mod hosts;
 mod left_over;
 mod resumed;
+mod separate;
 
 /// A folder with an experiment, and a place for its result.
 struct Lab(tempfile::TempDir);

@@ -104,6 +104,18 @@ fn another_question_or_load_is_refused() {
         assert!(stderr.contains(said), "{flags:?}: {stderr}");
     }
     assert_eq!(events(), before, "a refusal leaves the result as it is");
+    let own = std::fs::read_to_string(lab.0.path().join("e.toml")).unwrap();
+    let cpus = floodmark_host::Cpus::allowed().unwrap();
+    lab.write(&format!(
+        "{own}place = {{ cpus = {{ server = \"{cpus}\" }} }}\n"
+    ));
+    let output = finish(lab.begin("--resume", &only));
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("ran on other hosts or CPUs then"),
+        "{stderr}"
+    );
+    lab.write(&own);
 
     let empty = lab.0.path().join("result/empty");
     std::fs::create_dir(&empty).unwrap();
