@@ -1,5 +1,7 @@
 //! Which process listens on a local address: `/proc/net/tcp{,6}` gives the socket, `/proc/PID/fd` its owner.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
@@ -8,6 +10,9 @@ use crate::process::parse_stat;
 
 /// State `LISTEN` in `/proc/net/tcp` (`TCP_LISTEN` of the kernel's `tcp_states.h`).
 const LISTEN: &str = "0A";
+
+/// What stands above the states.
+const HEADING: &str = "st";
 
 /// A listening socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +82,7 @@ pub enum Listeners {
 pub fn find(root: &Root, target: SocketAddr) -> Listeners {
     let mut listening = Vec::new();
     for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        listening.extend(parse(&root.read(file).unwrap_or_default()));
+        listening.extend(parse(&head(root, file)));
     }
     listening.retain(|socket| covers(socket.address, target));
     // The kernel prefers sockets of the exact address to those of a wildcard.
@@ -87,6 +92,23 @@ pub fn find(root: &Root, target: SocketAddr) -> Listeners {
         listening.retain(exact);
     }
     owners(root, listening.iter().map(|socket| socket.inode).collect())
+}
+
+/// The listening sockets of a file, which stand before all others (`Documentation/networking/proc_net_tcp.rst`): the rest, a line for
+/// each connection and each TIME_WAIT, takes the kernel tens of milliseconds to write where there are many.
+fn head(root: &Root, file: &str) -> String {
+    let Ok(file) = File::open(root.path(file)) else {
+        return String::new();
+    };
+    let listens = |line: &String| {
+        let state = line.split_ascii_whitespace().nth(3);
+        state == Some(LISTEN) || state == Some(HEADING)
+    };
+    let lines = BufReader::new(file).lines().map_while(Result::ok);
+    lines
+        .take_while(listens)
+        .flat_map(|line| [line, "\n".to_owned()])
+        .collect()
 }
 
 /// Finds the processes that listen on a unix socket.
@@ -190,6 +212,31 @@ mod tests {
         assert_eq!(shown(tcp), ["0.0.0.0:2024 648", "127.0.0.1:8080 4711"]);
         assert_eq!(shown(tcp6), ["[::1]:80 99", "[::ffff:127.0.0.1]:81 98"]);
         assert!(parse("  0: 0100007F:XYZ1 x 0A\n 1: é000007:0050 0 0A 0 0 0 0 0 1").is_empty());
+    }
+
+    #[test]
+    fn what_comes_behind_the_listeners_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("proc/net")).unwrap();
+        let line = |port: &str, state: &str| {
+            format!(
+                "   0: 0100007F:{port} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 1 1\n"
+            )
+        };
+        let heading = "  sl  local_address rem_address   st tx_queue rx_queue\n";
+        let text = [
+            heading,
+            &line("1F90", LISTEN),
+            &line("1F91", LISTEN),
+            &line("1F90", "06"),
+        ]
+        .concat();
+        std::fs::write(folder.path().join("proc/net/tcp"), &text).unwrap();
+        let root = Root::at(folder.path());
+        let read = head(&root, "/proc/net/tcp");
+        assert_eq!(read.lines().count(), 3, "{read}");
+        assert_eq!(parse(&read), parse(&text));
+        assert_eq!(head(&root, "/proc/net/tcp6"), "");
     }
 
     #[test]

@@ -58,8 +58,9 @@ pub(crate) enum Word {
 /// its JVM; the load process.
 ///
 /// Series that stay zero are kept: a zero is evidence. Counters of the network and the machine are of all that runs there. Each
-/// kind of reading may take a small share of one CPU, about 3 % together, and is taken less often where it would exceed
-/// that; memory is bounded by 3,600 values a series, beyond which the resolution is halved.
+/// kind of reading may take a small share of one CPU, and is taken less often where it would exceed that, so that many connections or
+/// threads make a series coarser and not the watcher a load; memory is bounded by 3,600 values a series, beyond which the
+/// resolution is halved.
 #[derive(Debug)]
 pub struct Sampler {
     /// Dropped to stop the thread.

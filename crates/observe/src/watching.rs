@@ -20,7 +20,7 @@ use crate::{Root, host, namespace, server};
 const CONNECTIONS_STEP: Duration = Duration::from_millis(250);
 
 /// Shares of one CPU that looking at connections, and at the listener alone, may take.
-const CONNECTIONS: f64 = 0.006;
+const CONNECTIONS: f64 = 0.004;
 const LISTENER: f64 = 0.002;
 
 /// The state of the thread.

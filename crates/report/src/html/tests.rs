@@ -56,6 +56,31 @@ fn of_one_run() {
 }
 
 #[test]
+fn of_a_server_that_was_watched_and_one_that_was_not() {
+    let keys = |run| {
+        let (_, read) = page(&fixture::record(vec![run]));
+        (texts(&read, ".key li").join(" "), texts(&read, "tr"))
+    };
+    let (curves, rows) = keys(fixture::watched());
+    for curve in [
+        "client, user",
+        "client, system",
+        "server, user",
+        "server, system",
+    ] {
+        assert!(curves.contains(curve), "{curves}");
+    }
+    let cpu = rows.iter().find(|row| row.contains("server CPU")).unwrap();
+    assert!(cpu.contains("14.2") && cpu.contains("nginx"), "{cpu}");
+    let (curves, rows) = keys(fixture::closed());
+    assert!(
+        curves.contains("client, user") && !curves.contains("server"),
+        "{curves}"
+    );
+    assert!(rows.iter().all(|row| !row.contains("server CPU")));
+}
+
+#[test]
 fn of_an_invalid_run_with_a_window_and_timeouts() {
     let mut run = fixture::invalid();
     run.response_time_us = fixture::open_censored().response_time_us;

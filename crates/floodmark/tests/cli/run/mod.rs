@@ -188,6 +188,16 @@ fn servers_of_all_kinds_in_rounds() {
         assert_eq!(run.workload, "hello");
         let threads = run.setting.get("threads").map(String::as_str);
         assert_eq!(threads, (run.system == "nginx").then_some("1"));
+        let server = run.server.as_ref();
+        let server = server.unwrap_or_else(|| panic!("{}: {:?}", run.system, run.missing));
+        assert!(server.cpu_s > 0.0, "{}: {server:?}", run.system);
+        // Its name is that of the program that was started, nginx's master included.
+        let program = match run.trial.as_deref() {
+            Some("native") => "floodmark",
+            Some(trial) => trial,
+            None => "",
+        };
+        assert!(server.seen.name.starts_with(program), "{server:?}");
     }
     assert_eq!(record.experiment.unwrap().question, "Which?");
     assert!(
