@@ -7,7 +7,7 @@ use floodmark_record::units::{show_ns, show_rate};
 
 use crate::asking;
 use crate::held;
-use crate::validity::{Evidence, load_threads, plural};
+use crate::validity::{EXPECTABLE, Evidence, load_threads, plural};
 
 /// Shorter runs than this say little of what a server does for long: warm-up and chance weigh too much, seconds.
 pub const SHORT_RUN_S: f64 = 5.0;
@@ -28,6 +28,7 @@ pub const CEILING_SHARE: f64 = 0.70;
 pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
     [
         ended(evidence),
+        expected(evidence),
         unverified(evidence),
         timed_out(evidence),
         held::unopened(evidence),
@@ -67,6 +68,22 @@ fn ended(evidence: &Evidence<'_>) -> Option<String> {
             ))
         }
     }
+}
+
+/// What is ours, and would spoil the figures if the experiment were not about it.
+fn expected(evidence: &Evidence<'_>) -> Option<String> {
+    let met = |name: &str| evidence.met_by_requests(name);
+    let (name, cause) = EXPECTABLE
+        .into_iter()
+        .find(|(name, _)| evidence.is_expected(name) && met(name) > 0)?;
+    let lacked = match name {
+        "ports_exhausted" => "no local port",
+        _ => "no open file",
+    };
+    Some(format!(
+        "there was {lacked} left for {}, as the experiment expects ({cause}): the figures are of that, not of the server",
+        plural(met(name), "connection", "connections")
+    ))
 }
 
 fn unverified(evidence: &Evidence<'_>) -> Option<String> {

@@ -78,15 +78,31 @@ pub struct Evidence<'a> {
     pub ended: EndReason,
     /// When the server went away, seconds from the start.
     pub server_gone_since_s: Option<f64>,
+    /// Causes that the experiment expects, by their ids: one of ours among them is what is being measured.
+    pub expected: &'a [String],
     /// What floodmark reaches on this machine against a server that costs nothing, requests per second.
     pub ceiling_per_s: Option<f64>,
 }
 
 impl Evidence<'_> {
     /// How often a named reason kept a request from being sent, or spoilt one that was.
-    fn met_by_requests(&self, name: &str) -> u64 {
+    pub(crate) fn met_by_requests(&self, name: &str) -> u64 {
         let of = |errors: &BTreeMap<String, u64>| errors.get(name).copied().unwrap_or(0);
         of(self.errors).saturating_sub(of(self.unawaited))
+    }
+
+    /// How often a named reason of ours, expected by nobody, kept a request from being sent.
+    fn unexpected(&self, name: &str) -> u64 {
+        match self.is_expected(name) {
+            true => 0,
+            false => self.met_by_requests(name),
+        }
+    }
+
+    /// Whether the experiment expects the cause that a named reason belongs to.
+    pub(crate) fn is_expected(&self, name: &str) -> bool {
+        let cause = EXPECTABLE.iter().find(|(reason, _)| *reason == name);
+        cause.is_some_and(|(_, cause)| self.expected.iter().any(|id| id == cause))
     }
 
     /// The longest standstill that is known of, ns. Where none is, the notes say so.
@@ -113,6 +129,12 @@ pub const OUR_ERRORS: [&str; 4] = [
     "fds_exhausted",
     "no_memory_for_socket",
     "connect_not_permitted",
+];
+
+/// Those of them that an experiment may be about, each with the id of its cause.
+pub const EXPECTABLE: [(&str, &str); 2] = [
+    ("ports_exhausted", "ephemeral-ports"),
+    ("fds_exhausted", "client-fds"),
 ];
 
 /// Names in `errors` by which the server, or the way to it, kept requests from being sent.
@@ -358,7 +380,7 @@ fn late(evidence: &Evidence<'_>) -> Option<String> {
 fn unsent(evidence: &Evidence<'_>) -> Vec<String> {
     let counts = evidence.counts;
     let short = counts.intended.saturating_sub(counts.sent);
-    let named = |name: &str| evidence.met_by_requests(name);
+    let named = |name: &str| evidence.unexpected(name);
     let ours: u64 = OUR_ERRORS.iter().map(|n| named(n)).sum();
     let servers = by_server(evidence);
     // Of the requests that no failed connect explains, a standstill of ours accounts for those due while it lasted.

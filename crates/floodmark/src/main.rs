@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod compare;
+mod delay;
 mod doctor;
 mod exit;
 mod files;
@@ -37,6 +38,8 @@ enum Command {
     Compare(compare::CompareArgs),
     /// One load process: plan and start time on stdin, events on stdout; started by the other commands
     Worker,
+    #[command(hide = true)]
+    Delay(delay::DelayArgs),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Worker => worker::run(),
+        Command::Delay(args) => delay::run(args),
     };
     match ended {
         Ok(()) => ExitCode::from(Exit::Fine.code()),

@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod cpus;
+pub mod delay;
 pub mod lease;
 pub mod limits;
 pub mod lock;

@@ -24,6 +24,15 @@ impl Side {
         Side { cpus, network }
     }
 
+    /// The same network, but all CPUs.
+    #[must_use]
+    pub fn on_any_cpu(&self) -> Self {
+        Side {
+            cpus: None,
+            network: self.network.clone(),
+        }
+    }
+
     /// Does something on a thread within this side's network, though on any CPU: for looking at the network, and reaching what
     /// listens in it. Children are started with [`Side::start`].
     ///

@@ -1,14 +1,14 @@
 //! Attempts at one plan, one after the other on the same server, each kept as it is taken.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use floodmark_host::{Side, Stop};
-use floodmark_observe::{Root, environment};
+use floodmark_observe::{Root, environment, process};
 use floodmark_record::events::RunId;
 use floodmark_record::place::Place;
 use floodmark_record::plan::{Plan, WorkerInput};
-use floodmark_record::run::ToolInfo;
+use floodmark_record::run::{Observation, ToolInfo};
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 
@@ -109,6 +109,12 @@ pub enum Watching {
     },
 }
 
+/// CPU that a process has used, in user mode and in the kernel, seconds; none where it is gone.
+fn cpu_s(pid: u32) -> Option<f64> {
+    let used = process::read(&Root::host(), pid).ok()?;
+    Some(used.user_s + used.system_s)
+}
+
 /// Attempts at one plan.
 pub struct Attempts<'a> {
     /// The plan; the seed of each attempt is the plan's plus its number.
@@ -125,6 +131,8 @@ pub struct Attempts<'a> {
     pub side: &'a Side,
     /// Where client and server are, where that was asked for; kept with each run.
     pub place: Option<&'a Place>,
+    /// The proxy between them, where there is one: what it takes of the CPUs is kept with each run.
+    pub proxy: Option<u32>,
     /// What is read beside them.
     pub watching: Watching,
     /// Ends them.
@@ -199,6 +207,8 @@ impl Attempts<'_> {
         if let Some(place) = self.place {
             folder.append(&Event::Placed(place.clone()))?;
         }
+        let proxy_before = self.proxy.and_then(cpu_s);
+        let begun = Instant::now();
         let mut beside = Beside::start(self.watching, self.side, &plan);
         let input = WorkerInput {
             plan,
@@ -227,7 +237,18 @@ impl Attempts<'_> {
                 }
             },
         );
-        let (observed, missing) = beside.stop();
+        let (mut observed, missing) = beside.stop();
+        if let (Some(before), Some(after)) = (proxy_before, self.proxy.and_then(cpu_s)) {
+            observed.observations.push(Observation {
+                subject: "delay proxy".to_owned(),
+                metric: "cpu".to_owned(),
+                unit: "CPU-seconds".to_owned(),
+                source: "/proc/PID/stat".to_owned(),
+                start_ms: 0,
+                step_ms: begun.elapsed().as_millis() as u64,
+                values: vec![after - before],
+            });
+        }
         if let Some(error) = unwritten {
             return Err(error);
         }

@@ -149,7 +149,9 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         let mut run = finish(tally, shape, &times);
         run.steps = steps.unwrap_or_default();
         run.checks = checks;
-        run.validity = judge::validity(&run, run.client_cpus(record.environment.cpus));
+        let expected = record.experiment.as_ref();
+        let expected = expected.map_or(&[][..], |asked| &asked.expected_causes[..]);
+        run.validity = judge::validity(&run, run.client_cpus(record.environment.cpus), expected);
         record.runs.push(run);
     }
     match record.experiment {

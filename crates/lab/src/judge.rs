@@ -35,8 +35,8 @@ pub fn beside_each_other(record: &mut Record) {
     record.claims = comparing::claims(record);
 }
 
-/// Whether a run's figures can be read as the server's.
-pub fn validity(run: &Run, cpus: u32) -> Validity {
+/// Whether a run's figures can be read as the server's, in an experiment that expects some causes.
+pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     let increase = |metric: &str| -> Option<f64> {
         run.observations
             .iter()
@@ -65,6 +65,7 @@ pub fn validity(run: &Run, cpus: u32) -> Validity {
         held: run.connections.held.as_ref(),
         ended: run.ended.reason,
         server_gone_since_s: run.server_gone_since_s,
+        expected,
         ceiling_per_s: None,
     })
 }

@@ -14,6 +14,9 @@ pub struct Place {
     pub client: Side,
     /// The server.
     pub server: Side,
+    /// By how many seconds each byte between them came later, either way, through a proxy of floodmark's; null for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
 }
 
 /// What stood between client and server.

@@ -3,7 +3,7 @@
 use floodmark_record::Record;
 use floodmark_record::place::{Hosts, Place, Side};
 
-use crate::figures::count_of;
+use crate::figures::{count_of, seconds};
 
 /// One line for each kind of place that a record's runs had, with its trials where there are several kinds.
 pub(crate) fn lines(record: &Record) -> Vec<String> {
@@ -37,8 +37,14 @@ fn describe(place: &Place) -> String {
         Hosts::Shared => "",
         Hosts::Separate => "as on two machines, in network namespaces joined by a veth pair: ",
     };
+    let delay = place.delay_s.map_or_else(String::new, |s| {
+        format!(
+            "; each byte {} later, either way, through floodmark's proxy",
+            seconds(s)
+        )
+    });
     format!(
-        "{between}{}, {}",
+        "{between}{}, {}{delay}",
         side("client", &place.client),
         side("server", &place.server)
     )
@@ -83,6 +89,7 @@ mod tests {
             hosts: Hosts::Shared,
             client: kept("0", 1),
             server: kept("1-3", 3),
+            delay_s: None,
         };
         record.runs[0].place = Some(place.clone());
         record.runs[0].trial = Some("kept".to_owned());

@@ -25,6 +25,7 @@ struct Case {
     ended: EndReason,
     gone_s: Option<f64>,
     ceiling: Option<f64>,
+    expected: Vec<String>,
 }
 
 impl Case {
@@ -58,6 +59,7 @@ impl Case {
             ended: EndReason::Completed,
             gone_s: None,
             ceiling: None,
+            expected: Vec::new(),
         }
     }
 
@@ -98,6 +100,7 @@ impl Case {
             held: self.held.as_ref(),
             ended: self.ended,
             server_gone_since_s: self.gone_s,
+            expected: &self.expected,
             ceiling_per_s: self.ceiling,
         })
     }
@@ -278,6 +281,22 @@ fn unsent_for_want_of_ports_or_files_is_ours() {
             .unsent(100, Some("ports_exhausted"))
             .is(Status::Valid, &[]);
     }
+}
+
+#[test]
+fn what_the_experiment_is_about_does_not_spoil_it() {
+    let mut case = Case::good(closed()).unsent(8_000, Some("ports_exhausted"));
+    case.is(Status::Invalid, &["no local port"]);
+    case.expected = vec!["client-fds".to_owned()];
+    case.is(Status::Invalid, &["no local port"]);
+    case.expected.push("ephemeral-ports".to_owned());
+    let judged = case.judge();
+    assert_eq!(judged.status, Status::Valid, "{judged:?}");
+    assert!(
+        judged.notes[0]
+            .contains("no local port left for 8,000 connections, as the experiment expects"),
+        "{judged:?}"
+    );
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
         notices: &planned.notices,
         side: &Side::default(),
         place: None,
+        proxy: None,
         watching: if args.no_watch {
             Watching::Off
         } else {

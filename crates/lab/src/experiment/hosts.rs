@@ -49,7 +49,7 @@ impl Hosts {
             true => apart(client, server, &allowed),
             false => (client, server),
         };
-        let asked = at.separate || client.is_some() || server.is_some();
+        let asked = at.separate || at.delay.is_some() || client.is_some() || server.is_some();
         let place = asked.then(|| place::Place {
             hosts: match at.separate {
                 true => place::Hosts::Separate,
@@ -67,6 +67,7 @@ impl Hosts {
                 &allowed,
                 at.separate.then_some(wire::SERVER),
             ),
+            delay_s: at.delay.map(|delay| delay.as_secs_f64()),
         });
         let (client_cpus, server_cpus) = (
             client.as_ref().map(Cpus::count),

@@ -3,6 +3,7 @@
 //! What goes wrong with one trial is one line and ends that trial; the others go on.
 
 mod build;
+mod delayed;
 mod hosts;
 mod probe;
 mod resume;
@@ -24,8 +25,10 @@ use floodmark_record::{Event, Record};
 use crate::attempt::{self, Attempts, LabError, Listener, Watching};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
+use delayed::Delayed;
 use server::{Places, Running};
 
+pub use delayed::LISTENING;
 pub use hosts::{Hosts, Refused};
 pub use resume::Earlier;
 pub use schedule::{Position, Schedule};
@@ -324,7 +327,22 @@ impl<'a> Runner<'a> {
         running: &mut Running,
         state: &mut State<'a, '_>,
     ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
-        let url = format!("http://{}{}", running.address(), trial.path);
+        let delayed = trial
+            .at
+            .delay
+            .map(|delay| Delayed::start(&self.floodmark, hosts, running.address(), delay));
+        let delayed = match delayed.transpose() {
+            Ok(delayed) => delayed,
+            Err(what) => {
+                state.leave_out(trial);
+                state.fail(format!("{}: {what}", trial.name))?;
+                return Ok(None);
+            }
+        };
+        let address = delayed
+            .as_ref()
+            .map_or_else(|| running.address(), Delayed::address);
+        let url = format!("http://{address}{}", trial.path);
         let mut planned = match (self.planner)(trial, hosts, &url) {
             Ok(planned) => planned,
             Err(what) => {
@@ -355,6 +373,7 @@ impl<'a> Runner<'a> {
             notices: &planned.notices,
             side: &hosts.client,
             place: hosts.place.as_ref(),
+            proxy: delayed.as_ref().map(Delayed::pid),
             watching: Watching::On {
                 server_pid: Some(running.pid()),
             },

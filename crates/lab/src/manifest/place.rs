@@ -1,6 +1,7 @@
 //! `[place]`: where the client and the server of a trial run.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use floodmark_host::Cpus;
 
@@ -55,6 +56,8 @@ pub struct Place {
     pub client: Wish,
     /// Of the server.
     pub server: Wish,
+    /// By how much each byte between them comes later, either way.
+    pub delay: Option<Duration>,
 }
 
 /// What is asked of where one side runs.

@@ -51,6 +51,11 @@ pub(super) const TRIAL: &[Field] = &[
         "Where it runs otherwise than the other trials.",
     ),
     field(
+        "delay",
+        Kind::Duration,
+        "Each byte between client and server comes so much later, either way, through a proxy of floodmark's. Without it there is none.",
+    ),
+    field(
         "command",
         Kind::Text,
         "In place of system: a server of your own, run in the experiment's folder, without a shell. {host} and {port} are the address and the port to listen on.",
@@ -190,6 +195,7 @@ impl Reader<'_> {
         if let Some(own) = section.table("place", PLACE)? {
             at.take(&own)?;
         }
+        at.delay = section.duration("delay");
         let start = server.start();
         let path = match workload {
             Some(workload) => workload.path(),

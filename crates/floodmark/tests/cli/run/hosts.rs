@@ -47,6 +47,40 @@ fn each_side_is_kept_to_its_cpus_and_the_record_says_so() {
 }
 
 #[test]
+fn a_delayed_server_answers_later_by_the_way_there_and_back() {
+    let near = NATIVE.replace("native\"\n", "native\"\nname = \"near\"\n");
+    let lab = Lab::new(&format!(
+        "question = \"?\"\n[load]\nconnections = 2\nduration = \"600ms\"\nwarmup = \"100ms\"\n{near}\
+         {NATIVE}delay = \"20ms\"\n"
+    ));
+    let (code, record, said) = lab.run(&[]);
+    assert!(matches!(code, 0 | 4), "{said}");
+    let [near, far] = &record.runs[..] else {
+        panic!("{said}");
+    };
+    assert_eq!(
+        (near.place.is_none(), far.place.as_ref().unwrap().delay_s),
+        (true, Some(0.02))
+    );
+    let p50_us = |run: &floodmark_record::Run| run.response_time_us.p50.unwrap();
+    let added_us = p50_us(far) - p50_us(near);
+    assert!((40_000.0..60_000.0).contains(&added_us), "{added_us} µs");
+    let proxy = far
+        .observations
+        .iter()
+        .find(|seen| seen.subject == "delay proxy");
+    assert!(proxy.is_some_and(|seen| seen.metric == "cpu" && seen.values.len() == 1));
+    assert!(
+        near.observations
+            .iter()
+            .all(|seen| seen.subject != "delay proxy")
+    );
+    assert!(said.contains("native: client on all"), "{said}");
+    assert!(said.contains("each byte 20 ms later"), "{said}");
+    assert_eq!(super::processes_of(lab.0.path()), [0; 0]);
+}
+
+#[test]
 fn cpus_that_there_are_not_are_refused_before_anything_starts() {
     let lab = Lab::new(&format!(
         "question = \"?\"\n[place]\ncpus = {{ server = \"1023\" }}\n{NATIVE}"
