@@ -1,6 +1,6 @@
 //! `cargo xtask schema`: the JSON Schemas of the record and of the manifests as files, for readers and editors that are not Rust.
 
-use floodmark_lab::manifest::{experiment_schema, system_schema};
+use floodmark_lab::manifest::{client_schema, experiment_schema, system_schema};
 
 use crate::error::Error;
 use crate::page::{self, Mode};
@@ -12,6 +12,7 @@ pub fn run(workspace: &Workspace, mode: Mode) -> Result<(), Error> {
         ("docs/record.schema.json", floodmark_record::schema()),
         ("docs/experiment.schema.json", experiment_schema()),
         ("docs/system.schema.json", system_schema()),
+        ("docs/client.schema.json", client_schema()),
     ] {
         let wanted = format!("{schema:#}\n");
         page::settle(workspace, file, &wanted, mode, "cargo xtask schema")?;

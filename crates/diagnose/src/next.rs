@@ -41,6 +41,9 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
 fn ended(run: &Run) -> Option<String> {
     match run.ended.reason {
         EndReason::Completed => None,
+        EndReason::ClientFailed => Some(
+            "find out in its log, which is kept in the result, why the client failed".to_owned(),
+        ),
         EndReason::Interrupted => {
             Some("let it run to its end, or ask for less with -d or -n".to_owned())
         }

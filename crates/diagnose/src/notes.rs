@@ -50,7 +50,8 @@ pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
 
 fn ended(evidence: &Evidence<'_>) -> Option<String> {
     match evidence.ended {
-        EndReason::Completed => None,
+        // The latter is no run of floodmark's own, which this judges.
+        EndReason::Completed | EndReason::ClientFailed => None,
         EndReason::NotHttp => Some(
             "the run was ended: nothing that answered spoke HTTP/1.1; check the port".to_owned(),
         ),

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use floodmark_record::Record;
+use floodmark_record::{Record, Run};
 
 use crate::exit::Ending;
 use crate::out;
@@ -129,9 +129,10 @@ fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The one next step, from the last run of a record.
+/// The one next step, from the last run of a record that floodmark itself drove.
 pub fn next_step(record: &Record) -> Option<String> {
-    let last = record.runs.last()?;
+    let own = |run: &&Run| run.client.tool.is_none();
+    let last = record.runs.iter().rfind(own)?;
     Some(floodmark_diagnose::next_step(
         last,
         last.client_cpus(record.environment.cpus),

@@ -10,7 +10,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -90,6 +90,30 @@ pub struct Child {
     inner: std::process::Child,
     /// Set once the child was reaped; its id may name another process from then on and is not signalled any more.
     ended: Option<ExitStatus>,
+    used: Option<Used>,
+}
+
+/// What a child that has ended used, with all descendants that were waited for (wait4(2)).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Used {
+    /// CPU in user mode, seconds.
+    pub user_s: f64,
+    /// CPU in the kernel, seconds.
+    pub system_s: f64,
+    /// Peak resident memory of the largest of these processes, bytes.
+    pub peak_rss_bytes: u64,
+}
+
+impl Used {
+    fn of(usage: &libc::rusage) -> Self {
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        Used {
+            user_s: seconds(usage.ru_utime),
+            system_s: seconds(usage.ru_stime),
+            // In KiB (getrusage(2)).
+            peak_rss_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
+        }
+    }
 }
 
 impl Child {
@@ -118,7 +142,11 @@ impl Child {
             program: command.get_program().to_string_lossy().into_owned(),
             source,
         })?;
-        Ok(Self { inner, ended: None })
+        Ok(Self {
+            inner,
+            ended: None,
+            used: None,
+        })
     }
 
     /// Starts a command without stdin, its stdout and stderr in a new file.
@@ -134,6 +162,12 @@ impl Child {
         let second = file.try_clone().map_err(failed)?;
         command.stdin(Stdio::null()).stdout(file).stderr(second);
         Self::start(command)
+    }
+
+    /// What it used, once it has ended. Descendants that nobody waited for, such as those that were killed with it, are not in it.
+    #[must_use]
+    pub fn used(&self) -> Option<Used> {
+        self.used
     }
 
     /// Its process id, which is the id of its group too.
@@ -275,13 +309,26 @@ impl Child {
             return Ok(status);
         }
         self.send(-self.leader(), Signal::Kill)?;
-        match self.inner.wait() {
-            Ok(status) => {
-                self.ended = Some(status);
-                Ok(status)
+        // Where it still reads, it may wait for the end of this.
+        drop(self.inner.stdin.take());
+        let mut status = 0;
+        // SAFETY: all zero is a valid rusage, a plain C struct.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        loop {
+            // SAFETY: status and usage are valid places that the call fills; the child is ours and was not reaped before.
+            let reaped = unsafe { libc::wait4(self.leader(), &raw mut status, 0, &raw mut usage) };
+            if reaped == self.leader() {
+                break;
             }
-            Err(source) => Err(self.failed("wait for", source)),
+            let source = io::Error::last_os_error();
+            if source.kind() != io::ErrorKind::Interrupted {
+                return Err(self.failed("wait for", source));
+            }
         }
+        let status = ExitStatus::from_raw(status);
+        self.ended = Some(status);
+        self.used = Some(Used::of(&usage));
+        Ok(status)
     }
 
     fn failed(&self, what: &'static str, source: io::Error) -> ChildError {
@@ -427,6 +474,21 @@ mod tests {
             .unwrap();
         let status = child.wait(Duration::from_secs(5)).unwrap().unwrap();
         assert_eq!(status.signal(), Some(libc::SIGKILL));
+    }
+
+    #[test]
+    fn what_ended_children_of_it_used_counts() {
+        let mut child = Child::start(shell(
+            "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3",
+        ))
+        .unwrap();
+        assert_eq!(child.used(), None);
+        let status = child.wait(Duration::from_secs(60)).unwrap().unwrap();
+        assert_eq!(status.code(), Some(3));
+        let used = child.used().unwrap();
+        // The outer shell only waits: what was used was used by the inner one.
+        assert!(used.user_s + used.system_s > 0.005, "{used:?}");
+        assert!(used.peak_rss_bytes > 100_000, "{used:?}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub mod side;
 pub mod signals;
 pub mod wire;
 
-pub use child::{Child, ChildError};
+pub use child::{Child, ChildError, Used};
 pub use cpus::Cpus;
 pub use lease::{Lease, sweep};
 pub use limits::{OpenFiles, Raised, open_files, raise_open_files};

@@ -1,15 +1,17 @@
 //! Attempts at one plan, one after the other on the same server, each kept as it is taken.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use floodmark_host::{Side, Stop};
 use floodmark_observe::{Root, environment, process};
+use floodmark_record::client::ClientRan;
 use floodmark_record::events::RunId;
 use floodmark_record::place::Place;
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::run::{Observation, ToolInfo};
 use floodmark_record::tls::TrustAnchor;
+use floodmark_record::watch::Observed;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 
 use crate::beside::Beside;
@@ -27,6 +29,30 @@ impl<F: FnMut(&Event)> Listener for F {
     fn on(&mut self, event: &Event) {
         self(event);
     }
+}
+
+/// What drives a run in place of floodmark's own load process.
+pub trait Driver {
+    /// Drives one run into a result folder, or until it is told to stop; says its process when it has started.
+    fn drive(
+        &self,
+        plan: &Plan,
+        run: &RunId,
+        folder: &Path,
+        stop: &Stop,
+        started: &mut dyn FnMut(u32),
+    ) -> Driven;
+}
+
+/// A run that was driven by something else.
+#[derive(Debug)]
+pub struct Driven {
+    /// How it ran.
+    pub ran: ClientRan,
+    /// What was read beside it.
+    pub observations: Vec<Observation>,
+    /// What could not be read, one line each.
+    pub missing: Vec<String>,
 }
 
 /// Why attempts gave no record.
@@ -137,6 +163,8 @@ pub struct Attempts<'a> {
     pub watching: Watching,
     /// Ends them.
     pub stop: &'a Stop,
+    /// What drives them, where floodmark does not.
+    pub driver: Option<&'a dyn Driver>,
 }
 
 impl Attempts<'_> {
@@ -210,6 +238,18 @@ impl Attempts<'_> {
         let proxy_before = self.proxy.and_then(cpu_s);
         let begun = Instant::now();
         let mut beside = Beside::start(self.watching, self.side, &plan);
+        if let Some(driver) = self.driver {
+            let mut started = |pid| beside.driven(pid);
+            let driven = driver.drive(&plan, &id, folder.path(), self.stop, &mut started);
+            let cut_short = crate::tally::why_no_run(&driven.ran);
+            let ran = Event::ClientRan(driven.ran);
+            folder.append(&ran)?;
+            listener.on(&ran);
+            let (mut observed, missing) = beside.stop();
+            observed.observations.extend(driven.observations);
+            self.keep(folder, observed, driven.missing.into_iter().chain(missing))?;
+            return Ok((id, cut_short));
+        }
         let input = WorkerInput {
             plan,
             start_unix_ns: None,
@@ -252,15 +292,26 @@ impl Attempts<'_> {
         if let Some(error) = unwritten {
             return Err(error);
         }
-        folder.append(&Event::Observed(observed))?;
-        let missing: Vec<String> = self.notices.iter().cloned().chain(missing).collect();
-        if !missing.is_empty() {
-            folder.append(&Event::Missing { missing })?;
-        }
+        self.keep(folder, observed, missing)?;
         if let Err(error) = ran {
             cut_short = Some(error.to_string());
             *failure = Some(error);
         }
         Ok((id, cut_short))
+    }
+
+    /// Keeps what was read beside a run, and what could not be.
+    fn keep(
+        &self,
+        folder: &mut Folder,
+        observed: Observed,
+        missing: impl IntoIterator<Item = String>,
+    ) -> Result<(), FolderError> {
+        folder.append(&Event::Observed(observed))?;
+        let missing: Vec<String> = self.notices.iter().cloned().chain(missing).collect();
+        if !missing.is_empty() {
+            folder.append(&Event::Missing { missing })?;
+        }
+        Ok(())
     }
 }

@@ -69,6 +69,14 @@ impl Beside {
         None
     }
 
+    /// Another load generator has started, and drives the load from now on.
+    pub fn driven(&self, pid: u32) {
+        if let Ok(sampler) = &self.sampler {
+            sampler.client(pid);
+            sampler.measuring();
+        }
+    }
+
     /// Stops watching.
     pub fn stop(self) -> Sampled {
         match self.sampler {

@@ -98,6 +98,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                     Event::ServerUsed(used) => tally.server_used = Some(used),
                     Event::Second(row) => tally.take(row),
                     Event::End(end) => tally.end = Some(end),
+                    Event::ClientRan(ran) => tally.client = Some(ran),
                     Event::Missing { missing } => tally.missing.extend(missing),
                     Event::RunEnded { cut_short, .. } => tally.cut_short = cut_short,
                     Event::Opened { .. }
@@ -146,7 +147,11 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         };
         let checks = sequences.entry(server).or_default().check(folder, &tally);
         let steps = steps.map(|steps| steps.figures(&tally));
+        let driven = tally.client.clone();
         let mut run = finish(tally, shape, &times);
+        if let Some(ran) = driven {
+            crate::client::figures(&mut run, ran);
+        }
         run.steps = steps.unwrap_or_default();
         run.checks = checks;
         let expected = record.experiment.as_ref();
@@ -387,6 +392,8 @@ fn client(tally: &Tally, counts: &Counts) -> Client {
         user_s,
         system_s,
         cpu_us_per_request: (counts.sent > 0).then(|| cpu_s * 1e6 / counts.sent as f64),
+        name: None,
+        tool: None,
         peak_rss_bytes: end.and_then(|end| end.peak_rss_bytes),
         threads: end.map(|end| end.threads.clone()).unwrap_or_default(),
     }

@@ -37,6 +37,9 @@ pub fn beside_each_other(record: &mut Record) {
 
 /// Whether a run's figures can be read as the server's, in an experiment that expects some causes.
 pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
+    if let Some(driven) = crate::client::validity(run) {
+        return driven;
+    }
     let increase = |metric: &str| -> Option<f64> {
         run.observations
             .iter()

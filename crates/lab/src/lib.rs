@@ -6,6 +6,7 @@
 pub mod attempt;
 mod beside;
 mod changing;
+mod client;
 pub mod experiment;
 pub mod fold;
 pub mod folder;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
 use floodmark_record::groups::GroupPoint;
 use floodmark_record::place::Place;
@@ -24,6 +25,7 @@ pub struct Tally {
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
+    pub client: Option<ClientRan>,
     pub observed: Observed,
     /// What the server used in the second whose row comes next.
     pub server_used: Option<ServerUsed>,
@@ -52,6 +54,7 @@ impl Tally {
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
+            client: None,
             observed: Observed::default(),
             server_used: None,
             missing: Vec::new(),
@@ -101,6 +104,9 @@ impl Tally {
 
     /// The end of the sending window, ns.
     pub fn window_ns(&self) -> u64 {
+        if let Some(client) = &self.client {
+            return (client.tool.wall_s * 1e9) as u64;
+        }
         let last = || self.rows.last().map_or(0, |r| r.row.to_ns);
         self.end.as_ref().map_or_else(last, |end| end.window_ns)
     }
@@ -110,6 +116,9 @@ impl Tally {
     pub fn counts(&self) -> Counts {
         if let Some(end) = &self.end {
             return end.counts.clone();
+        }
+        if let Some(client) = &self.client {
+            return crate::client::counts(&client.tool.said);
         }
         self.sum(|row| Some(&row.counts))
     }
@@ -133,6 +142,9 @@ impl Tally {
     }
 
     pub fn ended(&self) -> Ended {
+        if let Some(client) = &self.client {
+            return crate::client::ended(client);
+        }
         let reason = self
             .end
             .as_ref()
@@ -164,6 +176,17 @@ fn response_times(histograms: &BTreeMap<TimeKind, String>) -> floodmark_record::
     Histogram::summarise(&read(TimeKind::Response), &read(TimeKind::Censored))
 }
 
+/// Why another load generator's run is none, or did not run its course, in words.
+pub fn why_no_run(ran: &ClientRan) -> Option<String> {
+    match &ran.failure {
+        Some(failure) => Some(failure.clone()),
+        None if ran.interrupted => {
+            Some(format!("{} was ended before it said its figures", ran.name))
+        }
+        None => None,
+    }
+}
+
 /// The first handshake that failed, in words.
 fn handshake_failure(end: &WorkerEnd) -> Option<&str> {
     end.tls.as_ref()?.failure.as_deref()
@@ -172,7 +195,8 @@ fn handshake_failure(end: &WorkerEnd) -> Option<&str> {
 /// Why a run that its worker ended did not run its course, in words.
 pub fn why_cut_short(end: &WorkerEnd) -> Option<String> {
     match end.reason {
-        EndReason::Completed => None,
+        // A worker never says the latter.
+        EndReason::Completed | EndReason::ClientFailed => None,
         EndReason::NotHttp => Some("what answered does not speak HTTP/1.1".to_owned()),
         EndReason::Interrupted => Some(format!(
             "interrupted after {}",

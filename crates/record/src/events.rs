@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::client::ClientRan;
 use crate::experiment::{Asked, Resumed};
 use crate::groups::GroupRow;
 use crate::outcome::Counts;
@@ -65,6 +66,8 @@ pub enum Event {
     Second(SecondRow),
     /// The worker is done.
     End(WorkerEnd),
+    /// Another load generator has ended; it stands where the events of a worker would.
+    ClientRan(ClientRan),
     /// What was read beside the load.
     Observed(Observed),
     /// What could not be read, and why.
@@ -233,6 +236,8 @@ pub enum EndReason {
     ServerGone,
     /// What answered does not speak HTTP/1.1.
     NotHttp,
+    /// Another load generator failed, or what it said could not be read.
+    ClientFailed,
 }
 
 /// The worker's last word: totals of the measurement.

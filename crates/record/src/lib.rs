@@ -3,6 +3,7 @@
 //!
 //! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
 
+pub mod client;
 pub mod comparison;
 pub mod events;
 pub mod experiment;

@@ -25,7 +25,7 @@ pub enum Outcome {
 /// How many requests had which outcome.
 ///
 /// `intended = sent + unsent + connect_failed` and
-/// `sent = ok + rejected + wrong + malformed + reset + timed_out + in_flight_at_end`, always.
+/// `sent = ok + rejected + wrong + malformed + reset + timed_out + failed + in_flight_at_end`, always.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
     /// Requests whose intended time came.
@@ -48,6 +48,9 @@ pub struct Counts {
     pub reset: u64,
     /// See [`Outcome::TimedOut`].
     pub timed_out: u64,
+    /// Without a whole answer, as another load generator counted them: it does not say what became of each.
+    #[serde(default, skip_serializing_if = "crate::times::is_zero")]
+    pub failed: u64,
     /// Sent and without an answer when the run was ended early.
     pub in_flight_at_end: u64,
     /// Requests sent a second time because the server had closed the kept connection between requests.
@@ -83,6 +86,7 @@ impl Counts {
         self.malformed += other.malformed;
         self.reset += other.reset;
         self.timed_out += other.timed_out;
+        self.failed += other.failed;
         self.in_flight_at_end += other.in_flight_at_end;
         self.reconnects += other.reconnects;
         for (status, n) in &other.statuses {
@@ -93,14 +97,20 @@ impl Counts {
     /// Requests that were sent and have an outcome.
     #[must_use]
     pub fn ended(&self) -> u64 {
-        self.ok + self.rejected + self.wrong + self.malformed + self.reset + self.timed_out
+        self.ok
+            + self.rejected
+            + self.wrong
+            + self.malformed
+            + self.reset
+            + self.timed_out
+            + self.failed
     }
 
     /// Requests whose fate at the server is not known: they may have been carried out without the client
     /// having a usable answer.
     #[must_use]
     pub fn unknown(&self) -> u64 {
-        self.malformed + self.reset + self.timed_out + self.in_flight_at_end
+        self.malformed + self.reset + self.timed_out + self.failed + self.in_flight_at_end
     }
 
     /// The two outcome equations, as the text of the first one that does not hold.

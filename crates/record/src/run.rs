@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::client::Tool;
 use crate::events::{AddressUse, EndReason, Held, ThreadUse};
 use crate::groups::{Group, GroupPoint};
 use crate::outcome::Counts;
@@ -274,13 +275,20 @@ pub struct Connections {
 /// What the load process used.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Client {
-    /// CPU, seconds.
+    /// Name of the other load generator that drove the run; null where floodmark did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// How it ran and what it said; null where floodmark drove the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<Tool>,
+    /// CPU, seconds. Of another load generator over its whole life, with all processes that it started and waited for
+    /// (`wait4`).
     pub cpu_s: f64,
     /// Of that in user mode.
     pub user_s: f64,
     /// Of that in the kernel.
     pub system_s: f64,
-    /// CPU per request sent, microseconds.
+    /// CPU per request sent, microseconds. Of another load generator: per answer or failure that it counted.
     pub cpu_us_per_request: Option<f64>,
     /// Peak resident memory, bytes; null where the load process did not live to tell or the kernel does not.
     pub peak_rss_bytes: Option<u64>,

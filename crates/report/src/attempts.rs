@@ -5,6 +5,7 @@ use floodmark_record::run::{Run, Status};
 use floodmark_record::units::{show_count, show_ns};
 
 use crate::changing;
+use crate::driven;
 use crate::figures::{NOT_MEASURED, count_of, interval, per_second, rate, time};
 use crate::groups;
 use crate::held;
@@ -17,7 +18,7 @@ use crate::summary;
 /// Draws `runs`, all of one load; `overall` holds what was judged over them.
 pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
     let [first, ..] = runs else { return };
-    load_line::draw(page, &first.plan, runs.len());
+    load_line::draw(page, first, runs.len());
     page.blank();
     let names: Vec<String> = names(runs);
     for (run, name) in runs.iter().zip(&names) {
@@ -40,6 +41,7 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
     draw_cpu(page, "server", runs, |run| {
         run.server.as_ref()?.cpu_us_per_request
     });
+    driven::draw(page, first, "");
     draw_judged(page, runs, &names);
     for note in overall.iter().flat_map(|overall| &overall.notes) {
         page.entry("note", &[plain(note)]);

@@ -1,10 +1,12 @@
 //! The table of an experiment: one line for each trial, medians over its runs.
 
 use floodmark_record::Record;
+use floodmark_record::experiment::Asked;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_ns;
 
 use crate::beside;
+use crate::driven;
 use crate::figures::{NOT_MEASURED, per_second, time};
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
@@ -54,10 +56,15 @@ pub fn of_record(record: &Record, style: Style) -> String {
         Some(n) if n > 1 => "medians over the runs; ",
         _ => "",
     };
+    let others = match record.runs.iter().any(|run| run.client.tool.is_some()) {
+        true => "; of other clients what they print, and the CPU of their whole run",
+        false => "",
+    };
     let explained = format!(
-        "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent)"
+        "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent{others})"
     );
     page.headline(&[faint(explained)]);
+    draw_clients(&mut page, asked, record);
     draw_reasons(&mut page, record);
     if let Some(text) = resumed(record) {
         page.entry("resumed", &[plain(text)]);
@@ -165,6 +172,16 @@ fn validity(runs: &[&Run]) -> (Paint, String) {
     }
 }
 
+/// What drove each trial that floodmark did not, by its first run.
+fn draw_clients(page: &mut Page, asked: &Asked, record: &Record) {
+    for name in &asked.trials {
+        let mut runs = record.runs.iter();
+        if let Some(run) = runs.find(|run| run.trial.as_ref() == Some(name)) {
+            driven::draw(page, run, &format!("{name}:"));
+        }
+    }
+}
+
 /// Why runs are not valid, and why they ended early: each reason once for each trial.
 fn draw_reasons(page: &mut Page, record: &Record) {
     let mut said: Vec<(&str, &str)> = Vec::new();
@@ -195,8 +212,6 @@ fn place(run: &Run) -> String {
 
 #[cfg(test)]
 mod tests {
-    use floodmark_record::experiment::Asked;
-
     use super::*;
     use crate::fixture;
 

@@ -216,6 +216,8 @@ pub(crate) fn closed() -> Run {
             unawaited: BTreeMap::new(),
         },
         client: Client {
+            name: None,
+            tool: None,
             cpu_s: 8.1,
             user_s: 3.0,
             system_s: 5.1,

@@ -22,6 +22,7 @@ pub mod threshold;
 mod attempts;
 mod beside;
 mod changing;
+mod driven;
 mod figures;
 mod groups;
 mod held;

@@ -1,21 +1,26 @@
 //! What was loaded and how, as the first line of a summary.
 
 use floodmark_record::plan::{Address, Arrivals, CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::run::Run;
 
 use crate::changing;
 use crate::figures::{count_of, rate, seconds};
 use crate::page::{Page, Span, glue, plain};
 use crate::style::Paint;
 
-/// `floodmark load http://127.0.0.1:8080/  closed, 50 kept connections, 1 thread, 10 s`.
-pub(crate) fn draw(page: &mut Page, plan: &Plan, attempts: usize) {
+/// `floodmark load http://127.0.0.1:8080/  closed, 50 kept connections, 1 thread, 10 s`. Of another load generator its name.
+pub(crate) fn draw(page: &mut Page, run: &Run, attempts: usize) {
+    let plan = &run.plan;
     let method = match plan.request.method.as_str() {
         "GET" => String::new(),
         other => format!("{other} "),
     };
     let what: Span = (
         Paint::Strong,
-        format!("floodmark load {method}{}", plan.target.url),
+        match &run.client.name {
+            Some(name) => format!("{name} {}", plan.target.url),
+            None => format!("floodmark load {method}{}", plan.target.url),
+        },
     );
     page.headline(&[what, plain(format!("\u{a0}{}", describe(plan, attempts)))]);
 }

@@ -58,6 +58,7 @@ fn draw_outcomes(page: &mut Page, counts: &Counts) {
         (counts.malformed, "malformed"),
         (counts.reset, "reset"),
         (counts.timed_out, "timed out"),
+        (counts.failed, "failed"),
         (counts.connect_failed, "connect failed"),
         (counts.unsent, "unsent"),
         (counts.in_flight_at_end, "in flight at the end"),
@@ -111,6 +112,10 @@ pub(crate) fn most_frequent<K: Display>(counted: &BTreeMap<K, u64>) -> String {
 }
 
 fn draw_bytes(page: &mut Page, runs: &[&Run]) {
+    if runs.iter().all(|run| run.client.tool.is_some()) {
+        // Other load generators are not asked for them.
+        return;
+    }
     let sent: u64 = runs.iter().map(|run| run.bytes.sent).sum();
     let received: u64 = runs.iter().map(|run| run.bytes.received).sum();
     // Bytes are of the whole measurement, so their rate is over all of it, draining included.

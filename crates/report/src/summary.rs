@@ -8,6 +8,7 @@ use floodmark_record::units::{show_count, show_ns};
 
 use crate::attempts;
 use crate::changing;
+use crate::driven;
 use crate::figures::{NOT_MEASURED, count_of, interval, rate, seconds};
 use crate::groups;
 use crate::held;
@@ -70,7 +71,7 @@ pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
 }
 
 fn draw_run(page: &mut Page, run: &Run) {
-    load_line::draw(page, &run.plan, 1);
+    load_line::draw(page, run, 1);
     page.blank();
     draw_ended(page, run, "");
     draw_throughput(page, run);
@@ -81,6 +82,7 @@ fn draw_run(page: &mut Page, run: &Run) {
     outcomes::draw(page, &[run]);
     held::draw(page, run, "");
     draw_client(page, run);
+    driven::draw(page, run, "");
     server_line::draw(page, run);
     draw_tls(page, run);
     draw_validity(page, run, "");
@@ -115,6 +117,7 @@ pub(crate) fn draw_ended(page: &mut Page, run: &Run, which: &str) {
     let (word, when) = match (run.ended.reason, run.server_gone_since_s) {
         (EndReason::Completed, _) => return,
         (EndReason::Interrupted, _) => ("interrupted", format!("after {sending}")),
+        (EndReason::ClientFailed, _) => ("the client failed", format!("after {sending}")),
         (EndReason::NotHttp, _) => ("ended early", format!("after {sending}")),
         (EndReason::ServerGone, None) => ("the server went away", format!("within {sending}")),
         (EndReason::ServerGone, Some(0.0)) => {

@@ -1,6 +1,6 @@
 //! h2load of nghttp2, here for HTTP/1.1; its rate is one for each connection.
 
-use super::peer::{Claim, Origin, Output, Peer, Percentiles, after};
+use super::peer::{Origin, Output, Peer, Percentiles, claim_of_client};
 
 /// As it is run here. With `-D` and connections that are closed it does not end (1.52), so a number of requests is given
 /// there. At a fixed rate its log is asked for, since its summary has no percentiles, and again a number of requests,
@@ -29,35 +29,10 @@ pub const PEER: Peer = Peer {
         "--log-file={file}",
         "{url}",
     ]),
-    claim,
+    claim: |output| claim_of_client("h2load", output),
     percentiles,
     note: "h2load gives a rate to each of its 100 connections; percentiles are worked out from its log of requests.",
 };
-
-fn claim(output: &Output) -> Result<Claim, String> {
-    let text = &output.stdout;
-    let (_, line) = text
-        .split_once("requests: ")
-        .ok_or("no `requests: ` in its output")?;
-    let line = line.lines().next().unwrap_or_default();
-    let figure = |name: &str| {
-        let part = line.split(", ").find_map(|part| part.strip_suffix(name));
-        let part = part.and_then(|part| part.trim().parse::<u64>().ok());
-        part.ok_or(format!("no figure for `{name}` in `{line}`"))
-    };
-    let lost = [" failed", " errored", " timeout"].map(figure);
-    let lost = lost.into_iter().sum::<Result<u64, String>>()?;
-    let (_, rate) = text
-        .split_once("finished in ")
-        .and_then(|(_, rest)| rest.split_once(", "))
-        .ok_or("no `finished in ` in its output")?;
-    Ok(Claim {
-        answers: figure(" succeeded")?,
-        per_s: after(&format!("={rate}"), "=")?,
-        own_cpu_us: None,
-        failures: (lost > 0).then(|| line.to_owned()),
-    })
-}
 
 /// From the third column of its log, µs.
 fn percentiles(output: &Output) -> Result<Percentiles, String> {
@@ -79,7 +54,7 @@ mod tests {
     fn reads_what_it_printed() {
         let fresh = include_str!("fixtures/h2load-fresh.txt");
         for (text, answers, per_s) in [(KEPT, 188_086, 94_043.0), (fresh, 40_000, 18_840.36)] {
-            let claim = claim(&Output::of(text)).unwrap();
+            let claim = (PEER.claim)(&Output::of(text)).unwrap();
             assert_eq!((claim.answers, claim.per_s), (answers, per_s));
             assert_eq!(claim.failures, None);
         }
@@ -88,9 +63,9 @@ mod tests {
     #[test]
     fn failures_are_named() {
         let bad = KEPT.replace("0 errored", "9 errored");
-        let failures = claim(&Output::of(&bad)).unwrap().failures.unwrap();
-        assert!(failures.contains("9 errored"), "{failures}");
-        assert!(claim(&Output::of("failed to resolve address")).is_err());
+        let failures = (PEER.claim)(&Output::of(&bad)).unwrap().failures.unwrap();
+        assert!(failures == "0 not 2xx or 3xx, 9 failed", "{failures}");
+        assert!((PEER.claim)(&Output::of("failed to resolve address")).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! hey: goroutines with net/http; its rate is one for each worker.
 
-use super::peer::{Claim, Origin, Output, Peer, Percentiles, after, number};
+use super::peer::{Origin, Output, Peer, Percentiles, claim_of_client, number};
 
 /// The words of a run, and what else it is asked for.
 macro_rules! words {
@@ -20,41 +20,10 @@ pub const PEER: Peer = Peer {
     fresh: words!("-disable-keepalive"),
     https: Some(words!()),
     rate: Some(words!("-q", "10", "-o", "csv")),
-    claim,
+    claim: |output| claim_of_client("hey", output),
     percentiles,
     note: "hey gives a rate to each of its 100 workers, which all send at once every 100 ms; percentiles are worked out from the samples it writes, which are rounded to 0.1 ms.",
 };
-
-fn claim(output: &Output) -> Result<Claim, String> {
-    let text = &output.stdout;
-    let (mut answers, mut failures) = (0, Vec::new());
-    let (_, statuses) = text
-        .split_once("Status code distribution:")
-        .ok_or("no `Status code distribution:` in its output")?;
-    let (statuses, errors) = statuses
-        .split_once("Error distribution:")
-        .unwrap_or((statuses, ""));
-    for line in statuses
-        .lines()
-        .map(str::trim)
-        .filter(|l| l.starts_with('['))
-    {
-        let (status, count) = line.split_once(']').ok_or("a status without `]`")?;
-        let count = number(count).ok_or("a status without a count")? as u64;
-        match status {
-            "[200" => answers += count,
-            _ => failures.push(format!("{status}] {count} responses")),
-        }
-    }
-    let errors = errors.lines().map(str::trim).filter(|l| l.starts_with('['));
-    failures.extend(errors.map(|line| line.replace('\t', " ")));
-    Ok(Claim {
-        answers,
-        per_s: after(text, "Requests/sec:")?,
-        own_cpu_us: None,
-        failures: (!failures.is_empty()).then(|| failures.join("; ")),
-    })
-}
 
 /// From the first column of `response-time,DNS+dialup,…`, seconds.
 fn percentiles(output: &Output) -> Result<Percentiles, String> {
@@ -78,7 +47,7 @@ mod tests {
 
     #[test]
     fn reads_what_it_printed() {
-        let claim = claim(&Output::of(KEPT)).unwrap();
+        let claim = (PEER.claim)(&Output::of(KEPT)).unwrap();
         assert_eq!((claim.answers, claim.per_s), (62_880, 31_363.699_7));
         assert_eq!(claim.failures, None);
     }
@@ -89,12 +58,9 @@ mod tests {
             "  [200]\t62880 responses",
             "  [200]\t60000 responses\n  [503]\t2880 responses\n\nError distribution:\n  [12]\tGet: connection reset",
         );
-        let claim = claim(&Output::of(&bad)).unwrap();
+        let claim = (PEER.claim)(&Output::of(&bad)).unwrap();
         assert_eq!(claim.answers, 60_000);
-        assert_eq!(
-            claim.failures.unwrap(),
-            "[503] 2880 responses; [12] Get: connection reset"
-        );
+        assert_eq!(claim.failures.unwrap(), "2880 not 2xx or 3xx, 12 failed");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use floodmark_lab::manifest::Client;
+
 /// Connections of every run.
 pub const CONNECTIONS: u64 = 100;
 
@@ -208,6 +210,24 @@ impl Setting<'_> {
     pub fn written(&self) -> String {
         fs::read_to_string(self.file()).unwrap_or_default()
     }
+}
+
+/// What a closed run's output says, read as an experiment's client of that name is (`clients/NAME/client.toml`).
+pub fn claim_of_client(name: &str, output: &Output) -> Result<Claim, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients");
+    let client = Client::read(&folder.join(name)).map_err(|error| error.to_string())?;
+    let said = client.figures.read(&output.stdout);
+    let said = said.map_err(|what| format!("{name} {what}"))?;
+    let (wrong, errors) = (said.wrong.unwrap_or(0), said.errors.unwrap_or(0));
+    let failures = wrong > 0 || errors > 0;
+    Ok(Claim {
+        answers: said.answers.unwrap_or(0).saturating_sub(wrong),
+        per_s: said
+            .throughput_per_s
+            .ok_or_else(|| format!("{name} says no rate"))?,
+        own_cpu_us: None,
+        failures: failures.then(|| format!("{wrong} not 2xx or 3xx, {errors} failed")),
+    })
 }
 
 /// The number at the start of a text: `12.5ms` → 12.5. Signs, digits, point and exponent are taken.

@@ -1,6 +1,6 @@
 //! wrk 4: a closed loop in C; no fixed rate.
 
-use super::peer::{Claim, Origin, Output, Peer, Percentiles, after};
+use super::peer::{Origin, Peer, Percentiles, claim_of_client};
 
 /// As it is run here.
 pub const PEER: Peer = Peer {
@@ -18,43 +18,21 @@ pub const PEER: Peer = Peer {
     ],
     https: Some(&["-t1", "-c100", "-d{seconds}s", "{url}"]),
     rate: None,
-    claim,
+    claim: |output| claim_of_client("wrk", output),
     percentiles: |_| Ok(Percentiles::default()),
     note: "",
 };
 
-fn claim(output: &Output) -> Result<Claim, String> {
-    let text = &output.stdout;
-    let (before, _) = text
-        .split_once(" requests in ")
-        .ok_or("no ` requests in ` in its output")?;
-    let count = before.rsplit_once('\n').map_or(before, |(_, line)| line);
-    let all: u64 = count
-        .trim()
-        .parse()
-        .map_err(|_| "no number before ` requests in `")?;
-    let label = |label: &str| text.lines().find(|line| line.contains(label));
-    let bad = label("Non-2xx or 3xx responses:");
-    let refused = bad.map_or(Ok(0.0), |line| after(line, "responses:"))?;
-    let failures = [label("Socket errors:"), bad].into_iter().flatten();
-    let failures: Vec<&str> = failures.map(str::trim).collect();
-    Ok(Claim {
-        answers: all.saturating_sub(refused as u64),
-        per_s: after(text, "Requests/sec:")?,
-        own_cpu_us: None,
-        failures: (!failures.is_empty()).then(|| failures.join("; ")),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::peer::Output;
     use super::*;
 
     const KEPT: &str = include_str!("fixtures/wrk-kept.txt");
 
     #[test]
     fn reads_what_it_printed() {
-        let claim = claim(&Output::of(KEPT)).unwrap();
+        let claim = (PEER.claim)(&Output::of(KEPT)).unwrap();
         assert_eq!((claim.answers, claim.per_s), (234_394, 116_878.62));
         assert_eq!(claim.failures, None);
     }
@@ -65,16 +43,13 @@ mod tests {
             "Requests/sec:",
             "  Socket errors: connect 0, read 5, write 0, timeout 0\n  Non-2xx or 3xx responses: 394\nRequests/sec:",
         );
-        let claim = claim(&Output::of(&bad)).unwrap();
+        let claim = (PEER.claim)(&Output::of(&bad)).unwrap();
         assert_eq!(claim.answers, 234_000);
-        assert_eq!(
-            claim.failures.unwrap(),
-            "Socket errors: connect 0, read 5, write 0, timeout 0; Non-2xx or 3xx responses: 394"
-        );
+        assert_eq!(claim.failures.unwrap(), "394 not 2xx or 3xx, 5 failed");
     }
 
     #[test]
     fn other_output_is_an_error() {
-        assert!(claim(&Output::of("unable to connect to 127.0.0.1:1")).is_err());
+        assert!((PEER.claim)(&Output::of("unable to connect to 127.0.0.1:1")).is_err());
     }
 }

@@ -88,6 +88,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
         .map_or(&plan.target.path, |mix| &mix.file)
         .clone();
     let attempts = Attempts {
+        driver: None,
         plan,
         anchors: &planned.anchors,
         attempts: args.attempts,
@@ -297,6 +298,7 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
                 target.show_addresses()
             )))
         }
-        EndReason::Completed | EndReason::Interrupted => None,
+        // A client that failed is a failure of the experiment, which says it.
+        EndReason::Completed | EndReason::Interrupted | EndReason::ClientFailed => None,
     }
 }

@@ -36,7 +36,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         let port = trial.server.port().unwrap_or(1);
         let planned = match Hosts::of(&trial.at) {
             Ok(hosts) => {
-                let url = format!("http://{}:{port}{}", hosts.address, trial.path);
+                let url = format!("http://{}:{port}{}", hosts.address, trial.sent_to());
                 planner(trial, &hosts, &url).map(|_| ())
             }
             // It is left out when its turn comes.
@@ -224,7 +224,9 @@ fn ending(
             n => format!("{n} trials failed, for the reasons above"),
         }));
     }
-    endings.extend(runs.iter().find_map(|run| {
+    // What another client met is in what it says.
+    let mut own = runs.iter().filter(|run| run.client.tool.is_none());
+    endings.extend(own.find_map(|run| {
         let fault = server_fault(run)?;
         Some(Ending::server(named(run, fault.message)))
     }));

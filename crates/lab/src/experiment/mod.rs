@@ -3,6 +3,8 @@
 //! What goes wrong with one trial is one line and ends that trial; the others go on.
 
 mod build;
+mod client;
+mod counter;
 mod delayed;
 mod hosts;
 mod probe;
@@ -22,9 +24,10 @@ use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record};
 
-use crate::attempt::{self, Attempts, LabError, Listener, Watching};
+use crate::attempt::{self, Attempts, Driver, LabError, Listener, Watching};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
+use client::Other;
 use delayed::Delayed;
 use server::{Places, Running};
 
@@ -144,6 +147,7 @@ impl<'a> Runner<'a> {
         };
         self.clean_up(&mut state);
         self.provide(&mut state)?;
+        self.provide_clients(&mut state)?;
         let failure = self.rounds(&mut state)?;
         let failures = state.failures;
         let record = attempt::finish(folder, failure)?;
@@ -215,6 +219,27 @@ impl<'a> Runner<'a> {
             seen.insert(&system.name, usable);
             if !usable {
                 state.leave_out(trial);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees that each other load generator that is to drive is here.
+    fn provide_clients(&self, state: &mut State<'a, '_>) -> Result<(), LabError> {
+        let mut said = BTreeSet::new();
+        for trial in &self.experiment.trials {
+            let Some(client) = &trial.client else {
+                continue;
+            };
+            let missing = client.needs.iter().filter_map(|need| need.missing());
+            let missing: Vec<String> = missing.collect();
+            if missing.is_empty() {
+                continue;
+            }
+            state.leave_out(trial);
+            if said.insert(client.name.as_str()) {
+                let missing = missing.join("; ");
+                state.skip(format!("client {} is skipped: {missing}", client.name))?;
             }
         }
         Ok(())
@@ -342,7 +367,7 @@ impl<'a> Runner<'a> {
         let address = delayed
             .as_ref()
             .map_or_else(|| running.address(), Delayed::address);
-        let url = format!("http://{address}{}", trial.path);
+        let url = format!("http://{address}{}", trial.sent_to());
         let mut planned = match (self.planner)(trial, hosts, &url) {
             Ok(planned) => planned,
             Err(what) => {
@@ -355,7 +380,17 @@ impl<'a> Runner<'a> {
         // Each process has its own arrivals, the same for all trials.
         let earlier = u64::from(process - 1) * u64::from(attempts);
         planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
+        let leases = state.leases.clone();
+        let other = trial.client.as_ref().map(|client| Other {
+            client,
+            load: &trial.load,
+            address: running.address(),
+            counter: trial.workload.and_then(|workload| workload.counter()),
+            side: &hosts.client,
+            leases: &leases,
+        });
         let measuring = Attempts {
+            driver: other.as_ref().map(|other| other as &dyn Driver),
             plan: &planned.plan,
             anchors: &planned.anchors,
             attempts,
@@ -380,7 +415,17 @@ impl<'a> Runner<'a> {
             stop: self.stop,
         };
         let watcher = &mut *state.watcher;
-        let failure = measuring.measure(state.folder, &mut |event: &Event| watcher.on(event))?;
+        let mut client_failed = None;
+        let failure = measuring.measure(state.folder, &mut |event: &Event| {
+            if let Event::ClientRan(ran) = event {
+                client_failed.clone_from(&ran.failure);
+            }
+            watcher.on(event);
+        })?;
+        if let Some(what) = client_failed {
+            state.leave_out(trial);
+            state.fail(format!("{}: {what}", trial.name))?;
+        }
         if let Some(status) = running.ended() {
             let what = format!(
                 "{}: the server ended while it was loaded ({status}){}",

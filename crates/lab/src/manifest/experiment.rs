@@ -121,6 +121,7 @@ impl Experiment {
             load,
             place,
             systems: BTreeMap::new(),
+            clients: BTreeMap::new(),
         };
         let mut trials: Vec<Trial> = Vec::new();
         for section in file.tables("trial", TRIAL)? {
@@ -230,7 +231,20 @@ impl Experiment {
             }
             if let Some(duration) = changes.duration {
                 let text = format!("{}ns", duration.as_nanos());
-                trial.load.set_duration(&text);
+                let asked = trial.load.clone();
+                let set = trial.load.set_duration(&text);
+                if trial
+                    .client
+                    .as_ref()
+                    .is_some_and(|client| client.only_counts(&asked))
+                {
+                    trial.load = asked;
+                }
+                set.map_err(|what| format!("{}: --duration: {what}", trial.place))?;
+            }
+            if let Some(client) = &trial.client {
+                let fits = client.command(&trial.load);
+                fits.map_err(|what| format!("{}: {what}", trial.place))?;
             }
         }
         self.processes = changes.processes.unwrap_or(self.processes);

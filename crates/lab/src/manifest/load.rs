@@ -38,6 +38,16 @@ pub(super) const LOAD: &[Field] = &[
         "Open model: requests per second in all, sent on time whatever the server does. Without it the model is closed.",
     ),
     field(
+        "burst",
+        Kind::Count(1, MOST),
+        "Open model: so many requests at equal distances over the time of within, in place of a duration.",
+    ),
+    field(
+        "within",
+        Kind::Duration,
+        "With burst: the time over which its requests are spread.",
+    ),
+    field(
         "arrivals",
         Kind::OneOf(&["constant", "poisson"]),
         "How the requests of a rate are spaced. Without it constant.",
@@ -56,6 +66,11 @@ pub(super) const LOAD: &[Field] = &[
         "close-first",
         Kind::OneOf(&["server", "client", "reset"]),
         "Who closes a used connection. Without it the server.",
+    ),
+    field(
+        "sources",
+        Kind::Text,
+        "Source addresses that connections are spread over, like \"127.0.0.2-127.0.0.200\". Without it what the kernel takes.",
     ),
     field(
         "warmup",
@@ -90,9 +105,9 @@ pub(super) const LOAD: &[Field] = &[
 ];
 
 /// Keys of which one takes the place of the other.
-const EITHER: [[&str; 2]; 2] = [
-    ["duration", "requests"],
-    ["fresh", "requests-per-connection"],
+const EITHER: [&[&str]; 2] = [
+    &["duration", "requests", "burst"],
+    &["fresh", "requests-per-connection"],
 ];
 
 /// A load as flags of `floodmark load`.
@@ -110,8 +125,15 @@ impl Load {
     }
 
     /// Sets the length of each measurement.
-    pub fn set_duration(&mut self, text: &str) {
+    ///
+    /// # Errors
+    /// It is a burst, whose length is its own; in words.
+    pub fn set_duration(&mut self, text: &str) -> Result<(), String> {
+        if self.0.contains_key("burst") {
+            return Err("its length is that of its burst; change burst and within".to_owned());
+        }
         self.set("duration", text.to_owned());
+        Ok(())
     }
 
     /// Sets the number of measurements on each server process.
@@ -130,6 +152,16 @@ impl Load {
         self.0.insert(key, value);
     }
 
+    /// What a key says.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(String::as_str)
+    }
+
+    /// All that is said: keys and values.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.0.iter().map(|(key, value)| (*key, value.as_str()))
+    }
+
     /// Measurements on each server process.
     #[must_use]
     pub fn attempts(&self) -> u32 {
@@ -143,9 +175,13 @@ impl Load {
     #[must_use]
     pub fn length(&self) -> Option<Duration> {
         let time = |key| self.0.get(key).and_then(|text| parse_duration(text).ok());
-        let measured = match self.0.contains_key("requests") {
-            true => return None,
-            false => time("duration").unwrap_or(Duration::from_secs_f64(
+        let measured = match (
+            self.0.contains_key("burst"),
+            self.0.contains_key("requests"),
+        ) {
+            (true, _) => time("within")?,
+            (_, true) => return None,
+            _ => time("duration").unwrap_or(Duration::from_secs_f64(
                 floodmark_record::plan::DEFAULT_DURATION_S,
             )),
         };

@@ -1,11 +1,14 @@
-//! Manifests: `system.toml` says how a server is built, started and probed; an experiment says which of them are loaded how.
+//! Manifests: `system.toml` says how a server is built, started and probed, `client.toml` how another load generator is called; an
+//! experiment says which servers are loaded how.
 //!
-//! Both are read strictly: a key that is not known, a value that is not what its key takes, and a name that leads nowhere are
+//! All are read strictly: a key that is not known, a value that is not what its key takes, and a name that leads nowhere are
 //! errors with their line. [`fields`] is the one place that says what may stand in them; the JSON Schemas are made of it.
 
 mod claim;
+mod client;
 mod experiment;
 mod fields;
+mod figure;
 mod fill;
 mod load;
 mod need;
@@ -16,10 +19,12 @@ mod template;
 mod trial;
 mod workload;
 
+pub use client::Client;
 pub use experiment::{Changes, Experiment};
 pub use fill::{Filler, words};
 pub use load::Load;
 pub use need::Need;
+pub(crate) use need::ask;
 pub use place::{Place, Wish};
 pub use system::{Build, Knob, Start, System};
 pub use template::{Template, write_template};
@@ -32,12 +37,20 @@ pub fn system_schema() -> serde_json::Value {
     fields::schema("floodmark: a system (system.toml)", system::SYSTEM)
 }
 
+/// JSON Schema of `client.toml`, as it is kept in `docs/client.schema.json`.
+#[must_use]
+pub fn client_schema() -> serde_json::Value {
+    fields::schema("floodmark: a client (client.toml)", client::CLIENT)
+}
+
 /// JSON Schema of an experiment, as it is kept in `docs/experiment.schema.json`.
 #[must_use]
 pub fn experiment_schema() -> serde_json::Value {
     fields::schema("floodmark: an experiment", experiment::EXPERIMENT)
 }
 
+#[cfg(test)]
+mod client_tests;
 #[cfg(test)]
 mod schema_tests;
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::fmt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use floodmark_host::Child;
+
+use super::section::Section;
+use crate::source::FileError;
 
 /// How long a program may take to say its version.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -43,6 +46,15 @@ impl Need {
         })
     }
 
+    /// Reads `needs` of a manifest.
+    pub(super) fn list(file: &Section<'_>) -> Result<Vec<Self>, FileError> {
+        let needs = file.list("needs");
+        let read = |text: &String| {
+            Need::parse(text).map_err(|what| file.error("needs", format!("needs: {what}")))
+        };
+        needs.iter().map(read).collect()
+    }
+
     /// What is missing on this machine, in words; none where nothing is.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
@@ -70,16 +82,21 @@ impl Need {
     }
 
     fn ask(&self, flag: &str) -> Option<Vec<u64>> {
-        let folder = tempfile::tempdir().ok()?;
-        let log = folder.path().join("version");
         let mut command = Command::new(&self.program);
-        command.arg(flag).stdin(Stdio::null());
-        let mut child = Child::start_logged(command, &log).ok()?;
-        let status = child.wait(PATIENCE).ok()??;
-        let said = std::fs::read(&log).ok()?;
-        let said = String::from_utf8_lossy(&said).into_owned();
+        command.arg(flag);
+        let (status, said) = ask(command)?;
         status.success().then(|| first_version(&said)).flatten()
     }
+}
+
+/// How a program ends and what it says when it is asked for its version; none where it does not start or end.
+pub fn ask(command: Command) -> Option<(ExitStatus, String)> {
+    let folder = tempfile::tempdir().ok()?;
+    let log = folder.path().join("version");
+    let mut child = Child::start_logged(command, &log).ok()?;
+    let status = child.wait(PATIENCE).ok()??;
+    let said = std::fs::read(&log).ok()?;
+    Some((status, String::from_utf8_lossy(&said).into_owned()))
 }
 
 impl fmt::Display for Need {

@@ -62,6 +62,17 @@ fn what_is_shipped_is_read_and_fits_its_schema() {
         let text = fs::read_to_string(&path).unwrap();
         assert!(fits(&system_schema(), &text), "{}", path.display());
     }
+    for path in files("clients", |folder| folder.join("client.toml")) {
+        let folder = path.canonicalize().unwrap();
+        let read = Client::read(folder.parent().unwrap());
+        assert!(read.is_ok(), "{}", read.unwrap_err());
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(fits(&client_schema(), &text), "{}", path.display());
+        assert!(!fits(
+            &client_schema(),
+            &text.replace("[figures]", "[figure]")
+        ));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
@@ -79,6 +80,19 @@ impl<'a> Section<'a> {
 
     pub fn error(&self, key: &str, what: impl Into<String>) -> FileError {
         self.source.error(&self.span(key), what)
+    }
+
+    /// Sees that `name` is that of the folder that the file lies in.
+    pub fn named_as(&self, folder: &Path) -> Result<(), FileError> {
+        let name = self.text("name").unwrap_or_default();
+        let folder = folder.file_name().unwrap_or_default().to_string_lossy();
+        match name == folder {
+            true => Ok(()),
+            false => Err(self.error(
+                "name",
+                format!("name: \"{name}\" must be the folder's name, \"{folder}\", by which experiments find it"),
+            )),
+        }
     }
 
     fn value(&self, key: &str) -> Option<&'a DeValue<'a>> {

@@ -275,14 +275,7 @@ impl System {
         };
         let document = source.document()?;
         let file = Section::file(source, &document, SYSTEM)?;
-        let name = file.text("name").unwrap_or_default();
-        let folder_name = folder.file_name().unwrap_or_default().to_string_lossy();
-        if name != folder_name {
-            let what = format!(
-                "name: \"{name}\" must be the folder's name, \"{folder_name}\", by which experiments find it"
-            );
-            return Err(file.error("name", what));
-        }
+        file.named_as(folder)?;
         let mut workloads = Vec::new();
         for word in file.list("workloads") {
             workloads.push(Workload::of(&word).ok_or_else(|| {
@@ -293,12 +286,7 @@ impl System {
                 )
             })?);
         }
-        let mut needs = Vec::new();
-        for need in file.list("needs") {
-            needs.push(
-                Need::parse(&need).map_err(|what| file.error("needs", format!("needs: {what}")))?,
-            );
-        }
+        let needs = Need::list(&file)?;
         let knobs = knobs(&file)?;
         let build = file.table("build", BUILD)?;
         let build = build
@@ -308,7 +296,7 @@ impl System {
             return Err(file.error("start", "[start] is missing"));
         };
         Ok(System {
-            name: name.to_owned(),
+            name: file.text("name").unwrap_or_default().to_owned(),
             start: Start::of(&start, folder, &knobs)?,
             folder: folder.to_owned(),
             workloads,

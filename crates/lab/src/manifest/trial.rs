@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::client::{self, Client};
 use super::fields::{Field, Kind, LONGEST_NAME, field};
 use super::load::{LOAD, Load};
 use super::place::{PLACE, Place};
@@ -12,8 +13,28 @@ use super::system::{FILE, Start, System};
 use super::workload::{WORKLOADS, Workload};
 use crate::source::{FileError, did_you_mean};
 
-/// Folder of the systems, beside that of the experiments.
-const SYSTEMS: &str = "systems";
+/// Folders with one for each name, beside that of the experiments.
+#[derive(Clone, Copy)]
+struct Folders {
+    /// The key that names one of them.
+    key: &'static str,
+    /// The folder around them.
+    folder: &'static str,
+    /// The manifest in each.
+    file: &'static str,
+}
+
+const SYSTEM_FOLDERS: Folders = Folders {
+    key: "system",
+    folder: "systems",
+    file: FILE,
+};
+
+const CLIENT_FOLDERS: Folders = Folders {
+    key: "client",
+    folder: "clients",
+    file: client::FILE,
+};
 
 /// Path that is asked for where neither a workload nor `ready` says.
 const ROOT: &str = "/";
@@ -39,6 +60,11 @@ pub(super) const TRIAL: &[Field] = &[
         "setting",
         Kind::AnyScalars,
         "Knobs of the system, like { threads = 2 }.",
+    ),
+    field(
+        "client",
+        Kind::Name,
+        "Another load generator in place of floodmark: the folder clients/NAME beside the experiments.",
     ),
     field(
         "load",
@@ -98,6 +124,20 @@ pub struct Trial {
     pub load: Load,
     /// Where it runs.
     pub at: Place,
+    /// Who sends it, where that is another load generator.
+    pub client: Option<Arc<Client>>,
+}
+
+impl Trial {
+    /// Path that the load goes to: the client's own where it has one, else [`Trial::path`].
+    #[must_use]
+    pub fn sent_to(&self) -> &str {
+        let own = self
+            .client
+            .as_ref()
+            .and_then(|client| client.path.as_deref());
+        own.unwrap_or(&self.path)
+    }
 }
 
 /// The server of a trial.
@@ -160,6 +200,7 @@ pub(super) struct Reader<'a> {
     pub load: Load,
     pub place: Place,
     pub systems: BTreeMap<String, Arc<System>>,
+    pub clients: BTreeMap<String, Arc<Client>>,
 }
 
 impl Reader<'_> {
@@ -201,8 +242,18 @@ impl Reader<'_> {
             Some(workload) => workload.path(),
             None => start.ready.as_deref().unwrap_or(ROOT),
         };
+        let client = match section.text("client") {
+            Some(name) => Some(self.client(name, section)?),
+            None => None,
+        };
+        if let Some(client) = &client {
+            let fits = client
+                .command(&load)
+                .and_then(|_| asks_for(client, workload));
+            fits.map_err(|what| section.error("client", what))?;
+        }
         Ok(Trial {
-            name: trial_name(section, &server)?,
+            name: trial_name(section, &server, client.as_deref())?,
             place: section.place(""),
             setting: setting(section, &server)?,
             workload,
@@ -211,30 +262,51 @@ impl Reader<'_> {
             load,
             at,
             server,
+            client,
         })
     }
 
-    /// The system of a name, from the folder beside the experiment's, beside the experiment, or here.
+    /// The system of a name.
     fn system(&mut self, name: &str, section: &Section<'_>) -> Result<Arc<System>, FileError> {
         if let Some(system) = self.systems.get(name) {
             return Ok(Arc::clone(system));
         }
-        let folder = folder_of(self.path);
+        let found = self.folder(name, SYSTEM_FOLDERS, section)?;
+        let system = Arc::new(System::read(&found)?);
+        self.systems.insert(name.to_owned(), Arc::clone(&system));
+        Ok(system)
+    }
+
+    /// The load generator of a name.
+    fn client(&mut self, name: &str, section: &Section<'_>) -> Result<Arc<Client>, FileError> {
+        if let Some(client) = self.clients.get(name) {
+            return Ok(Arc::clone(client));
+        }
+        let found = self.folder(name, CLIENT_FOLDERS, section)?;
+        let client = Arc::new(Client::read(&found)?);
+        self.clients.insert(name.to_owned(), Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// The folder of a name, from the folder beside the experiment's, beside the experiment, or here.
+    fn folder(&self, name: &str, of: Folders, section: &Section<'_>) -> Result<PathBuf, FileError> {
+        let Folders { key, folder, file } = of;
+        let here = folder_of(self.path);
         let places = [
-            folder.join("..").join(SYSTEMS),
-            folder.join(SYSTEMS),
-            PathBuf::from(SYSTEMS),
+            here.join("..").join(folder),
+            here.join(folder),
+            PathBuf::from(folder),
         ];
         let found = places
             .iter()
             .map(|place| place.join(name))
-            .find(|folder| folder.join(FILE).is_file());
+            .find(|folder| folder.join(file).is_file());
         let Some(found) = found else {
             let known: Vec<String> = places
                 .iter()
                 .flat_map(|place| {
                     names_in(place, |path| {
-                        path.join(FILE)
+                        path.join(file)
                             .is_file()
                             .then(|| path.file_name())
                             .flatten()
@@ -243,17 +315,14 @@ impl Reader<'_> {
                 .collect();
             let mend = match known.is_empty() {
                 true => {
-                    format!("there is no folder {SYSTEMS}/ with a {FILE} in a folder of that name")
+                    format!("there is no folder {folder}/ with a {file} in a folder of that name")
                 }
                 false => did_you_mean(name, known.iter().map(String::as_str)),
             };
-            return Err(section.error("system", format!("unknown system \"{name}\"; {mend}")));
+            return Err(section.error(key, format!("unknown {key} \"{name}\"; {mend}")));
         };
         // Its commands run there, and are told paths from there.
-        let found = found.canonicalize().unwrap_or(found);
-        let system = Arc::new(System::read(&found)?);
-        self.systems.insert(name.to_owned(), Arc::clone(&system));
-        Ok(system)
+        Ok(found.canonicalize().unwrap_or(found))
     }
 
     fn own(&self, section: &Section<'_>) -> Result<Server, FileError> {
@@ -327,9 +396,28 @@ fn serves(
     }
 }
 
-fn trial_name(section: &Section<'_>, server: &Server) -> Result<String, FileError> {
+/// Sees that a client whose requests are its own makes those of the workload.
+fn asks_for(client: &Client, workload: Option<Workload>) -> Result<(), String> {
+    match (&client.path, workload) {
+        (Some(path), Some(workload)) if path != workload.path() => Err(format!(
+            "client {} asks for {path}, and {workload} is {}; leave the workload out",
+            client.name,
+            workload.path()
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn trial_name(
+    section: &Section<'_>,
+    server: &Server,
+    client: Option<&Client>,
+) -> Result<String, FileError> {
     if let Some(name) = section.text("name") {
         return Ok(name.to_owned());
+    }
+    if let Some(client) = client {
+        return Ok(client.name.clone());
     }
     match server {
         Server::System(system) => Ok(system.name.clone()),

@@ -41,6 +41,15 @@ impl Workload {
         }
     }
 
+    /// Path that answers with a number that goes up by one each time, where it has such.
+    #[must_use]
+    pub fn counter(self) -> Option<&'static str> {
+        match self {
+            Workload::Hello | Workload::Json => None,
+            Workload::Dispatcher => Some(self.path()),
+        }
+    }
+
     /// What is wrong with an answer to its request, in words; none where it is as the contract says.
     #[must_use]
     pub fn fault(self, status: u16, body: &[u8]) -> Option<String> {

@@ -5,12 +5,14 @@
 use std::path::Path;
 
 use floodmark_record::mix::parse_header;
-use floodmark_record::plan::{Plan, RequestPlan};
+use floodmark_record::plan::RequestPlan;
 use floodmark_record::result::Record;
+use floodmark_record::run::Run;
 use floodmark_record::units::show_bytes;
 use maud::{Markup, html};
 
 use super::text::Shown;
+use crate::driven;
 use crate::figures::seconds;
 
 /// Words in a header's name that say that its value is nobody else's business.
@@ -85,16 +87,28 @@ fn is_secret(name: &str) -> bool {
     SECRET.iter().any(|word| name.contains(word))
 }
 
-/// The plan, word by word.
-pub(crate) fn plan(plan: &Plan) -> Markup {
+/// The plan, word by word. Of another load generator what it was called with.
+pub(crate) fn plan(run: &Run) -> Markup {
+    let plan = &run.plan;
     let mut rows: Vec<(String, String)> = vec![
         ("URL".to_owned(), plan.target.url.clone()),
         ("address".to_owned(), plan.target.show_addresses()),
         ("load".to_owned(), crate::load_line::describe(plan, 1)),
-        ("timeout".to_owned(), seconds(plan.timeout_s)),
-        ("seed".to_owned(), plan.seed.to_string()),
     ];
+    match driven::name(run) {
+        Some((name, tool)) => rows.extend([
+            ("client".to_owned(), driven::version(name, tool).to_owned()),
+            ("command".to_owned(), driven::command(tool)),
+            ("log".to_owned(), tool.log.clone()),
+        ]),
+        None => rows.extend([
+            ("timeout".to_owned(), seconds(plan.timeout_s)),
+            ("seed".to_owned(), plan.seed.to_string()),
+        ]),
+    }
     match &plan.mix {
+        // What it asks is its own matter.
+        None if run.client.tool.is_some() => {}
         None => rows.extend(request(&plan.request, "")),
         Some(mix) => {
             for one in &mix.requests {
@@ -186,7 +200,7 @@ mod tests {
         );
         let mut run = fixture::closed();
         run.plan.request.headers = vec![("authorization".to_owned(), "s3cret".to_owned())];
-        let shown = plan(&run.plan).into_string();
+        let shown = plan(&run).into_string();
         assert!(
             shown.contains("authorization: …") && !shown.contains("s3cret"),
             "{shown}"

@@ -82,6 +82,7 @@ fn sentence(load: &[Named], overall: Option<&Overall>) -> String {
     let ended = match (run.ended.reason, run.server_gone_since_s) {
         (EndReason::Completed, _) => String::new(),
         (EndReason::Interrupted, _) => format!("Interrupted after {}: ", seconds(run.sending_s)),
+        (EndReason::ClientFailed, _) => "The client failed: ".to_owned(),
         (EndReason::NotHttp, _) => "Ended early, since answers were no HTTP: ".to_owned(),
         (EndReason::ServerGone, Some(0.0)) => "The server never answered: ".to_owned(),
         (EndReason::ServerGone, _) => "The server went away: ".to_owned(),
@@ -154,6 +155,7 @@ fn worth(load: &[Named]) -> Markup {
     html! {
         "The figure is " (validity(run.validity.status))
         @match (run.validity.status, run.validity.reasons.first()) {
+            (Status::Valid, _) if run.client.tool.is_some() => { ": it is what the client says of the server and of itself." }
             (Status::Valid, _) => { ": it is that of the server and the way to it." }
             (_, Some(reason)) => { ": " (Shown(reason)) "." }
             (_, None) => { "." }

@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use super::names::Named;
 use super::text::Shown;
+use crate::driven;
 use crate::figures::{NOT_MEASURED, interval, per_second, rate, seconds, time};
 use crate::outcomes;
 use crate::summary::{level, validity_word};
@@ -43,7 +44,13 @@ fn rows(run: &Run) -> Vec<(&'static str, String, String)> {
     let length = seconds(run.window.to_s - run.window.from_s);
     let or_dash = |figure: Option<f64>| figure.map_or_else(|| NOT_MEASURED.to_owned(), rate);
     let mut rows = Vec::new();
-    let mut how = format!("ok answers in the window of {length}");
+    let driven = driven::name(run);
+    let mut how = match driven {
+        Some((name, _)) => {
+            format!("ok answers, as {name} says, in {length} from its start to its end")
+        }
+        None => format!("ok answers in the window of {length}"),
+    };
     if let (Some(per_s), Some(i)) = (run.throughput_per_s, &run.throughput_interval) {
         how = format!(
             "{how}; {} ({}; {})",
@@ -62,12 +69,11 @@ fn rows(run: &Run) -> Vec<(&'static str, String, String)> {
         };
         rows.push(("offered", rate(offered), mean.to_owned()));
     }
-    let deadline = seconds(run.plan.deadline_s);
-    rows.push((
-        "goodput",
-        or_dash(run.goodput_per_s),
-        format!("ok within {deadline} of the intended time"),
-    ));
+    if driven.is_none() {
+        let deadline = seconds(run.plan.deadline_s);
+        let how = format!("ok within {deadline} of the intended time");
+        rows.push(("goodput", or_dash(run.goodput_per_s), how));
+    }
     rows.push((
         "client CPU",
         run.client
@@ -80,8 +86,17 @@ fn rows(run: &Run) -> Vec<(&'static str, String, String)> {
         ),
     ));
     if let Some(rss) = run.client.peak_rss_bytes {
-        let how = "largest resident size of the load process".to_owned();
-        rows.push(("client memory", show_bytes(rss), how));
+        let how = match driven {
+            Some(_) => "largest resident size of its largest process",
+            None => "largest resident size of the load process",
+        };
+        rows.push(("client memory", show_bytes(rss), how.to_owned()));
+    }
+    if let Some((name, tool)) = driven {
+        let version = driven::version(name, tool).to_owned();
+        rows.push(("client", name.to_owned(), version));
+        // It says nothing of connections and bytes.
+        return rows;
     }
     if let Some(server) = &run.server {
         rows.push((
@@ -183,6 +198,16 @@ pub(crate) fn of_several(all: &[Named]) -> Markup {
             }
         } }
         p.note { "Percentiles are of response time, from the moment a request was intended to its end." }
+        @for one in all.iter().take(MOST_ROWS) {
+            @if let Some((name, tool)) = driven::name(one.run) {
+                p.note {
+                    (Shown(&one.name)) ": driven by " (Shown(driven::version(name, tool)))
+                    ", whose rate and times are as it prints them"
+                    @if let Some(counted) = driven::counted(name, tool) { "; " (Shown(&counted)) }
+                    "."
+                }
+            }
+        }
         (rest(all.len()))
     }
 }

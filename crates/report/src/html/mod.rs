@@ -103,7 +103,7 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, PageErro
             @if let Some(command) = &command { pre { (Shown(command)) } }
             @for load in names::by_load(&all) {
                 @if all.len() > load.len() { h3 { (Shown(&load[0].name)) } }
-                (again::plan(&load[0].run.plan))
+                (again::plan(load[0].run))
             }
         }
         section { h2 { "Environment" } (machine::draw(record)) }
@@ -147,6 +147,7 @@ fn asked(load: &[Named]) -> Markup {
     let run = load[0].run;
     html! {
         p.asked {
+            @if let Some(name) = &run.client.name { (Shown(name)) ": " }
             (Shown(&crate::load_line::describe(&run.plan, load.len())))
             ". Begun " (Shown(&text::moment(run.started_unix_ms))) "."
         }

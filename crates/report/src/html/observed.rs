@@ -108,7 +108,7 @@ fn steps(run: &Run, seen: &Observation) -> Vec<Step> {
         .measured_from_ms
         .map_or(warmup_s + opening_s, |ms| ms as f64 / 1e3);
     let (start_s, step_s) = (seen.start_ms as f64 / 1e3, seen.step_ms as f64 / 1e3);
-    let end_s = run.series.last().map_or(0.0, |row| row.to_s);
+    let end_s = run.series.last().map_or(run.sending_s, |row| row.to_s);
     let step = |(i, value): (usize, &f64)| {
         let begun_s = start_s + i as f64 * step_s - before_s;
         Step {

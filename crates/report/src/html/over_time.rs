@@ -16,7 +16,8 @@ const MOST_WARMUP: f64 = 0.2;
 
 /// Charts of the runs that are drawn; empty where no second was measured.
 pub(crate) fn charts(drawn: &[Named]) -> Vec<Chart> {
-    let Some(time) = Time::of(drawn) else {
+    let driven = |one: &Named| one.run.series.is_empty();
+    let Some(time) = Time::of(drawn).filter(|_| !drawn.iter().all(driven)) else {
         return Vec::new();
     };
     let mut charts = vec![throughput(&time, drawn)];
@@ -40,9 +41,11 @@ impl Time {
     /// None where no run has a second to draw.
     pub(crate) fn of(drawn: &[Named]) -> Option<Self> {
         let runs: Vec<&Run> = drawn.iter().map(|one| one.run).collect();
-        let rows = || runs.iter().flat_map(|run| &run.series);
-        let end = rows()
-            .map(|row| row.to_s)
+        // Of a run without seconds there may be counters.
+        let end = |run: &&Run| run.series.last().map_or(run.sending_s, |row| row.to_s);
+        let end = runs
+            .iter()
+            .map(end)
             .filter(|to| drawable(*to))
             .fold(0.0, f64::max);
         if end <= 0.0 {

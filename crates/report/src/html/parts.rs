@@ -16,13 +16,14 @@ type Kind = (&'static str, fn(&Counts) -> u64);
 
 /// What became of the requests, one column for each run.
 pub(crate) fn outcomes(drawn: &[Named]) -> Markup {
-    let kinds: [Kind; 10] = [
+    let kinds: [Kind; 11] = [
         ("ok", |c| c.ok),
         ("rejected", |c| c.rejected),
         ("wrong", |c| c.wrong),
         ("malformed", |c| c.malformed),
         ("reset", |c| c.reset),
         ("timed out", |c| c.timed_out),
+        ("failed", |c| c.failed),
         ("in flight at the end", |c| c.in_flight_at_end),
         ("connect failed", |c| c.connect_failed),
         ("unsent", |c| c.unsent),

@@ -12,7 +12,19 @@ enum Phase {
     Building,
     Starting,
     Loading,
+    /// As loading, by another load generator.
+    Driving,
     Stopping,
+}
+
+impl Phase {
+    /// How many notes of what runs there are: of the server, and of a client.
+    fn leases(self) -> usize {
+        match self {
+            Phase::Driving => 2,
+            _ => 1,
+        }
+    }
 }
 
 /// Starts something that outlives its parent, and says so in the file `begun`.
@@ -35,6 +47,15 @@ fn under_way(phase: Phase) -> (Lab, Child, Vec<u32>) {
         }
         Phase::Starting => python(folder, &format!("{BEGIN}\ntime.sleep(300)")),
         Phase::Loading => python(folder, BEGIN),
+        Phase::Driving => {
+            let client = folder.join("clients/endless");
+            std::fs::create_dir(&client).unwrap();
+            let text = "name = \"endless\"\n[kept]\nduration = \"sh -c 'sleep 300 & touch begun; wait'\"\n\
+                        [figures]\nanswers = { find = '(x)' }\n";
+            std::fs::write(client.join("client.toml"), text).unwrap();
+            begun = client.join("begun");
+            python(folder, "") + "client = \"endless\"\n"
+        }
         Phase::Stopping => {
             let deaf = BEGIN.replace("\nopen", "; open");
             python(
@@ -52,7 +73,7 @@ fn under_way(phase: Phase) -> (Lab, Child, Vec<u32>) {
     let mut started = processes_of(folder);
     started.retain(|id| *id != own);
     assert!(started.len() >= 2, "{phase:?}: {started:?}");
-    assert_eq!(leases(&lab), 1, "{phase:?}");
+    assert_eq!(leases(&lab), phase.leases(), "{phase:?}");
     (lab, child, started)
 }
 
@@ -63,7 +84,7 @@ fn reached(phase: Phase, lab: &Lab, begun: &Path) -> bool {
             events.is_ok_and(|text| text.contains("\"event\":\"second\""))
         }
         // The note comes right after the child.
-        _ => begun.is_file() && leases(lab) == 1,
+        _ => begun.is_file() && leases(lab) == phase.leases(),
     }
 }
 
@@ -78,9 +99,12 @@ fn ctrl_c(phase: Phase) {
     }
     assert_eq!(leases(&lab), 0);
     let record = valid(serde_json::from_slice(&output.stdout).unwrap());
-    let measured = matches!(phase, Phase::Loading | Phase::Stopping);
-    assert_eq!(record.runs.len(), usize::from(measured));
-    assert!(record.runs.iter().all(|run| run.requests.ok > 0));
+    let begun = !matches!(phase, Phase::Building | Phase::Starting);
+    assert_eq!(record.runs.len(), usize::from(begun));
+    // Another load generator is ended before it says what it has.
+    let own = record.runs.iter().filter(|run| run.client.name.is_none());
+    assert!(own.clone().all(|run| run.requests.ok > 0));
+    assert_eq!(own.count(), usize::from(begun && phase != Phase::Driving));
     let said = text(&output.stderr);
     assert!(said.contains("interrupted"), "{said}");
 }
@@ -105,13 +129,18 @@ fn ctrl_c_while_a_server_will_not_stop_leaves_nothing() {
     ctrl_c(Phase::Stopping);
 }
 
+#[test]
+fn ctrl_c_while_another_client_drives_leaves_nothing() {
+    ctrl_c(Phase::Driving);
+}
+
 /// SIGKILL; then the next start ends what is left, and measures.
 fn sigkill(phase: Phase) {
     let (lab, mut child, started) = under_way(phase);
     child.kill().unwrap();
     child.wait().unwrap();
     let runs = folded(&lab.result()).runs.len();
-    let measured = matches!(phase, Phase::Loading | Phase::Stopping);
+    let measured = matches!(phase, Phase::Loading | Phase::Driving | Phase::Stopping);
     assert_eq!(runs, usize::from(measured), "{phase:?}");
     let left = || started.iter().filter(|id| alive(**id)).count();
     // What floodmark started dies with it, by the kernel; what that has started does not.
@@ -139,6 +168,11 @@ fn after_sigkill_before_a_server_is_ready_the_next_start_ends_what_is_left() {
 #[test]
 fn after_sigkill_in_a_load_the_next_start_ends_what_is_left() {
     sigkill(Phase::Loading);
+}
+
+#[test]
+fn after_sigkill_while_another_client_drives_the_next_start_ends_what_is_left() {
+    sigkill(Phase::Driving);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use floodmark_record::Record;
 use crate::support::{alive, code, finish, floodmark, text, valid};
 
 mod beside;
+mod clients;
 mod failing;
 mod hosts;
 mod left_over;
@@ -26,6 +27,11 @@ impl Lab {
         for name in ["native", "nginx"] {
             let shipped = root().join("systems").join(name);
             std::os::unix::fs::symlink(shipped, folder.path().join("systems").join(name)).unwrap();
+        }
+        std::fs::create_dir(folder.path().join("clients")).unwrap();
+        for name in ["curl-loop", "wrk-scoring"] {
+            let shipped = root().join("clients").join(name);
+            std::os::unix::fs::symlink(shipped, folder.path().join("clients").join(name)).unwrap();
         }
         let lab = Lab(folder);
         lab.write(experiment);

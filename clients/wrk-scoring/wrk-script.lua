@@ -1,0 +1,3 @@
+wrk.method = "POST"
+wrk.body   = '{"score": 10}'
+wrk.headers["Content-Type"] = "application/json"
