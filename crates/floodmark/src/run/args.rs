@@ -43,6 +43,7 @@ pub struct RunArgs {
     pub out: Option<PathBuf>,
 
     /// Go on with this result, which was cut short: server processes that it holds whole are not measured again
+    /// [default: none]
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 
