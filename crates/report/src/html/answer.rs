@@ -29,7 +29,7 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                 }
             }
             @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
-            @for sentence in beside::sentences(record) { p { (Shown(&sentence)) "." } }
+            @for sentence in beside::sentences(record) { p { (Shown(&capital(&sentence))) "." } }
             @for skipped in &record.skipped { p { "Left out: " (Shown(skipped)) } }
             @if let Some(next) = next { p { b { "Next: " } (Shown(next)) "." } }
         }

@@ -15,12 +15,7 @@ pub(crate) fn sentences(record: &Record) -> impl Iterator<Item = String> {
         .comparisons
         .iter()
         .filter(|of| SAID.contains(&of.metric));
-    said.map(|of| {
-        let sentence = sentences::of_comparison(of);
-        let mut letters = sentence.chars();
-        let first = letters.next().map(|first| first.to_ascii_uppercase());
-        first.into_iter().chain(letters).collect()
-    })
+    said.map(sentences::of_comparison)
 }
 
 /// A table for each two trials, and what is to be known of them.
