@@ -6,11 +6,12 @@ use std::os::fd::AsRawFd;
 
 use crate::Root;
 
-/// Whether a process is in another network namespace than we are; not where that cannot be told.
+/// Whether a process is in another network namespace than the calling thread, which may have entered one itself; not where that
+/// cannot be told.
 pub(crate) fn is_other(root: &Root, pid: u32) -> bool {
     let of = |whose: &str| fs::read_link(root.path(format!("/proc/{whose}/ns/net"))).ok();
     let theirs = of(&pid.to_string());
-    theirs.is_some() && theirs != of("self")
+    theirs.is_some() && theirs != of("thread-self")
 }
 
 /// Does something in the network namespace of a process, on a thread of its own. A socket that is opened there stays there.

@@ -89,6 +89,23 @@ fn settings_ports_and_counters_are_the_clients_own() {
         // One of the two sides has each; the host's own sockets are in neither.
         assert!(most > 0.0 && most <= 1000.0, "{waiting:?}");
         assert_eq!(most, run.requests.ok as f64, "{:?}", run.requests);
+        // Each side's network is watched for itself: connections are opened in one and taken in the other.
+        let grown = |subject: &str, metric: &str| -> f64 {
+            let mut all = run.observations.iter();
+            let seen = all.find(|o| o.subject == subject && o.metric == metric);
+            let seen = seen.unwrap_or_else(|| panic!("no {subject}: {:?}", run.missing));
+            seen.values.iter().sum()
+        };
+        assert!(grown("server network", "PassiveOpens") >= run.requests.ok as f64);
+        assert!(grown("network", "ActiveOpens") >= run.requests.ok as f64);
+        assert!(grown("network", "PassiveOpens") < 1.0);
+        assert!(grown("listener", "accept_queue_limit") > 0.0);
+        let subjects = |subject: &str| run.observations.iter().any(|o| o.subject == subject);
+        assert!(subjects("server sockets") && subjects("client sockets"));
+        assert!(
+            !subjects("client network"),
+            "it is the watching thread's own"
+        );
     }
     assert!(said.contains("as on two machines"), "{said}");
 }
