@@ -158,7 +158,7 @@ fn in_words(metric: Metric) -> &'static str {
         Metric::P99 => "the p99 of response time",
         Metric::ServiceP50 => "the median service time",
         Metric::ServiceP99 => "the p99 of service time",
-        Metric::CpuPerRequest => "floodmark's CPU time per request",
+        Metric::CpuPerRequest => "the load generator's CPU time per request",
     }
 }
 

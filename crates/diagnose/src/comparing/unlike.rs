@@ -106,6 +106,10 @@ fn facts_apart(names: [&str; 2], a: &Facts, b: &Facts) -> Vec<String> {
 fn plans(side: &Side<'_>) -> Facts {
     let mut facts = Facts::new();
     for run in side.runs() {
+        // The same plan is another load where another load generator drives it.
+        let driver = run.client.name.as_deref().unwrap_or("floodmark");
+        let drivers = facts.entry("load generator".to_owned()).or_default();
+        drivers.insert(driver.to_owned());
         let Ok(Value::Object(fields)) = serde_json::to_value(&run.plan) else {
             continue;
         };
