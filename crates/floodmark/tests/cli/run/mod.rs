@@ -196,7 +196,13 @@ fn servers_of_all_kinds_in_rounds() {
         assert_eq!(threads, (run.system == "nginx").then_some("1"));
         let server = run.server.as_ref();
         let server = server.unwrap_or_else(|| panic!("{}: {:?}", run.system, run.missing));
-        assert!(server.cpu_s > 0.0, "{}: {server:?}", run.system);
+        // So short a run may be less than a tick of the kernel's CPU accounting; the scheduler's own is finer.
+        let ran = server
+            .seen
+            .threads
+            .iter()
+            .any(|thread| thread.on_cpu_s > 0.0);
+        assert!(ran, "{}: {server:?}", run.system);
         // Its name is that of the program that was started, nginx's master included.
         let program = match run.trial.as_deref() {
             Some("native") => "floodmark",
