@@ -91,9 +91,11 @@ fn settings_ports_and_counters_are_the_clients_own() {
         let most = waiting.values.iter().copied().fold(0.0, f64::max);
         // One of the two sides has each; the host's own sockets are in neither.
         assert!(most > 0.0 && most <= 1000.0, "{waiting:?}");
-        // Asking whether it is ready and answers rightly takes a connection each, from the client's side too.
-        let asked = most - run.requests.ok as f64;
-        assert!((0.0..=PROBES).contains(&asked), "{most} {:?}", run.requests);
+        // Asking whether it is ready and answers rightly takes a connection each, from the client's side too; the last reading may come
+        // before the last connections are closed.
+        let ok = run.requests.ok as f64;
+        let expected = 0.9 * ok..=ok + PROBES;
+        assert!(expected.contains(&most), "{most} {:?}", run.requests);
         // Each side's network is watched for itself: connections are opened in one and taken in the other.
         let grown = |subject: &str, metric: &str| -> f64 {
             let mut all = run.observations.iter();
