@@ -70,18 +70,31 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts at a moment, which is `start_ms` 0 of the series. `every` is taken in whole milliseconds, 10 at least.
+    /// Starts at a moment, which is `start_ms` 0 of the series; where that is now, the first readings have been taken when it returns. `every` is taken in whole milliseconds, 10 at least.
     #[must_use]
     pub fn start_at(start: Instant, every: Duration, watch: Watch) -> Self {
         let every = Duration::from_millis(
             u64::try_from(every.max(SHORTEST).as_millis()).unwrap_or(u64::MAX / 2),
         );
         let (words, told) = mpsc::channel();
+        let (opened, is_open) = mpsc::channel();
         let server = LastRead::default();
         let shown = Arc::clone(&server);
         let thread = std::thread::Builder::new()
             .name("sampler".to_owned())
-            .spawn(move || run(&Root::host(), (start, every), &watch, &told, &shown));
+            .spawn(move || {
+                run(
+                    &Root::host(),
+                    (start, every),
+                    &watch,
+                    (&told, opened),
+                    &shown,
+                )
+            });
+        if start <= Instant::now() {
+            // Whoever begins a load after this finds all of it in the counters. Where the thread failed there is nothing to wait for.
+            let _ = is_open.recv();
+        }
         Self {
             words: Some(words),
             thread,
@@ -131,7 +144,7 @@ fn run(
     root: &Root,
     (start, every): (Instant, Duration),
     watch: &Watch,
-    told: &mpsc::Receiver<Word>,
+    (told, opened): (&mpsc::Receiver<Word>, mpsc::Sender<()>),
     shown: &LastRead,
 ) -> Sampled {
     let mut early = Vec::new();
@@ -146,6 +159,7 @@ fn run(
     }
     let cpu = thread_cpu();
     let mut watching = Watching::open(root, every, watch, shown);
+    drop(opened);
     early.into_iter().for_each(|word| watching.told(word));
     loop {
         let wait = watching.samples.next();
@@ -307,8 +321,9 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         let (observed, missing) = sampler.stop();
         assert!(sum(&observed, "server", "user") > 0.02);
-        // Which of its files was read first after its death is chance.
-        let ended = |line: &&String| line.starts_with("server: ") && line.contains("values only");
+        // Which of its files was read first after its death is chance; its readings end with one line all the same.
+        let ended =
+            |line: &&String| line.starts_with("server: /proc/PID/") && line.contains("values only");
         assert_eq!(missing.iter().filter(ended).count(), 1, "{missing:?}");
         assert!(missing.iter().all(|line| !line.contains('\n')));
         assert!(observed.server.unwrap().peak_rss_bytes > 0);

@@ -39,14 +39,31 @@ impl Watching {
         let mut samples = Samples::new(every);
         host::open(&mut samples, root);
         let server = open_server(&mut samples, root, watch, shown);
-        Self {
+        let mut watching = Self {
             root: root.clone(),
             watch: watch.clone(),
             samples,
             server,
             client: None,
             measured_from: None,
+        };
+        // Before there is a client, so that all of its load is in the counters.
+        if let Some(server) = watching.server_elsewhere() {
+            watching.open_counters("server network", server);
         }
+        watching
+    }
+
+    /// A process of the server, where that is in another network namespace than this thread.
+    fn server_elsewhere(&self) -> Option<u32> {
+        let pid = self.server.as_ref().and_then(Side::first_pid)?;
+        namespace::is_other(&self.root, pid).then_some(pid)
+    }
+
+    /// Reads the counters of a process's network.
+    fn open_counters(&mut self, whose: &'static str, pid: u32) {
+        let net = format!("/proc/{pid}/net");
+        host::network(&mut self.samples, &self.root, whose, &net);
     }
 
     /// Takes in what the thread is told.
@@ -81,21 +98,16 @@ impl Watching {
         }
     }
 
-    /// Reads the sockets of both sides, and the counters of a side that is in a network namespace of its own.
+    /// Reads the sockets of both sides, and the counters of a client that is in a network namespace of its own.
     fn open_network(&mut self, client: u32) {
+        let server_there = self.server_elsewhere();
+        let client_there = namespace::is_other(&self.root, client).then_some(client);
+        if let Some(client) = client_there {
+            self.open_counters("client network", client);
+        }
         let (samples, root) = (&mut self.samples, &self.root);
         let addresses = ip_addresses(&self.watch);
         let server = self.server.as_ref().and_then(Side::first_pid);
-        let other = |pid: u32| namespace::is_other(root, pid).then_some(pid);
-        let (server_there, client_there) = (server.and_then(other), other(client));
-        for (whose, pid) in [
-            ("server network", server_there),
-            ("client network", client_there),
-        ] {
-            if let Some(pid) = pid {
-                host::network(samples, root, whose, &format!("/proc/{pid}/net"));
-            }
-        }
         if server_there.is_none() && client_there.is_none() {
             open_sockets(samples, root, &addresses, Ends::Both, None);
         } else {

@@ -91,8 +91,8 @@ fn settings_ports_and_counters_are_the_clients_own() {
         let most = waiting.values.iter().copied().fold(0.0, f64::max);
         // One of the two sides has each; the host's own sockets are in neither.
         assert!(most > 0.0 && most <= 1000.0, "{waiting:?}");
-        // Asking whether it is ready and answers rightly takes a connection each, from the client's side too; the last reading may come
-        // before the last connections are closed.
+        // Asking whether it is ready and answers rightly takes a connection each, from the client's side too. The
+        // last value may be the mean of two readings, a fifth of the run apart.
         let ok = run.requests.ok as f64;
         let expected = 0.9 * ok..=ok + PROBES;
         assert!(expected.contains(&most), "{most} {:?}", run.requests);
@@ -103,12 +103,11 @@ fn settings_ports_and_counters_are_the_clients_own() {
             let seen = seen.unwrap_or_else(|| panic!("no {subject}: {:?}", run.missing));
             seen.values.iter().sum()
         };
-        // The last reading may come before the last connections.
         for opened in [
             grown("server network", "PassiveOpens"),
             grown("network", "ActiveOpens"),
         ] {
-            assert!(opened >= 0.9 * ok, "{opened} of {ok}");
+            assert!(opened >= ok, "{opened} of {ok}");
         }
         assert!(grown("network", "PassiveOpens") < 1.0);
         assert!(grown("listener", "accept_queue_limit") > 0.0);
