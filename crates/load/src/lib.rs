@@ -30,6 +30,7 @@ pub mod replay;
 pub mod request;
 pub mod rows;
 pub mod schedule;
+mod scheduling;
 pub mod slice;
 pub mod sources;
 pub mod sums;

@@ -1,41 +1,36 @@
 //! A whole load process: threads, gathering, and the events it emits.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+mod end;
+
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use floodmark_record::events::{AnswersFile, EndReason, Held, Phase, WorkerReady};
+use floodmark_record::Event;
+use floodmark_record::events::{Phase, WorkerReady};
 use floodmark_record::plan::{Backend, Model, Plan, WorkerInput};
-use floodmark_record::tls::TlsUse;
-use floodmark_record::{Event, WorkerEnd};
 
 use crate::backend as io_backend;
 use crate::backend::epoll::Epoll;
 use crate::backend::uring::{Uring, unavailable};
 use crate::budget::{self, FileLimit, Sockets};
 use crate::clock::{Clock, seconds};
-use crate::core::{Core, HeldSoFar};
+use crate::core::Core;
 use crate::gather::{Gatherer, Totals};
-use crate::group_times::GroupTimes;
 use crate::message::{Message, PhaseEnd};
 use crate::opening::Opening;
 use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
 use crate::request::{Request, RequestFault, longest, requests};
 use crate::rows::Rows;
+use crate::scheduling::ask_for_short_turns;
 use crate::slice::{SLICES, Slice};
-use crate::targets;
 use crate::thread::{LoadThread, Share, Shared, run_phases};
 use crate::tls::{Secured, Tls, TlsError};
-use crate::usage::{peak_rss_bytes, process_cpu};
-
-/// Offenders shown of all threads together.
-const OFFENDERS_SHOWN: usize = 5;
+use crate::usage::process_cpu;
 
 /// Why a worker could not run.
 #[derive(Debug, thiserror::Error)]
@@ -289,6 +284,10 @@ impl Job<'_> {
         out: &SyncSender<Message>,
     ) -> Option<Core> {
         let plan = &self.input.plan;
+        if plan.model == Model::Open {
+            // In the closed model nothing is ever due. Where the kernel refuses, lateness says what that costs.
+            let _ = ask_for_short_turns();
+        }
         let made = backend.and_then(|backend| {
             let outgoing = Outgoing::new(&self.requests, plan.seed);
             let mut thread = LoadThread::new(self.clock, core, backend, outgoing);
@@ -305,129 +304,6 @@ impl Job<'_> {
         let start = || wait_until(self.input.start_unix_ns, &shared.stop);
         run_phases(made, plan, self.phases, share, start, shared, out)
     }
-
-    fn end(
-        &self,
-        mut ended: Vec<Ended>,
-        cores: &[Core],
-        next_number: u64,
-    ) -> io::Result<WorkerEnd> {
-        let mut measured = ended.pop().unwrap_or_else(|| Ended {
-            totals: Totals::default(),
-            threads: Vec::new(),
-            cpu: (0.0, 0.0),
-        });
-        let warmup = ended.pop();
-        let of = |ends: &[PhaseEnd], what: fn(&PhaseEnd) -> u64| {
-            ends.iter().map(what).max().unwrap_or(0)
-        };
-        let reason = [
-            EndReason::Interrupted,
-            EndReason::ServerGone,
-            EndReason::NotHttp,
-        ]
-        .into_iter()
-        .find(|reason| measured.threads.iter().any(|end| end.reason == *reason))
-        .unwrap_or(EndReason::Completed);
-        let (mut errors, mut unawaited) = (BTreeMap::new(), BTreeMap::new());
-        let (mut connects, mut peak_connections, mut out_of_order, mut offenders) =
-            (0, 0, 0, Vec::new());
-        let mut group_times = GroupTimes::new(groups(&self.input.plan));
-        for core in cores {
-            group_times.merge(core.recorder.group_times());
-            let (core_errors, core_connects, core_peak) = core.recorder.totals();
-            for (name, n) in core_errors {
-                *errors.entry(name).or_default() += n;
-            }
-            for (name, n) in core.recorder.unawaited_errors() {
-                *unawaited.entry(name.clone()).or_default() += n;
-            }
-            connects += core_connects;
-            peak_connections += core_peak;
-            out_of_order += core.answers.out_of_order;
-            offenders.extend_from_slice(&core.answers.offenders);
-        }
-        offenders.truncate(OFFENDERS_SHOWN);
-        let tls = measured
-            .threads
-            .iter_mut()
-            .filter_map(|end| end.tls.take())
-            .reduce(TlsUse::merged);
-        let not_numbers = errors.get("not_a_number").copied().unwrap_or(0);
-        Ok(WorkerEnd {
-            reason,
-            server_gone_since_ns: measured
-                .threads
-                .iter()
-                .filter_map(|end| end.gone_since)
-                .max(),
-            window_ns: of(&measured.threads, |end| end.window),
-            ended_ns: of(&measured.threads, |end| end.ended),
-            warmup_ns: warmup
-                .as_ref()
-                .map_or(0, |w| of(&w.threads, |end| end.ended)),
-            warmup_counts: warmup.map(|w| w.totals.counts),
-            counts: measured.totals.counts,
-            bytes_sent: measured.totals.bytes_sent,
-            bytes_received: measured.totals.bytes_received,
-            connects,
-            peak_connections,
-            held: held(cores),
-            longest_stall_ns: of(&measured.threads, |end| end.longest_stall),
-            errors,
-            unawaited,
-            user_s: measured.cpu.0,
-            system_s: measured.cpu.1,
-            peak_rss_bytes: peak_rss_bytes(),
-            threads: measured.threads.into_iter().map(|end| end.usage).collect(),
-            addresses: targets::uses(&self.input.plan, cores.iter().map(|core| &core.targets)),
-            answers: self.write_answers(cores)?,
-            out_of_order,
-            offenders,
-            not_numbers,
-            tls,
-            groups: group_times.encode().collect(),
-            next_number,
-        })
-    }
-
-    fn write_answers(&self, cores: &[Core]) -> io::Result<Option<AnswersFile>> {
-        let Some(path) = &self.input.answers_file else {
-            return Ok(None);
-        };
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        let mut count = 0;
-        for core in cores {
-            core.answers.write(&mut file)?;
-            count += core.answers.len() as u64;
-        }
-        file.flush()?;
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        Ok(Some(AnswersFile { file: name, count }))
-    }
-}
-
-/// What became of the held connections of all threads; none where none are held.
-fn held(cores: &[Core]) -> Option<Held> {
-    let each: Option<Vec<_>> = cores.iter().map(Core::held).collect();
-    let each = each.filter(|each| !each.is_empty())?;
-    let sum = |of: fn(&HeldSoFar) -> u64| each.iter().map(|held| of(held)).sum();
-    let mut reasons = BTreeMap::new();
-    for (name, n) in each.iter().flat_map(|held| &held.reasons) {
-        *reasons.entry((*name).to_owned()).or_default() += n;
-    }
-    Some(Held {
-        standing: sum(|held| held.standing),
-        failed: sum(|held| held.failed),
-        reasons,
-        lost: sum(|held| held.lost),
-        reopened: sum(|held| held.reopened),
-        opening_ns: each.iter().map(|held| held.opening).max().unwrap_or(0),
-    })
 }
 
 /// Emits a phase's rows until all threads have ended it.
