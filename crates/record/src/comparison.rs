@@ -139,8 +139,8 @@ pub struct Comparison {
     pub confidence: f64,
     /// What follows.
     pub conclusion: Conclusion,
-    /// Where undecided: how many processes of each would probably settle it in a new measurement, from the variance seen; null
-    /// where none was seen. 10,000 stands for as many or more.
+    /// Where undecided: how many processes of each would probably settle it in a new measurement, from the upper limit (80 %)
+    /// of the variance seen; null where none was seen. 10,000 stands for as many or more.
     pub repetitions_needed: Option<u32>,
     /// How ratio and interval were got.
     pub method: String,

@@ -4,7 +4,7 @@ use floodmark_record::comparison::{Comparison, Conclusion, Metric, SideBySide, S
 
 use crate::figures::{NOT_MEASURED, count_of};
 use crate::page::{Page, faint, glue, plain};
-use crate::sentences::{anew, figure, interval, ratio};
+use crate::sentences::{deciding, figure, interval, ratio};
 use crate::style::{Paint, Style};
 
 /// Width of the metrics' names.
@@ -155,9 +155,7 @@ pub(crate) fn draw_table<'a>(
 
 /// How many processes an undecided metric asks for.
 fn asked(comparison: &Comparison) -> Option<String> {
-    comparison
-        .repetitions_needed
-        .map(|n| format!("{} would probably decide it", anew(n)))
+    comparison.repetitions_needed.map(deciding)
 }
 
 /// The texts of all metrics, each once with the metrics that it is of.

@@ -34,20 +34,27 @@ pub fn of_comparison(comparison: &Comparison) -> String {
             format!("{of} of {a} and {b} is the same within 2 % ({interval})")
         }
         Conclusion::Undecided => {
-            let asked = comparison.repetitions_needed.map_or_else(String::new, |n| {
-                format!("; {} would probably decide it", anew(n))
-            });
+            let asked = comparison
+                .repetitions_needed
+                .map_or_else(String::new, |n| format!("; {}", deciding(n)));
             format!("whether {of} of {a} and {b} differs is undecided ({interval}){asked}")
         }
     }
 }
 
-/// How many fresh measurements would settle it.
-pub(crate) fn anew(processes: u32) -> String {
-    format!(
-        "measuring anew with {} processes of each",
-        repetitions(processes)
-    )
+/// More processes of each than this are hardly ever measured: with 10 s each that is half an hour.
+const SELDOM_MEASURED: u32 = 100;
+
+/// How many fresh measurements would settle it, and what to do instead where they are too many.
+pub(crate) fn deciding(processes: u32) -> String {
+    let of_each = repetitions(processes);
+    if processes <= SELDOM_MEASURED {
+        format!("measuring anew with {of_each} processes of each would probably decide it")
+    } else {
+        format!(
+            "deciding it would probably take {of_each} processes of each, measured anew: they differ that much among themselves, and on a quieter machine fewer would do"
+        )
+    }
 }
 
 /// A number of processes; where it is not worked out any further, from which on it lies.
@@ -226,6 +233,13 @@ mod tests {
             of_comparison(&said),
             "whether the p99 of response time of old and new differs is undecided (95\u{a0}% interval: 7.9 % lower to 1.3 % higher); \
              measuring anew with 14 processes of each would probably decide it"
+        );
+        said.repetitions_needed = Some(466);
+        assert!(
+            of_comparison(&said).ends_with(
+                "deciding it would probably take 466 processes of each, measured anew: they differ that much among themselves, \
+                 and on a quieter machine fewer would do"
+            )
         );
         (said.low, said.high, said.repetitions_needed) = (None, None, None);
         assert!(of_comparison(&said).contains("5.7 % lower than that of new, which may be chance"));

@@ -8,6 +8,7 @@
 use floodmark_record::comparison::Conclusion;
 use floodmark_record::run::Interval;
 
+use crate::chi_square;
 use crate::estimate::mean;
 use crate::interval::CONFIDENCE;
 use crate::student;
@@ -15,9 +16,14 @@ use crate::student;
 /// Ratios between these are no difference that matters.
 pub const EQUIVALENT: (f64, f64) = (0.98, 1.02);
 
-/// With what probability as many processes as [`Ratio::repetitions_needed`] says settle the question, if the variances and
-/// the ratio are what they seem.
+/// With what probability as many processes as [`Ratio::repetitions_needed`] says settle the question, if the ratio is what it
+/// seems.
 pub const POWER: f64 = 0.9;
+
+/// Level of the upper limit that is taken for the variance when the repetitions are worked out. Few processes as often show too
+/// small a variance as too large a one, and with what they show, the power would be missed about as often as met. The level is the
+/// lowest tenth at which the simulations of docs/decisions/0010-comparisons.md keep [`POWER`] throughout.
+const VARIANCE_LIMIT: f64 = 0.8;
 
 /// The largest number of repetitions that is worked out; it stands for as many or more.
 pub const MOST_REPETITIONS: u32 = 10_000;
@@ -125,18 +131,23 @@ impl Ratio {
         }
     }
 
-    /// How many processes of each would settle it with probability [`POWER`] in a new measurement, if the variances and the
-    /// ratio are what they seem; none where it is settled or no variance was seen.
+    /// How many processes of each would settle it with probability [`POWER`] in a new measurement, if the ratio is what it
+    /// seems and the variances are at most their upper limits at [`VARIANCE_LIMIT`]; none where it is settled or no variance was
+    /// seen.
     ///
     /// Settled means that the interval's half width is below the ratio's distance from 1 (different) or from the nearer end of
     /// [`EQUIVALENT`] (equivalent), whichever is the farther. The number is for processes measured afresh: adding to what is
-    /// there until it is decided would find differences that are none.
+    /// there until it is decided would find differences that are none. That a small sample's variance is to be replaced by its
+    /// upper limit is due to Browne ("On the use of a pilot sample for sample size determination", Statistics in Medicine 14,
+    /// 1995).
     #[must_use]
     pub fn repetitions_needed(&self) -> Option<u32> {
         let (a, b) = self.variances()?;
         if self.conclusion() != Conclusion::Undecided {
             return None;
         }
+        let factor = variance_factor(a, self.a.n, b, self.b.n);
+        let (a, b) = (a * factor, b * factor);
         let distance = self.log().abs();
         let enough = distance.max(EQUIVALENT.1.ln() - distance);
         let settles = |n: u32| {
@@ -158,19 +169,29 @@ impl Ratio {
     }
 }
 
-/// Standard error of the difference of two means and its degrees of freedom (Satterthwaite, Biometrics Bulletin 2, 1946), from
-/// the variances of `n` values on each side.
+/// Standard error of the difference of two means and its degrees of freedom, from the variances of `n` values on each side.
 fn welch(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> (f64, f64) {
     let (a, b) = (variance_a / n_a as f64, variance_b / n_b as f64);
-    let sum = a + b;
+    ((a + b).sqrt(), degrees_of_sum(a, n_a, b, n_b))
+}
+
+/// By what the variances seen are multiplied so that their sum is its upper limit at [`VARIANCE_LIMIT`]: that of one variance, by
+/// chi-square, with the degrees of freedom of the sum.
+fn variance_factor(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> f64 {
+    let degrees = degrees_of_sum(variance_a, n_a, variance_b, n_b);
+    degrees / chi_square::lower_quantile(1.0 - VARIANCE_LIMIT, degrees)
+}
+
+/// Degrees of freedom of the sum of two variances (Satterthwaite, Biometrics Bulletin 2, 1946),
+/// from `n` values on each side.
+fn degrees_of_sum(a: f64, n_a: usize, b: f64, n_b: usize) -> f64 {
     // As a share of the larger one, so that the squares of small variances do not vanish.
     let scale = a.max(b);
     if scale == 0.0 {
-        return (0.0, (n_a + n_b - 2) as f64);
+        return (n_a + n_b - 2) as f64;
     }
     let (a, b) = (a / scale, b / scale);
-    let degrees = (a + b).powi(2) / (a * a / (n_a - 1) as f64 + b * b / (n_b - 1) as f64);
-    (sum.sqrt(), degrees)
+    (a + b).powi(2) / (a * a / (n_a - 1) as f64 + b * b / (n_b - 1) as f64)
 }
 
 /// Half width of a two-sided interval; nothing where every process gave the same.

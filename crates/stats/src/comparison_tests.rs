@@ -20,25 +20,25 @@ const EXAMPLES: [Example<'_>; 5] = [
         &[41_535.0, 41_469.0, 34_494.0],
         &[42_438.0, 41_586.0, 37_005.0],
         [0.968_960_984, 0.778_560_517, 1.205_924_738, 3.559_191_036],
-        Some(180),
+        Some(469),
     ),
     (
         &[1000.0, 1010.0],
         &[990.0, 1005.0, 1002.0, 998.0],
         [1.006_261_385, 0.979_867_510, 1.033_366_210, 1.924_316_704],
-        Some(7),
+        Some(18),
     ),
     (
         &[10.2, 10.4, 9.9, 10.1, 10.0, 10.3],
         &[10.1, 9.8, 10.3, 10.0, 10.2, 9.9],
         [1.009_953_109, 0.986_166_363, 1.034_313_602, 9.999_019_098],
-        Some(75),
+        Some(121),
     ),
     (
         &[2.17, 2.16, 2.2],
         &[2.41, 2.10, 2.3],
         [0.960_411_454, 0.810_542_438, 1.137_991_199, 2.074_291_651],
-        Some(35),
+        Some(140),
     ),
 ];
 
@@ -250,31 +250,127 @@ fn luck_shared_by_a_round_widens_the_interval_and_no_more() {
 }
 
 #[test]
-fn a_slow_down_of_5_percent_is_found_with_the_repetitions_asked_for() {
-    for deviation in [0.01, 0.02, 0.03, 0.05] {
-        let mut normal = Normal::new(5);
-        let mut measure = |processes: u32| {
-            let mut side = |level: f64| -> Vec<f64> {
-                (0..processes)
-                    .map(|_| level * (deviation * normal.next()).exp())
-                    .collect()
-            };
-            Ratio::of(&side(0.95), &side(1.0)).unwrap()
+fn the_limit_of_the_variances_is_above_them_as_often_as_it_says() {
+    // Of two sides that vary alike the sum of their variances has Satterthwaite's degrees of freedom only on average, which errs on
+    // the safe side; where one does not vary it has exactly its own.
+    for (other, most) in [(0.0, VARIANCE_LIMIT), (1.0, 0.9)] {
+        let mut normal = Normal::new(6);
+        let above = (0..SIMULATIONS)
+            .filter(|_| {
+                let mut variance = |scale: f64| {
+                    let side: Vec<f64> = (0..5).map(|_| (scale * normal.next()).exp()).collect();
+                    Spread::of(&side).unwrap().variance.unwrap()
+                };
+                let (a, b) = (variance(1.0), variance(other));
+                (a + b) * variance_factor(a, 5, b, 5) >= 1.0 + other * other
+            })
+            .count();
+        let share = above as f64 / SIMULATIONS as f64;
+        assert!(
+            share >= VARIANCE_LIMIT - binomial(VARIANCE_LIMIT),
+            "{share}"
+        );
+        assert!(share <= most + binomial(most), "{share}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_varies_more_takes_more_repetitions(
+        a in prop::collection::vec(-1.0..1.0_f64, 3..8),
+        b in prop::collection::vec(-1.0..1.0_f64, 3..8),
+        spread in 0.01..0.1_f64,
+        wider in 1.0..3.0_f64,
+    ) {
+        // About their mean, so that the ratio stays 0.95 whatever the spread.
+        let side = |level: f64, of: &[f64], spread: f64| -> Vec<f64> {
+            let middle = mean(of);
+            of.iter().map(|x| level * (spread * (x - middle)).exp()).collect()
         };
-        let (mut asked, mut found) = (0, 0);
-        for _ in 0..SIMULATIONS / 8 {
-            let first = measure(5);
-            let conclusion = match first.repetitions_needed() {
-                None => first.conclusion(),
-                Some(n) => {
-                    asked += 1;
-                    measure(n).conclusion()
-                }
-            };
-            found += usize::from(conclusion == Conclusion::Different);
+        let asked = |spread: f64| {
+            let ratio = Ratio::of(&side(0.95, &a, spread), &side(1.0, &b, spread)).unwrap();
+            (ratio.conclusion() == Conclusion::Undecided, ratio.repetitions_needed())
+        };
+        let ((undecided, few), (_, many)) = (asked(spread), asked(spread * wider));
+        prop_assert_eq!(undecided, few.is_some());
+        if undecided {
+            prop_assert!(many >= few, "{many:?} {few:?}");
+            prop_assert!(few.is_some_and(|n| (2..=MOST_REPETITIONS).contains(&n)));
         }
-        let share = found as f64 / (SIMULATIONS / 8) as f64;
-        assert!(share >= POWER, "{deviation}: {share}");
-        assert_eq!(asked == 0, deviation < 0.015, "{deviation}: {asked}");
+    }
+}
+
+/// What re-measuring came to over many simulated comparisons.
+struct Remeasured {
+    asked: usize,
+    /// Share of all comparisons in which the slow-down was found, at once or then.
+    found: f64,
+    /// Share of those measured anew.
+    found_anew: f64,
+}
+
+/// Measures a slow-down of 5 % with `processes` of each, and anew with as many as are asked for, `times` over.
+fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) -> Remeasured {
+    let mut normal = Normal::new(5);
+    let mut measure = |processes: u32| {
+        let mut side = |level: f64| -> Vec<f64> {
+            (0..processes)
+                .map(|_| level * vary(&mut normal).exp())
+                .collect()
+        };
+        Ratio::of(&side(0.95), &side(1.0)).unwrap()
+    };
+    let (mut at_once, mut anew, mut asked) = (0, 0, Vec::new());
+    for _ in 0..times {
+        let first = measure(processes);
+        let Some(n) = first.repetitions_needed() else {
+            at_once += usize::from(first.conclusion() == Conclusion::Different);
+            continue;
+        };
+        asked.push(n);
+        anew += usize::from(measure(n).conclusion() == Conclusion::Different);
+    }
+    asked.sort_unstable();
+    let at = |share: f64| asked.get((share * asked.len() as f64) as usize);
+    println!(
+        "{processes} of each: {at_once} at once, {anew} of {} anew, asked for {:?} in the middle, {:?} at the 90th percentile",
+        asked.len(),
+        at(0.5),
+        at(0.9)
+    );
+    Remeasured {
+        asked: asked.len(),
+        found: (at_once + anew) as f64 / times as f64,
+        found_anew: anew as f64 / asked.len().max(1) as f64,
+    }
+}
+
+#[test]
+fn a_slow_down_of_5_percent_is_found_with_the_repetitions_asked_for() {
+    // Each row of the table in docs/decisions/0010-comparisons.md, which has 4,000 simulations of each.
+    type Case = (&'static str, fn(&mut Normal) -> f64, u32);
+    let cases: [Case; 8] = [
+        ("1 %", |normal| 0.01 * normal.next(), 5),
+        ("2 %", |normal| 0.02 * normal.next(), 5),
+        ("3 %", |normal| 0.03 * normal.next(), 5),
+        ("5 %", |normal| 0.05 * normal.next(), 5),
+        ("8 %", |normal| 0.08 * normal.next(), 5),
+        ("3 %, three processes", |normal| 0.03 * normal.next(), 3),
+        ("5 %, three processes", |normal| 0.05 * normal.next(), 3),
+        (
+            "3 %, and one in ten 8 % slower",
+            |normal| 0.03 * normal.next() - if normal.uniform() < 0.1 { 0.08 } else { 0.0 },
+            5,
+        ),
+    ];
+    let times = 500;
+    for (name, vary, processes) in cases {
+        println!("{name}");
+        let got = find_5_percent(vary, processes, times);
+        assert!(got.found >= POWER, "{name}: {}", got.found);
+        // Few are measured anew where processes hardly differ: then their share says little.
+        let anew = got.asked < times / 10 || got.found_anew >= POWER - 0.03;
+        assert!(anew, "{name}: {}", got.found_anew);
+        assert_eq!(got.asked == 0, name == "1 %", "{name}: {}", got.asked);
     }
 }

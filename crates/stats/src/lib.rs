@@ -3,6 +3,7 @@
 pub mod attempts;
 mod autocorrelation;
 mod change;
+mod chi_square;
 pub mod comparison;
 pub mod estimate;
 pub mod histogram;

@@ -90,7 +90,7 @@ fn beta_fraction(a: f64, b: f64, x: f64) -> f64 {
 
 /// Logarithm of the gamma function for positive `x`: Stirling's series (DLMF 5.11.1), shifted to where
 /// four terms give twelve digits.
-fn ln_gamma(x: f64) -> f64 {
+pub(crate) fn ln_gamma(x: f64) -> f64 {
     let mut shift = 0.0;
     let mut x = x;
     while x < 15.0 {
