@@ -173,23 +173,37 @@ fn in_percent(ratio: f64) -> bool {
     (1.0 / SAID_IN_PERCENT..SAID_IN_PERCENT).contains(&ratio)
 }
 
-/// `5.3 % lower than`, `2.31 times`.
+/// Whether it would be shown as `0.0 % higher`, which is no difference to a reader.
+fn same_to_three_digits(ratio: f64) -> bool {
+    (ratio - 1.0).abs() < 0.0005
+}
+
+/// `5.3 % lower than`, `2.31 times`, `to three digits the same as`.
 fn than(value: f64) -> String {
     match in_percent(value) {
+        true if same_to_three_digits(value) => "to three digits the same as".to_owned(),
         true => format!("{} than", percent(value)),
         false => format!("{} times", ratio(value)),
     }
 }
 
 fn percent(ratio: f64) -> String {
+    if same_to_three_digits(ratio) {
+        return "the same".to_owned();
+    }
     let word = if ratio < 1.0 { "lower" } else { "higher" };
     format!("{:.1} % {word}", (ratio - 1.0).abs() * 100.0)
 }
 
-/// `4.1 % to 6.4 % lower`, `0.3 % lower to 1.2 % higher`, `2.10 to 2.54 times`.
+/// `4.1 % to 6.4 % lower`, `0.3 % lower to 1.2 % higher`, `the same to 1.2 % higher`, `2.10 to 2.54 times`.
 fn range(low: f64, high: f64) -> String {
     if !in_percent(low) || !in_percent(high) {
         return format!("{} to {} times", ratio(low), ratio(high));
+    }
+    match (same_to_three_digits(low), same_to_three_digits(high)) {
+        (true, true) => return "the same to three digits".to_owned(),
+        (false, false) => {}
+        _ => return format!("{} to {}", percent(low), percent(high)),
     }
     let share = |ratio: f64| (ratio - 1.0).abs() * 100.0;
     match (low < 1.0, high < 1.0) {
@@ -245,6 +259,33 @@ mod tests {
         assert!(of_comparison(&said).contains("5.7 % lower than that of new, which may be chance"));
         said.ratio = None;
         assert!(of_comparison(&said).ends_with("cannot be compared"));
+    }
+
+    #[test]
+    fn a_ratio_of_one_is_not_0_percent_higher() {
+        let mut said = comparison(Metric::Throughput, Conclusion::Undecided);
+        (said.ratio, said.low, said.high) = (Some(1.000_1), None, None);
+        said.repetitions_needed = None;
+        assert_eq!(
+            of_comparison(&said),
+            "throughput of old is to three digits the same as that of new, which may be chance: fresh processes were not measured \
+             often enough to tell"
+        );
+        said.conclusion = Conclusion::Equivalent;
+        for (low, high, interval) in [
+            (0.99, 1.012, "1.0 % lower to 1.2 % higher"),
+            (1.000_2, 1.012, "the same to 1.2 % higher"),
+            (0.99, 0.999_8, "1.0 % lower to the same"),
+            (0.999_9, 1.000_3, "the same to three digits"),
+        ] {
+            (said.low, said.high) = (Some(low), Some(high));
+            assert_eq!(
+                of_comparison(&said),
+                format!(
+                    "throughput of old and new is the same within 2 % (95\u{a0}% interval: {interval})"
+                )
+            );
+        }
     }
 
     #[test]

@@ -107,11 +107,7 @@ impl Chart {
     /// See [`DrawError`].
     pub(crate) fn figure(&self) -> Result<Markup, DrawError> {
         let svg = self.svg()?;
-        let names: Vec<&str> = self
-            .curves
-            .iter()
-            .map(|curve| curve.name.as_str())
-            .collect();
+        let names: Vec<&str> = self.seen().map(|curve| curve.name.as_str()).collect();
         let said = format!("{}, {}: {}", self.title, self.unit, names.join(", "));
         let scale = if self.y.log {
             ", logarithmic scale"
@@ -123,7 +119,7 @@ impl Chart {
                 figcaption { b { (Shown(&self.title)) } " " span.unit { (Shown(&self.unit)) (scale) } }
                 @if !self.named_by_title() {
                     ul.key {
-                        @for curve in &self.curves {
+                        @for curve in self.seen() {
                             li { (swatch(curve.ink)) (Shown(&curve.name)) }
                         }
                     }
@@ -132,6 +128,11 @@ impl Chart {
                 @for note in &self.notes { p.note { (Shown(note)) } }
             }
         })
+    }
+
+    /// The curves that have something to show: a key must not send its reader looking for the others.
+    fn seen(&self) -> impl Iterator<Item = &Curve> {
+        self.curves.iter().filter(|curve| !curve.pieces.is_empty())
     }
 
     /// Whether a key would say nothing but the title again.

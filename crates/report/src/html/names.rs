@@ -81,7 +81,7 @@ pub(crate) fn by_load<'a, 'b>(all: &'b [Named<'a>]) -> impl Iterator<Item = &'b 
 /// The runs that get a curve, and in words which those are where they are not all.
 ///
 /// Of one load they are spread evenly over its attempts, first and last among them; of several loads each has its run of median
-/// throughput, as many loads as there is room for.
+/// throughput, as many loads as there is room for, those first whose seconds were recorded.
 pub(crate) fn drawn<'a>(all: &[Named<'a>]) -> (Vec<Named<'a>>, Option<String>) {
     if all.len() <= MOST_CURVES {
         return (all.to_vec(), None);
@@ -105,6 +105,7 @@ pub(crate) fn drawn<'a>(all: &[Named<'a>]) -> (Vec<Named<'a>>, Option<String>) {
         return (spread.collect(), Some(words));
     }
     let shown = loads.len().min(MOST_CURVES);
+    loads.sort_by_key(|load| load.iter().all(|one| one.run.series.is_empty()));
     let median = |load: &Vec<&Named<'a>>| {
         let mut load = load.clone();
         load.sort_by(|a, b| {
@@ -117,7 +118,7 @@ pub(crate) fn drawn<'a>(all: &[Named<'a>]) -> (Vec<Named<'a>>, Option<String>) {
     let words = match loads.len() - shown {
         0 => format!("of {n} that of median throughput is drawn for each load; the table has all"),
         left => format!(
-            "of {n} that of median throughput is drawn for each of the first {shown} loads; {left} more are in the table only"
+            "of {n} that of median throughput is drawn for each of {shown} loads; {left} more are in the table only"
         ),
     };
     (drawn, Some(words))
@@ -176,5 +177,22 @@ mod tests {
         let which: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(which, ["a, attempt 2", "b, attempt 2"]);
         assert!(said.unwrap().contains("median throughput"));
+    }
+
+    #[test]
+    fn what_has_no_seconds_takes_no_place_from_what_has() {
+        let runs = (0..MOST_CURVES + 2).map(|i| {
+            let mut run = fixture::closed();
+            run.system = format!("s{i}");
+            if i == 0 {
+                run.series.clear();
+            }
+            run
+        });
+        let record = fixture::record(runs.collect());
+        let (few, said) = drawn(&named(&record));
+        let which: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(which, ["s1", "s2", "s3", "s4", "s5"]);
+        assert!(said.unwrap().contains("2 more are in the table only"));
     }
 }

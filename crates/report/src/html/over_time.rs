@@ -153,7 +153,16 @@ impl Time {
 
 /// What holds of all charts over time, said once above them.
 pub(crate) fn notes(drawn: &[Named]) -> Vec<String> {
-    Time::of(drawn).map_or_else(Vec::new, |time| time.notes)
+    let mut notes = Time::of(drawn).map_or_else(Vec::new, |time| time.notes);
+    let without = drawn.iter().filter(|one| one.run.series.is_empty());
+    let names: Vec<&str> = without.map(|one| one.name.as_str()).collect();
+    if !names.is_empty() {
+        notes.push(format!(
+            "Without curves over time, since nothing is recorded of single seconds: {}.",
+            names.join("; ")
+        ));
+    }
+    notes
 }
 
 fn words(at_s: f64) -> String {

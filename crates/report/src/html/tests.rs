@@ -305,6 +305,24 @@ fn of_several_attempts_each_has_its_curve() {
 }
 
 #[test]
+fn a_key_names_only_what_is_drawn() {
+    let mut driven = long(30);
+    (driven.system, driven.series) = ("driven".to_owned(), Vec::new());
+    let mut ours = long(30);
+    ours.system = "ours".to_owned();
+    let (_, read) = page(&fixture::record(vec![ours, driven]));
+    let keys = texts(&read, "figure:first-of-type .key li");
+    assert_eq!(keys, ["ours"]);
+    for plot in select(&read, ".plot") {
+        let said = plot.value().attr("aria-label").unwrap();
+        let of_seconds = said.starts_with("Throughput") || said.starts_with("CPU");
+        assert!(!(of_seconds && said.contains("driven")), "{said}");
+    }
+    let without = |note: &String| note.starts_with("Without curves") && note.contains("driven.");
+    assert!(texts(&read, "p.note").iter().any(without));
+}
+
+#[test]
 fn damaged_figures_do_not_stop_a_page() {
     let mut run = long(5);
     run.series[0].throughput_per_s = 1e300;
