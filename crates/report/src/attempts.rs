@@ -101,7 +101,7 @@ struct Column {
 const COLUMNS: [Column; 8] = [
     Column {
         head: "ok/s",
-        width: 11,
+        width: 10,
         spared: false,
         of: |run| per_s(run.throughput_per_s),
     },
@@ -143,10 +143,10 @@ const COLUMNS: [Column; 8] = [
     },
     Column {
         head: "validity",
-        width: 9,
+        width: 10,
         spared: false,
         of: |run| {
-            let (paint, word) = summary::validity_word(run.validity.status);
+            let (paint, word) = summary::validity_of(run);
             (paint, word.to_owned())
         },
     },

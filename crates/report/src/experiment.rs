@@ -10,7 +10,7 @@ use crate::driven;
 use crate::figures::{NOT_MEASURED, per_second, time};
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
-use crate::{place, summary};
+use crate::{outcomes, place, summary};
 
 /// Narrowest and widest column of names.
 const NAMES: (usize, usize) = (13, 30);
@@ -30,7 +30,15 @@ pub fn of_record(record: &Record, style: Style) -> String {
         .map(|name| name.chars().count() + 1)
         .max();
     let width = width.unwrap_or(0).clamp(NAMES.0, NAMES.1);
-    let heads = ["ok/s", "p50", "p99", "CPU/request", "runs", "validity"];
+    let heads = [
+        "ok/s",
+        "p50",
+        "p99",
+        "CPU/request",
+        "server",
+        "runs",
+        "validity",
+    ];
     let cells: Vec<_> = heads
         .iter()
         .zip(WIDTHS)
@@ -61,7 +69,7 @@ pub fn of_record(record: &Record, style: Style) -> String {
         false => "",
     };
     let explained = format!(
-        "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent{others})"
+        "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent; server: CPUs that its processes used{others})"
     );
     page.headline(&[faint(explained)]);
     draw_clients(&mut page, asked, record);
@@ -97,7 +105,7 @@ pub fn resumed(record: &Record) -> Option<String> {
 }
 
 /// Widths of the columns after the name.
-const WIDTHS: [usize; 6] = [11, 10, 10, 13, 6, 17];
+const WIDTHS: [usize; 7] = [10, 8, 8, 12, 8, 5, 16];
 
 fn cells_of(runs: &[&Run]) -> Vec<(usize, Paint, String)> {
     let (paint, validity) = validity(runs);
@@ -108,11 +116,14 @@ fn cells_of(runs: &[&Run]) -> Vec<(usize, Paint, String)> {
         percentile(runs, |run| run.response_time_us.p50),
         percentile(runs, |run| run.response_time_us.p99),
         cpu.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
+        median(runs.iter().map(|run| server_cpus(run)))
+            .map_or_else(|| NOT_MEASURED.to_owned(), |cpus| format!("{cpus:.2}")),
         runs.len().to_string(),
         validity,
     ];
     let paints = [
         Paint::Strong,
+        Paint::Plain,
         Paint::Plain,
         Paint::Plain,
         Paint::Plain,
@@ -156,20 +167,27 @@ fn median(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     }
 }
 
-/// The worst status, and how many have it where not all do.
+/// CPUs that the server's process tree used, on average.
+fn server_cpus(run: &Run) -> Option<f64> {
+    let server = run.server.as_ref().filter(|server| server.wall_s > 0.0)?;
+    Some(server.cpu_s / server.wall_s)
+}
+
+/// What the worst run is worth, and of how many that holds where not of all.
 fn validity(runs: &[&Run]) -> (Paint, String) {
-    let Some(worst) = runs.iter().map(|run| run.validity.status).max() else {
+    let badness = |run: &Run| (run.validity.status, outcomes::unanswered(&run.requests));
+    let Some(worst) = runs.iter().max_by_key(|run| badness(run)) else {
         return (Paint::Plain, NOT_MEASURED.to_owned());
     };
-    let (paint, word) = summary::validity_word(worst);
-    let n = runs
+    let (paint, word) = summary::validity_of(worst);
+    let alike = runs
         .iter()
-        .filter(|run| run.validity.status == worst)
-        .count();
-    match n == runs.len() {
-        true => (paint, word.to_owned()),
-        false => (paint, format!("{word} ({n} of {})", runs.len())),
-    }
+        .filter(|run| summary::validity_of(run).1 == word);
+    let text = match alike.count() {
+        n if n == runs.len() => word.to_owned(),
+        n => format!("{word} {n} of {}", runs.len()),
+    };
+    (paint, text)
 }
 
 /// What drove each trial that floodmark did not, by its first run.
@@ -257,6 +275,22 @@ mod tests {
         );
         record.skipped = vec!["absent is skipped: nginx is not installed".to_owned()];
         insta::assert_snapshot!(of_record(&record, STYLE));
+    }
+
+    #[test]
+    fn a_row_keeps_its_columns_apart_and_calls_nothing_valid_that_never_answered() {
+        let mut runs: Vec<Run> = (1..=12).map(|n| of("a", n, fixture::watched())).collect();
+        runs[0].validity.status = Status::Invalid;
+        runs.push(of("b", 1, fixture::no_answers()));
+        let drawn = of_record(&record(&["a", "b"], runs), STYLE);
+        let row = |name: &str| {
+            let mut lines = drawn.lines();
+            let line = lines.find(|line| line.starts_with(name)).unwrap();
+            line.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        // 11.5 s of CPU in 10 s.
+        assert!(row("a").ends_with("1.15 12 invalid 1 of 12"), "{drawn}");
+        assert!(row("b").ends_with("– 1 no answer"), "{drawn}");
     }
 
     #[test]

@@ -47,6 +47,11 @@ pub(crate) fn not_ok(counts: &Counts) -> u64 {
     counts.intended.saturating_sub(counts.ok)
 }
 
+/// Whether something was asked and nothing came back, not even a refusal.
+pub(crate) fn unanswered(counts: &Counts) -> bool {
+    counts.intended > 0 && [counts.ok, counts.rejected, counts.wrong, counts.malformed] == [0; 4]
+}
+
 fn draw_outcomes(page: &mut Page, counts: &Counts) {
     let mut ok = glue(&format!("{} ok", show_count(counts.ok)));
     if counts.ok < counts.intended {

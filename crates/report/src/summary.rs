@@ -301,7 +301,7 @@ fn percent(p: f64) -> String {
 
 /// The status, then each reason on a line of its own. `which` names the attempt, where there are several.
 pub(crate) fn draw_validity(page: &mut Page, run: &Run, which: &str) {
-    let (paint, word) = validity_word(run.validity.status);
+    let (paint, word) = validity_of(run);
     let mut reasons = run.validity.reasons.iter();
     let mut first = vec![plain(which), (paint, word.to_owned())];
     if let Some(reason) = reasons.next() {
@@ -311,6 +311,14 @@ pub(crate) fn draw_validity(page: &mut Page, run: &Run, which: &str) {
     page.entry("validity", &first);
     for reason in reasons {
         page.entry("", &[(paint, "–".to_owned()), plain(reason)]);
+    }
+}
+
+/// The word for what a run is worth: its status, but nothing is called valid of which there was no answer.
+pub(crate) fn validity_of(run: &Run) -> (Paint, &'static str) {
+    match run.validity.status {
+        Status::Valid if outcomes::unanswered(&run.requests) => (Paint::Bad, "no answer"),
+        status => validity_word(status),
     }
 }
 

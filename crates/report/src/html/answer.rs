@@ -153,7 +153,7 @@ fn worth(load: &[Named]) -> Markup {
         return html! {};
     }
     html! {
-        "The figure is " (validity(run.validity.status))
+        "The figure is " (validity(run))
         @match (run.validity.status, run.validity.reasons.first()) {
             (Status::Valid, _) if run.client.tool.is_some() => { ": it is what the client says of the server and of itself." }
             (Status::Valid, _) => { ": it is that of the server and the way to it." }

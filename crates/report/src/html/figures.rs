@@ -1,7 +1,7 @@
 //! The table of figures: of one run its times side by side, of several a row each.
 
 use floodmark_record::plan::Model;
-use floodmark_record::run::{Run, Status};
+use floodmark_record::run::Run;
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_bytes, show_count, show_ns};
 use maud::{Markup, html};
@@ -11,7 +11,8 @@ use super::text::Shown;
 use crate::driven;
 use crate::figures::{NOT_MEASURED, interval, per_second, rate, seconds, time};
 use crate::outcomes;
-use crate::summary::{level, validity_word};
+use crate::style::Paint;
+use crate::summary::{level, validity_of};
 
 /// Rows of a table at most.
 pub(crate) const MOST_ROWS: usize = 100;
@@ -193,7 +194,7 @@ pub(crate) fn of_several(all: &[Named]) -> Markup {
                 tr {
                     th scope="row" { (Shown(&one.name)) }
                     @for cell in cells(one.run) { td { (cell) } }
-                    td { (validity(one.run.validity.status)) }
+                    td { (validity(one.run)) }
                 }
             }
         } }
@@ -246,8 +247,13 @@ fn cells(run: &Run) -> [String; 10] {
     ]
 }
 
-/// The word for a status, coloured and never told by colour alone.
-pub(crate) fn validity(status: Status) -> Markup {
-    let (_, word) = validity_word(status);
-    html! { span class=(word) { (word) } }
+/// The word for what a run is worth, coloured and never told by colour alone.
+pub(crate) fn validity(run: &Run) -> Markup {
+    let (paint, word) = validity_of(run);
+    let class = match paint {
+        Paint::Good => "valid",
+        Paint::Warn => "bound",
+        _ => "invalid",
+    };
+    html! { span class=(class) { (word) } }
 }
