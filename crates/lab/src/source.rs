@@ -77,6 +77,14 @@ impl<'a> Source<'a> {
 /// The nearest of `known` to `word`, as a question, where it can be a slip; else all of them.
 #[must_use]
 pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    match nearest(word, known.clone()) {
+        Some(best) => format!("did you mean \"{best}\"?"),
+        None => format!("expected {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// The one of `known` that `word` is a slip of, or the only one that it is the beginning of.
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let spelt = word.to_lowercase().replace('_', "-");
     let best = known
         .clone()
@@ -84,9 +92,13 @@ pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone
         .min();
     match best {
         // A third of the letters wrong is still a slip; more is another word.
-        Some((distance, best)) if distance * 3 <= best.len().max(3) => {
-            format!("did you mean \"{best}\"?")
-        }
-        _ => format!("expected {}", known.collect::<Vec<_>>().join(", ")),
+        Some((distance, best)) if distance * 3 <= best.len().max(3) => return Some(best),
+        _ => {}
     }
+    let mut begun = known.filter(|k| k.to_lowercase().starts_with(&spelt));
+    let only = begun.next().filter(|_| spelt.len() >= SHORTEST_BEGINNING)?;
+    begun.next().is_none().then_some(only)
 }
+
+/// Fewer letters begin too many words to say which was meant.
+const SHORTEST_BEGINNING: usize = 3;

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::fields::{self, Field, Kind};
-use crate::source::{FileError, Source, Value, did_you_mean};
+use crate::source::{FileError, Source, Value, did_you_mean, nearest};
 
 /// A table whose keys and values are what they may be.
 #[derive(Clone)]
@@ -213,13 +213,20 @@ impl<'a> Section<'a> {
 
 /// What to say of a value that is not what its key takes.
 fn mismatch(field: &Field, value: &DeValue<'_>) -> String {
-    let expected = field.kind.expected(field.name);
-    match (&field.kind, value.as_str()) {
-        (Kind::OneOf(words), Some(text)) => {
-            let mend = did_you_mean(text, words.iter().copied());
-            format!("{}: unknown value \"{text}\"; {mend}", field.name)
-        }
-        (_, Some(text)) => format!("{}: expected {expected}, not \"{text}\"", field.name),
-        _ => format!("{}: expected {expected}", field.name),
+    let (name, expected) = (field.name, field.kind.expected(field.name));
+    let Some(text) = value.as_str() else {
+        return format!("{name}: expected {expected}");
+    };
+    let slip_of = |words: &[&'static str]| nearest(text, words.iter().copied());
+    let mend = match &field.kind {
+        Kind::OneOf(words) => Some(did_you_mean(text, words.iter().copied())),
+        Kind::Flag => slip_of(&["true", "false"])
+            .map(|word| format!("did you mean {name} = {word}, without quotes?")),
+        Kind::Warmup => slip_of(&["auto"]).map(|word| format!("did you mean \"{word}\"?")),
+        _ => None,
+    };
+    match mend {
+        Some(mend) => format!("{name}: unknown value \"{text}\"; {mend}"),
+        None => format!("{name}: expected {expected}, not \"{text}\""),
     }
 }

@@ -211,6 +211,31 @@ fn what_is_wrong_with_an_experiment_has_its_line() {
             "e.toml:7: hosts: unknown value \"shard\"; did you mean \"shared\"?",
         ),
         (
+            "\"shared\"",
+            "\"sep\"",
+            "e.toml:7: hosts: unknown value \"sep\"; did you mean \"separate\"?",
+        ),
+        (
+            "\"shared\"",
+            "\"s\"",
+            "e.toml:7: hosts: unknown value \"s\"; expected shared, separate",
+        ),
+        (
+            "rate = 2500",
+            "fresh = \"True\"",
+            "e.toml:5: fresh: unknown value \"True\"; did you mean fresh = true, without quotes?",
+        ),
+        (
+            "rate = 2500",
+            "warmup = \"atuo\"",
+            "e.toml:5: warmup: unknown value \"atuo\"; did you mean \"auto\"?",
+        ),
+        (
+            "rate = 2500",
+            "warmup = \"5\"",
+            "e.toml:5: warmup: expected \"auto\" or a time with its unit",
+        ),
+        (
             "processes = 3",
             "processes = 0",
             "e.toml:8: processes: expected a whole number from 1 to 1000",
