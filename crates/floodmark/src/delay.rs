@@ -4,9 +4,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use clap::Args;
+use floodmark_record::units::parse_duration;
 
 use crate::exit::Ending;
-use crate::load::args::positive_duration;
 use crate::out;
 
 /// Pass connections on to a server, every byte so much later, either way; started by floodmark run
@@ -20,8 +20,8 @@ pub struct DelayArgs {
     #[arg(long, value_name = "ADDR:PORT")]
     to: SocketAddr,
 
-    /// How much later
-    #[arg(long, value_name = "TIME", value_parser = positive_duration)]
+    /// How much later; 0s for a proxy that delays nothing
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     by: Duration,
 }
 

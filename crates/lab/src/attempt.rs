@@ -33,6 +33,9 @@ impl<F: FnMut(&Event)> Listener for F {
 
 /// What drives a run in place of floodmark's own load process.
 pub trait Driver {
+    /// What it is called.
+    fn name(&self) -> &str;
+
     /// Drives one run into a result folder, or until it is told to stop; says its process when it has started.
     fn drive(
         &self,
@@ -141,6 +144,36 @@ fn cpu_s(pid: u32) -> Option<f64> {
     Some(used.user_s + used.system_s)
 }
 
+/// What the delay proxy had used of the CPUs at a moment.
+struct ProxyCpu {
+    pid: u32,
+    at: Instant,
+    cpu_s: f64,
+}
+
+impl ProxyCpu {
+    fn of(pid: u32) -> Option<Self> {
+        Some(ProxyCpu {
+            pid,
+            at: Instant::now(),
+            cpu_s: cpu_s(pid)?,
+        })
+    }
+
+    /// What it has used since then, as one value; none where it is gone.
+    fn used(self) -> Option<Observation> {
+        Some(Observation {
+            subject: "delay proxy".to_owned(),
+            metric: "cpu".to_owned(),
+            unit: "CPU-seconds".to_owned(),
+            source: "/proc/PID/stat".to_owned(),
+            start_ms: 0,
+            step_ms: self.at.elapsed().as_millis() as u64,
+            values: vec![cpu_s(self.pid)? - self.cpu_s],
+        })
+    }
+}
+
 /// Attempts at one plan.
 pub struct Attempts<'a> {
     /// The plan; the seed of each attempt is the plan's plus its number.
@@ -235,8 +268,12 @@ impl Attempts<'_> {
         if let Some(place) = self.place {
             folder.append(&Event::Placed(place.clone()))?;
         }
-        let proxy_before = self.proxy.and_then(cpu_s);
-        let begun = Instant::now();
+        if let Some(driver) = self.driver {
+            // Said before it starts, for a run that is cut off should be known by what drove it.
+            let by = driver.name().to_owned();
+            folder.append(&Event::Driven { by })?;
+        }
+        let proxy = self.proxy.and_then(ProxyCpu::of);
         let mut beside = Beside::start(self.watching, self.side, &plan);
         if let Some(driver) = self.driver {
             let mut started = |pid| beside.driven(pid);
@@ -247,6 +284,7 @@ impl Attempts<'_> {
             listener.on(&ran);
             let (mut observed, missing) = beside.stop();
             observed.observations.extend(driven.observations);
+            observed.observations.extend(proxy.and_then(ProxyCpu::used));
             self.keep(folder, observed, driven.missing.into_iter().chain(missing))?;
             return Ok((id, cut_short));
         }
@@ -278,17 +316,7 @@ impl Attempts<'_> {
             },
         );
         let (mut observed, missing) = beside.stop();
-        if let (Some(before), Some(after)) = (proxy_before, self.proxy.and_then(cpu_s)) {
-            observed.observations.push(Observation {
-                subject: "delay proxy".to_owned(),
-                metric: "cpu".to_owned(),
-                unit: "CPU-seconds".to_owned(),
-                source: "/proc/PID/stat".to_owned(),
-                start_ms: 0,
-                step_ms: begun.elapsed().as_millis() as u64,
-                values: vec![after - before],
-            });
-        }
+        observed.observations.extend(proxy.and_then(ProxyCpu::used));
         if let Some(error) = unwritten {
             return Err(error);
         }

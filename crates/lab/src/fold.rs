@@ -94,6 +94,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
             if let Some(tally) = tallies.last_mut() {
                 match event {
                     Event::Placed(place) => tally.place = Some(place),
+                    Event::Driven { by } => tally.driven_by = Some(by),
                     Event::Ready(ready) => tally.ready = Some(ready),
                     Event::ServerUsed(used) => tally.server_used = Some(used),
                     Event::Second(row) => tally.take(row),
@@ -147,8 +148,9 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         };
         let checks = sequences.entry(server).or_default().check(folder, &tally);
         let steps = steps.map(|steps| steps.figures(&tally));
-        let driven = tally.client.clone();
+        let (driven_by, driven) = (tally.driven_by.clone(), tally.client.clone());
         let mut run = finish(tally, shape, &times);
+        run.client.name = driven_by;
         if let Some(ran) = driven {
             crate::client::figures(&mut run, ran);
         }

@@ -25,6 +25,8 @@ pub struct Tally {
     pub warmup: Counts,
     pub warmup_to_ns: u64,
     pub end: Option<WorkerEnd>,
+    /// The load generator that drove it, where it was not floodmark.
+    pub driven_by: Option<String>,
     pub client: Option<ClientRan>,
     pub observed: Observed,
     /// What the server used in the second whose row comes next.
@@ -54,6 +56,7 @@ impl Tally {
             warmup: Counts::default(),
             warmup_to_ns: 0,
             end: None,
+            driven_by: None,
             client: None,
             observed: Observed::default(),
             server_used: None,
@@ -150,9 +153,10 @@ impl Tally {
             .as_ref()
             .map_or(EndReason::Interrupted, |end| end.reason);
         let silent = || {
-            self.end
-                .is_none()
-                .then(|| "the load process ended without its last word".to_owned())
+            self.end.is_none().then(|| match &self.driven_by {
+                Some(name) => format!("floodmark was ended before {name} was"),
+                None => "the load process ended without its last word".to_owned(),
+            })
         };
         Ended {
             reason,

@@ -51,6 +51,11 @@ pub enum Event {
     },
     /// Where its client and server are, where that was asked for.
     Placed(Place),
+    /// Another load generator drives it in place of a worker.
+    Driven {
+        /// Its name: that of its folder.
+        by: String,
+    },
     /// The worker is ready to send.
     Ready(WorkerReady),
     /// How far the worker is with opening connections before it sends.

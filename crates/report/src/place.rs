@@ -37,12 +37,14 @@ fn describe(place: &Place) -> String {
         Hosts::Shared => "",
         Hosts::Separate => "as on two machines, in network namespaces joined by a veth pair: ",
     };
-    let delay = place.delay_s.map_or_else(String::new, |s| {
-        format!(
+    let delay = match place.delay_s {
+        None => String::new(),
+        Some(0.0) => "; through floodmark's proxy, without a delay".to_owned(),
+        Some(s) => format!(
             "; each byte {} later, either way, through floodmark's proxy",
             seconds(s)
-        )
-    });
+        ),
+    };
     format!(
         "{between}{}, {}{delay}",
         side("client", &place.client),
@@ -108,6 +110,20 @@ mod tests {
             describe(&apart),
             "as on two machines, in network namespaces joined by a veth pair: client on CPU 0 with net.a = 1 2, server on CPUs 1-3"
         );
+        apart.client.sysctls.clear();
+        for (delay_s, said) in [
+            (
+                0.0,
+                "server on CPUs 1-3; through floodmark's proxy, without a delay",
+            ),
+            (
+                0.02,
+                "; each byte 20 ms later, either way, through floodmark's proxy",
+            ),
+        ] {
+            apart.delay_s = Some(delay_s);
+            assert!(describe(&apart).ends_with(said), "{}", describe(&apart));
+        }
         record.runs[1].place = Some(place);
         assert_eq!(lines(&record), ["client on CPU 0, server on CPUs 1-3"]);
     }

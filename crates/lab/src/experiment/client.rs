@@ -56,6 +56,10 @@ struct Ended {
 }
 
 impl Driver for Other<'_> {
+    fn name(&self) -> &str {
+        &self.client.name
+    }
+
     fn drive(
         &self,
         plan: &Plan,

@@ -32,6 +32,8 @@ pub enum Kind {
     Flag,
     /// A length of time with its unit, longer than nothing.
     Duration,
+    /// A length of time with its unit, which may be 0s.
+    Delay,
     /// `auto`, or a length of time that may be 0s.
     Warmup,
     /// A whole number within bounds, as a number or as a text like `100k`.
@@ -93,6 +95,7 @@ impl Kind {
             Kind::Duration => {
                 format!("a time with its unit, longer than nothing, like {key} = \"10s\"")
             }
+            Kind::Delay => format!("a time with its unit, like {key} = \"20ms\" or \"0s\""),
             Kind::Warmup => format!("\"auto\" or a time with its unit, like {key} = \"5s\""),
             Kind::Count(low, high) => {
                 format!("a whole number from {low} to {high}, like {key} = {low} or \"1k\"")
@@ -123,6 +126,7 @@ impl Kind {
             Kind::OneOf(words) => text.is_some_and(|text| words.contains(&text)),
             Kind::Flag => value.as_bool().is_some(),
             Kind::Duration => duration(value).is_some_and(|length| !length.is_zero()),
+            Kind::Delay => duration(value).is_some(),
             Kind::Warmup => text == Some("auto") || duration(value).is_some(),
             Kind::Count(low, high) => count(value).is_some_and(|n| (*low..=*high).contains(&n)),
             Kind::Rate => rate(value).is_some(),
@@ -148,6 +152,7 @@ impl Kind {
             Kind::OneOf(words) => json!({ "enum": words }),
             Kind::Flag => json!({ "type": "boolean" }),
             Kind::Duration => json!({ "type": "string", "pattern": DURATION }),
+            Kind::Delay => json!({ "type": "string", "pattern": format!("{DURATION}|^0$") }),
             Kind::Warmup => {
                 json!({ "type": "string", "pattern": format!("^auto$|{DURATION}|^0$") })
             }

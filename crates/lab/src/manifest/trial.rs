@@ -78,8 +78,8 @@ pub(super) const TRIAL: &[Field] = &[
     ),
     field(
         "delay",
-        Kind::Duration,
-        "Each byte between client and server comes so much later, either way, through a proxy of floodmark's. Without it there is none.",
+        Kind::Delay,
+        "Each byte between client and server comes so much later, either way, through a proxy of floodmark's. With 0s it goes through the proxy and no later: what the others are held against. Without it there is no proxy.",
     ),
     field(
         "command",

@@ -60,6 +60,23 @@ fn what_a_client_says_is_kept_beside_what_it_used() {
 }
 
 #[test]
+fn of_a_delayed_server_the_proxys_cpu_is_kept() {
+    if !installed("curl") {
+        return;
+    }
+    let trial = "[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\nclient = \"curl-loop\"\ndelay = \"0s\"\n";
+    let lab = Lab::new(&format!(
+        "question = \"?\"\n[load]\nconnections = 1\nduration = \"1s\"\nfresh = true\n{trial}"
+    ));
+    let (code, record, said) = lab.run(&[]);
+    assert_eq!(code, 0, "{said}");
+    let mut seen = record.runs[0].observations.iter();
+    let proxy = seen.find(|seen| seen.subject == "delay proxy").unwrap();
+    // Over the client's second.
+    assert!(proxy.step_ms >= 1000 && proxy.values[0] >= 0.0, "{proxy:?}");
+}
+
+#[test]
 fn curl_loops_count_what_the_server_counts() {
     if !installed("curl") {
         return;

@@ -49,13 +49,14 @@ fn each_side_is_kept_to_its_cpus_and_the_record_says_so() {
 #[test]
 fn a_delayed_server_answers_later_by_the_way_there_and_back() {
     let near = NATIVE.replace("native\"\n", "native\"\nname = \"near\"\n");
+    let control = near.replace("near", "control");
     let lab = Lab::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"600ms\"\nwarmup = \"100ms\"\n{near}\
-         {NATIVE}delay = \"20ms\"\n"
+         {NATIVE}delay = \"20ms\"\n{control}delay = \"0s\"\n"
     ));
     let (code, record, said) = lab.run(&[]);
     assert!(matches!(code, 0 | 4), "{said}");
-    let [near, far] = &record.runs[..] else {
+    let [near, far, control] = &record.runs[..] else {
         panic!("{said}");
     };
     assert_eq!(
@@ -65,11 +66,15 @@ fn a_delayed_server_answers_later_by_the_way_there_and_back() {
     let p50_us = |run: &floodmark_record::Run| run.response_time_us.p50.unwrap();
     let added_us = p50_us(far) - p50_us(near);
     assert!((40_000.0..60_000.0).contains(&added_us), "{added_us} µs");
-    let proxy = far
-        .observations
-        .iter()
-        .find(|seen| seen.subject == "delay proxy");
-    assert!(proxy.is_some_and(|seen| seen.metric == "cpu" && seen.values.len() == 1));
+    // Through the same proxy, and no later for that.
+    assert_eq!(control.place.as_ref().unwrap().delay_s, Some(0.0));
+    let added_us = p50_us(far) - p50_us(control);
+    assert!((30_000.0..45_000.0).contains(&added_us), "{added_us} µs");
+    for run in [far, control] {
+        let mut seen = run.observations.iter();
+        let proxy = seen.find(|seen| seen.subject == "delay proxy");
+        assert!(proxy.is_some_and(|seen| seen.metric == "cpu" && seen.values.len() == 1));
+    }
     assert!(
         near.observations
             .iter()
@@ -77,6 +82,8 @@ fn a_delayed_server_answers_later_by_the_way_there_and_back() {
     );
     assert!(said.contains("native: client on all"), "{said}");
     assert!(said.contains("each byte 20 ms later"), "{said}");
+    let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("proxy, without a delay"), "{said}");
     assert_eq!(super::processes_of(lab.0.path()), [0; 0]);
 }
 

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Child;
 
+use floodmark_record::run::Status;
+
 use super::{Lab, NATIVE, leases, processes_of, python};
 use crate::support::{alive, code, finish, folded, signal, text, valid, wait_for};
 
@@ -139,9 +141,16 @@ fn sigkill(phase: Phase) {
     let (lab, mut child, started) = under_way(phase);
     child.kill().unwrap();
     child.wait().unwrap();
-    let runs = folded(&lab.result()).runs.len();
+    let runs = folded(&lab.result()).runs;
     let measured = matches!(phase, Phase::Loading | Phase::Driving | Phase::Stopping);
-    assert_eq!(runs, usize::from(measured), "{phase:?}");
+    assert_eq!(runs.len(), usize::from(measured), "{phase:?}");
+    if phase == Phase::Driving {
+        // Cut off or not, it is known by what drove it, and for what it is.
+        assert_eq!(runs[0].client.name.as_deref(), Some("endless"));
+        assert_eq!(runs[0].validity.status, Status::Invalid);
+        let why = runs[0].validity.reasons.join("\n");
+        assert_eq!(why, "floodmark was ended before endless was");
+    }
     let left = || started.iter().filter(|id| alive(**id)).count();
     // What floodmark started dies with it, by the kernel; what that has started does not.
     wait_for("the end of the first", || (left() <= 1).then_some(()));
