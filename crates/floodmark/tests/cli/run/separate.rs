@@ -46,6 +46,40 @@ fn interfaces() -> BTreeSet<String> {
         .collect()
 }
 
+/// Runs a command as root of a user namespace in which no further network namespace may be made.
+const FORBIDDEN: &str = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\"";
+
+#[test]
+fn where_namespaces_are_forbidden_a_trial_is_left_out_with_one_line() {
+    if !allowed() || !installed("unshare") {
+        return;
+    }
+    let near = NATIVE.replace("native\"\n", "native\"\nname = \"near\"\n");
+    let lab = Lab::new(&format!(
+        "question = \"?\"\n[load]\nconnections = 2\nduration = \"200ms\"\n\
+         {NATIVE}place = {{ hosts = \"separate\" }}\n{near}"
+    ));
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", FORBIDDEN, "sh"])
+        .arg(env!("CARGO_BIN_EXE_floodmark"))
+        .args(["run", "e.toml", "--out", "result"])
+        .current_dir(lab.0.path())
+        .env("TMPDIR", lab.0.path().join("tmp"))
+        .output()
+        .unwrap();
+    let said = text(&output.stderr) + &text(&output.stdout);
+    let record = folded(&lab.result());
+    let [skipped] = &record.skipped[..] else {
+        panic!("{:?}: {said}", record.skipped);
+    };
+    assert!(skipped.starts_with("native is skipped: "), "{skipped}");
+    assert!(said.contains("native is skipped: "), "{said}");
+    // What needs none is measured, and nothing has failed.
+    assert!(matches!(code(&output), 0 | 4), "{said}");
+    let trials: Vec<_> = record.runs.iter().map(|run| run.trial.as_deref()).collect();
+    assert_eq!(trials, [Some("near")], "{said}");
+}
+
 #[test]
 fn settings_ports_and_counters_are_the_clients_own() {
     if !allowed() {
