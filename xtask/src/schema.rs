@@ -1,4 +1,4 @@
-//! `cargo xtask schema`: the JSON Schemas of the record and of the manifests as files, for readers and editors that are not Rust.
+//! `cargo xtask schema`: the JSON Schemas of the record, of the manifests and of what `observe` writes as files, for readers and editors that are not Rust.
 
 use floodmark_lab::manifest::{client_schema, experiment_schema, system_schema};
 
@@ -13,6 +13,10 @@ pub fn run(workspace: &Workspace, mode: Mode) -> Result<(), Error> {
         ("docs/experiment.schema.json", experiment_schema()),
         ("docs/system.schema.json", system_schema()),
         ("docs/client.schema.json", client_schema()),
+        (
+            "docs/observer.schema.json",
+            floodmark_record::elsewhere::schema(),
+        ),
     ] {
         let wanted = format!("{schema:#}\n");
         page::settle(workspace, file, &wanted, mode, "cargo xtask schema")?;

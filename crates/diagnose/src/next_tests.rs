@@ -79,6 +79,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         measured_from_ms: None,
         server: None,
         watcher: None,
+        elsewhere: None,
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,

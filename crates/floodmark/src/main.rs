@@ -11,6 +11,7 @@ mod exit;
 mod files;
 mod init;
 mod load;
+mod observe;
 mod out;
 mod report;
 mod run;
@@ -34,6 +35,7 @@ enum Command {
     Init(init::InitArgs),
     Serve(serve::ServeArgs),
     Doctor(doctor::DoctorArgs),
+    Observe(observe::ObserveArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     /// One load process: plan and start time on stdin, events on stdout; started by the other commands
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Init(args) => init::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Observe(args) => observe::run(args),
         Command::Report(args) => report::run(args),
         Command::Compare(args) => compare::run(args),
         Command::Worker => worker::run(),

@@ -15,6 +15,7 @@ use floodmark_record::watch::Observed;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 
 use crate::beside::Beside;
+use crate::elsewhere::Elsewhere;
 use crate::fold::{FoldError, fold};
 use crate::folder::{Folder, FolderError};
 use crate::worker::{self, WorkerFailure};
@@ -127,8 +128,8 @@ fn answers_name(run: &RunId) -> String {
 }
 
 /// What is read beside an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watching {
+#[derive(Debug, Clone, Copy)]
+pub enum Watching<'a> {
     /// Nothing.
     Off,
     /// The machine, the load process and the server.
@@ -136,6 +137,8 @@ pub enum Watching {
         /// The server's process, where it is not to be found by the address it listens on.
         server_pid: Option<u32>,
     },
+    /// The machine and the load process; the server is observed on its own machine.
+    Elsewhere(&'a Elsewhere),
 }
 
 /// CPU that a process has used, in user mode and in the kernel, seconds; none where it is gone.
@@ -193,7 +196,7 @@ pub struct Attempts<'a> {
     /// The proxy between them, where there is one: what it takes of the CPUs is kept with each run.
     pub proxy: Option<u32>,
     /// What is read beside them.
-    pub watching: Watching,
+    pub watching: Watching<'a>,
     /// Ends them.
     pub stop: &'a Stop,
     /// What drives them, where floodmark does not.

@@ -11,32 +11,41 @@ use floodmark_record::plan::Plan;
 use floodmark_record::watch::{Observed, ServerUsed};
 
 use crate::attempt::Watching;
+use crate::elsewhere::Elsewhere;
 
 /// The watching of one attempt.
-pub struct Beside {
+pub struct Beside<'a> {
     /// Or why there is none.
     sampler: Result<Sampler, String>,
     /// What the server had used when it was last told.
     told: Option<ServerCpu>,
+    /// What observes the server, where that is done on its own machine.
+    elsewhere: Option<&'a Elsewhere>,
 }
 
-impl Beside {
+impl<'a> Beside<'a> {
     /// Begins to watch, on a thread that is in the network of the load process's side.
-    pub fn start(watching: Watching, side: &Side, plan: &Plan) -> Self {
+    pub fn start(watching: Watching<'a>, side: &Side, plan: &Plan) -> Self {
+        let (server_pid, elsewhere) = match watching {
+            Watching::Off => (None, None),
+            Watching::On { server_pid } => (server_pid, None),
+            Watching::Elsewhere(elsewhere) => (None, Some(elsewhere)),
+        };
+        let watch = Watch {
+            addresses: plan.target.addresses().collect(),
+            server_pid,
+            elsewhere: elsewhere.is_some(),
+        };
         let sampler = match watching {
             Watching::Off => Err("--no-watch".to_owned()),
-            Watching::On { server_pid } => {
-                let watch = Watch {
-                    addresses: plan.target.addresses().collect(),
-                    server_pid,
-                };
-                side.within(|| Sampler::start_at(Instant::now(), EVERY, watch))
-                    .map_err(|error| error.to_string())
-            }
+            Watching::On { .. } | Watching::Elsewhere(_) => side
+                .within(|| Sampler::start_at(Instant::now(), EVERY, watch))
+                .map_err(|error| error.to_string()),
         };
         Self {
             sampler,
             told: None,
+            elsewhere,
         }
     }
 
@@ -80,7 +89,13 @@ impl Beside {
     /// Stops watching.
     pub fn stop(self) -> Sampled {
         match self.sampler {
-            Ok(sampler) => sampler.stop(),
+            Ok(sampler) => {
+                let (mut observed, mut missing) = sampler.stop();
+                if let Some(elsewhere) = self.elsewhere {
+                    missing.extend(elsewhere.take(&mut observed));
+                }
+                (observed, missing)
+            }
             Err(why) => (
                 Observed::default(),
                 vec![format!("server, client, machine: not watched ({why})")],

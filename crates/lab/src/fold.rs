@@ -336,6 +336,7 @@ fn finish(mut tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         server: watched::server(&tally.observed, counts.sent),
         watcher: tally.observed.watcher,
         measured_from_ms: tally.observed.measured_from_ms,
+        elsewhere: tally.observed.elsewhere,
         errors: end.map(|end| end.errors.clone()).unwrap_or_default(),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
         server_gone_since_s: end

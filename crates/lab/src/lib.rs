@@ -7,6 +7,7 @@ pub mod attempt;
 mod beside;
 mod changing;
 mod client;
+pub mod elsewhere;
 pub mod experiment;
 pub mod fold;
 pub mod folder;
@@ -22,6 +23,7 @@ mod watched;
 mod worker;
 
 pub use attempt::{Attempts, LabError, Listener, Watching};
+pub use elsewhere::Elsewhere;
 pub use fold::{FoldError, fold};
 pub use folder::{EVENTS, Folder, FolderError, RECORD};
 pub use mix::MixFile;

@@ -13,6 +13,8 @@ struct Cpu<'a> {
     /// Begin of the measurement and end of the watching, ms on the series' clock.
     from_ms: f64,
     to_ms: f64,
+    /// Begin of the watching: later than that of the series where the server is observed elsewhere, and that began late.
+    watched_from_ms: f64,
 }
 
 impl<'a> Cpu<'a> {
@@ -21,11 +23,14 @@ impl<'a> Cpu<'a> {
             let mut all = observed.observations.iter();
             all.find(|o| o.subject == "server" && o.metric == metric)
         };
+        let end_ms = observed.watcher?.wall_s * 1e3;
+        let there = observed.elsewhere.as_ref();
         Some(Self {
             user: series("user")?,
             system: series("system")?,
             from_ms: observed.measured_from_ms? as f64,
-            to_ms: observed.watcher?.wall_s * 1e3,
+            to_ms: there.map_or(end_ms, |there| end_ms.min(there.to_ms as f64)),
+            watched_from_ms: there.map_or(0.0, |there| there.from_ms as f64),
         })
     }
 
@@ -76,7 +81,8 @@ pub fn fill<'a>(rows: impl IntoIterator<Item = &'a mut SeriesRow>, observed: &Ob
     for row in rows {
         let at = |s: f64| cpu.from_ms + s * 1e3;
         // Of the last second the watching may have missed an end: word of its begin takes a moment.
-        let (from_ms, to_ms) = (at(row.from_s), at(row.to_s).min(cpu.to_ms));
+        let from_ms = at(row.from_s).max(cpu.watched_from_ms);
+        let to_ms = at(row.to_s).min(cpu.to_ms);
         let watched_s = (to_ms - from_ms) / 1e3;
         if watched_s > 0.0 && watched_s >= MOST_OF * (row.to_s - row.from_s) {
             let (user, system) = cpu.between(from_ms, to_ms);
@@ -116,6 +122,7 @@ mod tests {
                 cpu_s: 0.0,
                 wall_s: 2.25,
             }),
+            ..Observed::default()
         }
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use floodmark_record::elsewhere;
 use floodmark_record::run::Observation;
 
 use crate::series::{Kind, MOST_VALUES, Series, Subject};
@@ -35,8 +36,11 @@ pub(crate) struct Group {
     steps_done: usize,
     /// CPU of the last reading and of the one before.
     costs: [Duration; 2],
-    /// Steps from the start of the series until it was opened, in time.
-    opened_after: Duration,
+    /// Where the values that are kept begin, from the start of the series.
+    kept_from: Duration,
+    /// Whether values are handed over while it goes on: then none are ever joined here, so that those of one line of a file are
+    /// of the same step.
+    drained: bool,
 }
 
 impl Group {
@@ -68,7 +72,44 @@ impl Group {
             read_at: Instant::now(),
             steps_done: 0,
             costs: [Duration::ZERO; 2],
-            opened_after,
+            kept_from: opened_after,
+            drained: false,
+        })
+    }
+
+    /// The same for values that are handed over as they come.
+    pub(crate) fn drained(self) -> Self {
+        Self {
+            drained: true,
+            ..self
+        }
+    }
+
+    /// What its values are of, as group of a file.
+    pub(crate) fn described(&self, number: u32) -> elsewhere::Group {
+        let series = self.series.iter().map(|series| elsewhere::Series {
+            subject: series.subject.subject.to_owned(),
+            metric: series.subject.metric.to_owned(),
+            unit: series.subject.unit.to_owned(),
+            kind: series.subject.kind,
+        });
+        elsewhere::Group {
+            group: number,
+            source: self.name.clone(),
+            series: series.collect(),
+        }
+    }
+
+    /// Hands over the values that were read since the last time, if there are any, and forgets them.
+    pub(crate) fn drain(&mut self, number: u32) -> Option<elsewhere::Values> {
+        let steps = u32::try_from(std::mem::take(&mut self.steps_done)).unwrap_or(u32::MAX);
+        let start = self.kept_from;
+        self.kept_from += self.step * steps;
+        (steps > 0 && !self.series.is_empty()).then(|| elsewhere::Values {
+            group: number,
+            start_ms: u64::try_from(start.as_millis()).unwrap_or(u64::MAX),
+            step_ms: u64::try_from(self.step.as_millis()).unwrap_or(u64::MAX),
+            values: self.series.iter_mut().map(Series::drain).collect(),
         })
     }
 
@@ -121,7 +162,8 @@ impl Group {
     /// Doubles the step where there are too many values or readings cost too much; only after an even number of steps, so that
     /// values stay where they belong.
     fn thin_out(&mut self, now: Instant) {
-        while self.steps_done.is_multiple_of(2)
+        let every = if self.drained { usize::MAX } else { 2 };
+        while self.steps_done.is_multiple_of(every)
             && (self.steps_done + self.steps_due(now) > MOST_VALUES || self.costly())
         {
             self.halve();
@@ -153,6 +195,9 @@ impl Group {
             self.alive = false;
             let count = self.series.first().map_or(0, Series::len);
             return Some(match count {
+                _ if self.drained => {
+                    format!("{}: could be read until now only: {error}", self.name)
+                }
                 0 => format!("{}: {error}", self.name),
                 _ => format!(
                     "{}: could be read for the first {count} values only: {error}",
@@ -181,7 +226,7 @@ impl Group {
     /// The series.
     pub(crate) fn observations(self) -> impl Iterator<Item = Observation> {
         let step_ms = u64::try_from(self.step.as_millis()).unwrap_or(u64::MAX);
-        let start_ms = u64::try_from(self.opened_after.as_millis()).unwrap_or(u64::MAX);
+        let start_ms = u64::try_from(self.kept_from.as_millis()).unwrap_or(u64::MAX);
         let name = self.name;
         self.series
             .into_iter()

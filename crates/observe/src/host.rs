@@ -47,9 +47,14 @@ const SECTOR: f64 = 512.0;
 /// Starts reading all of them.
 pub(crate) fn open(samples: &mut Samples, root: &Root) {
     network(samples, root, "network", "/proc/net");
+    own_cgroup(samples, root);
+    machine(samples, root);
+}
+
+/// Starts reading what is of the whole machine, whoever asks: CPUs, pressure, disks.
+pub(crate) fn machine(samples: &mut Samples, root: &Root) {
     cpus(samples, root);
     pressure(samples, root);
-    own_cgroup(samples, root);
     disks(samples, root);
 }
 

@@ -94,6 +94,18 @@ pub fn find(root: &Root, target: SocketAddr) -> Listeners {
     owners(root, listening.iter().map(|socket| socket.inode).collect())
 }
 
+/// Where something listens on a port of this network namespace, each address once.
+#[must_use]
+pub fn addresses(root: &Root, port: u16) -> Vec<SocketAddr> {
+    let files = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let listening = files.iter().flat_map(|file| parse(&head(root, file)));
+    let mut addresses: Vec<SocketAddr> = listening.map(|socket| socket.address).collect();
+    addresses.retain(|address| address.port() == port);
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
 /// The listening sockets of a file, which stand before all others (`Documentation/networking/proc_net_tcp.rst`): the rest, a line for
 /// each connection and each TIME_WAIT, takes the kernel tens of milliseconds to write where there are many.
 fn head(root: &Root, file: &str) -> String {
@@ -150,7 +162,7 @@ fn owners(root: &Root, inodes: Vec<u64>) -> Listeners {
     }
 }
 
-fn covers(listening: SocketAddr, target: SocketAddr) -> bool {
+pub(crate) fn covers(listening: SocketAddr, target: SocketAddr) -> bool {
     let (ours, theirs) = (listening.ip().to_canonical(), target.ip().to_canonical());
     listening.port() == target.port()
         && (ours == theirs || (ours.is_unspecified() && (ours.is_ipv6() || theirs.is_ipv4())))
@@ -300,6 +312,8 @@ mod tests {
             let target = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()).into();
             let ours = Listeners::Processes(vec![std::process::id()]);
             assert_eq!(find(&Root::host(), target), ours);
+            let bound = listener.local_addr().unwrap();
+            assert!(addresses(&Root::host(), bound.port()).contains(&bound));
             drop(listener);
             assert_eq!(find(&Root::host(), target), Listeners::Nobody);
         }

@@ -27,6 +27,8 @@ pub struct Watch {
     pub addresses: Vec<Address>,
     /// Its process, where it is not to be looked up by its address.
     pub server_pid: Option<u32>,
+    /// Somebody else observes it, and its ends of the connections.
+    pub elsewhere: bool,
 }
 
 /// CPU that the server's processes have used at a moment, ended ones included.
@@ -261,8 +263,8 @@ mod tests {
         use std::io::{BufRead, Write};
         let mut child = burner();
         let watch = Watch {
-            addresses: Vec::new(),
             server_pid: Some(child.id()),
+            ..Watch::default()
         };
         let sampler = start(50, watch);
         sampler.client(std::process::id());
@@ -310,8 +312,8 @@ mod tests {
             .spawn()
             .unwrap();
         let watch = Watch {
-            addresses: Vec::new(),
             server_pid: Some(child.id()),
+            ..Watch::default()
         };
         let sampler = start(20, watch.clone());
         sampler.measuring();
@@ -347,6 +349,7 @@ mod tests {
         let watch = Watch {
             addresses: vec![Address::Ip(address)],
             server_pid: None,
+            ..Watch::default()
         };
         let sampler = start(20, watch);
         // Which process the client is does not matter to its sockets: these are of all that connect.
@@ -382,6 +385,7 @@ mod tests {
         let watch = Watch {
             addresses: vec![address],
             server_pid: None,
+            ..Watch::default()
         };
         let (observed, missing) = start(20, watch).stop();
         assert!(observed.server.is_none());

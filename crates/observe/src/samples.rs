@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use floodmark_record::elsewhere;
 use floodmark_record::run::Observation;
 
 use crate::group::{Group, Read};
@@ -14,6 +15,8 @@ const MOST_WRITTEN: usize = 3_700_000;
 pub(crate) struct Samples {
     groups: Vec<Group>,
     missing: Vec<String>,
+    /// Whether what was read is handed over while the sampling goes on; what of that has been, groups and lines.
+    drained: Option<(usize, usize)>,
     /// Shortest step.
     pub(crate) step: Duration,
     /// Where the series begin.
@@ -25,8 +28,17 @@ impl Samples {
         Self {
             groups: Vec::new(),
             missing: Vec::new(),
+            drained: None,
             step,
             begin: Instant::now(),
+        }
+    }
+
+    /// The same for readings that are handed over as they come, and not kept.
+    pub(crate) fn drained(step: Duration) -> Self {
+        Self {
+            drained: Some((0, 0)),
+            ..Self::new(step)
         }
     }
 
@@ -65,6 +77,7 @@ impl Samples {
     ) {
         let step = step.max(self.step);
         match Group::open(name, subjects, read, (self.begin, step, share)) {
+            Ok(group) if self.drained.is_some() => self.groups.push(group.drained()),
             Ok(group) => self.groups.push(group),
             Err(error) => {
                 let text = error.to_string();
@@ -90,6 +103,18 @@ impl Samples {
     fn each(&mut self, mut take: impl FnMut(&mut Group) -> Option<String>) {
         let gone: Vec<String> = self.groups.iter_mut().filter_map(&mut take).collect();
         gone.into_iter().for_each(|line| self.missing(line));
+    }
+
+    /// Hands over what was read since the last time: groups that are new, their values, and lines on what could not be read.
+    pub(crate) fn drain(&mut self) -> (Vec<elsewhere::Group>, Vec<elsewhere::Values>, Vec<String>) {
+        let (groups, lines) = self.drained.unwrap_or_default();
+        self.drained = Some((self.groups.len(), self.missing.len()));
+        let numbered = || (0..).zip(&self.groups).skip(groups);
+        let new = numbered().map(|(number, group)| group.described(number));
+        let new = new.filter(|group| !group.series.is_empty()).collect();
+        let values = (0..).zip(&mut self.groups);
+        let values = values.filter_map(|(number, group)| group.drain(number));
+        (new, values.collect(), self.missing[lines..].to_vec())
     }
 
     /// The series, and what could not be read. Where they would take too much room, the longest are thinned out.

@@ -2,28 +2,17 @@
 
 use std::time::Duration;
 
+pub(crate) use floodmark_record::elsewhere::Kind;
 use floodmark_record::run::Observation;
 
 /// Most values of one series. A run that is longer halves the resolution: three minutes at 20 a second, an hour at one.
 pub(crate) const MOST_VALUES: usize = 3_600;
 
-/// What a value is of the step it stands for, and so how two steps become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// What a counter grew by: two add up.
-    Increase,
-    /// A rate or share over the step: two give their mean.
-    Mean,
-    /// A level at the end of the step: two give their mean.
-    Level,
-}
-
-impl Kind {
-    fn join(self, first: f64, second: f64) -> f64 {
-        match self {
-            Self::Increase => first + second,
-            Self::Mean | Self::Level => f64::midpoint(first, second),
-        }
+/// Makes one value of those of two steps: what a counter grew by adds up, anything else gives its mean.
+fn join(kind: Kind, first: f64, second: f64) -> f64 {
+    match kind {
+        Kind::Increase => first + second,
+        Kind::Mean | Kind::Level => f64::midpoint(first, second),
     }
 }
 
@@ -88,7 +77,7 @@ impl Series {
         if let Some(last) = self.values.last_mut()
             && self.subject.kind != Kind::Mean
         {
-            *last = rounded(self.subject.kind.join(*last, value));
+            *last = rounded(join(self.subject.kind, *last, value));
         }
     }
 
@@ -111,10 +100,16 @@ impl Series {
             .values
             .chunks(2)
             .map(|pair| match *pair {
-                [first, second] => rounded(kind.join(first, second)),
+                [first, second] => rounded(join(kind, first, second)),
                 _ => pair[0],
             })
             .collect();
+    }
+
+    /// Hands over the values, and forgets them.
+    pub(crate) fn drain(&mut self) -> Vec<f64> {
+        self.largest.clear();
+        std::mem::take(&mut self.values)
     }
 
     /// Characters that the values take in JSON, at least as many as are written.

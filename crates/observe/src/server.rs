@@ -1,9 +1,11 @@
 //! Which processes are the server under load, found without asking it anything.
 
+use std::net::{IpAddr, SocketAddr};
+
 use floodmark_record::target::Address;
 
 use crate::Root;
-use crate::listener::{Listeners, find, find_unix};
+use crate::listener::{self, Listeners, find, find_unix};
 
 /// The server's first processes.
 ///
@@ -39,6 +41,43 @@ pub fn processes(root: &Root, addresses: &[Address]) -> Result<Vec<u32>, String>
         ),
         (None, None) => "server: it has no address".to_owned(),
     })
+}
+
+/// Where a server listens on a port of this machine, found by the port alone, or at one address of it.
+///
+/// # Errors
+/// Nobody listens there, or several servers do, each at an address of its own: one line with its mend.
+pub fn on_port(root: &Root, port: u16, only: Option<IpAddr>) -> Result<Vec<Address>, NotFound> {
+    let mut found = listener::addresses(root, port);
+    if let Some(only) = only {
+        let target = SocketAddr::new(only, port);
+        found.retain(|address| listener::covers(*address, target));
+    }
+    if found.is_empty() {
+        let at = only.map_or_else(String::new, |only| format!(" at {only}"));
+        return Err(NotFound::Nobody(format!(
+            "nothing listens on port {port}{at} here (or in another network namespace); start the server first, or name its \
+             process with --server-pid"
+        )));
+    }
+    let owners: Vec<Listeners> = found.iter().map(|address| find(root, *address)).collect();
+    if owners.iter().any(|owner| *owner != owners[0]) {
+        let shown: Vec<String> = found.iter().map(SocketAddr::to_string).collect();
+        return Err(NotFound::Several(format!(
+            "several servers listen on port {port} ({}); name one with --address or --server-pid",
+            shown.join(", ")
+        )));
+    }
+    Ok(found.into_iter().map(Address::Ip).collect())
+}
+
+/// Why no server was found by its port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotFound {
+    /// There is none.
+    Nobody(String),
+    /// There are several to choose from.
+    Several(String),
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use floodmark_record::watch::ServerSeen;
+use floodmark_record::watch::{OtherThreads, ServerSeen, ServerThread};
 
 use crate::account::parse_io;
 use crate::cpu::ticks_per_s;
@@ -14,7 +14,7 @@ use crate::jvm::Jvm;
 use crate::sampler::{LastRead, ServerCpu};
 use crate::samples::{Samples, subject};
 use crate::series::Kind;
-use crate::threads::Threads;
+use crate::threads::{NAMED, Threads};
 use crate::tree::{Ticks, Tree};
 use crate::{Root, cgroup, host};
 
@@ -29,6 +29,10 @@ const SLOW: Duration = Duration::from_secs(1);
 const PROCESSES: f64 = 0.003;
 const THREADS: f64 = 0.004;
 const SELDOM: f64 = 0.002;
+
+/// Threads that are told by name where they are told each second: a thread that is among them in some seconds only is told too
+/// low, so these are more than a record keeps.
+const DRAINED: usize = 64;
 
 /// One side that is being watched.
 pub(crate) struct Side {
@@ -222,8 +226,13 @@ impl Side {
     }
 
     /// Reads how often the control group of the first process was kept from running, where it is another one than `own`.
-    pub(crate) fn open_cgroup(&self, samples: &mut Samples, root: &Root) {
-        let own = host::throttled_level(root, cgroup::group(root, "cpu"));
+    pub(crate) fn open_cgroup(
+        &self,
+        samples: &mut Samples,
+        root: &Root,
+        own: Option<cgroup::Group>,
+    ) {
+        let own = host::throttled_level(root, own);
         let first = self.pids.first().copied().unwrap_or_default();
         let level = host::throttled_level(root, cgroup::group_of(root, first, "cpu"));
         if let Some(level) = level.filter(|level| Some(level) != own.as_ref()) {
@@ -250,6 +259,32 @@ impl Side {
         self.pids.first().copied()
     }
 
+    /// Name of its first process, and those that it was opened with.
+    pub(crate) fn named(&self) -> (String, Vec<u32>) {
+        (self.name.clone(), self.pids.clone())
+    }
+
+    /// Whether any of its processes lived when they were last read.
+    pub(crate) fn lives(&self) -> bool {
+        !self.tree.borrow().members().is_empty()
+    }
+
+    /// What the threads used since this was last asked, as far as their own readings have come; those that used nothing are left
+    /// out.
+    pub(crate) fn drain_threads(&mut self) -> (Vec<ServerThread>, Option<OtherThreads>) {
+        let told = self.tree.borrow().told();
+        let used = told.since(self.base);
+        self.base = told;
+        let Some(threads) = &self.threads else {
+            return (Vec::new(), None);
+        };
+        let mut threads = threads.borrow_mut();
+        let (mut named, others) = threads.most(used, ticks_per_s(), DRAINED);
+        threads.count_from_now();
+        named.retain(|thread| thread.on_cpu_s + thread.run_delay_s > 0.0);
+        (named, others)
+    }
+
     /// Leaves a process and its descendants out.
     pub(crate) fn disown(&self, pid: u32) {
         self.tree.borrow_mut().disown(pid);
@@ -259,16 +294,13 @@ impl Side {
     pub(crate) fn seen(&self) -> ServerSeen {
         let mut tree = self.tree.borrow_mut();
         let now = tree.read().unwrap_or_else(|_| tree.told());
-        let used = Ticks {
-            user: now.user.saturating_sub(self.base.user),
-            system: now.system.saturating_sub(self.base.system),
-        };
+        let used = now.since(self.base);
         let (threads, other_threads) = match &self.threads {
             Some(threads) => {
                 let mut threads = threads.borrow_mut();
                 let _ = threads.read_schedstat(&tree);
                 threads.read_stat();
-                threads.most(used, ticks_per_s())
+                threads.most(used, ticks_per_s(), NAMED)
             }
             None => (Vec::new(), None),
         };

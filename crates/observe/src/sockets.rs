@@ -106,13 +106,14 @@ impl Sockets {
         let mut sides = [[0.0; OF_A_SIDE]; 2];
         let mut at_server = 0;
         let mut at_client = 0;
+        let theirs = self.ends != Ends::Server;
         let (addresses, picked) = (&self.addresses, &mut self.picked);
         picked.clear();
         let apart = (self.established / LOOKED_INTO).max(1);
         let mut from_server = false;
         self.diag.each(self.port, CONNECTIONS, |socket| {
             let of_server = is(addresses, socket.local);
-            if !of_server && !is(addresses, socket.remote) {
+            if !of_server && (!theirs || !is(addresses, socket.remote)) {
                 return;
             }
             let side = &mut sides[usize::from(!of_server)];
@@ -206,11 +207,13 @@ impl Sockets {
     }
 }
 
+/// Whether it is one of these addresses, of which a wildcard is any.
 fn is(addresses: &[SocketAddr], address: SocketAddr) -> bool {
     let ip: IpAddr = address.ip().to_canonical();
-    addresses
-        .iter()
-        .any(|ours| ours.port() == address.port() && ours.ip().to_canonical() == ip)
+    addresses.iter().any(|ours| {
+        let same = ours.ip().is_unspecified() || ours.ip().to_canonical() == ip;
+        same && ours.port() == address.port()
+    })
 }
 
 #[cfg(test)]

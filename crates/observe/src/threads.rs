@@ -230,16 +230,23 @@ impl Threads {
     /// Figures of [`Threads::most`] count from now.
     pub(crate) fn mark(&mut self) {
         self.read_stat();
+        self.count_from_now();
+    }
+
+    /// The same, from what was last read.
+    pub(crate) fn count_from_now(&mut self) {
         for thread in &mut self.threads {
             thread.base = thread.used;
         }
     }
 
-    /// The threads that used most CPU since the mark, and the others together: what the tree used in all, `used`, less those.
+    /// The `named` threads that used most CPU since the mark, and the others together: what the tree used in all, `used`, less
+    /// those.
     pub(crate) fn most(
         &self,
         used: Ticks,
         ticks_per_s: f64,
+        named: usize,
     ) -> (Vec<ServerThread>, Option<OtherThreads>) {
         let mut threads: Vec<&Thread> = self.threads.iter().collect();
         threads.sort_by_key(|thread| {
@@ -267,7 +274,7 @@ impl Threads {
             on_cpu_s: since(thread.used.on_cpu_ns, thread.base.on_cpu_ns),
             run_delay_s: since(thread.used.waiting_ns, thread.base.waiting_ns),
         };
-        let (named, others) = threads.split_at(threads.len().min(NAMED));
+        let (named, others) = threads.split_at(threads.len().min(named));
         let named: Vec<ServerThread> = named.iter().map(row).collect();
         let left = |all: u64, of: fn(&ServerThread) -> f64| {
             (seconds(all) - named.iter().map(of).sum::<f64>()).max(0.0)
@@ -364,7 +371,7 @@ mod tests {
             user: 100,
             system: 100,
         };
-        let (named, others) = threads.most(used, 100.0);
+        let (named, others) = threads.most(used, 100.0, NAMED);
         let thread = named.iter().find(|t| t.name == "bur) ner").unwrap();
         assert!((thread.on_cpu_s - truth).abs() < 0.01, "{thread:?} {truth}");
         assert!(

@@ -33,6 +33,14 @@ impl Ticks {
         self.user + self.system
     }
 
+    /// What was used since an earlier reading.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+        }
+    }
+
     fn plus(self, other: Self) -> Self {
         Self {
             user: self.user + other.user,

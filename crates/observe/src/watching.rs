@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use floodmark_record::target::Address;
-use floodmark_record::watch::{Observed, Watcher};
+use floodmark_record::watch::{Observed, OtherThreads, ServerThread, Watcher};
 
 use crate::sampler::{LastRead, Sampled, Watch, Word};
 use crate::samples::Samples;
@@ -13,7 +13,7 @@ use crate::sides::Side;
 use crate::sock_diag::SockDiag;
 use crate::sockets::{Ends, Sockets};
 use crate::watcher::thread_cpu;
-use crate::{Root, host, namespace, server};
+use crate::{Root, cgroup, host, namespace, server, wall_clock};
 
 /// How often connections are looked at: the kernel goes over its whole table each time, which takes most of a millisecond where it
 /// is large, however few connections there are.
@@ -38,7 +38,16 @@ impl Watching {
     pub(crate) fn open(root: &Root, every: Duration, watch: &Watch, shown: &LastRead) -> Self {
         let mut samples = Samples::new(every);
         host::open(&mut samples, root);
-        let server = open_server(&mut samples, root, watch, shown);
+        let server = match open_server(&mut samples, root, watch, shown) {
+            Ok(server) => server,
+            Err(line) => {
+                samples.missing(line);
+                None
+            }
+        };
+        if let Some(server) = &server {
+            server.open_cgroup(&mut samples, root, cgroup::group(root, "cpu"));
+        }
         let mut watching = Self {
             root: root.clone(),
             watch: watch.clone(),
@@ -52,6 +61,59 @@ impl Watching {
             watching.open_counters("server network", server);
         }
         watching
+    }
+
+    /// Begins to read a server and its machine for a load elsewhere; what is read is to be drained.
+    ///
+    /// # Errors
+    /// There is no server to read.
+    pub(crate) fn open_server(
+        root: &Root,
+        every: Duration,
+        watch: &Watch,
+        shown: &LastRead,
+    ) -> Result<Self, String> {
+        let mut samples = Samples::drained(every);
+        let server = open_server(&mut samples, root, watch, shown)?;
+        host::machine(&mut samples, root);
+        let mut watching = Self {
+            root: root.clone(),
+            watch: watch.clone(),
+            samples,
+            server,
+            client: None,
+            measured_from: None,
+        };
+        let there = watching.server_elsewhere();
+        match there {
+            Some(server) => watching.open_counters("server network", server),
+            None => host::network(&mut watching.samples, root, "network", "/proc/net"),
+        }
+        if let Some(server) = &watching.server {
+            server.open_cgroup(&mut watching.samples, root, None);
+        }
+        let addresses = ip_addresses(watch);
+        open_sockets(&mut watching.samples, root, &addresses, Ends::Server, there);
+        if !addresses.is_empty() {
+            open_listener(&mut watching.samples, root, &addresses, there);
+        }
+        Ok(watching)
+    }
+
+    /// Name and ids of the server's first processes.
+    pub(crate) fn server_named(&self) -> (String, Vec<u32>) {
+        self.server.as_ref().map(Side::named).unwrap_or_default()
+    }
+
+    /// Whether any process of the server lives.
+    pub(crate) fn server_lives(&self) -> bool {
+        self.server.as_ref().is_some_and(Side::lives)
+    }
+
+    /// What the server's threads used since this was last asked.
+    pub(crate) fn server_threads(&mut self) -> (Vec<ServerThread>, Option<OtherThreads>) {
+        let threads = self.server.as_mut().map(Side::drain_threads);
+        threads.unwrap_or_default()
     }
 
     /// A process of the server, where that is in another network namespace than this thread.
@@ -98,7 +160,7 @@ impl Watching {
         }
     }
 
-    /// Reads the sockets of both sides, and the counters of a client that is in a network namespace of its own.
+    /// Reads the sockets of all sides that are to be watched here, and the counters of a client that is in a network namespace of its own.
     fn open_network(&mut self, client: u32) {
         let server_there = self.server_elsewhere();
         let client_there = namespace::is_other(&self.root, client).then_some(client);
@@ -108,7 +170,9 @@ impl Watching {
         let (samples, root) = (&mut self.samples, &self.root);
         let addresses = ip_addresses(&self.watch);
         let server = self.server.as_ref().and_then(Side::first_pid);
-        if server_there.is_none() && client_there.is_none() {
+        if self.watch.elsewhere {
+            open_sockets(samples, root, &addresses, Ends::Client, client_there);
+        } else if server_there.is_none() && client_there.is_none() {
             open_sockets(samples, root, &addresses, Ends::Both, None);
         } else {
             open_sockets(samples, root, &addresses, Ends::Server, server_there);
@@ -138,6 +202,8 @@ impl Watching {
                 cpu_s: thread_cpu().saturating_sub(cpu_before).as_secs_f64(),
                 wall_s: begin.elapsed().as_secs_f64(),
             }),
+            clocks: Some(wall_clock::read(&self.root, begin)),
+            elsewhere: None,
         };
         (observed, missing)
     }
@@ -159,20 +225,13 @@ fn open_server(
     root: &Root,
     watch: &Watch,
     shown: &LastRead,
-) -> Option<Side> {
-    if watch.addresses.is_empty() && watch.server_pid.is_none() {
-        return None;
+) -> Result<Option<Side>, String> {
+    if watch.elsewhere || watch.addresses.is_empty() && watch.server_pid.is_none() {
+        return Ok(None);
     }
-    let found = match watch.server_pid {
-        Some(pid) => Ok(vec![pid]),
-        None => server::processes(root, &watch.addresses),
-    };
-    let pids = match found {
-        Ok(pids) => pids,
-        Err(line) => {
-            samples.missing(line);
-            return None;
-        }
+    let pids = match watch.server_pid {
+        Some(pid) => vec![pid],
+        None => server::processes(root, &watch.addresses)?,
     };
     let own = std::process::id();
     // Where floodmark was started by the server under load, it is no part of it; where it is the server, as in tests, it is.
@@ -181,16 +240,9 @@ fn open_server(
     } else {
         vec![own]
     };
-    match Side::open(samples, root, "server", &pids, &strangers, shown) {
-        Ok(side) => {
-            side.open_cgroup(samples, root);
-            Some(side)
-        }
-        Err(error) => {
-            samples.missing(format!("server: process {pids:?}: {error}"));
-            None
-        }
-    }
+    let side = Side::open(samples, root, "server", &pids, &strangers, shown);
+    side.map(Some)
+        .map_err(|error| format!("server: process {pids:?}: {error}"))
 }
 
 fn ip_addresses(watch: &Watch) -> Vec<SocketAddr> {

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod comparison;
+pub mod elsewhere;
 pub mod events;
 pub mod experiment;
 pub mod groups;

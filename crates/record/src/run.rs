@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::client::Tool;
+use crate::elsewhere::Elsewhere;
 use crate::events::{AddressUse, EndReason, Held, ThreadUse};
 use crate::groups::{Group, GroupPoint};
 use crate::outcome::Counts;
@@ -137,6 +138,9 @@ pub struct Run {
     /// What watching took; null where nothing was watched.
     #[serde(default)]
     pub watcher: Option<Watcher>,
+    /// What observed the server on another machine (`--with`); null where nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
     /// Second by second.
     pub series: Vec<SeriesRow>,
     /// Step by step, where the plan has steps; those that were not reached are left out.
@@ -398,7 +402,8 @@ pub struct FellBehind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
     /// Of what: `host`, `network`, `cgroup`, `disk`; `server` and `client` (process trees), `server sockets` and `client sockets`
-    /// (the two ends of the target's connections on this machine), `listener`, `jvm`.
+    /// (the two ends of the target's connections on this machine), `listener`, `jvm`; `server host`, `server network`,
+    /// `server cgroup`, `server disk` where the server's are others than the client's.
     pub subject: String,
     /// Name of the counter, as its source spells it where it has one.
     pub metric: String,

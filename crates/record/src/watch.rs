@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::elsewhere::{Clocks, Elsewhere};
 use crate::run::Observation;
 
 /// What was read beside one attempt.
@@ -19,6 +20,12 @@ pub struct Observed {
     /// What watching took.
     #[serde(default)]
     pub watcher: Option<Watcher>,
+    /// How the clocks stood at its end; null in records that do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<Clocks>,
+    /// What observed the server on another machine, where something did; what it read is among the series.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elsewhere: Option<Elsewhere>,
 }
 
 /// CPU of the server's processes between two readings about a second apart, for those who look on. What is folded of a whole run

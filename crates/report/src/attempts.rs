@@ -6,6 +6,7 @@ use floodmark_record::units::{show_count, show_ns};
 
 use crate::changing;
 use crate::driven;
+use crate::elsewhere;
 use crate::figures::{NOT_MEASURED, count_of, interval, per_second, rate, time};
 use crate::groups;
 use crate::held;
@@ -210,7 +211,14 @@ fn draw_judged(page: &mut Page, runs: &[Run], names: &[String]) {
     }
     let noted = |run| {
         let run: &Run = run;
-        (&run.validity.notes, &run.missing, run.requests.reconnects)
+        let elsewhere = run.elsewhere.as_ref().map(elsewhere::sentence);
+        let Run { validity, .. } = run;
+        (
+            &validity.notes,
+            &run.missing,
+            run.requests.reconnects,
+            elsewhere,
+        )
     };
     if same(runs, noted) {
         summary::draw_notes(page, &runs[0], "");

@@ -232,6 +232,7 @@ pub(crate) fn closed() -> Run {
         measured_from_ms: Some(40),
         server: None,
         watcher: None,
+        elsewhere: None,
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,

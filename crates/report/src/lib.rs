@@ -23,6 +23,7 @@ mod attempts;
 mod beside;
 mod changing;
 mod driven;
+mod elsewhere;
 mod figures;
 mod groups;
 mod held;

@@ -9,6 +9,7 @@ use floodmark_record::units::{show_count, show_ns};
 use crate::attempts;
 use crate::changing;
 use crate::driven;
+use crate::elsewhere;
 use crate::figures::{NOT_MEASURED, count_of, interval, rate, seconds};
 use crate::groups;
 use crate::held;
@@ -374,6 +375,12 @@ pub(crate) fn draw_notes(page: &mut Page, run: &Run, which: &str) {
                 plain(which),
                 plain(format!("in the warm-up {failed} of {of} were not ok")),
             ],
+        );
+    }
+    if let Some(there) = &run.elsewhere {
+        page.entry(
+            "observed",
+            &[plain(which), plain(elsewhere::sentence(there))],
         );
     }
     for note in &run.validity.notes {

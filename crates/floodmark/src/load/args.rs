@@ -179,6 +179,11 @@ pub struct LoadArgs {
     #[arg(long, conflicts_with_all = ["server_pid", "demo"], help_heading = "Watching")]
     pub no_watch: bool,
 
+    /// File of floodmark observe, which runs on the server's machine meanwhile: what it reads there stands beside what is read here,
+    /// with the clocks aligned [default: none; a server on this machine is watched from here]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Watching")]
+    pub with: Option<PathBuf>,
+
     /// What an answer must be to count as ok: status=200, body=TEXT or json=VALUE; repeatable: several of a kind
     /// are alternatives, different kinds must all hold [default: status 2xx or 3xx]
     #[arg(long, value_name = "WHAT", help_heading = "Judging")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use floodmark_host::{Side, Stop, open_files};
-use floodmark_lab::{Attempts, Folder, LabError, Watching};
+use floodmark_lab::{Attempts, Elsewhere, Folder, LabError, Watching};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_record::events::{EndReason, RunId};
 use floodmark_record::plan::{Address, Plan};
@@ -76,6 +76,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
             out::note(&format!("{remark}\n"));
         }
     }
+    let elsewhere = elsewhere(args, planned)?;
     let folder = match &args.out {
         Some(path) => Folder::create(path),
         None => Folder::create_temporary(),
@@ -104,12 +105,12 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
         side: &Side::default(),
         place: None,
         proxy: None,
-        watching: if args.no_watch {
-            Watching::Off
-        } else {
-            Watching::On {
+        watching: match &elsewhere {
+            Some(elsewhere) => Watching::Elsewhere(elsewhere),
+            None if args.no_watch => Watching::Off,
+            None => Watching::On {
                 server_pid: args.server_pid,
-            }
+            },
         },
         stop,
     };
@@ -159,7 +160,7 @@ fn files(args: &LoadArgs) -> Files<'_> {
 }
 
 /// Finds out before the run that there is nothing to watch under an id.
-fn lives(server_pid: Option<u32>) -> Result<(), Ending> {
+pub fn lives(server_pid: Option<u32>) -> Result<(), Ending> {
     match server_pid {
         Some(pid) if floodmark_observe::process::read(&Root::host(), pid).is_err() => {
             Err(Ending::usage(format!(
@@ -169,6 +170,22 @@ fn lives(server_pid: Option<u32>) -> Result<(), Ending> {
         }
         _ => Ok(()),
     }
+}
+
+/// Opens what the server's machine observes, and refuses before the run what could not be put beside it.
+fn elsewhere(args: &LoadArgs, planned: &plan::Planned) -> Result<Option<Elsewhere>, Ending> {
+    let Some(path) = &args.with else {
+        return Ok(None);
+    };
+    let Address::Ip(address) = planned.plan.target.address else {
+        return Err(Ending::usage(
+            "--with: a unix socket is on this machine, where the server is watched without it",
+        ));
+    };
+    let opened = Elsewhere::open(path, address.port());
+    opened
+        .map(Some)
+        .map_err(|e| Ending::usage(format!("--with {e}")))
 }
 
 /// Prints the summary: on stdout, or on stderr where stdout carries the JSON.

@@ -16,6 +16,7 @@ mod help;
 mod hold;
 mod https;
 mod mix;
+mod observe;
 mod report;
 mod request;
 mod run;

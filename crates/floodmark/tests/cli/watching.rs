@@ -8,7 +8,7 @@ use floodmark_record::run::Run;
 use crate::support::{Serve, code, load, run, text, wait_for};
 
 /// CPU of a process so far, seconds, as the kernel accounts it.
-fn cpu_s(pid: u32) -> f64 {
+pub fn cpu_s(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat
         .rsplit(')')

@@ -10,6 +10,7 @@ use super::beside;
 use super::figures::validity;
 use super::names::{Named, by_load};
 use super::text::Shown;
+use crate::elsewhere;
 use crate::experiment::resumed;
 use crate::figures::{count_of, interval, rate, seconds, time};
 use crate::summary::level;
@@ -229,6 +230,9 @@ pub(crate) fn judged(record: &Record, all: &[Named]) -> Option<Markup> {
                 "note",
                 format!("{n} sent again on a fresh connection: the server had closed the kept one"),
             );
+        }
+        if let Some(there) = &run.elsewhere {
+            add("observed", elsewhere::sentence(there));
         }
         run.validity
             .notes
