@@ -162,6 +162,9 @@ pub struct Aligned {
     pub offset_ms: f64,
     /// By how much that may be wrong either way, milliseconds.
     pub error_ms: f64,
+    /// Pearson's correlation of both sides' CPU, where the load told; null where it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<f64>,
     /// What spoke against it; null where nothing did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub but: Option<String>,
@@ -175,6 +178,8 @@ pub enum Method {
     SameClock,
     /// Both wall clocks are synchronised, by their kernels' word.
     WallClocks,
+    /// The load itself, which shows in the CPU of both sides.
+    Load,
 }
 
 /// The JSON Schema of a [`Line`], as it is kept in `docs/observer.schema.json`.

@@ -12,6 +12,7 @@ pub(crate) fn sentence(there: &Elsewhere) -> String {
     let by = match aligned.method {
         Method::SameClock => "it has the load's clock",
         Method::WallClocks => "the clocks by the kernels' word (NTP)",
+        Method::Load => "the clocks by the load, which shows in both sides' CPU",
     };
     let cpus = match there.environment.cpus {
         1 => glue("1 CPU"),
@@ -41,6 +42,7 @@ mod tests {
                 method: Method::WallClocks,
                 offset_ms: -1e6,
                 error_ms: 12.34,
+                correlation: None,
                 but: None,
             },
             from_ms: 0,

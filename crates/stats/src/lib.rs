@@ -1,5 +1,6 @@
 //! Histograms, steady state, intervals and comparisons: functions of numbers, without I/O.
 
+pub mod alignment;
 pub mod attempts;
 mod autocorrelation;
 mod change;

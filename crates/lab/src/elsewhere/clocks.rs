@@ -1,6 +1,8 @@
-//! How two machines' clocks stand to each other, by what their kernels say of them.
+//! How two machines' clocks stand to each other: by what their kernels say of them, and by the load that both saw.
 
 use floodmark_record::elsewhere::{Aligned, Clocks, Method};
+use floodmark_record::units::show_ns;
+use floodmark_stats::alignment::{Found, NotFound};
 
 /// Series begin at whole milliseconds.
 pub const ROUNDING_MS: f64 = 0.5;
@@ -15,6 +17,7 @@ pub fn by_word(here: &Clocks, there: &Clocks) -> Option<Aligned> {
         method,
         offset_ms: begin(there) - begin(here),
         error_ms: error_ms + ROUNDING_MS,
+        correlation: None,
         but: None,
     };
     if same(here, there) {
@@ -31,6 +34,63 @@ pub fn by_word(here: &Clocks, there: &Clocks) -> Option<Aligned> {
         |c| begin_ms(c, c.unix_ns),
         error_ms,
     ))
+}
+
+/// The same by the wall clocks, whatever they are worth.
+pub fn by_wall_ms(here: &Clocks, there: &Clocks) -> f64 {
+    begin_ms(there, there.unix_ns) - begin_ms(here, here.unix_ns)
+}
+
+/// Chooses between the kernels' word and the load's: the more precise of the two, and the load's where they contradict each other.
+///
+/// # Errors
+/// Neither tells.
+pub fn choose(word: Option<Aligned>, load: Result<Found, NotFound>) -> Result<Aligned, String> {
+    let load = load.map(|found| Aligned {
+        method: Method::Load,
+        offset_ms: found.offset_ms,
+        error_ms: found.error_ms + ROUNDING_MS,
+        correlation: Some(found.correlation),
+        but: None,
+    });
+    match (word, load) {
+        (Some(word), Err(_)) => Ok(word),
+        (None, Ok(load)) => Ok(load),
+        (Some(word), Ok(load)) => {
+            let apart_ms = (word.offset_ms - load.offset_ms).abs();
+            let but = (apart_ms > word.error_ms + load.error_ms).then(|| {
+                format!(
+                    "the wall clocks, which both kernels take for synchronised, differ from that by {}",
+                    show_ns(apart_ms * 1e6)
+                )
+            });
+            match but.is_none() && word.error_ms <= load.error_ms {
+                true => Ok(word),
+                false => Ok(Aligned { but, ..load }),
+            }
+        }
+        (None, Err(why)) => Err(format!(
+            "the two machines' clocks cannot be put together: not both kernels take theirs for synchronised (NTP), and {}",
+            not_found(why)
+        )),
+    }
+}
+
+/// Why the load did not tell.
+fn not_found(why: NotFound) -> String {
+    match why {
+        NotFound::TooShort => {
+            "the load is too short, or was not observed from before its begin to after its end"
+                .to_owned()
+        }
+        NotFound::Weak(best) => {
+            format!("the server's CPU does not follow the load's (correlation {best:.2} at best)")
+        }
+        NotFound::Ambiguous(ms) => format!(
+            "the load is found in the server's CPU at several places, {} apart",
+            show_ns(ms * 1e6)
+        ),
+    }
 }
 
 /// Where the series began on a clock that now says `ns`.
@@ -92,5 +152,40 @@ mod tests {
         there.synchronised = true;
         there.max_error_us = None;
         assert_eq!(by_word(&here, &there), None);
+        assert!((by_wall_ms(&here, &there) - -4_900.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_more_precise_counts_and_the_load_where_they_contradict() {
+        let word = |error_ms| Aligned {
+            method: Method::WallClocks,
+            offset_ms: 1_000.0,
+            error_ms,
+            correlation: None,
+            but: None,
+        };
+        let load = |offset_ms| Found {
+            offset_ms,
+            error_ms: 50.0,
+            correlation: 0.9,
+        };
+        let chosen = choose(Some(word(20.0)), Ok(load(1_060.0))).unwrap();
+        assert_eq!(chosen, word(20.0));
+        let chosen = choose(Some(word(400.0)), Ok(load(1_060.0))).unwrap();
+        assert_eq!((chosen.method, chosen.but), (Method::Load, None));
+        let chosen = choose(Some(word(20.0)), Ok(load(3_000.0))).unwrap();
+        assert_eq!((chosen.method, chosen.error_ms), (Method::Load, 50.5));
+        assert!(chosen.but.unwrap().contains("by 2.00 s"));
+        assert_eq!(choose(None, Ok(load(0.0))).unwrap().correlation, Some(0.9));
+        let none = choose(Some(word(20.0)), Err(NotFound::TooShort)).unwrap();
+        assert_eq!(none, word(20.0));
+        for (why, said) in [
+            (NotFound::TooShort, "too short"),
+            (NotFound::Weak(0.314), "correlation 0.31 at best"),
+            (NotFound::Ambiguous(12_000.0), "12.0 s apart"),
+        ] {
+            let error = choose(None, Err(why)).unwrap_err();
+            assert!(error.contains(said), "{error}");
+        }
     }
 }

@@ -66,3 +66,74 @@ pub fn sum<'a>(
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::elsewhere::Clocks;
+
+    fn thread(tid: u32, on_cpu_s: f64) -> ServerThread {
+        ServerThread {
+            pid: 1,
+            tid,
+            name: format!("t{tid}"),
+            user_s: on_cpu_s,
+            on_cpu_s,
+            run_delay_s: 0.1,
+            ..ServerThread::default()
+        }
+    }
+
+    fn second(threads: Vec<ServerThread>, others: u64) -> Second {
+        Second {
+            from_ms: 0,
+            to_ms: 1_000,
+            clocks: Clocks {
+                at_ms: 0.0,
+                boot_id: None,
+                monotonic_ns: 0,
+                unix_ns: 0,
+                synchronised: false,
+                max_error_us: None,
+            },
+            groups: Vec::new(),
+            threads,
+            other_threads: Some(OtherThreads {
+                count: others,
+                run_delay_s: 0.3,
+                ..OtherThreads::default()
+            }),
+            watcher_cpu_s: 0.0,
+            missing: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_busiest_of_the_measurement_are_named_and_the_rest_is_the_others() {
+        let first = second((1..=20).map(|tid| thread(tid, 0.01)).collect(), 5);
+        let then = second(vec![thread(20, 0.5), thread(99, 0.2)], 5);
+        let (named, others) = sum([(&first, 0.5), (&then, 1.0)], (1.0, 0.25));
+        let others = others.unwrap();
+        assert_eq!(named.len(), NAMED);
+        assert_eq!((named[0].tid, named[0].on_cpu_s), (20, 0.505));
+        assert_eq!((named[1].tid, named[1].name.as_str()), (99, "t99"));
+        // 25 were there in the first second: 20 by name, 5 more.
+        assert_eq!(others.count, 25 - 16);
+        let of_named: f64 = named.iter().map(|thread| thread.user_s).sum();
+        assert!((others.user_s + of_named - 1.0).abs() < 1e-5, "{others:?}");
+        assert_eq!(others.system_s, 0.25);
+        // The five that are not named, by half, and what was told of the others in both seconds.
+        assert!(
+            (others.run_delay_s - (5.0 * 0.05 + 0.45)).abs() < 1e-5,
+            "{others:?}"
+        );
+    }
+
+    #[test]
+    fn where_all_are_named_there_are_no_others() {
+        let mut only = second(vec![thread(1, 0.4)], 0);
+        only.other_threads = None;
+        let (named, others) = sum([(&only, 1.0)], (0.405, 0.0));
+        assert_eq!((named.len(), others), (1, None));
+    }
+}
