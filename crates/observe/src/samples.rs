@@ -151,6 +151,8 @@ mod tests {
     use super::*;
     use crate::series::MOST_VALUES;
     use crate::{Root, host};
+    use std::cell::Cell;
+    use std::rc::Rc;
 
     const STEP: Duration = Duration::from_secs(1);
 
@@ -215,6 +217,54 @@ mod tests {
             text > MOST_WRITTEN / 4,
             "thinned out more than needed: {text}"
         );
+    }
+
+    #[test]
+    fn what_is_handed_over_as_it_comes_is_all_there_and_nothing_of_it_is_kept() {
+        let step = Duration::from_millis(50);
+        let mut samples = Samples::drained(step);
+        let counted = Rc::new(Cell::new(0.0));
+        let count = Rc::clone(&counted);
+        let subjects = vec![subject("host", "m", "u", Kind::Increase)];
+        // Each reading costs more than its share of the first steps.
+        samples.add("m", 0.002, subjects, move |into| {
+            let begin = crate::watcher::thread_cpu();
+            while crate::watcher::thread_cpu() - begin < Duration::from_micros(300) {}
+            count.set(count.get() + 1.0);
+            into.push(count.get());
+            Ok(())
+        });
+        let begin = samples.begin;
+        let (mut next_ms, mut sum, mut steps) = (0, 0.0, Vec::new());
+        for at in 1..=200 {
+            samples.take(begin + step * at);
+            if at % 20 != 0 {
+                continue;
+            }
+            if at == 200 {
+                samples.missing("said".to_owned());
+            }
+            let (new, values, missing) = samples.drain();
+            assert_eq!(new.len(), usize::from(at == 20), "described once");
+            assert_eq!(missing.len(), usize::from(at == 200), "said once");
+            for values in values {
+                assert_eq!(values.start_ms, next_ms, "no gap and no overlap");
+                next_ms += values.step_ms * values.values[0].len() as u64;
+                sum += values.values[0].iter().sum::<f64>();
+                steps.push(values.step_ms);
+            }
+        }
+        let (first, last) = (steps[0], steps[steps.len() - 1]);
+        assert!(first == 50 && last >= 200, "{steps:?}");
+        assert!(next_ms + last > 10_000, "{next_ms} {steps:?}");
+        // Each reading but the first, which the others are told against, is there once.
+        assert!(
+            (sum - (counted.get() - 1.0)).abs() < 1e-3,
+            "{sum} {counted:?}"
+        );
+        let kept: usize = samples.groups.iter().map(Group::written_length).sum();
+        assert_eq!(kept, 0);
+        assert!(samples.drain().1.is_empty());
     }
 
     #[test]

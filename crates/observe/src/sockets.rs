@@ -319,6 +319,24 @@ mod tests {
     }
 
     #[test]
+    fn a_wildcard_is_any_address_and_of_one_end_only_that_is_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let _client = TcpStream::connect(address).unwrap();
+        let any: SocketAddr = ([0, 0, 0, 0], address.port()).into();
+        let diag = SockDiag::open().unwrap();
+        let now = connections(&mut Sockets::new(diag, Ends::Server, &[any]));
+        assert_eq!(value(&now, "server sockets established"), 1.0);
+        assert!(now.iter().all(|(name, _)| !name.starts_with("client")));
+        drop(listener);
+        // The client's end is left, and is none of the server's.
+        let diag = SockDiag::open().unwrap();
+        let mut server = Sockets::new(diag, Ends::Server, &[any]);
+        connections(&mut server);
+        assert!(server.picked.is_empty());
+    }
+
+    #[test]
     fn another_address_of_the_same_port_is_another_server() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
