@@ -25,7 +25,7 @@ const LOST: f64 = 0.05;
 /// more than 2 happen by chance in 8 % of all goes.
 const ONE_IN: usize = 10;
 /// Most processes of each that are measured where so many are asked for: with those the chore stays below a quarter of an hour.
-const MOST_PROCESSES: u32 = 150;
+const MOST_PROCESSES: u32 = 400;
 /// What a process takes beside its load: to start, to be probed, to stop.
 const BESIDE: Duration = Duration::from_secs(10);
 
