@@ -1,6 +1,6 @@
 //! `cargo xtask schema`: the JSON Schemas of the record, of the manifests and of what `observe` writes as files, for readers and editors that are not Rust.
 
-use floodmark_lab::manifest::{client_schema, experiment_schema, system_schema};
+use floodmark_lab::manifest::{client_schema, experiment_schema, store_schema, system_schema};
 
 use crate::error::Error;
 use crate::page::{self, Mode};
@@ -12,6 +12,7 @@ pub fn run(workspace: &Workspace, mode: Mode) -> Result<(), Error> {
         ("docs/record.schema.json", floodmark_record::schema()),
         ("docs/experiment.schema.json", experiment_schema()),
         ("docs/system.schema.json", system_schema()),
+        ("docs/store.schema.json", store_schema()),
         ("docs/client.schema.json", client_schema()),
         (
             "docs/observer.schema.json",

@@ -14,6 +14,7 @@ use floodmark_record::tls::TrustAnchor;
 use floodmark_record::watch::Observed;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 
+use crate::alive::Alive;
 use crate::beside::Beside;
 use crate::elsewhere::Elsewhere;
 use crate::fold::{FoldError, fold};
@@ -197,6 +198,8 @@ pub struct Attempts<'a> {
     pub proxy: Option<u32>,
     /// What is read beside them.
     pub watching: Watching<'a>,
+    /// Whether what is loaded still runs, where that is known. An attempt in which it ends is cut short, and the last.
+    pub alive: Option<&'a Alive>,
     /// Ends them.
     pub stop: &'a Stop,
     /// What drives them, where floodmark does not.
@@ -233,8 +236,11 @@ impl Attempts<'_> {
         let mut failure = None;
         let mut first_number = 1;
         for attempt in 1..=self.attempts {
+            let begin = Instant::now();
             let (id, cut_short) =
                 self.attempt(attempt, &mut first_number, folder, listener, &mut failure)?;
+            let gone = self.alive.and_then(|alive| alive.ended(begin));
+            let cut_short = gone.or(cut_short);
             let over = cut_short.is_some() || self.stop.is_set();
             folder.append(&Event::RunEnded { run: id, cut_short })?;
             folder.sync()?;

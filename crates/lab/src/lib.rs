@@ -3,6 +3,7 @@
 //!
 //! Invariant: nothing here draws; the caller listens to the same events that are kept.
 
+pub mod alive;
 pub mod attempt;
 mod beside;
 mod changing;

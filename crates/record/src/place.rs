@@ -1,11 +1,11 @@
-//! Where client and server of a run were.
+//! Where client, server and store of a run were.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the two sides of a run were, where it was asked for.
+/// Where the sides of a run were, where it was asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     /// What stood between them.
@@ -15,6 +15,24 @@ pub struct Place {
     /// The server.
     pub server: Side,
     /// By how many seconds each byte between them came later, either way, through a proxy of floodmark's; null for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_s: Option<f64>,
+    /// The database behind the server; null for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Store>,
+}
+
+/// The database behind a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Store {
+    /// Its name, or host and port of one that was there already.
+    pub name: String,
+    /// Whether it was started for the server's process, empty, or was there already.
+    pub started: bool,
+    /// What was set of it; the rest were its defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub setting: BTreeMap<String, String>,
+    /// By how many seconds a round trip to it took longer, through a proxy of floodmark's; null for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<f64>,
 }

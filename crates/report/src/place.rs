@@ -1,7 +1,7 @@
 //! Where client and server of runs were, in words.
 
 use floodmark_record::Record;
-use floodmark_record::place::{Hosts, Place, Side};
+use floodmark_record::place::{Hosts, Place, Side, Store};
 
 use crate::figures::{count_of, seconds};
 
@@ -45,11 +45,38 @@ fn describe(place: &Place) -> String {
             seconds(s)
         ),
     };
+    let store = place.store.as_ref().map_or_else(String::new, behind);
     format!(
-        "{between}{}, {}{delay}",
+        "{between}{}, {}{store}{delay}",
         side("client", &place.client),
         side("server", &place.server)
     )
+}
+
+/// `, store postgresql, a round trip to it 20 ms longer through floodmark's proxy`.
+fn behind(store: &Store) -> String {
+    let setting: Vec<String> = store
+        .setting
+        .iter()
+        .map(|(knob, value)| format!("{knob} = {value}"))
+        .collect();
+    let setting = match setting.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", setting.join(", ")),
+    };
+    let there = match store.started {
+        true => "",
+        false => ", which was there already",
+    };
+    let delay = match store.delay_s {
+        None => String::new(),
+        Some(0.0) => " through floodmark's proxy, without a delay".to_owned(),
+        Some(s) => format!(
+            ", a round trip to it {} longer through floodmark's proxy",
+            seconds(s)
+        ),
+    };
+    format!(", store {}{setting}{there}{delay}", store.name)
 }
 
 fn side(name: &str, side: &Side) -> String {
@@ -92,6 +119,7 @@ mod tests {
             client: kept("0", 1),
             server: kept("1-3", 3),
             delay_s: None,
+            store: None,
         };
         record.runs[0].place = Some(place.clone());
         record.runs[0].trial = Some("kept".to_owned());
@@ -124,6 +152,22 @@ mod tests {
             apart.delay_s = Some(delay_s);
             assert!(describe(&apart).ends_with(said), "{}", describe(&apart));
         }
+        let mut store = Store {
+            name: "cassandra".to_owned(),
+            started: true,
+            setting: [("heap".to_owned(), "512m".to_owned())].into(),
+            delay_s: Some(0.02),
+        };
+        let mut behind = place.clone();
+        behind.store = Some(store.clone());
+        assert_eq!(
+            describe(&behind),
+            "client on CPU 0, server on CPUs 1-3, store cassandra with heap = 512m, a round trip to it 20 ms longer through floodmark's proxy"
+        );
+        (store.started, store.delay_s) = (false, None);
+        store.setting.clear();
+        behind.store = Some(store);
+        assert!(describe(&behind).ends_with(", store cassandra, which was there already"));
         record.runs[1].place = Some(place);
         assert_eq!(lines(&record), ["client on CPU 0, server on CPUs 1-3"]);
     }

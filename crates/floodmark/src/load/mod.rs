@@ -112,6 +112,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
                 server_pid: args.server_pid,
             },
         },
+        alive: None,
         stop,
     };
     let mut live = Live::new(args.quiet);

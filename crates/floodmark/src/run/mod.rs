@@ -143,8 +143,8 @@ fn plan_of(
     if let Some(cpus) = hosts.client_cpus.filter(|_| !trial.load.has_threads()) {
         flags.push(format!("--threads={cpus}"));
     }
-    if trial.workload.is_some() {
-        flags.push("--expect=status=200".to_owned());
+    if trial.client.is_none() {
+        flags.extend(trial.request_flags());
     }
     let args = LoadFlags::try_parse_from(&flags)
         .map_err(|error| first_line(&error.to_string()))?

@@ -1,4 +1,4 @@
-//! Building a system, unless what it is built of is as it was when it was built last.
+//! Building a system, a store or a client, unless what it is built of is as it was when it was built last.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,9 +11,9 @@ use floodmark_record::units::show_duration;
 use ring::digest::{Context, SHA256};
 
 use super::Ended;
-use super::server::{last_line, no_lease};
+use super::launch::{last_line, no_lease};
 use crate::folder::own_temporary;
-use crate::manifest::{Build, Filler, System};
+use crate::manifest::{Build, Filler};
 
 /// How often a request to stop is looked for.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -21,19 +21,32 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// How long an interrupted build may take to end.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Builds a system where that is needed, its output in `log`, noted in `leases` while it runs; whether anything was done.
+/// What is built.
+#[derive(Debug, Clone, Copy)]
+pub struct Source<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its folder; the command runs there.
+    pub folder: &'a Path,
+    /// How.
+    pub build: &'a Build,
+}
+
+/// Builds it where that is needed, its output in `log`, noted in `leases` while it runs; whether anything was done.
 pub fn build(
-    system: &System,
+    source: Source<'_>,
     log: &Path,
     leases: &Path,
     filler: &Filler,
     stop: &Stop,
 ) -> Result<bool, Ended> {
-    let Some(build) = &system.build else {
-        return Ok(false);
-    };
-    let failed = |what: String| Ended::Failed(format!("{} does not build: {what}", system.name));
-    let stamp = Stamp::of(system, build).map_err(|error| failed(error.to_string()))?;
+    let Source {
+        name,
+        folder,
+        build,
+    } = source;
+    let failed = |what: String| Ended::Failed(format!("{name} does not build: {what}"));
+    let stamp = Stamp::of(folder, build).map_err(|error| failed(error.to_string()))?;
     if stamp.holds() && build.outputs.iter().all(|path| path.exists()) {
         return Ok(false);
     }
@@ -41,7 +54,7 @@ pub fn build(
     stamp.forget().map_err(|error| failed(error.to_string()))?;
     let words: Vec<String> = build.command.iter().map(|word| filler.fill(word)).collect();
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(&system.folder);
+    command.args(&words[1..]).current_dir(folder);
     let mut child = Child::start_logged(command, log).map_err(|error| failed(error.to_string()))?;
     // What it starts itself, a compiler say, would outlive a killed floodmark.
     let _lease = Lease::take(leases, &child).map_err(|error| failed(no_lease(leases, &error)))?;
@@ -95,9 +108,9 @@ struct Stamp {
 
 impl Stamp {
     /// Of a build without inputs it holds never.
-    fn of(system: &System, build: &Build) -> io::Result<Self> {
+    fn of(folder: &Path, build: &Build) -> io::Result<Self> {
         let folder = hex(&mut Context::new(&SHA256), |context| {
-            context.update(system.folder.as_os_str().as_encoded_bytes());
+            context.update(folder.as_os_str().as_encoded_bytes());
             Ok(())
         })?;
         let hash = match build.inputs.is_empty() {
@@ -188,6 +201,15 @@ impl io::Write for Hashing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::System;
+
+    fn source(system: &System) -> Source<'_> {
+        Source {
+            name: &system.name,
+            folder: &system.folder,
+            build: system.build.as_ref().unwrap(),
+        }
+    }
 
     fn system(folder: &Path, build: &str) -> System {
         let name = folder.file_name().unwrap().to_string_lossy();
@@ -209,7 +231,16 @@ mod tests {
             "command = \"sh -c 'echo x >> out'\"\ninputs = [\"src\"]\noutputs = [\"out\"]",
         );
         let (log, leases) = (root.path().join("log"), root.path().join("leases"));
-        let build = || build(&system, &log, &leases, &Filler::default(), &Stop::new()).unwrap();
+        let build = || {
+            build(
+                source(&system),
+                &log,
+                &leases,
+                &Filler::default(),
+                &Stop::new(),
+            )
+            .unwrap()
+        };
         assert!(build());
         assert!(!build(), "nothing has changed");
         fs::write(folder.join("src/a"), "2").unwrap();
@@ -230,7 +261,13 @@ mod tests {
         let (log, leases) = (root.path().join("log"), root.path().join("leases"));
         let said = |text: &str| {
             let system = system(&folder, text);
-            match build(&system, &log, &leases, &Filler::default(), &Stop::new()) {
+            match build(
+                source(&system),
+                &log,
+                &leases,
+                &Filler::default(),
+                &Stop::new(),
+            ) {
                 Err(Ended::Failed(what)) => what,
                 other => panic!("{other:?}"),
             }
@@ -258,7 +295,7 @@ mod tests {
         let stop = Stop::new();
         stop.set();
         let (log, leases) = (root.path().join("log"), root.path().join("leases"));
-        let ended = build(&system, &log, &leases, &Filler::default(), &stop);
+        let ended = build(source(&system), &log, &leases, &Filler::default(), &stop);
         assert!(matches!(ended, Err(Ended::Interrupted)), "{ended:?}");
     }
 }

@@ -15,7 +15,7 @@ use floodmark_record::plan::Plan;
 use floodmark_record::units::show_duration;
 
 use super::counter::{self, Readings};
-use super::server::{last_line, no_lease};
+use super::launch::{last_line, no_lease};
 use crate::attempt::{Driven, Driver};
 use crate::manifest::{Client, Filler, Load, ask};
 

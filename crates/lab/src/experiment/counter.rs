@@ -8,6 +8,7 @@ use floodmark_host::Side;
 use floodmark_record::run::Observation;
 
 use super::probe;
+use crate::manifest::Asked;
 
 /// Distance of the readings.
 const SECOND: Duration = Duration::from_secs(1);
@@ -20,7 +21,8 @@ const LATE: Duration = Duration::from_millis(250);
 /// # Errors
 /// There is none; in words.
 pub fn read(from: &Side, address: SocketAddr, path: &str) -> Result<u64, String> {
-    let answered = probe::get(from, address, path).map_err(|what| format!("GET {path}: {what}"))?;
+    let answered = probe::ask(from, address, Asked::get(path))
+        .map_err(|what| format!("GET {path}: {what}"))?;
     let text = String::from_utf8_lossy(&answered.body);
     text.trim()
         .parse()

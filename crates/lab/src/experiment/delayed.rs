@@ -22,7 +22,8 @@ pub struct Delayed {
 }
 
 impl Delayed {
-    /// Starts one before a server: in its network, on any CPU, so that it takes none that the server was given for itself.
+    /// Starts one before a server or store: in its network, on any CPU, so that it takes none that the server was given for itself.
+    /// Each byte comes by `delay` later, either way.
     ///
     /// # Errors
     /// It does not start; in words.
@@ -35,7 +36,7 @@ impl Delayed {
         let mut command = Command::new(floodmark);
         command
             .arg("delay")
-            .arg(format!("--listen={}:0", hosts.address))
+            .arg(format!("--listen={}:0", server.ip()))
             .arg(format!("--to={server}"))
             .arg(format!("--by={}ns", delay.as_nanos()))
             .stdin(Stdio::null())

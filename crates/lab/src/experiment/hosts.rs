@@ -7,7 +7,7 @@ use std::path::Path;
 use floodmark_host::{Cpus, Side, namespace, wire};
 use floodmark_record::place;
 
-use crate::manifest::{Place, Wish};
+use crate::manifest::{Behind, From, Place, Wish};
 
 /// Client and server of a trial, each where it was asked to be. Networks that were made for it go with it and its processes.
 #[derive(Debug)]
@@ -49,7 +49,11 @@ impl Hosts {
             true => apart(client, server, &allowed),
             false => (client, server),
         };
-        let asked = at.separate || at.delay.is_some() || client.is_some() || server.is_some();
+        let asked = at.separate
+            || at.delay.is_some()
+            || at.store.is_some()
+            || client.is_some()
+            || server.is_some();
         let place = asked.then(|| place::Place {
             hosts: match at.separate {
                 true => place::Hosts::Separate,
@@ -68,6 +72,7 @@ impl Hosts {
                 at.separate.then_some(wire::SERVER),
             ),
             delay_s: at.delay.map(|delay| delay.as_secs_f64()),
+            store: at.store.as_ref().map(behind),
         });
         let (client_cpus, server_cpus) = (
             client.as_ref().map(Cpus::count),
@@ -139,6 +144,19 @@ fn said(wish: &Wish, cpus: &Option<Cpus>, all: &Cpus, address: Option<Ipv4Addr>)
         cpu_count: cpus.as_ref().unwrap_or(all).count(),
         address: address.map(|address| address.to_string()),
         sysctls: wish.sysctls.clone(),
+    }
+}
+
+/// What the record says of a store.
+fn behind(of: &Behind) -> place::Store {
+    place::Store {
+        name: of.name().to_owned(),
+        started: of.started().is_some(),
+        setting: match &of.from {
+            From::Started { setting, .. } => setting.clone(),
+            From::There(_) => Default::default(),
+        },
+        delay_s: of.delay.map(|delay| delay.as_secs_f64()),
     }
 }
 

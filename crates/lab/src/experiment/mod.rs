@@ -7,15 +7,18 @@ mod client;
 mod counter;
 mod delayed;
 mod hosts;
+mod launch;
 mod probe;
+mod provide;
 mod resume;
 mod schedule;
 mod server;
+mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use floodmark_host::{Stop, sweep};
+use floodmark_host::{Stop, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
 use floodmark_record::events::RunId;
 use floodmark_record::experiment::Resumed;
@@ -24,12 +27,15 @@ use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record};
 
+use crate::alive::Alive;
 use crate::attempt::{self, Attempts, Driver, LabError, Listener, Watching};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
 use client::Other;
 use delayed::Delayed;
-use server::{Places, Running};
+use launch::Places;
+use server::Running;
+use store::{Around, Standing};
 
 pub use delayed::LISTENING;
 pub use hosts::{Hosts, Refused};
@@ -93,6 +99,23 @@ pub struct Runner<'a> {
     pub stop: &'a Stop,
 }
 
+impl Ended {
+    /// The same of a part of a trial.
+    fn of(self, trial: &str) -> Self {
+        match self {
+            Ended::Failed(what) => Ended::Failed(format!("{trial}: {what}")),
+            Ended::Interrupted => Ended::Interrupted,
+        }
+    }
+}
+
+/// What a trial is measured on.
+struct Up<'a> {
+    hosts: &'a Hosts,
+    running: &'a mut Running,
+    standing: Option<&'a mut Standing>,
+}
+
 /// What a run of an experiment has come to so far.
 struct State<'a, 'b> {
     folder: &'b mut Folder,
@@ -146,8 +169,7 @@ impl<'a> Runner<'a> {
             failures: Vec::new(),
         };
         self.clean_up(&mut state);
-        self.provide(&mut state)?;
-        self.provide_clients(&mut state)?;
+        provide::provide(self, &mut state)?;
         let failure = self.rounds(&mut state)?;
         let failures = state.failures;
         let record = attempt::finish(folder, failure)?;
@@ -172,77 +194,17 @@ impl<'a> Runner<'a> {
                 state.leases.display()
             )),
         }
-    }
-
-    /// Sees that each system can be started: what it needs is here, and it is built.
-    fn provide(&self, state: &mut State<'a, '_>) -> Result<(), LabError> {
-        let mut seen: BTreeMap<&str, bool> = BTreeMap::new();
-        for trial in &self.experiment.trials {
-            let Server::System(system) = &trial.server else {
-                continue;
-            };
-            if let Some(usable) = seen.get(system.name.as_str()) {
-                if !usable {
-                    state.leave_out(trial);
-                }
-                continue;
-            }
-            let missing: Vec<String> = system
-                .needs
-                .iter()
-                .filter_map(|need| need.missing())
-                .collect();
-            let mut usable = missing.is_empty();
-            if !usable {
-                state.skip(format!(
-                    "{} is skipped: {}",
-                    system.name,
-                    missing.join("; ")
-                ))?;
-            } else if system.build.is_some() {
-                state
-                    .watcher
-                    .doing(&format!("building {} where that is needed", system.name));
-                let log = state
-                    .folder
-                    .path()
-                    .join(format!("build-{}.log", system.name));
-                match build::build(system, &log, &state.leases, &self.filler(trial), self.stop) {
-                    Ok(_) => {}
-                    Err(Ended::Interrupted) => return Ok(()),
-                    Err(Ended::Failed(what)) => {
-                        usable = false;
-                        state.fail(what)?;
-                    }
-                }
-            }
-            seen.insert(&system.name, usable);
-            if !usable {
-                state.leave_out(trial);
-            }
+        let data = store::data_folder();
+        match sweep_folders(&data) {
+            Ok(0) => {}
+            Ok(_) => state
+                .watcher
+                .doing("removed the stores' data that a killed floodmark left"),
+            Err(error) => state.watcher.trouble(&format!(
+                "the stores' data that a killed floodmark left is still there: {}: {error}",
+                data.display()
+            )),
         }
-        Ok(())
-    }
-
-    /// Sees that each other load generator that is to drive is here.
-    fn provide_clients(&self, state: &mut State<'a, '_>) -> Result<(), LabError> {
-        let mut said = BTreeSet::new();
-        for trial in &self.experiment.trials {
-            let Some(client) = &trial.client else {
-                continue;
-            };
-            let missing = client.needs.iter().filter_map(|need| need.missing());
-            let missing: Vec<String> = missing.collect();
-            if missing.is_empty() {
-                continue;
-            }
-            state.leave_out(trial);
-            if said.insert(client.name.as_str()) {
-                let missing = missing.join("; ");
-                state.skip(format!("client {} is skipped: {missing}", client.name))?;
-            }
-        }
-        Ok(())
     }
 
     /// Measures all trials in turn, each time on fresh processes; the load process's failure, which ends it.
@@ -282,15 +244,6 @@ impl<'a> Runner<'a> {
         state: &mut State<'a, '_>,
     ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
         let name = format!("{}-{process}", trial.name);
-        // Servers run in folders of their own, where a relative path would lead elsewhere.
-        let result = std::path::absolute(state.folder.path());
-        let result = result.unwrap_or_else(|_| state.folder.path().to_owned());
-        let places = Places {
-            log: result.join(format!("{name}.log")),
-            run: result.join(&name),
-            leases: &state.leases,
-        };
-        let run = places.run.clone();
         let hosts = match Hosts::of(&trial.at) {
             Ok(hosts) => hosts,
             Err(Refused::Machine(what)) => {
@@ -309,12 +262,10 @@ impl<'a> Runner<'a> {
         if let Some(cpus) = hosts.server_cpus {
             filler.set("threads", cpus.to_string());
         }
-        let setting = self.setting(trial, &mut filler);
-        let started = Running::start(trial, &hosts, &filler, places, self.stop);
-        let mut running = match started {
-            Ok(running) => running,
+        let started = self.stand(trial, &name, &hosts, &filler, state);
+        let (mut running, mut standing) = match started {
+            Ok(both) => both,
             Err(ended) => {
-                remove_if_empty(&run);
                 if let Ended::Failed(what) = ended {
                     state.leave_out(trial);
                     state.fail(what)?;
@@ -322,6 +273,7 @@ impl<'a> Runner<'a> {
                 return Ok(None);
             }
         };
+        let setting = trial.setting.clone();
         let mut failure = None;
         if let Some(fault) = running.fault(trial, &hosts) {
             state.leave_out(trial);
@@ -331,16 +283,66 @@ impl<'a> Runner<'a> {
             );
             state.fail(what)?;
         } else {
-            failure = self.measure(trial, process, setting, &hosts, &mut running, state)?;
+            let up = Up {
+                hosts: &hosts,
+                running: &mut running,
+                standing: standing.as_mut(),
+            };
+            failure = self.measure(trial, process, setting, up, state)?;
         }
-        if let Some(what) = running.stop(self.stop) {
+        let store = trial.at.store.as_ref().map_or("", |behind| behind.name());
+        // The server first: it would only complain that its store is gone.
+        let forced = [
+            running.stop(self.stop),
+            standing.and_then(|standing| standing.stop(store, self.stop)),
+        ];
+        for what in forced.into_iter().flatten() {
             state.watcher.trouble(&format!("{}: {what}", trial.name));
             state.folder.append(&Event::Missing {
                 missing: vec![what],
             })?;
         }
-        remove_if_empty(&run);
         Ok(failure)
+    }
+
+    /// Starts the store of a trial, where it has one, and then its server.
+    fn stand(
+        &self,
+        trial: &Trial,
+        name: &str,
+        hosts: &Hosts,
+        filler: &Filler,
+        state: &State<'_, '_>,
+    ) -> Result<(Running, Option<Standing>), Ended> {
+        // Programs run in folders of their own, where a relative path would lead elsewhere.
+        let result = std::path::absolute(state.folder.path());
+        let result = result.unwrap_or_else(|_| state.folder.path().to_owned());
+        let places = |name: String| Places {
+            log: result.join(format!("{name}.log")),
+            run: result.join(name),
+            leases: &state.leases,
+        };
+        let data = store::data_folder();
+        let standing = match &trial.at.store {
+            None => None,
+            Some(behind) => {
+                let around = Around {
+                    places: places(format!("{name}-store")),
+                    data: &data,
+                    floodmark: &self.floodmark,
+                };
+                let standing = Standing::start(behind, hosts, filler.clone(), around, self.stop);
+                Some(standing.map_err(|ended| ended.of(&trial.name))?)
+            }
+        };
+        let mut filler = filler.clone();
+        let reached = standing.as_ref().map(|standing| standing.reached.as_str());
+        filler.set("store", reached.unwrap_or("none"));
+        if let Server::System(system) = &trial.server {
+            system.fill(&trial.setting, &mut filler);
+        }
+        let running = Running::start(trial, hosts, filler, places(name.to_owned()), self.stop);
+        running.map(|running| (running, standing))
     }
 
     fn measure(
@@ -348,10 +350,14 @@ impl<'a> Runner<'a> {
         trial: &'a Trial,
         process: u32,
         setting: BTreeMap<String, String>,
-        hosts: &Hosts,
-        running: &mut Running,
+        up: Up<'_>,
         state: &mut State<'a, '_>,
     ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
+        let Up {
+            hosts,
+            running,
+            standing,
+        } = up;
         let delayed = trial
             .at
             .delay
@@ -381,6 +387,12 @@ impl<'a> Runner<'a> {
         let earlier = u64::from(process - 1) * u64::from(attempts);
         planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
         let leases = state.leases.clone();
+        let store = trial.at.store.as_ref().map_or("", |behind| behind.name());
+        let mut watched = vec![("the server".to_owned(), running.pid())];
+        if let Some(pid) = standing.as_ref().and_then(|standing| standing.pid()) {
+            watched.push((format!("the store {store}"), pid));
+        }
+        let alive = Alive::watch(watched);
         let other = trial.client.as_ref().map(|client| Other {
             client,
             load: &trial.load,
@@ -412,6 +424,7 @@ impl<'a> Runner<'a> {
             watching: Watching::On {
                 server_pid: Some(running.pid()),
             },
+            alive: Some(&alive),
             stop: self.stop,
         };
         let watcher = &mut *state.watcher;
@@ -434,6 +447,14 @@ impl<'a> Runner<'a> {
             );
             state.fail(what)?;
         }
+        if let Some(how) = standing.and_then(|standing| standing.ended()) {
+            state.leave_out(trial);
+            let what = format!(
+                "{}: the store {store} ended while it was loaded {how}",
+                trial.name
+            );
+            state.fail(what)?;
+        }
         Ok(failure)
     }
 
@@ -451,23 +472,4 @@ impl<'a> Runner<'a> {
         );
         filler
     }
-
-    /// The values of a trial's knobs: those that it sets, else the defaults.
-    fn setting(&self, trial: &Trial, filler: &mut Filler) -> BTreeMap<String, String> {
-        if let Server::System(system) = &trial.server {
-            for (name, knob) in &system.knobs {
-                let value = trial.setting.get(name).or(knob.default.as_ref());
-                if let Some(value) = value {
-                    filler.set(name, value);
-                }
-            }
-        }
-        trial.setting.clone()
-    }
-}
-
-/// Removes the folder of a run's files where nothing was put into it.
-fn remove_if_empty(folder: &Path) {
-    // It stays where it holds something.
-    let _ = std::fs::remove_dir(folder);
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use floodmark_host::Side;
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
+use crate::manifest::Asked;
+
 /// Longest wait for one answer; it is asked again where it may yet come.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -22,18 +24,22 @@ pub struct Answered {
     pub body: Vec<u8>,
 }
 
-/// GETs a path from a server as its client does, on a connection of its own that is closed after it.
+/// Asks a server as its client does, on a connection of its own that is closed after it.
 ///
 /// # Errors
 /// Nobody listens, no whole answer came in time, or it is none of HTTP/1.1; in words.
-pub fn get(from: &Side, address: SocketAddr, path: &str) -> Result<Answered, String> {
+pub fn ask(from: &Side, address: SocketAddr, asked: Asked<'_>) -> Result<Answered, String> {
     let authority = address.to_string();
+    let json = [("Content-Type".to_owned(), "application/json".to_owned())];
     let request = request_bytes(&RequestSpec {
-        method: "GET",
-        path,
+        method: asked.method,
+        path: asked.path,
         authority: &authority,
-        headers: &[],
-        body: &[],
+        headers: match asked.body {
+            "" => &[],
+            _ => &json,
+        },
+        body: asked.body.as_bytes(),
         close: true,
     })
     .map_err(|error| error.to_string())?;
@@ -119,21 +125,26 @@ mod tests {
     #[test]
     fn answers_are_read_whole() {
         let address = server(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-        let answered = get(&Side::default(), address, "/").unwrap();
+        let answered = ask(&Side::default(), address, Asked::get("/")).unwrap();
         assert_eq!((answered.status, &answered.body[..]), (200, &b"hello"[..]));
         let until_close = server(b"HTTP/1.0 404 No\r\n\r\ngone");
-        assert_eq!(get(&Side::default(), until_close, "/").unwrap().status, 404);
+        assert_eq!(
+            ask(&Side::default(), until_close, Asked::get("/"))
+                .unwrap()
+                .status,
+            404
+        );
     }
 
     #[test]
     fn what_is_no_answer_is_said() {
         assert!(
-            get(&Side::default(), server(b"SSH-2.0-x\r\n"), "/")
+            ask(&Side::default(), server(b"SSH-2.0-x\r\n"), Asked::get("/"))
                 .unwrap_err()
                 .contains("HTTP/1.1")
         );
         assert!(
-            get(&Side::default(), server(b""), "/")
+            ask(&Side::default(), server(b""), Asked::get("/"))
                 .unwrap_err()
                 .contains("without an answer")
         );
@@ -142,7 +153,7 @@ mod tests {
             .local_addr()
             .unwrap();
         assert_eq!(
-            get(&Side::default(), free, "/").unwrap_err(),
+            ask(&Side::default(), free, Asked::get("/")).unwrap_err(),
             "nobody listens"
         );
     }

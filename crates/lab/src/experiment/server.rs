@@ -1,48 +1,24 @@
 //! A server of a trial: started on a port, waited for, asked whether it answers as it should, and stopped.
 
-use std::fs;
-use std::io::{Read, Seek, SeekFrom};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::process::ExitStatus;
 
-use floodmark_host::child::HURRIED;
-use floodmark_host::{Child, Lease, Stop};
-use floodmark_record::units::show_duration;
+use floodmark_host::Stop;
 
+use super::launch::{Launch, Launched, Places};
 use super::{Ended, Hosts, probe};
-use crate::manifest::{Filler, Start, Trial};
-
-/// Pause between two questions whether a server is ready.
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Longest line of a log that is shown.
-const LONGEST_LINE: usize = 200;
-
-/// Signal number of SIGKILL, by which a server ends that does not end by itself.
-const SIGKILL: i32 = 9;
+use crate::manifest::{Asked, Filler, Trial};
 
 /// A running server. Dropping it kills what it started.
 #[derive(Debug)]
-pub struct Running {
-    child: Child,
-    lease: Lease,
-    log: PathBuf,
-    address: SocketAddr,
-    stop_within: Duration,
-}
+pub struct Running(Launched);
 
-/// Where a server's files go.
-#[derive(Debug)]
-pub struct Places<'a> {
-    /// Its output.
-    pub log: PathBuf,
-    /// Files of its run.
-    pub run: PathBuf,
-    /// Notes of what runs.
-    pub leases: &'a Path,
+impl Deref for Running {
+    type Target = Launched;
+
+    fn deref(&self) -> &Launched {
+        &self.0
+    }
 }
 
 impl Running {
@@ -50,193 +26,49 @@ impl Running {
     pub fn start(
         trial: &Trial,
         hosts: &Hosts,
-        filler: &Filler,
+        filler: Filler,
         places: Places<'_>,
         stop: &Stop,
     ) -> Result<Self, Ended> {
-        let failed = |what: String| Ended::Failed(format!("{} does not start: {what}", trial.name));
-        let start = trial.server.start();
-        let port = trial.server.port();
-        let address = hosts
-            .server
-            .within(|| address(hosts.address, port))
-            .unwrap_or_else(|error| Err(error.to_string()))
-            .map_err(failed)?;
-        let mut filler = filler.clone();
-        filler.set("port", address.port().to_string());
-        filler.set("run", places.run.display().to_string());
-        prepare(start, &filler, &places.run).map_err(failed)?;
-        let words: Vec<String> = start.command.iter().map(|word| filler.fill(word)).collect();
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).current_dir(trial.server.folder());
-        let child = hosts
-            .server
-            .start_logged(command, &places.log)
-            .map_err(|error| failed(error.to_string()))?;
-        let lease = Lease::take(places.leases, &child)
-            .map_err(|error| failed(no_lease(places.leases, &error)))?;
-        let mut running = Running {
-            child,
-            lease,
-            log: places.log,
-            address,
-            stop_within: start.stop_within,
+        let launch = Launch {
+            name: &trial.name,
+            start: trial.server.start(),
+            folder: trial.server.folder(),
+            side: &hosts.server,
+            host: hosts.address,
+            port: trial.server.port(),
+            filler,
         };
-        match running.await_ready(trial, hosts, stop) {
-            Ok(()) => Ok(running),
-            Err(Ended::Failed(what)) => Err(failed(what)),
-            Err(Ended::Interrupted) => Err(Ended::Interrupted),
-        }
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// The process that was started; the server is it or one of its descendants.
-    pub fn pid(&self) -> u32 {
-        self.child.pid()
-    }
-
-    fn await_ready(&mut self, trial: &Trial, hosts: &Hosts, stop: &Stop) -> Result<(), Ended> {
         let path = &trial.ready;
-        let within = trial.server.start().ready_within;
-        let begin = Instant::now();
-        loop {
-            if let Some(how) = self.ended() {
-                return Err(Ended::Failed(format!(
-                    "it ended before it was ready ({how}); it must stay in the foreground{}",
-                    self.said()
-                )));
-            }
-            if stop.is_set() {
-                return Err(Ended::Interrupted);
-            }
-            let why = match probe::get(&hosts.client, self.address, path) {
-                Ok(answered) if (200..400).contains(&answered.status) => return Ok(()),
-                Ok(answered) => format!("GET {path} is answered {}", answered.status),
-                Err(why) => why,
-            };
-            if begin.elapsed() > within {
-                let mend = match self.address.ip().is_loopback() {
-                    true => "",
-                    false => "; with hosts = \"separate\" a server must listen on {host}:{port}",
-                };
-                return Err(Ended::Failed(format!(
-                    "it was not ready within {} ({}: {why}{mend}){}",
-                    show_duration(within),
-                    self.address,
-                    self.said()
-                )));
-            }
-            std::thread::sleep(PAUSE);
-        }
-    }
-
-    /// What is wrong with its answer to the trial's request, in words.
-    pub fn fault(&self, trial: &Trial, hosts: &Hosts) -> Option<String> {
-        let answered = match probe::get(&hosts.client, self.address, &trial.path) {
-            Ok(answered) => answered,
-            Err(why) => return Some(format!("GET {}: {why}{}", trial.path, self.said())),
+        let ready = |address| match probe::ask(&hosts.client, address, Asked::get(path)) {
+            Ok(answered) if (200..400).contains(&answered.status) => Ok(()),
+            Ok(answered) => Err(format!("GET {path} is answered {}", answered.status)),
+            Err(why) => Err(why),
         };
-        match trial.workload {
-            Some(workload) => workload.fault(answered.status, &answered.body),
-            None if (200..400).contains(&answered.status) => None,
-            None => Some(format!(
-                "GET {} is answered {}",
-                trial.path, answered.status
-            )),
-        }
+        launch.run(places, &ready, stop).map(Running)
     }
 
     /// How it ended, where it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        // One that cannot be waited for is found out by its silence.
-        self.child.wait(Duration::ZERO).ok().flatten()
-    }
-
-    /// Its last word and where the others are.
-    pub fn said(&self) -> String {
-        format!(
-            "{}; its log is {}",
-            last_line(&self.log),
-            self.log.display()
-        )
+        self.0.ended()
     }
 
     /// Ends it, sooner once `stop` is set; a line where that took force.
-    pub fn stop(mut self, stop: &Stop) -> Option<String> {
-        let stopped = self.child.stop_or_hurry(self.stop_within, stop);
-        drop(self.lease);
-        let within = match stop.is_set() {
-            true => self.stop_within.min(HURRIED),
-            false => self.stop_within,
+    pub fn stop(self, stop: &Stop) -> Option<String> {
+        self.0.stop("the server", stop)
+    }
+
+    /// What is wrong with its answer to the trial's request, in words.
+    pub fn fault(&self, trial: &Trial, hosts: &Hosts) -> Option<String> {
+        let asked = trial.asked();
+        let answered = match probe::ask(&hosts.client, self.address(), asked) {
+            Ok(answered) => answered,
+            Err(why) => return Some(format!("{asked}: {why}{}", self.said())),
         };
-        let within = show_duration(within);
-        match stopped {
-            Ok(status) if status.signal() == Some(SIGKILL) => Some(format!(
-                "the server did not end within {within} of SIGTERM and was killed; its log is {}",
-                self.log.display()
-            )),
-            Ok(_) => None,
-            Err(error) => Some(error.to_string()),
+        match trial.workload {
+            Some(workload) => workload.fault(answered.status, &answered.body),
+            None if (200..400).contains(&answered.status) => None,
+            None => Some(format!("{asked} is answered {}", answered.status)),
         }
     }
-}
-
-/// Why a child is not kept running: it could not be noted in the folder of leases.
-pub fn no_lease(folder: &Path, error: &std::io::Error) -> String {
-    format!(
-        "{}: {error}; name another folder with TMPDIR",
-        folder.display()
-    )
-}
-
-/// A free port of an address, or the given one where nobody listens on it.
-fn address(host: Ipv4Addr, port: Option<u16>) -> Result<SocketAddr, String> {
-    let wanted = SocketAddr::from((host, port.unwrap_or(0)));
-    // A listener that has accepted nothing leaves no TIME_WAIT: the port is free again at once.
-    TcpListener::bind(wanted)
-        .and_then(|listener| listener.local_addr())
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AddrInUse => format!(
-                "port {} is busy: something listens on it already; end that, or give another port",
-                wanted.port()
-            ),
-            _ => format!("no port of {host} can be had: {error}"),
-        })
-}
-
-/// Makes the folder of a run's files and copies those that are filled in.
-fn prepare(start: &Start, filler: &Filler, run: &Path) -> Result<(), String> {
-    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
-    fs::create_dir_all(run).map_err(|error| failed(run, error))?;
-    for path in &start.files {
-        let text = fs::read_to_string(path).map_err(|error| failed(path, error))?;
-        let copy = run.join(path.file_name().unwrap_or_default());
-        fs::write(&copy, filler.fill(&text)).map_err(|error| failed(&copy, error))?;
-    }
-    Ok(())
-}
-
-/// The last line of a log that says anything, as ` – it said "…"`; empty where there is none. Only its end is read: a log may be
-/// long.
-pub fn last_line(log: &Path) -> String {
-    const END: u64 = 4096;
-    let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = fs::File::open(log)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(END)))?;
-        let mut bytes = Vec::new();
-        file.take(END).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
-    let bytes = read().unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    line.map_or_else(String::new, |line| {
-        let line: String = line.chars().take(LONGEST_LINE).collect();
-        format!(" – it said \"{line}\"")
-    })
 }

@@ -7,6 +7,7 @@ use super::fields::{Field, Kind, field, needed};
 use super::figure::{FIGURES, Figures};
 use super::load::Load;
 use super::need::Need;
+use super::program::{BUILT, Build, NEEDS};
 use super::section::Section;
 use super::{fill, words};
 use crate::source::{FileError, Source, read_text};
@@ -52,11 +53,8 @@ pub(super) const CLIENT: &[Field] = &[
         "Name of the client, the same as its folder's.",
     ),
     field("about", Kind::Text, "What it is, in one line."),
-    field(
-        "needs",
-        Kind::Texts,
-        "Programs that must be installed, such as \"wrk\". Where one is missing its trials are skipped.",
-    ),
+    NEEDS,
+    BUILT,
     field(
         "version",
         Kind::Text,
@@ -121,6 +119,8 @@ pub struct Client {
     pub folder: PathBuf,
     /// Programs that must be here.
     pub needs: Vec<Need>,
+    /// How it is built.
+    pub build: Option<Build>,
     /// Words of the command that says its version.
     pub version: Option<Vec<String>>,
     /// The one path that it asks for.
@@ -200,6 +200,7 @@ impl Client {
             name: file.text("name").unwrap_or_default().to_owned(),
             folder: folder.to_owned(),
             needs: Need::list(&file)?,
+            build: Build::list(&file, folder)?,
             version: version.map_err(|what| file.error("version", format!("version: {what}")))?,
             path: path.map(str::to_owned),
             figures: Figures::of(&figures)?,

@@ -8,10 +8,11 @@ use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
 
 use super::claim::{CLAIM, claim};
 use super::fields::{Field, Kind, field, needed};
+use super::found::names_in;
 use super::load::{LOAD, Load};
 use super::place::{CPUS, HOSTS, Place, SYSCTLS};
 use super::section::Section;
-use super::trial::{Reader, TRIAL, Trial, names_in};
+use super::trial::{Reader, TRIAL, Trial};
 use crate::source::{FileError, Source, did_you_mean, read_text};
 
 /// Keys of an experiment.
@@ -121,6 +122,7 @@ impl Experiment {
             load,
             place,
             systems: BTreeMap::new(),
+            stores: BTreeMap::new(),
             clients: BTreeMap::new(),
         };
         let mut trials: Vec<Trial> = Vec::new();

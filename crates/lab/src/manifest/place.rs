@@ -7,6 +7,7 @@ use floodmark_host::Cpus;
 
 use super::fields::{Field, Kind, field};
 use super::section::Section;
+use super::store::Behind;
 use crate::source::FileError;
 
 /// `hosts`.
@@ -48,7 +49,7 @@ const SIDES: &[Field] = &[
 pub(super) const PLACE: &[Field] = &[HOSTS, CPUS, SYSCTLS];
 
 /// What is asked of where a trial runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Place {
     /// Whether each side has a network of its own.
     pub separate: bool,
@@ -58,6 +59,8 @@ pub struct Place {
     pub server: Wish,
     /// By how much each byte between them comes later, either way.
     pub delay: Option<Duration>,
+    /// The database behind the server.
+    pub store: Option<Behind>,
 }
 
 /// What is asked of where one side runs.

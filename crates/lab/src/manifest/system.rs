@@ -1,28 +1,27 @@
 //! `system.toml`: how a server is built, started and probed, and what can be set on it.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::ops::Deref;
+use std::path::Path;
 
 use super::fields::{Field, Kind, field, needed};
-use super::need::Need;
+use super::program::{BUILT, FILES, KNOBS, NEEDS, Program, READY_WITHIN, STOP_WITHIN};
 use super::section::Section;
 use super::workload::{WORKLOADS, Workload};
-use super::{fill, words};
 use crate::source::{FileError, Source, did_you_mean, read_text};
 
 /// Name of the file in a system's folder.
 pub const FILE: &str = "system.toml";
 
-/// Longest build where nothing is said.
-const BUILD_WITHIN: Duration = Duration::from_secs(15 * 60);
-/// Longest wait for readiness where nothing is said.
-const READY_WITHIN: Duration = Duration::from_secs(30);
-/// Longest wait for the end after SIGTERM where nothing is said.
-const STOP_WITHIN: Duration = Duration::from_secs(10);
-
-/// Placeholders of every command: address and port to listen on, the folder of this run's files, the running floodmark, the workload.
-const PLACEHOLDERS: [&str; 6] = ["host", "port", "threads", "run", "floodmark", "workload"];
+/// What its command, or that of a server of the user's own, is told.
+pub(super) const PLACEHOLDERS: [&str; 7] = [
+    "host",
+    "port",
+    "threads",
+    "run",
+    "floodmark",
+    "workload",
+    "store",
+];
 
 /// Keys of `system.toml`.
 pub(super) const SYSTEM: &[Field] = &[
@@ -33,231 +32,42 @@ pub(super) const SYSTEM: &[Field] = &[
     ),
     field("about", Kind::Text, "What it is, in one line."),
     needed("workloads", Kind::Texts, "The workloads that it serves."),
-    field(
-        "needs",
-        Kind::Texts,
-        "Programs that must be installed, such as \"java >= 17\". Where one is missing the system is skipped.",
-    ),
-    field(
-        "build",
-        Kind::Table(BUILD),
-        "How it is built. Without it nothing is.",
-    ),
+    NEEDS,
+    BUILT,
     needed("start", Kind::Table(START), "How it is started."),
-    field(
-        "knobs",
-        Kind::Named(KNOB),
-        "What an experiment can set; {name} in the commands stands for the value.",
-    ),
+    KNOBS,
 ];
 
-const BUILD: &[Field] = &[
+const START: &[Field] = &[
     needed(
         "command",
         Kind::Text,
-        "The command, run in the system's folder, without a shell.",
+        "The command, run in its folder, without a shell; it must stay in the foreground. {host} and {port} are the address and the free port to listen on, {run} is a folder for this run's files, {threads} half the CPUs, all of its own where the experiment gives it some, or the knob of that name, {floodmark} the floodmark that runs, {workload} the workload, {store} address and port of the trial's store, or none.",
     ),
-    field(
-        "inputs",
-        Kind::Texts,
-        "Files and folders that it is built of. While they are as they were it is not built again; without them it is built each time.",
-    ),
-    field(
-        "outputs",
-        Kind::Texts,
-        "What the build makes. Where one is missing it is built again.",
-    ),
-    field(
-        "within",
-        Kind::Duration,
-        "Longest time it may take. Without it 15m.",
-    ),
-];
-
-pub(super) const START: &[Field] = &[
-    needed(
-        "command",
-        Kind::Text,
-        "The command, run in the system's folder, without a shell; it must stay in the foreground. {host} and {port} are the address and the free port to listen on, {run} is a folder for this run's files, {threads} half the CPUs, all of its own where the experiment gives it some, or the knob of that name, {floodmark} the floodmark that runs, {workload} the workload.",
-    ),
-    field(
-        "files",
-        Kind::Texts,
-        "Files of the system's folder that are copied to {run}, with placeholders filled in.",
-    ),
+    FILES,
     field(
         "ready",
         Kind::Text,
         "What is asked until it answers with a status from 200 to 399. Without it the path of the workload.",
     ),
-    field(
-        "ready-within",
-        Kind::Duration,
-        "Longest wait for that. Without it 30s.",
-    ),
-    field(
-        "stop-within",
-        Kind::Duration,
-        "Longest wait for the end after SIGTERM, before SIGKILL. Without it 10s.",
-    ),
-];
-
-const KNOB: &[Field] = &[
-    field(
-        "default",
-        Kind::Scalar,
-        "Value where the experiment sets none. Only a knob named threads may be without: half the CPUs then, or all of the server's own.",
-    ),
-    field("values", Kind::Scalars, "The values that it takes."),
-    field(
-        "low",
-        Kind::Count(0, 1 << 53),
-        "The lowest number that it takes.",
-    ),
-    field(
-        "high",
-        Kind::Count(0, 1 << 53),
-        "The highest number that it takes.",
-    ),
+    READY_WITHIN,
+    STOP_WITHIN,
 ];
 
 /// A server under test.
 #[derive(Debug, Clone)]
 pub struct System {
-    /// Its name.
-    pub name: String,
-    /// Its folder; commands run there.
-    pub folder: PathBuf,
+    /// How it is built and started.
+    pub program: Program,
     /// What it serves.
     pub workloads: Vec<Workload>,
-    /// Programs that must be here.
-    pub needs: Vec<Need>,
-    /// How it is built.
-    pub build: Option<Build>,
-    /// How it is started.
-    pub start: Start,
-    /// What can be set.
-    pub knobs: BTreeMap<String, Knob>,
 }
 
-/// How a system is built.
-#[derive(Debug, Clone)]
-pub struct Build {
-    /// Words of the command.
-    pub command: Vec<String>,
-    /// What it is built of.
-    pub inputs: Vec<PathBuf>,
-    /// What it makes.
-    pub outputs: Vec<PathBuf>,
-    /// Longest time it may take.
-    pub within: Duration,
-}
+impl Deref for System {
+    type Target = Program;
 
-/// How a server is started.
-#[derive(Debug, Clone)]
-pub struct Start {
-    /// Words of the command, placeholders not filled in.
-    pub command: Vec<String>,
-    /// Files to be filled in and copied, with their paths.
-    pub files: Vec<PathBuf>,
-    /// Path that is asked for to find out that it serves; the workload's where none is given.
-    pub ready: Option<String>,
-    /// Longest wait for an answer to that.
-    pub ready_within: Duration,
-    /// Longest wait for its end after SIGTERM.
-    pub stop_within: Duration,
-}
-
-/// What can be set on a system.
-#[derive(Debug, Clone, Default)]
-pub struct Knob {
-    /// Value where none is set; none for threads, where half the CPUs is meant.
-    pub default: Option<String>,
-    values: Vec<String>,
-    low: Option<u64>,
-    high: Option<u64>,
-}
-
-impl Knob {
-    /// What is wrong with a value, in words.
-    ///
-    /// # Errors
-    /// It is none of the values, or beyond the bounds.
-    pub fn check(&self, name: &str, value: &str) -> Result<(), String> {
-        if !self.values.is_empty() && !self.values.iter().any(|one| one == value) {
-            let mend = did_you_mean(value, self.values.iter().map(String::as_str));
-            return Err(format!("{name}: unknown value \"{value}\"; {mend}"));
-        }
-        let (low, high) = (self.low.unwrap_or(0), self.high.unwrap_or(u64::MAX));
-        let bounded = self.low.is_some() || self.high.is_some();
-        if bounded && !value.parse().is_ok_and(|n: u64| (low..=high).contains(&n)) {
-            let upper = self
-                .high
-                .map(|high| format!(" to {high}"))
-                .unwrap_or_default();
-            return Err(format!(
-                "{name}: expected a whole number from {low}{upper}, not \"{value}\""
-            ));
-        }
-        Ok(())
-    }
-}
-
-impl Start {
-    /// Reads `[start]`, or the same keys of a trial; `folder` is where its files lie.
-    pub(super) fn of(
-        section: &Section<'_>,
-        folder: &Path,
-        knobs: &BTreeMap<String, Knob>,
-    ) -> Result<Self, FileError> {
-        let known: Vec<&str> = PLACEHOLDERS
-            .into_iter()
-            .chain(knobs.keys().map(String::as_str))
-            .collect();
-        let command = command(section, "command", &known)?;
-        let mut files = Vec::new();
-        for name in section.list("files") {
-            let path = folder.join(&name);
-            if name.contains('/') || !path.is_file() {
-                let what = format!(
-                    "files: {} is no file of the system's folder",
-                    path.display()
-                );
-                return Err(section.error("files", what));
-            }
-            files.push(path);
-        }
-        Ok(Start {
-            command,
-            files,
-            ready: ready(section)?,
-            ready_within: section.duration("ready-within").unwrap_or(READY_WITHIN),
-            stop_within: section.duration("stop-within").unwrap_or(STOP_WITHIN),
-        })
-    }
-}
-
-/// The words of a command.
-fn command(section: &Section<'_>, key: &str, known: &[&str]) -> Result<Vec<String>, FileError> {
-    let text = section.text(key).unwrap_or_default();
-    words(text)
-        .and_then(|words| fill::check(text, known).map(|()| words))
-        .map_err(|what| section.error(key, format!("{key}: {what}")))
-}
-
-/// The path of `GET /path`.
-fn ready(section: &Section<'_>) -> Result<Option<String>, FileError> {
-    let Some(text) = section.text("ready") else {
-        return Ok(None);
-    };
-    let path = text.strip_prefix("GET ").map(str::trim);
-    let plain = |path: &&str| path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic());
-    match path.filter(plain) {
-        Some(path) => Ok(Some(path.to_owned())),
-        None => Err(section.error(
-            "ready",
-            format!("ready: expected a method and a path, like ready = \"GET /\", not \"{text}\""),
-        )),
+    fn deref(&self) -> &Program {
+        &self.program
     }
 }
 
@@ -275,7 +85,7 @@ impl System {
         };
         let document = source.document()?;
         let file = Section::file(source, &document, SYSTEM)?;
-        file.named_as(folder)?;
+        let program = Program::of(&file, folder, (START, &PLACEHOLDERS))?;
         let mut workloads = Vec::new();
         for word in file.list("workloads") {
             workloads.push(Workload::of(&word).ok_or_else(|| {
@@ -286,72 +96,6 @@ impl System {
                 )
             })?);
         }
-        let needs = Need::list(&file)?;
-        let knobs = knobs(&file)?;
-        let build = file.table("build", BUILD)?;
-        let build = build
-            .map(|section| Build::of(&section, folder))
-            .transpose()?;
-        let Some(start) = file.table("start", START)? else {
-            return Err(file.error("start", "[start] is missing"));
-        };
-        Ok(System {
-            name: file.text("name").unwrap_or_default().to_owned(),
-            start: Start::of(&start, folder, &knobs)?,
-            folder: folder.to_owned(),
-            workloads,
-            needs,
-            build,
-            knobs,
-        })
+        Ok(System { program, workloads })
     }
-}
-
-impl Build {
-    fn of(section: &Section<'_>, folder: &Path) -> Result<Self, FileError> {
-        let paths = |key| {
-            section
-                .list(key)
-                .iter()
-                .map(|name| folder.join(name))
-                .collect()
-        };
-        let inputs: Vec<PathBuf> = paths("inputs");
-        if let Some(missing) = inputs.iter().find(|path| !path.exists()) {
-            let what = format!("inputs: {} does not exist", missing.display());
-            return Err(section.error("inputs", what));
-        }
-        Ok(Build {
-            command: command(section, "command", &["floodmark"])?,
-            inputs,
-            outputs: paths("outputs"),
-            within: section.duration("within").unwrap_or(BUILD_WITHIN),
-        })
-    }
-}
-
-fn knobs(file: &Section<'_>) -> Result<BTreeMap<String, Knob>, FileError> {
-    let mut knobs = BTreeMap::new();
-    for (name, section) in file.named("knobs", KNOB)? {
-        if PLACEHOLDERS.contains(&name.as_str()) && name != "threads" {
-            let what = format!(
-                "the knob \"{name}\" has the name of a placeholder that is there already; give it another"
-            );
-            return Err(section.error("", what));
-        }
-        let knob = Knob {
-            default: section.scalar("default"),
-            values: section.list("values"),
-            low: section.count("low"),
-            high: section.count("high"),
-        };
-        if knob.default.is_none() && name != "threads" {
-            return Err(section.error(
-                "",
-                format!("the knob \"{name}\" has no default; write default = …"),
-            ));
-        }
-        knobs.insert(name, knob);
-    }
-    Ok(knobs)
 }

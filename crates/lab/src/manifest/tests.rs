@@ -352,7 +352,7 @@ fn what_is_wrong_with_a_system_has_its_line() {
         (
             "[start]",
             "[start]\nfiles = [\"none.conf\"]",
-            "is no file of the system's folder",
+            "is no file of its folder",
         ),
         (
             "[start]",
@@ -375,4 +375,95 @@ fn what_is_wrong_with_a_system_has_its_line() {
         let error = Lab::new(&text, EXPERIMENT).read().unwrap_err();
         assert!(error.contains(said), "{from} → {to}: {error}");
     }
+}
+
+/// What is said of a trial of `one` with a store of the given keys; there is a store `two`.
+fn stored(store: &str) -> Result<Experiment, String> {
+    let system = SYSTEM.replace("{journal}\"", "{journal} {store}\"");
+    let lab = Lab::new(
+        &system,
+        &format!(
+            "question = \"?\"\n[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\nstore = {{ {store} }}\n"
+        ),
+    );
+    let two = lab.0.path().join("stores/two");
+    fs::create_dir_all(&two).unwrap();
+    let text = "name = \"two\"\nkind = \"cassandra\"\n[start]\ncommand = \"db {port} {other-port} {data} {heap}\"\n[knobs]\nheap = { default = \"256m\", values = [\"256m\", \"1g\"] }\n";
+    fs::write(two.join("store.toml"), text).unwrap();
+    lab.read()
+}
+
+#[test]
+fn a_store_of_a_name_or_at_an_address() {
+    let of = |text: &str| {
+        let experiment = stored(text).unwrap();
+        experiment.trials[0].at.store.clone().unwrap()
+    };
+    let two = of("name = \"two\", setting = { heap = \"1g\" }, delay = \"20ms\"");
+    let From::Started { store, setting } = &two.from else {
+        panic!("{two:?}");
+    };
+    assert_eq!(
+        (two.name(), two.delay),
+        ("two", Some(Duration::from_millis(20)))
+    );
+    assert_eq!(
+        (store.kind.as_deref(), setting["heap"].as_str()),
+        (Some("cassandra"), "1g")
+    );
+    let there = of("url = \"db.local:5432\"");
+    assert!(there.started().is_none() && there.delay.is_none());
+    for (text, said) in [
+        ("delay = \"1s\"", "e.toml:5: store: which one?"),
+        (
+            "name = \"tow\"",
+            "e.toml:5: unknown store \"tow\"; did you mean \"two\"?",
+        ),
+        ("name = \"two\", url = \"x:1\"", "a name or a url, not both"),
+        (
+            "url = \"localhost\"",
+            "expected host and port, like url = \"127.0.0.1:5432\"",
+        ),
+        (
+            "url = \"x:1\", setting = { heap = 1 }",
+            "write name in place of url",
+        ),
+        (
+            "name = \"two\", setting = { heap = \"2g\" }",
+            "heap: unknown value \"2g\"",
+        ),
+        (
+            "name = \"two\", setting = { heep = 1 }",
+            "two has no knob \"heep\"; did you mean \"heap\"?",
+        ),
+    ] {
+        let error = stored(text).unwrap_err();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_workload_that_is_posted_is_sent_so_and_by_no_client_that_cannot() {
+    let system = SYSTEM.replace("[\"hello\"]", "[\"hello\", \"scoring\"]");
+    let text = "question = \"?\"\n[[trial]]\nsystem = \"one\"\nworkload = \"scoring\"\n";
+    let experiment = Lab::new(&system, text).read().unwrap();
+    assert_eq!(
+        experiment.trials[0].request_flags(),
+        [
+            "--method=POST",
+            "--body={\"score\": 10}",
+            "--header=Content-Type: application/json",
+            "--expect=status=200"
+        ]
+    );
+    let lab = Lab::new(&system, &format!("{text}client = \"get\"\n"));
+    let get = lab.0.path().join("clients/get");
+    fs::create_dir_all(&get).unwrap();
+    let client = "name = \"get\"\n[kept]\nduration = \"get {url}\"\n[figures]\nanswers = { find = '(\\d+) requests' }\n";
+    fs::write(get.join("client.toml"), client).unwrap();
+    let error = lab.read().unwrap_err();
+    assert!(
+        error.contains("client get sends GET alone, and scoring is POST /scoring"),
+        "{error}"
+    );
 }

@@ -4,37 +4,17 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::client::{self, Client};
+use super::client::Client;
 use super::fields::{Field, Kind, LONGEST_NAME, field};
+use super::found::folder_of;
 use super::load::{LOAD, Load};
 use super::place::{PLACE, Place};
+use super::program::{Program, Start};
 use super::section::Section;
-use super::system::{FILE, Start, System};
-use super::workload::{WORKLOADS, Workload};
+use super::store::{Behind, From, STORE, Store};
+use super::system::{self, System};
+use super::workload::{Asked, WORKLOADS, Workload};
 use crate::source::{FileError, did_you_mean};
-
-/// Folders with one for each name, beside that of the experiments.
-#[derive(Clone, Copy)]
-struct Folders {
-    /// The key that names one of them.
-    key: &'static str,
-    /// The folder around them.
-    folder: &'static str,
-    /// The manifest in each.
-    file: &'static str,
-}
-
-const SYSTEM_FOLDERS: Folders = Folders {
-    key: "system",
-    folder: "systems",
-    file: FILE,
-};
-
-const CLIENT_FOLDERS: Folders = Folders {
-    key: "client",
-    folder: "clients",
-    file: client::FILE,
-};
 
 /// Path that is asked for where neither a workload nor `ready` says.
 const ROOT: &str = "/";
@@ -62,6 +42,11 @@ pub(super) const TRIAL: &[Field] = &[
         "Knobs of the system, like { threads = 2 }.",
     ),
     field(
+        "store",
+        Kind::Table(STORE),
+        "The database behind the system: { name = \"postgresql\" } is started for the trial, { url = \"127.0.0.1:5432\" } is there already. {store} in the system's command is where it listens.",
+    ),
+    field(
         "client",
         Kind::Name,
         "Another load generator in place of floodmark: the folder clients/NAME beside the experiments.",
@@ -84,7 +69,7 @@ pub(super) const TRIAL: &[Field] = &[
     field(
         "command",
         Kind::Text,
-        "In place of system: a server of your own, run in the experiment's folder, without a shell. {host} and {port} are the address and the port to listen on.",
+        "In place of system: a server of your own, run in the experiment's folder, without a shell. {host} and {port} are the address and the port to listen on, {store} those of the trial's store.",
     ),
     field(
         "ready",
@@ -129,6 +114,33 @@ pub struct Trial {
 }
 
 impl Trial {
+    /// What the server is asked to find out whether it answers as it should.
+    #[must_use]
+    pub fn asked(&self) -> Asked<'_> {
+        match self.workload {
+            Some(workload) => workload.asked(),
+            None => Asked::get(&self.path),
+        }
+    }
+
+    /// What a load of floodmark's own asks for beside the path, as flags of `floodmark load`.
+    #[must_use]
+    pub fn request_flags(&self) -> Vec<String> {
+        let asked = self.asked();
+        let mut flags = Vec::new();
+        if asked.method != "GET" {
+            flags.push(format!("--method={}", asked.method));
+        }
+        if !asked.body.is_empty() {
+            flags.push(format!("--body={}", asked.body));
+            flags.push("--header=Content-Type: application/json".to_owned());
+        }
+        if self.workload.is_some() {
+            flags.push("--expect=status=200".to_owned());
+        }
+        flags
+    }
+
     /// Path that the load goes to: the client's own where it has one, else [`Trial::path`].
     #[must_use]
     pub fn sent_to(&self) -> &str {
@@ -200,6 +212,7 @@ pub(super) struct Reader<'a> {
     pub load: Load,
     pub place: Place,
     pub systems: BTreeMap<String, Arc<System>>,
+    pub stores: BTreeMap<String, Arc<Store>>,
     pub clients: BTreeMap<String, Arc<Client>>,
 }
 
@@ -242,6 +255,8 @@ impl Reader<'_> {
             Some(workload) => workload.path(),
             None => start.ready.as_deref().unwrap_or(ROOT),
         };
+        let store = section.table("store", STORE)?;
+        at.store = store.map(|own| self.behind(&own)).transpose()?;
         let client = match section.text("client") {
             Some(name) => Some(self.client(name, section)?),
             None => None,
@@ -255,7 +270,16 @@ impl Reader<'_> {
         Ok(Trial {
             name: trial_name(section, &server, client.as_deref())?,
             place: section.place(""),
-            setting: setting(section, &server)?,
+            setting: match &server {
+                Server::System(system) => setting(section, system)?,
+                Server::Own { .. } if section.has("setting") => {
+                    return Err(section.error(
+                        "setting",
+                        "setting: only a system has knobs; write the value into the command",
+                    ));
+                }
+                Server::Own { .. } => BTreeMap::new(),
+            },
             workload,
             ready: start.ready.as_deref().unwrap_or(path).to_owned(),
             path: path.to_owned(),
@@ -266,69 +290,50 @@ impl Reader<'_> {
         })
     }
 
-    /// The system of a name.
-    fn system(&mut self, name: &str, section: &Section<'_>) -> Result<Arc<System>, FileError> {
-        if let Some(system) = self.systems.get(name) {
-            return Ok(Arc::clone(system));
-        }
-        let found = self.folder(name, SYSTEM_FOLDERS, section)?;
-        let system = Arc::new(System::read(&found)?);
-        self.systems.insert(name.to_owned(), Arc::clone(&system));
-        Ok(system)
-    }
-
-    /// The load generator of a name.
-    fn client(&mut self, name: &str, section: &Section<'_>) -> Result<Arc<Client>, FileError> {
-        if let Some(client) = self.clients.get(name) {
-            return Ok(Arc::clone(client));
-        }
-        let found = self.folder(name, CLIENT_FOLDERS, section)?;
-        let client = Arc::new(Client::read(&found)?);
-        self.clients.insert(name.to_owned(), Arc::clone(&client));
-        Ok(client)
-    }
-
-    /// The folder of a name, from the folder beside the experiment's, beside the experiment, or here.
-    fn folder(&self, name: &str, of: Folders, section: &Section<'_>) -> Result<PathBuf, FileError> {
-        let Folders { key, folder, file } = of;
-        let here = folder_of(self.path);
-        let places = [
-            here.join("..").join(folder),
-            here.join(folder),
-            PathBuf::from(folder),
-        ];
-        let found = places
-            .iter()
-            .map(|place| place.join(name))
-            .find(|folder| folder.join(file).is_file());
-        let Some(found) = found else {
-            let known: Vec<String> = places
-                .iter()
-                .flat_map(|place| {
-                    names_in(place, |path| {
-                        path.join(file)
-                            .is_file()
-                            .then(|| path.file_name())
-                            .flatten()
-                    })
-                })
-                .collect();
-            let mend = match known.is_empty() {
-                true => {
-                    format!("there is no folder {folder}/ with a {file} in a folder of that name")
+    /// The store of a trial.
+    fn behind(&mut self, section: &Section<'_>) -> Result<Behind, FileError> {
+        let from = match (section.text("name"), section.text("url")) {
+            (Some(_), Some(_)) => {
+                return Err(section.error("url", "a store has a name or a url, not both"));
+            }
+            (None, None) => {
+                return Err(section.error(
+                    "",
+                    "store: which one? Write name = \"postgresql\", or url = \"127.0.0.1:5432\" for one that is there",
+                ));
+            }
+            (Some(name), None) => {
+                let store = self.store(name, section)?;
+                let setting = setting(section, &store)?;
+                From::Started { store, setting }
+            }
+            (None, Some(_)) if section.has("setting") => {
+                return Err(section.error(
+                    "setting",
+                    "setting: a store that is there already has its own; write name in place of url",
+                ));
+            }
+            (None, Some(url)) => {
+                let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+                if port.is_none_or(|port: u16| port == 0) {
+                    return Err(section.error(
+                        "url",
+                        format!("url: expected host and port, like url = \"127.0.0.1:5432\", not \"{url}\""),
+                    ));
                 }
-                false => did_you_mean(name, known.iter().map(String::as_str)),
-            };
-            return Err(section.error(key, format!("unknown {key} \"{name}\"; {mend}")));
+                From::There(url.to_owned())
+            }
         };
-        // Its commands run there, and are told paths from there.
-        Ok(found.canonicalize().unwrap_or(found))
+        Ok(Behind {
+            from,
+            delay: section.duration("delay"),
+        })
     }
 
     fn own(&self, section: &Section<'_>) -> Result<Server, FileError> {
         let folder = folder_of(self.path);
         let folder = folder.canonicalize().unwrap_or(folder);
-        let start = Start::of(section, &folder, &BTreeMap::new())?;
+        let start = Start::of(section, &folder, &system::PLACEHOLDERS, &BTreeMap::new())?;
         let port = section.count("port").map(|port| port as u16);
         let told = start.command.iter().any(|word| word.contains("{port}"));
         if port.is_none() && !told {
@@ -343,30 +348,6 @@ impl Reader<'_> {
             port,
         })
     }
-}
-
-/// The folder that a file lies in.
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// The names that `name` makes of what is in a folder, sorted.
-pub(super) fn names_in(
-    folder: &Path,
-    name: impl Fn(&Path) -> Option<&std::ffi::OsStr>,
-) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten();
-    let mut names: Vec<String> = entries
-        .filter_map(|entry| {
-            let path = entry.ok()?.path();
-            Some(name(&path)?.to_string_lossy().into_owned())
-        })
-        .collect();
-    names.sort_unstable();
-    names
 }
 
 fn serves(
@@ -399,6 +380,11 @@ fn serves(
 /// Sees that a client whose requests are its own makes those of the workload.
 fn asks_for(client: &Client, workload: Option<Workload>) -> Result<(), String> {
     match (&client.path, workload) {
+        (None, Some(workload)) if workload.asked().method != "GET" => Err(format!(
+            "client {} sends GET alone, and {workload} is {}; take one with a script, like wrk-scoring, or floodmark itself",
+            client.name,
+            workload.asked()
+        )),
         (Some(path), Some(workload)) if path != workload.path() => Err(format!(
             "client {} asks for {path}, and {workload} is {}; leave the workload out",
             client.name,
@@ -434,25 +420,14 @@ fn trial_name(
     }
 }
 
-/// The knobs that a trial sets, held against those that the system has.
-fn setting(section: &Section<'_>, server: &Server) -> Result<BTreeMap<String, String>, FileError> {
+/// The knobs of a program that `setting` sets, held against those that it has.
+fn setting(
+    section: &Section<'_>,
+    program: &Program,
+) -> Result<BTreeMap<String, String>, FileError> {
     let mut setting = BTreeMap::new();
     for (name, (place, value)) in section.scalars("setting") {
-        let Server::System(system) = server else {
-            return Err(section.error(
-                "setting",
-                "setting: only a system has knobs; write the value into the command",
-            ));
-        };
-        let checked = match system.knobs.get(&name) {
-            Some(knob) => knob.check(&name, &value),
-            None if system.knobs.is_empty() => Err(format!("{} has no knobs", system.name)),
-            None => {
-                let mend = did_you_mean(&name, system.knobs.keys().map(String::as_str));
-                Err(format!("{} has no knob \"{name}\"; {mend}", system.name))
-            }
-        };
-        checked.map_err(|what| FileError {
+        program.check(&name, &value).map_err(|what| FileError {
             place,
             what: format!("setting: {what}"),
         })?;

@@ -14,6 +14,7 @@ mod hosts;
 mod left_over;
 mod resumed;
 mod separate;
+mod stores;
 
 /// A folder with an experiment, and a place for its result.
 struct Lab(tempfile::TempDir);

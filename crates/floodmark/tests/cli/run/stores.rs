@@ -1,0 +1,273 @@
+//! Stores behind servers: started empty for each, reached through a proxy where that is asked for, and gone afterwards.
+
+use std::path::Path;
+
+use super::{Lab, leases, processes_of};
+use crate::support::{alive, code, finish, text, wait_for};
+
+/// A store of the user's own: it counts in a file of its data, a line for each connection that asks with one.
+const STORE: &str = r#"
+import os, socketserver, sys, threading, time
+count = os.path.join(sys.argv[2], 'count')
+assert not os.listdir(sys.argv[2]), 'the data folder is not empty'
+lock = threading.Lock()
+class Next(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            with lock:
+                n = int(open(count).read()) + 1 if os.path.exists(count) else 1
+                open(count, 'w').write(str(n))
+            self.wfile.write(b'%d\n' % n)
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+if len(sys.argv) > 3 and sys.argv[3] != 'never':
+    threading.Timer(float(sys.argv[3]), lambda: (print('disk full', flush=True), os._exit(9))).start()
+Server(('127.0.0.1', int(sys.argv[1])), Next).serve_forever()
+"#;
+
+/// A server that hands out the store's numbers.
+const SERVER: &str = r#"
+import http.server, socket, sys
+host, port = sys.argv[2].split(':')
+class Dispatcher(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    wbufsize = -1
+    def log_message(self, *args): pass
+    def setup(self):
+        super().setup()
+        self.store = socket.create_connection((host, int(port))).makefile('rw')
+    def do_GET(self):
+        self.store.write('next\n')
+        self.store.flush()
+        body = self.store.readline().strip().encode()
+        self.send_response(200 if body else 503)
+        self.send_header('Content-Length', str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Dispatcher).serve_forever()
+"#;
+
+/// A lab with the store `count`, the server that uses it, and an experiment.
+fn lab(experiment: &str) -> Lab {
+    let lab = Lab::new(experiment);
+    let store = lab.0.path().join("stores/count");
+    std::fs::create_dir_all(&store).unwrap();
+    std::fs::write(store.join("store.py"), STORE).unwrap();
+    std::fs::write(
+        store.join("store.toml"),
+        "name = \"count\"\n[build]\ncommand = \"sh -c 'echo built >> built'\"\ninputs = [\"store.py\"]\n\
+         [start]\ncommand = \"python3 store.py {port} {data} {dies-after}\"\n[knobs]\ndies-after = { default = \"never\" }\n",
+    )
+    .unwrap();
+    let system = lab.system(
+        "counted",
+        "name = \"counted\"\nworkloads = [\"dispatcher\"]\n[start]\ncommand = \"python3 server.py {port} {store}\"\n",
+    );
+    std::fs::write(system.join("server.py"), SERVER).unwrap();
+    lab
+}
+
+fn trial(name: &str, store: &str, more: &str) -> String {
+    format!(
+        "[[trial]]\nname = \"{name}\"\nsystem = \"counted\"\nworkload = \"dispatcher\"\nstore = {{ {store} }}\n{more}\n"
+    )
+}
+
+const HEAD: &str =
+    "question = \"?\"\n[load]\nconnections = 2\nduration = \"500ms\"\ncheck = \"sequence\"\n";
+
+/// Folders of stores' data that are there.
+fn data_folders(lab: &Lab) -> usize {
+    let folders = std::fs::read_dir(lab.0.path().join("tmp")).unwrap();
+    let stores = folders.filter_map(|entry| {
+        let stores = entry.unwrap().path().join("stores");
+        std::fs::read_dir(stores).ok()
+    });
+    stores.map(Iterator::count).sum()
+}
+
+fn nothing_is_left(lab: &Lab) {
+    assert_eq!(processes_of(lab.0.path()), [0; 0]);
+    assert_eq!((leases(lab), data_folders(lab)), (0, 0));
+}
+
+#[test]
+fn each_server_process_has_an_empty_store_and_the_delay_that_was_asked_for() {
+    let lab = lab(&format!(
+        "{HEAD}[place]\nprocesses = 2\n{}{}{}",
+        trial("direct", "name = \"count\"", ""),
+        trial("through", "name = \"count\", delay = \"0s\"", ""),
+        trial("far", "name = \"count\", delay = \"40ms\"", ""),
+    ));
+    let (code, record, said) = lab.run(&[]);
+    assert!(matches!(code, 0 | 4), "{said}");
+    assert_eq!(record.runs.len(), 6, "{said}");
+    for run in &record.runs {
+        assert!(run.requests.ok > 0, "{said}");
+        // An empty store begins with 1 again: a number of another process's would be a gap.
+        let check = &run.checks[0];
+        assert!(check.held && check.detail.starts_with("1 to "), "{check:?}");
+        let store = run.place.as_ref().unwrap().store.as_ref().unwrap();
+        assert_eq!((store.name.as_str(), store.started), ("count", true));
+        let p50_ms = run.service_time_us.p50.unwrap() / 1e3;
+        match run.trial.as_deref().unwrap() {
+            "direct" => assert_eq!(store.delay_s, None),
+            "through" => assert_eq!(store.delay_s, Some(0.0)),
+            _ => {
+                assert_eq!(store.delay_s, Some(0.04));
+                assert!(p50_ms >= 39.9, "{p50_ms} ms");
+            }
+        }
+    }
+    let built = std::fs::read_to_string(lab.0.path().join("stores/count/built"));
+    assert_eq!(built.unwrap(), "built\n");
+    assert!(
+        said.contains("store count, a round trip to it 40 ms longer"),
+        "{said}"
+    );
+    nothing_is_left(&lab);
+}
+
+#[test]
+fn a_store_that_dies_midway_is_named_with_its_moment_and_the_rest_goes_on() {
+    let dying = trial(
+        "dying",
+        "name = \"count\", setting = { dies-after = 2 }",
+        "load = { duration = \"6s\" }",
+    );
+    let lab = lab(&format!(
+        "{HEAD}{dying}{}",
+        trial("well", "name = \"count\"", "")
+    ));
+    let (code, record, said) = lab.run(&[]);
+    assert_eq!(code, 3, "{said}");
+    let [dying, well] = &record.runs[..] else {
+        panic!("{said}");
+    };
+    // What was answered until then is kept.
+    assert!(dying.requests.ok > 0 && well.requests.ok > 0, "{said}");
+    let detail = dying.ended.detail.as_deref().unwrap();
+    let after = detail.strip_prefix("the store count ended ").unwrap();
+    let after: f64 = after.split(' ').next().unwrap().parse().unwrap();
+    // It lived for 2 s, and the load began after it.
+    assert!(after > 0.0 && after < 2.1, "{detail}");
+    assert!(well.ended.detail.is_none());
+    let line = &record.skipped[0];
+    assert!(
+        line.contains("the store count ended while it was loaded (exit status: 9)")
+            && line.contains("disk full"),
+        "{line}"
+    );
+    nothing_is_left(&lab);
+}
+
+#[test]
+fn what_does_not_start_is_one_line() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let lab = lab(&format!(
+        "{HEAD}{}{}{}",
+        trial("absent", &format!("url = \"127.0.0.1:{port}\""), ""),
+        trial(
+            "broken",
+            "name = \"count\", setting = { dies-after = \"soon\" }",
+            ""
+        ),
+        trial("well", "name = \"count\"", ""),
+    ));
+    let (code, record, said) = lab.run(&[]);
+    assert_eq!(code, 3, "{said}");
+    assert_eq!(record.runs.len(), 1, "{said}");
+    let [absent, broken] = &record.skipped[..] else {
+        panic!("{:?}", record.skipped);
+    };
+    let there = format!("absent: the store 127.0.0.1:{port} is not there: ");
+    assert!(absent.starts_with(&there), "{absent}");
+    assert!(
+        broken.starts_with(
+            "broken: count does not start: it ended before it was ready (exit status: 1)"
+        ),
+        "{broken}"
+    );
+    assert!(broken.contains("broken-1-store.log"), "{broken}");
+    nothing_is_left(&lab);
+}
+
+#[test]
+fn a_store_that_is_there_is_used_and_left_alone() {
+    let lab = lab("");
+    let data = lab.0.path().join("elsewhere");
+    std::fs::create_dir(&data).unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = free.local_addr().unwrap().port();
+    drop(free);
+    let mut there = std::process::Command::new("python3")
+        .arg(lab.0.path().join("stores/count/store.py"))
+        .args([&port.to_string(), data.to_str().unwrap()])
+        .spawn()
+        .unwrap();
+    wait_for("the store", || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).ok()
+    });
+    let url = format!("url = \"127.0.0.1:{port}\"");
+    lab.write(&format!("{HEAD}{}", trial("there", &url, "")));
+    let (code, record, said) = lab.run(&[]);
+    assert!(matches!(code, 0 | 4), "{said}");
+    let store = record.runs[0]
+        .place
+        .as_ref()
+        .unwrap()
+        .store
+        .as_ref()
+        .unwrap();
+    assert!(
+        !store.started && store.name.ends_with(&port.to_string()),
+        "{store:?}"
+    );
+    assert!(alive(there.id()), "it is not floodmark's to end");
+    there.kill().unwrap();
+    there.wait().unwrap();
+    let counted: u64 = read(&data.join("count")).trim().parse().unwrap();
+    assert!(counted > record.runs[0].requests.ok, "{counted}: {said}");
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn after_sigkill_the_next_start_ends_the_store_and_removes_its_data() {
+    let long = trial("long", "name = \"count\"", "load = { duration = \"60s\" }");
+    let lab = lab(&format!("{HEAD}{long}"));
+    let mut killed = lab.start(&[]);
+    let events = lab.result().join("events.jsonl");
+    wait_for("the load", || {
+        let events = std::fs::read_to_string(&events).unwrap_or_default();
+        events.contains("\"event\":\"second\"").then_some(())
+    });
+    assert_eq!(data_folders(&lab), 2, "a folder and its lock");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    lab.write(&format!("{HEAD}{}", trial("next", "name = \"count\"", "")));
+    std::fs::rename(lab.result(), lab.0.path().join("earlier")).unwrap();
+    let (code, _, said) = lab.run(&[]);
+    assert!(matches!(code, 0 | 4), "{said}");
+    nothing_is_left(&lab);
+}
+
+#[test]
+fn ctrl_c_leaves_no_store() {
+    let long = trial("long", "name = \"count\"", "load = { duration = \"60s\" }");
+    let lab = lab(&format!("{HEAD}{long}"));
+    let running = lab.start(&[]);
+    let events = lab.result().join("events.jsonl");
+    wait_for("the load", || {
+        let events = std::fs::read_to_string(&events).unwrap_or_default();
+        events.contains("\"event\":\"second\"").then_some(())
+    });
+    crate::support::signal(running.id(), libc::SIGINT);
+    let output = finish(running);
+    assert_eq!(code(&output), 130, "{}", text(&output.stderr));
+    nothing_is_left(&lab);
+}
