@@ -1,0 +1,36 @@
+package floodmark.jvm;
+
+/** What is answered to a request that is refused: a status and one line of JSON. */
+public enum Refusal {
+    NOT_JSON(400, "the body is not the JSON that this path takes"),
+    NO_SCORE(400, "the body needs a score that is a finite number, like {\\\"score\\\": 10}"),
+    NO_NAME(400, "the body needs a name of 1 to 255 characters, like {\\\"name\\\": \\\"Bar\\\"}"),
+    NO_PATH(404, "no such path"),
+    METHOD(405, "method not allowed; the header Allow has those that are"),
+    TOO_LONG(413, "body too long; at most 65536 bytes"),
+    TYPE(415, "the content type must be application/json"),
+    FAILED(500, "the server failed; its log says why"),
+    NOT_STORED(503, "the store did not answer; nothing was promised, try again later");
+
+    /** Longest body that is read, bytes. */
+    public static final int LONGEST_BODY = 64 * 1024;
+
+    /** Value of Retry-After, seconds. */
+    public static final int RETRY_AFTER = 1;
+
+    private final int status;
+    private final String json;
+
+    Refusal(int status, String reason) {
+        this.status = status;
+        this.json = "{\"error\": \"" + reason + "\"}";
+    }
+
+    public int status() {
+        return status;
+    }
+
+    public String json() {
+        return json;
+    }
+}
