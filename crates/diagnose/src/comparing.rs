@@ -3,10 +3,12 @@
 mod claims;
 mod figures;
 mod side;
+mod sweeps;
 mod unlike;
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{Compared, Comparison, Conclusion, Metric};
+use floodmark_record::experiment::Asked;
 use floodmark_record::run::Status;
 use floodmark_stats::comparison::{Ratio, geometric_mean};
 use floodmark_stats::interval::CONFIDENCE;
@@ -14,13 +16,15 @@ use floodmark_stats::interval::CONFIDENCE;
 pub use claims::claims;
 use figures::Figures;
 pub use side::{NoSide, Side, select, sides};
+pub use sweeps::sweeps;
 pub use unlike::{Likeness, likeness};
 
 /// Processes of each system that a comparison should have: with fewer, what fresh processes differ by is hardly known.
 pub const FEWEST_PROCESSES: usize = 5;
 
 /// The comparisons of a record: of its trials those that were sent the same load for the same workload, each beside the first of
-/// them by every metric. Ratios of other trials would be of their loads too.
+/// them by every metric; ratios of other trials would be of their loads too. Of a ladder each is held against the step before it,
+/// of a sweep none against another: its curve says more.
 #[must_use]
 pub fn comparisons(record: &Record) -> Vec<Comparison> {
     let sides = sides(record);
@@ -34,11 +38,33 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
             None => loads.push(vec![side]),
         }
     }
-    let pairs = loads
-        .iter()
-        .flat_map(|load| load[1..].iter().map(|other| (*other, load[0])));
+    let none = Asked::default();
+    let asked = record.experiment.as_ref().unwrap_or(&none);
+    let swept = |side: &Side<'_>| {
+        let mut points = asked.sweeps.iter().flat_map(|sweep| &sweep.points);
+        points.any(|point| point.trial == side.name)
+    };
+    let mut pairs: Vec<[&Side<'_>; 2]> = Vec::new();
+    for load in &loads {
+        let load: Vec<&Side<'_>> = load.iter().copied().filter(|side| !swept(side)).collect();
+        let step = |side: &Side<'_>| asked.ladder.iter().position(|name| *name == side.name);
+        for (i, side) in load.iter().enumerate().skip(1) {
+            let before = match step(side) {
+                None => Some(&load[0]),
+                // The nearest step below it that was measured.
+                Some(n) => {
+                    let below = load
+                        .iter()
+                        .filter(|other| step(other).is_some_and(|of| of < n));
+                    below.max_by_key(|other| step(other))
+                }
+            };
+            pairs.extend(before.map(|before| [load[i], *before]));
+        }
+    }
     pairs
-        .flat_map(|(a, b)| {
+        .into_iter()
+        .flat_map(|[a, b]| {
             Metric::ALL.map(|metric| with_validity(compare_sides(a, b, metric), [a, b]))
         })
         .collect()

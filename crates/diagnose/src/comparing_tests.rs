@@ -1,5 +1,6 @@
 use floodmark_record::experiment::Asked;
 use floodmark_record::run::{Environment, Run, SteadyClass, ToolInfo};
+use floodmark_record::sweep::{Point, Sweep};
 use floodmark_record::times::Times;
 
 use super::*;
@@ -400,5 +401,75 @@ fn what_weakens_a_comparison_is_said() {
         back.iter()
             .any(|n| n.starts_with("all of new was started before")),
         "{back:#?}"
+    );
+}
+
+#[test]
+fn of_a_ladder_each_step_is_held_against_the_one_before() {
+    let mut record = experiment(record(&FAST, &SLOW));
+    let third: Vec<Run> = record
+        .runs
+        .iter()
+        .filter(|run| run.system == "b")
+        .cloned()
+        .collect();
+    record.runs.extend(third.into_iter().map(|run| Run {
+        system: "c".to_owned(),
+        trial: Some("c".to_owned()),
+        throughput_per_s: run.throughput_per_s.map(|x| x / 2.0),
+        ..run
+    }));
+    let pairs = |ladder: &[&str]| {
+        let mut record = record.clone();
+        let asked = record.experiment.get_or_insert_default();
+        asked.ladder = ladder.iter().map(|name| (*name).to_owned()).collect();
+        let all = comparisons(&record);
+        let of = all.iter().filter(|of| of.metric == Metric::Throughput);
+        of.map(|of| format!("{}/{} {:.2}", of.a, of.b, of.ratio.unwrap()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(pairs(&[]), ["b/a 0.91", "c/a 0.45"]);
+    assert_eq!(pairs(&["a", "b", "c"]), ["b/a 0.91", "c/b 0.50"]);
+    // A step that was not measured is stepped over.
+    assert_eq!(pairs(&["a", "gone", "c"]), ["b/a 0.91", "c/a 0.45"]);
+}
+
+#[test]
+fn of_a_sweep_the_highest_point_and_the_first_that_is_near_it() {
+    let mut record = experiment(record(&FAST, &SLOW));
+    let point = |trial: &str, threads: u32| Point {
+        trial: trial.to_owned(),
+        values: [("threads".to_owned(), threads.to_string())].into(),
+    };
+    record.experiment.get_or_insert_default().sweeps = vec![Sweep {
+        name: "s".to_owned(),
+        knobs: vec!["threads".to_owned()],
+        points: vec![point("gone", 1), point("b", 2), point("a", 4)],
+    }];
+    // Its points are not held against each other.
+    assert!(comparisons(&record).is_empty());
+    let [swept] = &sweeps(&record)[..] else {
+        panic!("one sweep was asked for");
+    };
+    assert_eq!(swept.best.as_deref(), Some("a"));
+    assert_eq!(swept.enough.as_deref(), Some("a"), "b is 9 % below it");
+    let [gone, b, a] = &swept.measured[..] else {
+        panic!("{swept:?}");
+    };
+    assert_eq!((gone.throughput_per_s, gone.processes), (None, 0));
+    assert!((b.throughput_per_s.unwrap() - 100.0).abs() < 0.01);
+    assert!(
+        a.low.unwrap() < 110.0 && a.high.unwrap() > 110.0 && a.processes == 5,
+        "{a:?}"
+    );
+    for run in &mut record.runs {
+        if run.system == "a" {
+            run.throughput_per_s = run.throughput_per_s.map(|x| x * 0.93);
+        }
+    }
+    let swept = &sweeps(&record)[0];
+    assert_eq!(
+        (swept.best.as_deref(), swept.enough.as_deref()),
+        (Some("a"), Some("b"))
     );
 }

@@ -23,6 +23,7 @@ pub fn versions() -> BTreeMap<String, String> {
         "validity",
         "checks",
         "comparisons",
+        "sweeps",
         "claims",
     ]
     .map(|judge| (judge.to_owned(), version.clone()))
@@ -32,6 +33,7 @@ pub fn versions() -> BTreeMap<String, String> {
 /// Holds an experiment's trials against each other, and against what was published. The runs are judged by then.
 pub fn beside_each_other(record: &mut Record) {
     record.comparisons = comparing::comparisons(record);
+    record.sweeps = comparing::sweeps(record);
     record.claims = comparing::claims(record);
 }
 

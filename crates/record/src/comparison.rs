@@ -35,11 +35,14 @@ pub enum Metric {
     /// CPU of the load process per request sent, microseconds.
     #[serde(rename = "cpu_us_per_request")]
     CpuPerRequest,
+    /// CPU of the server, and of its store, per request sent, microseconds.
+    #[serde(rename = "server_cpu_us_per_request")]
+    ServerCpuPerRequest,
 }
 
 impl Metric {
     /// All of them, in the order they are shown.
-    pub const ALL: [Metric; 7] = [
+    pub const ALL: [Metric; 8] = [
         Metric::Throughput,
         Metric::Goodput,
         Metric::P50,
@@ -47,11 +50,12 @@ impl Metric {
         Metric::ServiceP50,
         Metric::ServiceP99,
         Metric::CpuPerRequest,
+        Metric::ServerCpuPerRequest,
     ];
 
     /// Their names, in the same order.
-    pub const NAMES: [&str; 7] = {
-        let mut names = [""; 7];
+    pub const NAMES: [&str; 8] = {
+        let mut names = [""; 8];
         let mut i = 0;
         while i < names.len() {
             names[i] = Metric::ALL[i].name();
@@ -71,6 +75,7 @@ impl Metric {
             Metric::ServiceP50 => "service.p50",
             Metric::ServiceP99 => "service.p99",
             Metric::CpuPerRequest => "cpu_us_per_request",
+            Metric::ServerCpuPerRequest => "server_cpu_us_per_request",
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::comparison::{Agreement, Metric};
 use crate::events::RunId;
 use crate::run::ToolInfo;
+use crate::sweep::Sweep;
 
 /// An experiment as its file asks it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +22,12 @@ pub struct Asked {
     /// Published figures to hold it against.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<PublishedClaim>,
+    /// Trials of which each is the one before with something added: what the added part costs is read from their ratios.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ladder: Vec<String>,
+    /// Trials that differ by the values of knobs alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweeps: Vec<Sweep>,
     /// Causes of the limit that the author expects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected_causes: Vec<String>,

@@ -17,6 +17,7 @@ pub mod plan;
 pub mod profile;
 pub mod result;
 pub mod run;
+pub mod sweep;
 pub mod target;
 pub mod times;
 pub mod timetable;

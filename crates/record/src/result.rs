@@ -7,6 +7,7 @@ use crate::SCHEMA_VERSION;
 use crate::comparison::{Claim, Comparison};
 use crate::experiment::{Asked, Resumed};
 use crate::run::{Environment, Interval, Run, ToolInfo};
+use crate::sweep::Swept;
 
 /// Everything known of one command: `record.json`, folded from `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -31,9 +32,13 @@ pub struct Record {
     pub overall: Option<Overall>,
     /// `--fail-if` thresholds and what became of them.
     pub thresholds: Vec<Threshold>,
-    /// Trials of an experiment that were sent the same load, beside the first of them, metric by metric.
+    /// Trials of an experiment that were sent the same load, beside the first of them, metric by metric; of a ladder each beside the
+    /// one before, of a sweep none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,
+    /// What became of throughput where knobs were varied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweeps: Vec<Swept>,
     /// Published figures beside the measured ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<Claim>,
@@ -80,6 +85,7 @@ impl Record {
             overall: None,
             thresholds: Vec::new(),
             comparisons: Vec::new(),
+            sweeps: Vec::new(),
             claims: Vec::new(),
             judges: std::collections::BTreeMap::new(),
         }

@@ -10,7 +10,7 @@ use crate::driven;
 use crate::figures::{NOT_MEASURED, per_second, time};
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
-use crate::{outcomes, place, summary};
+use crate::{ladder, outcomes, place, summary, sweep};
 
 /// Narrowest and widest column of names.
 const NAMES: (usize, usize) = (13, 30);
@@ -83,6 +83,8 @@ pub fn of_record(record: &Record, style: Style) -> String {
     for what in &record.skipped {
         page.entry("missing", &[plain(what.as_str())]);
     }
+    ladder::draw(&mut page, record);
+    sweep::draw(&mut page, record);
     beside::draw(&mut page, record);
     page.finish()
 }

@@ -27,10 +27,12 @@ mod elsewhere;
 mod figures;
 mod groups;
 mod held;
+mod ladder;
 mod load_line;
 mod outcomes;
 mod page;
 mod place;
+mod sweep;
 mod times_table;
 
 #[cfg(test)]

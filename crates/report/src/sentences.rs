@@ -166,6 +166,7 @@ fn in_words(metric: Metric) -> &'static str {
         Metric::ServiceP50 => "the median service time",
         Metric::ServiceP99 => "the p99 of service time",
         Metric::CpuPerRequest => "the load generator's CPU time per request",
+        Metric::ServerCpuPerRequest => "the server's CPU time per request",
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
+use floodmark_record::sweep::Sweep;
 
 use super::claim::{CLAIM, claim};
 use super::fields::{Field, Kind, field, needed};
@@ -12,6 +13,7 @@ use super::found::names_in;
 use super::load::{LOAD, Load};
 use super::place::{CPUS, HOSTS, Place, SYSCTLS};
 use super::section::Section;
+use super::sweep::spread;
 use super::trial::{Reader, TRIAL, Trial};
 use crate::source::{FileError, Source, did_you_mean, read_text};
 
@@ -32,6 +34,11 @@ pub(super) const EXPERIMENT: &[Field] = &[
         "trial",
         Kind::Tables(TRIAL),
         "What is loaded: a system, or a server of your own by its command.",
+    ),
+    field(
+        "ladder",
+        Kind::Texts,
+        "Names of trials of which each is the one before with something added. Each is held against the one before: what the added part costs in throughput, latency and CPU.",
     ),
     field(
         "claim",
@@ -78,6 +85,8 @@ pub struct Experiment {
     pub processes: u32,
     /// What is loaded, in order.
     pub trials: Vec<Trial>,
+    ladder: Vec<String>,
+    sweeps: Vec<Sweep>,
     claims: Vec<PublishedClaim>,
     expected_causes: Vec<String>,
     /// What becomes of the check, where something was said.
@@ -126,17 +135,22 @@ impl Experiment {
             clients: BTreeMap::new(),
         };
         let mut trials: Vec<Trial> = Vec::new();
+        let mut sweeps = Vec::new();
         for section in file.tables("trial", TRIAL)? {
-            let trial = reader.trial(&section)?;
-            if let Some(before) = trials.iter().find(|other| other.name == trial.name) {
-                let what = format!(
-                    "the trial of {} is called \"{}\" too; give one a name = \"…\" of its own",
-                    before.place, trial.name
-                );
-                return Err(section.error("name", what));
+            let (these, sweep) = spread(&section, reader.trial(&section)?)?;
+            for trial in these {
+                if let Some(before) = trials.iter().find(|other| other.name == trial.name) {
+                    let what = format!(
+                        "the trial of {} is called \"{}\" too; give one a name = \"…\" of its own",
+                        before.place, trial.name
+                    );
+                    return Err(section.error("name", what));
+                }
+                trials.push(trial);
             }
-            trials.push(trial);
+            sweeps.extend(sweep);
         }
+        let ladder = ladder(&file, &trials)?;
         if trials.is_empty() {
             return Err(file.error(
                 "trial",
@@ -159,6 +173,8 @@ impl Experiment {
             question: file.text("question").unwrap_or_default().to_owned(),
             processes: processes.unwrap_or(1) as u32,
             trials,
+            ladder,
+            sweeps,
             claims,
             expected_causes: expect
                 .as_ref()
@@ -208,8 +224,15 @@ impl Experiment {
     /// # Errors
     /// A trial that there is not; in words.
     pub fn changed(mut self, changes: &Changes) -> Result<Self, String> {
+        let in_sweep = |name: &str, trial: &Trial| {
+            let mut named = self.sweeps.iter().filter(|sweep| sweep.name == name);
+            named.any(|sweep| sweep.points.iter().any(|point| point.trial == trial.name))
+        };
+        let meant = |name: &String, trial: &Trial| {
+            trial.name == *name || trial.server.name(&trial.name) == *name || in_sweep(name, trial)
+        };
         for name in &changes.only {
-            let is = |trial: &Trial| trial.name == *name || trial.server.name(&trial.name) == *name;
+            let is = |trial: &Trial| meant(name, trial);
             if !self.trials.iter().any(is) {
                 let known = self.trials.iter().map(|trial| trial.name.as_str());
                 return Err(format!(
@@ -219,13 +242,16 @@ impl Experiment {
             }
         }
         if !changes.only.is_empty() {
-            self.trials.retain(|trial| {
-                let system = trial.server.name(&trial.name);
-                changes
-                    .only
-                    .iter()
-                    .any(|name| trial.name == *name || system == name)
-            });
+            let kept = |trial: &Trial| changes.only.iter().any(|name| meant(name, trial));
+            let kept: Vec<bool> = self.trials.iter().map(kept).collect();
+            let mut each = kept.into_iter();
+            self.trials.retain(|_| each.next().unwrap_or(false));
+            let is_there = |name: &String| self.trials.iter().any(|trial| trial.name == *name);
+            self.ladder.retain(is_there);
+            for sweep in &mut self.sweeps {
+                sweep.points.retain(|point| is_there(&point.trial));
+            }
+            self.sweeps.retain(|sweep| !sweep.points.is_empty());
         }
         for trial in &mut self.trials {
             if let Some(attempts) = changes.attempts {
@@ -262,8 +288,32 @@ impl Experiment {
             trials: self.trials.iter().map(|trial| trial.name.clone()).collect(),
             processes: self.processes,
             claims: self.claims.clone(),
+            ladder: self.ladder.clone(),
+            sweeps: self.sweeps.clone(),
             expected_causes: self.expected_causes.clone(),
             expected_check: self.expected_check,
         }
+    }
+}
+
+/// The steps of `ladder`, which are trials.
+fn ladder(file: &Section<'_>, trials: &[Trial]) -> Result<Vec<String>, FileError> {
+    let ladder = file.list("ladder");
+    let wrong = |what: String| Err(file.error("ladder", format!("ladder: {what}")));
+    for (i, name) in ladder.iter().enumerate() {
+        if !trials.iter().any(|trial| trial.name == *name) {
+            let known = trials.iter().map(|trial| trial.name.as_str());
+            return wrong(format!(
+                "unknown trial \"{name}\"; {}",
+                did_you_mean(name, known)
+            ));
+        }
+        if ladder[..i].contains(name) {
+            return wrong(format!("{name} is there twice"));
+        }
+    }
+    match ladder.len() {
+        1 => wrong("one step alone cannot be held against another; name a second trial".to_owned()),
+        _ => Ok(ladder),
     }
 }

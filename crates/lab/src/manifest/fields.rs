@@ -50,6 +50,8 @@ pub enum Kind {
     Scalars,
     /// A table with any keys and such values.
     AnyScalars,
+    /// A table with any keys, each with a list of such.
+    AnyLists,
     /// `[name]`, with these keys.
     Table(&'static [Field]),
     /// `[[name]]`, each with these keys.
@@ -106,6 +108,7 @@ impl Kind {
             Kind::Scalar => "a text, a whole number, true or false".to_owned(),
             Kind::Scalars => format!("a list of values, like {key} = [1, 2]"),
             Kind::AnyScalars => format!("a table of values, like {key} = {{ threads = 2 }}"),
+            Kind::AnyLists => format!("a table of lists, like {key} = {{ threads = [8, 32] }}"),
             Kind::Table(_) => format!("a table, [{key}] in single brackets"),
             Kind::Tables(_) => format!("tables, each [[{key}]] in double brackets"),
             Kind::Named(_) => format!("a table of tables, like [{key}] and threads = {{ … }}"),
@@ -137,6 +140,9 @@ impl Kind {
             Kind::AnyScalars => value
                 .as_table()
                 .is_some_and(|all| all.values().all(|one| scalar(one.get_ref()).is_some())),
+            Kind::AnyLists => value
+                .as_table()
+                .is_some_and(|all| all.values().all(|one| Kind::Scalars.holds(one.get_ref()))),
             Kind::Table(_) | Kind::Named(_) => value.is_table(),
             Kind::Tables(_) => every(|one| one.is_table()),
         }
@@ -169,6 +175,9 @@ impl Kind {
             Kind::Scalar => scalar,
             Kind::Scalars => json!({ "type": "array", "items": scalar }),
             Kind::AnyScalars => json!({ "type": "object", "additionalProperties": scalar }),
+            Kind::AnyLists => {
+                json!({ "type": "object", "additionalProperties": Kind::Scalars.schema() })
+            }
             Kind::Table(fields) => table(fields),
             Kind::Tables(fields) => json!({ "type": "array", "items": table(fields) }),
             Kind::Named(fields) => {

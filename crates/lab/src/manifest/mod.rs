@@ -17,6 +17,7 @@ mod place;
 mod program;
 mod section;
 mod store;
+mod sweep;
 mod system;
 mod template;
 mod trial;

@@ -149,6 +149,28 @@ impl<'a> Section<'a> {
             .collect()
     }
 
+    /// A table of lists: each key with its place and its values as texts, in the order they are written.
+    pub fn lists(&self, key: &str) -> Vec<(String, String, Vec<String>)> {
+        let values = self.value(key).and_then(DeValue::as_table);
+        let mut lists: Vec<_> = values
+            .into_iter()
+            .flat_map(|all| all.iter())
+            .map(|(name, list)| {
+                let values = list
+                    .get_ref()
+                    .as_array()
+                    .into_iter()
+                    .flat_map(|all| all.iter());
+                let values = values.filter_map(|one| fields::scalar(one.get_ref()));
+                let place = self.source.place(&name.span());
+                let name_of = name.get_ref().to_string();
+                (name.span().start, (name_of, place, values.collect()))
+            })
+            .collect();
+        lists.sort_by_key(|(at, _)| *at);
+        lists.into_iter().map(|(_, list)| list).collect()
+    }
+
     /// Keys that are there, in the order of `fields`.
     pub fn present(&self, fields: &'static [Field]) -> impl Iterator<Item = &'static Field> {
         fields.iter().filter(|field| self.has(field.name))

@@ -467,3 +467,94 @@ fn a_workload_that_is_posted_is_sent_so_and_by_no_client_that_cannot() {
         "{error}"
     );
 }
+
+/// An experiment with a trial of `one` and more.
+fn with_trials(trials: &str) -> Result<Experiment, String> {
+    Lab::new(SYSTEM, &format!("question = \"?\"\n{trials}")).read()
+}
+
+#[test]
+fn a_sweep_is_a_trial_for_each_combination() {
+    let trial = |sweep: &str| {
+        format!("[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\nsweep = {{ {sweep} }}\n")
+    };
+    let experiment =
+        with_trials(&trial("threads = [1, 4], journal = [\"none\", \"file\"]")).unwrap();
+    let names: Vec<&str> = experiment.trials.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "one-threads-1-journal-none",
+            "one-threads-4-journal-none",
+            "one-threads-1-journal-file",
+            "one-threads-4-journal-file"
+        ]
+    );
+    assert_eq!(experiment.trials[1].setting["threads"], "4");
+    let [sweep] = &experiment.asked().sweeps[..] else {
+        panic!("{:?}", experiment.asked());
+    };
+    assert_eq!(sweep.knobs, ["threads", "journal"]);
+    assert_eq!(sweep.points[3].values["journal"], "file");
+    // By its own name all of it is meant, by a trial's that point.
+    let only = |name: &str| {
+        let changes = Changes {
+            only: vec![name.to_owned()],
+            ..Changes::default()
+        };
+        let kept = experiment.clone().changed(&changes).unwrap();
+        (kept.trials.len(), kept.asked().sweeps[0].points.len())
+    };
+    assert_eq!(only("one"), (4, 4));
+    assert_eq!(only("one-threads-4-journal-file"), (1, 1));
+    for (text, said) in [
+        (
+            "threads = [9]",
+            "e.toml:5: sweep: threads: expected a whole number from 1 to 4",
+        ),
+        ("threads = []", "sweep: threads has no values"),
+        ("threads = [1, 1]", "sweep: threads: 1 is there twice"),
+        ("", "sweep: which knob?"),
+        (
+            "thread = [1]",
+            "one has no knob \"thread\"; did you mean \"threads\"?",
+        ),
+        ("threads = 1", "sweep: expected a table of lists"),
+    ] {
+        let error = with_trials(&trial(text)).unwrap_err();
+        assert!(error.contains(said), "{text}: {error}");
+    }
+    let both = trial("threads = [1]") + "setting = { threads = 2 }\n";
+    assert!(
+        with_trials(&both)
+            .unwrap_err()
+            .contains("threads is in setting too")
+    );
+    let long = trial("threads = [1]") + &format!("name = \"{}\"\n", "x".repeat(35));
+    assert!(
+        with_trials(&long)
+            .unwrap_err()
+            .contains("give the trial a shorter name")
+    );
+}
+
+#[test]
+fn a_ladder_names_trials_in_order() {
+    let trials = "[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\n[[trial]]\nname = \"two\"\nsystem = \"one\"\nworkload = \"hello\"\n";
+    let ladder = |steps: &str| with_trials(&format!("ladder = [{steps}]\n{trials}"));
+    assert_eq!(
+        ladder("\"two\", \"one\"").unwrap().asked().ladder,
+        ["two", "one"]
+    );
+    for (steps, said) in [
+        ("\"one\"", "e.toml:2: ladder: one step alone"),
+        (
+            "\"one\", \"tow\"",
+            "ladder: unknown trial \"tow\"; did you mean \"two\"?",
+        ),
+        ("\"one\", \"one\"", "ladder: one is there twice"),
+    ] {
+        let error = ladder(steps).unwrap_err();
+        assert!(error.contains(said), "{steps}: {error}");
+    }
+}

@@ -42,6 +42,11 @@ pub(super) const TRIAL: &[Field] = &[
         "Knobs of the system, like { threads = 2 }.",
     ),
     field(
+        "sweep",
+        Kind::AnyLists,
+        "Knobs of the system that are varied, like { threads = [8, 32, 100] }: a trial for each value, or for each combination of several knobs' values. The first knob is the axis of its curve.",
+    ),
+    field(
         "store",
         Kind::Table(STORE),
         "The database behind the system: { name = \"postgresql\" } is started for the trial, { url = \"127.0.0.1:5432\" } is there already. {store} in the system's command is where it listens.",

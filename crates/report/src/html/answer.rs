@@ -8,6 +8,7 @@ use maud::{Markup, html};
 
 use super::beside;
 use super::figures::validity;
+use super::knobs;
 use super::names::{Named, by_load};
 use super::text::Shown;
 use crate::elsewhere;
@@ -30,7 +31,7 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                 }
             }
             @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
-            @for sentence in beside::sentences(record) { p { (Shown(&capital(&sentence))) "." } }
+            @for sentence in knobs::sentences(record).chain(beside::sentences(record)) { p { (Shown(&capital(&sentence))) "." } }
             @for skipped in &record.skipped { p { "Left out: " (Shown(skipped)) } }
             @if let Some(next) = next { p { b { "Next: " } (Shown(next)) "." } }
         }

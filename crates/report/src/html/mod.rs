@@ -15,6 +15,7 @@ mod chart;
 mod curves;
 mod distribution;
 mod figures;
+mod knobs;
 mod machine;
 mod names;
 mod observed;
@@ -58,6 +59,7 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, PageErro
     let mut charts = over_time::charts(&drawn);
     charts.extend(distribution::chart(&drawn)?);
     let (observed, unseen) = observed::charts(&drawn);
+    let sweeps = knobs::sweeps(record)?;
     let command = again::command(record);
     let body = html! {
         header {
@@ -66,6 +68,8 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, PageErro
             @for load in names::by_load(&all) { (asked(load)) }
         }
         (answer::draw(record, &all, next))
+        @if let Some(ladder) = knobs::ladder(record) { section { (ladder) } }
+        @if let Some(sweeps) = &sweeps { section { (sweeps) } }
         @if let Some(compared) = beside::comparisons(record) { section { (compared) } }
         @if let Some(claims) = beside::claims(record) { section { (claims) } }
         section {
