@@ -78,6 +78,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         observations: Vec::new(),
         measured_from_ms: None,
         server: None,
+        store: None,
         watcher: None,
         elsewhere: None,
         missing: Vec::new(),

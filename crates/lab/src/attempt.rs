@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use floodmark_host::{Side, Stop};
-use floodmark_observe::{Root, environment, process};
+use floodmark_observe::{Root, WatchedStore, environment, process};
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::RunId;
 use floodmark_record::place::Place;
@@ -129,14 +129,16 @@ fn answers_name(run: &RunId) -> String {
 }
 
 /// What is read beside an attempt.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub enum Watching<'a> {
     /// Nothing.
     Off,
-    /// The machine, the load process and the server.
+    /// The machine, the load process, the server and the store behind it.
     On {
         /// The server's process, where it is not to be found by the address it listens on.
         server_pid: Option<u32>,
+        /// The store, where there is one.
+        store: Option<WatchedStore>,
     },
     /// The machine and the load process; the server is observed on its own machine.
     Elsewhere(&'a Elsewhere),
@@ -283,7 +285,7 @@ impl Attempts<'_> {
             folder.append(&Event::Driven { by })?;
         }
         let proxy = self.proxy.and_then(ProxyCpu::of);
-        let mut beside = Beside::start(self.watching, self.side, &plan);
+        let mut beside = Beside::start(&self.watching, self.side, &plan);
         if let Some(driver) = self.driver {
             let mut started = |pid| beside.driven(pid);
             let driven = driver.drive(&plan, &id, folder.path(), self.stop, &mut started);
@@ -316,7 +318,8 @@ impl Attempts<'_> {
                     *first_number = end.next_number;
                     cut_short = crate::tally::why_cut_short(end);
                 }
-                for event in beside.on(&event).into_iter().chain([event]) {
+                let before = beside.on(&event).into_iter().flatten();
+                for event in before.chain([event]) {
                     if unwritten.is_none() {
                         unwritten = folder.append(&event).err();
                     }

@@ -31,6 +31,8 @@ pub struct Tally {
     pub observed: Observed,
     /// What the server used in the second whose row comes next.
     pub server_used: Option<ServerUsed>,
+    /// The same of the store behind it.
+    pub store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
     pub cut_short: Option<String>,
     /// Whether the run was measured anew later.
@@ -60,6 +62,7 @@ impl Tally {
             client: None,
             observed: Observed::default(),
             server_used: None,
+            store_used: None,
             missing: Vec::new(),
             cut_short: None,
             counts_not: false,
@@ -67,7 +70,7 @@ impl Tally {
     }
 
     pub fn take(&mut self, mut row: SecondRow) {
-        let used = self.server_used.take();
+        let (server, store) = (self.server_used.take(), self.store_used.take());
         if row.phase == Phase::Warmup {
             self.warmup.merge(&row.counts);
             self.warmup_to_ns = row.to_ns;
@@ -89,8 +92,10 @@ impl Tally {
             max_us: times.max,
             client_user_cpus: row.user_s / length_s,
             client_system_cpus: row.system_s / length_s,
-            server_user_cpus: used.map(|used| used.user_s / used.over_s),
-            server_system_cpus: used.map(|used| used.system_s / used.over_s),
+            server_user_cpus: server.map(|used| used.user_s / used.over_s),
+            server_system_cpus: server.map(|used| used.system_s / used.over_s),
+            store_user_cpus: store.map(|used| used.user_s / used.over_s),
+            store_system_cpus: store.map(|used| used.system_s / used.over_s),
             open_connections: row.open_connections,
             groups: row
                 .groups

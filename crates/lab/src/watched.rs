@@ -1,12 +1,13 @@
-//! The server's CPU over a measurement and in each second of it, from the series that were read beside the load.
+//! The CPU of the server and of the store behind it, over a measurement and in each second of it, from the series that were read beside
+//! the load.
 
 use floodmark_record::run::{Observation, SeriesRow};
-use floodmark_record::watch::{Observed, Server};
+use floodmark_record::watch::{Observed, Server, ServerSeen};
 
 /// Share of a second that must have been watched for its CPU to be told.
 const MOST_OF: f64 = 0.8;
 
-/// The server's CPU as two series of the same steps.
+/// A side's CPU as two series of the same steps.
 struct Cpu<'a> {
     user: &'a Observation,
     system: &'a Observation,
@@ -18,10 +19,10 @@ struct Cpu<'a> {
 }
 
 impl<'a> Cpu<'a> {
-    fn of(observed: &'a Observed) -> Option<Self> {
+    fn of(observed: &'a Observed, side: &str) -> Option<Self> {
         let series = |metric: &str| {
             let mut all = observed.observations.iter();
-            all.find(|o| o.subject == "server" && o.metric == metric)
+            all.find(|o| o.subject == side && o.metric == metric)
         };
         let end_ms = observed.watcher?.wall_s * 1e3;
         let there = observed.elsewhere.as_ref();
@@ -38,6 +39,21 @@ impl<'a> Cpu<'a> {
     fn between(&self, from_ms: f64, to_ms: f64) -> (f64, f64) {
         let sum = |series| increase(series, from_ms, to_ms, self.to_ms);
         (sum(self.user), sum(self.system))
+    }
+
+    /// CPUs that were used in user mode and in the kernel between two moments of the measurement, seconds from its begin; none where
+    /// too little of it was watched.
+    fn cpus(&self, from_s: f64, to_s: f64) -> Option<(f64, f64)> {
+        let at = |s: f64| self.from_ms + s * 1e3;
+        // Of the last second the watching may have missed an end: word of its begin takes a moment.
+        let (from_ms, to_ms) = (
+            at(from_s).max(self.watched_from_ms),
+            at(to_s).min(self.to_ms),
+        );
+        let watched_s = (to_ms - from_ms) / 1e3;
+        let (user, system) = self.between(from_ms, to_ms);
+        (watched_s > 0.0 && watched_s >= MOST_OF * (to_s - from_s))
+            .then(|| (user / watched_s, system / watched_s))
     }
 }
 
@@ -59,8 +75,16 @@ fn increase(series: &Observation, from_ms: f64, to_ms: f64, last_ms: f64) -> f64
 
 /// What the server used from the start of the measurement on, for `sent` requests.
 pub fn server(observed: &Observed, sent: u64) -> Option<Server> {
-    let seen = observed.server.clone()?;
-    let cpu = Cpu::of(observed)?;
+    used(observed, "server", observed.server.clone()?, sent)
+}
+
+/// The same of the store behind it.
+pub fn store(observed: &Observed, sent: u64) -> Option<Server> {
+    used(observed, "store", observed.store.clone()?, sent)
+}
+
+fn used(observed: &Observed, side: &str, seen: ServerSeen, sent: u64) -> Option<Server> {
+    let cpu = Cpu::of(observed, side)?;
     let (user_s, system_s) = cpu.between(cpu.from_ms, cpu.to_ms);
     let cpu_s = user_s + system_s;
     Some(Server {
@@ -73,21 +97,19 @@ pub fn server(observed: &Observed, sent: u64) -> Option<Server> {
     })
 }
 
-/// Puts the server's CPU into the rows of a run. What was told with each second stands where the series did not come to be kept.
+/// Puts the CPU of server and store into the rows of a run. What was told with each second stands where the series did not come to be
+/// kept.
 pub fn fill<'a>(rows: impl IntoIterator<Item = &'a mut SeriesRow>, observed: &Observed) {
-    let Some(cpu) = Cpu::of(observed) else {
-        return;
-    };
+    let (server, store) = (Cpu::of(observed, "server"), Cpu::of(observed, "store"));
     for row in rows {
-        let at = |s: f64| cpu.from_ms + s * 1e3;
-        // Of the last second the watching may have missed an end: word of its begin takes a moment.
-        let from_ms = at(row.from_s).max(cpu.watched_from_ms);
-        let to_ms = at(row.to_s).min(cpu.to_ms);
-        let watched_s = (to_ms - from_ms) / 1e3;
-        if watched_s > 0.0 && watched_s >= MOST_OF * (row.to_s - row.from_s) {
-            let (user, system) = cpu.between(from_ms, to_ms);
-            row.server_user_cpus = Some(user / watched_s);
-            row.server_system_cpus = Some(system / watched_s);
+        let (from_s, to_s) = (row.from_s, row.to_s);
+        if let Some((user, system)) = server.as_ref().and_then(|cpu| cpu.cpus(from_s, to_s)) {
+            row.server_user_cpus = Some(user);
+            row.server_system_cpus = Some(system);
+        }
+        if let Some((user, system)) = store.as_ref().and_then(|cpu| cpu.cpus(from_s, to_s)) {
+            row.store_user_cpus = Some(user);
+            row.store_system_cpus = Some(system);
         }
     }
 }
@@ -95,7 +117,7 @@ pub fn fill<'a>(rows: impl IntoIterator<Item = &'a mut SeriesRow>, observed: &Ob
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::watch::{ServerSeen, Watcher};
+    use floodmark_record::watch::Watcher;
 
     fn series(metric: &str, values: &[f64]) -> Observation {
         Observation {
@@ -153,6 +175,34 @@ mod tests {
         assert_eq!(rows[2].server_user_cpus, None, "nobody watched any more");
         // 0.95 s of it were watched: half of the second of 0.4, all of the next, and a last step of 0.1 s.
         near(rows[3].server_user_cpus, (0.4 * 0.4 + 0.4 + 0.1) / 0.95);
+    }
+
+    #[test]
+    fn the_store_behind_it_has_figures_of_its_own() {
+        let mut observed = observed();
+        let of_store = |metric: &str, values: &[f64]| Observation {
+            subject: "store".to_owned(),
+            ..series(metric, values)
+        };
+        observed.observations.extend([
+            of_store("user", &[0.1, 0.2, 0.2, 0.2, 0.05]),
+            of_store("system", &[0.0; 5]),
+        ]);
+        assert_eq!(store(&observed, 1000), None, "its processes were not seen");
+        observed.store = Some(ServerSeen::default());
+        let store = store(&observed, 1000).unwrap();
+        assert!((store.cpu_s - 0.7).abs() < 1e-9, "{store:?}");
+        assert!((store.cpu_us_per_request.unwrap() - 700.0).abs() < 1e-6);
+        let whole = server(&observed, 1000).unwrap();
+        assert!((whole.cpu_s - 1.95).abs() < 1e-9, "{whole:?}");
+        let mut rows = vec![SeriesRow {
+            to_s: 1.0,
+            ..SeriesRow::default()
+        }];
+        fill(&mut rows, &observed);
+        assert!((rows[0].store_user_cpus.unwrap() - 0.35).abs() < 1e-9);
+        assert_eq!(rows[0].store_system_cpus, Some(0.0));
+        assert!((rows[0].server_user_cpus.unwrap() - 0.7).abs() < 1e-9);
     }
 
     #[test]

@@ -122,10 +122,10 @@ impl Jvm {
         }))
     }
 
-    pub(crate) fn subjects(&self) -> Vec<Subject> {
+    pub(crate) fn subjects(&self, whose: &'static str) -> Vec<Subject> {
         let figures = self.places.iter().map(|(index, _)| &FIGURES[*index]);
         figures
-            .map(|figure| subject("jvm", figure.metric, figure.unit, figure.kind))
+            .map(|figure| subject(whose, figure.metric, figure.unit, figure.kind))
             .collect()
     }
 
@@ -209,7 +209,7 @@ mod tests {
         let mut values = Vec::new();
         jvm.read(&mut values).unwrap();
         let named: Vec<_> = jvm
-            .subjects()
+            .subjects("jvm")
             .iter()
             .map(|s| s.metric)
             .zip(values)
@@ -263,7 +263,7 @@ mod tests {
         let mut second = Vec::new();
         let mut subjects = Vec::new();
         if let Ok(Some(mut jvm)) = opened {
-            subjects = jvm.subjects();
+            subjects = jvm.subjects("jvm");
             jvm.read(&mut first).unwrap();
             let begin = std::time::Instant::now();
             // A crowded machine may leave the JVM little CPU: wait for its first collections, not for a time.

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use floodmark_record::elsewhere::{Clocks, Group, Second};
 
-use crate::sampler::{EVERY, LastRead, Watch};
+use crate::sampler::EVERY;
+use crate::watch::{Shown, Watch};
 use crate::watcher::thread_cpu;
 use crate::watching::Watching;
 use crate::{Root, wall_clock};
@@ -28,7 +29,7 @@ impl Observer {
     /// Its processes are not to be found here, or may not be read: one line.
     pub fn open(watch: &Watch) -> Result<Self, String> {
         let (root, cpu_before) = (Root::host(), thread_cpu());
-        let watching = Watching::open_server(&root, EVERY, watch, &LastRead::default())?;
+        let watching = Watching::open_server(&root, EVERY, watch, &Shown::default())?;
         Ok(Self {
             root,
             watching,

@@ -2,14 +2,13 @@
 
 use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use floodmark_record::target::Address;
 use floodmark_record::watch::Observed;
 
 use crate::Root;
+use crate::watch::{LastRead, Shown, UsedCpu, Watch};
 use crate::watcher::thread_cpu;
 use crate::watching::Watching;
 
@@ -19,31 +18,6 @@ pub const EVERY: Duration = Duration::from_millis(50);
 
 /// Shortest interval: one tick of the kernel's CPU accounting.
 const SHORTEST: Duration = Duration::from_millis(10);
-
-/// What to watch beside the machine.
-#[derive(Debug, Clone, Default)]
-pub struct Watch {
-    /// Where the server listens.
-    pub addresses: Vec<Address>,
-    /// Its process, where it is not to be looked up by its address.
-    pub server_pid: Option<u32>,
-    /// Somebody else observes it, and its ends of the connections.
-    pub elsewhere: bool,
-}
-
-/// CPU that the server's processes have used at a moment, ended ones included.
-#[derive(Debug, Clone, Copy)]
-pub struct ServerCpu {
-    /// When it was read.
-    pub at: Instant,
-    /// In user mode.
-    pub user: Duration,
-    /// In the kernel.
-    pub system: Duration,
-}
-
-/// The last reading, for those who look on while the thread goes on reading.
-pub(crate) type LastRead = Arc<Mutex<Option<ServerCpu>>>;
 
 /// What a sampler hands back: what was read, and one line for each thing that could not be.
 pub type Sampled = (Observed, Vec<String>);
@@ -57,7 +31,7 @@ pub(crate) enum Word {
 }
 
 /// Watches, beside a load: counters of network, CPUs, control group and disks; the server's processes and threads, its sockets and
-/// its JVM; the load process.
+/// its JVM; the load process; the processes of the store behind the server.
 ///
 /// Series that stay zero are kept: a zero is evidence. Counters of the network and the machine are of all that runs there. Each
 /// kind of reading may take a small share of one CPU, and is taken less often where it would exceed that, so that many connections or
@@ -68,7 +42,7 @@ pub struct Sampler {
     /// Dropped to stop the thread.
     words: Option<mpsc::Sender<Word>>,
     thread: io::Result<JoinHandle<Sampled>>,
-    server: LastRead,
+    shown: Shown,
 }
 
 impl Sampler {
@@ -80,8 +54,8 @@ impl Sampler {
         );
         let (words, told) = mpsc::channel();
         let (opened, is_open) = mpsc::channel();
-        let server = LastRead::default();
-        let shown = Arc::clone(&server);
+        let shown = Shown::default();
+        let show = shown.clone();
         let thread = std::thread::Builder::new()
             .name("sampler".to_owned())
             .spawn(move || {
@@ -90,7 +64,7 @@ impl Sampler {
                     (start, every),
                     &watch,
                     (&told, opened),
-                    &shown,
+                    &show,
                 )
             });
         if start <= Instant::now() {
@@ -100,7 +74,7 @@ impl Sampler {
         Self {
             words: Some(words),
             thread,
-            server,
+            shown,
         }
     }
 
@@ -116,9 +90,14 @@ impl Sampler {
 
     /// What the server had used when it was last read; none where it is not watched.
     #[must_use]
-    pub fn server_cpu(&self) -> Option<ServerCpu> {
-        // A thread that failed is found out when it is joined.
-        self.server.lock().ok().and_then(|last| *last)
+    pub fn server_cpu(&self) -> Option<UsedCpu> {
+        last(&self.shown.server)
+    }
+
+    /// What the store had used when it was last read; none where it is not watched.
+    #[must_use]
+    pub fn store_cpu(&self) -> Option<UsedCpu> {
+        last(&self.shown.store)
     }
 
     fn say(&self, word: Word) {
@@ -142,12 +121,17 @@ impl Sampler {
     }
 }
 
+fn last(read: &LastRead) -> Option<UsedCpu> {
+    // A thread that failed is found out when it is joined.
+    read.lock().ok().and_then(|last| *last)
+}
+
 fn run(
     root: &Root,
     (start, every): (Instant, Duration),
     watch: &Watch,
     (told, opened): (&mpsc::Receiver<Word>, mpsc::Sender<()>),
-    shown: &LastRead,
+    shown: &Shown,
 ) -> Sampled {
     let mut early = Vec::new();
     loop {
@@ -178,6 +162,7 @@ fn run(
 mod tests {
     use super::*;
     use floodmark_record::run::Observation;
+    use floodmark_record::target::Address;
     use std::net::{TcpListener, TcpStream};
 
     fn series<'a>(observed: &'a Observed, subject: &str, metric: &str) -> &'a Observation {

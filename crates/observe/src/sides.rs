@@ -1,4 +1,4 @@
-//! The two sides of a load as processes: the server's tree and the load process's.
+//! The sides of a load as processes: the server's tree, that of the store behind it, and the load process's.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,11 +11,11 @@ use floodmark_record::watch::{OtherThreads, ServerSeen, ServerThread};
 use crate::account::parse_io;
 use crate::cpu::ticks_per_s;
 use crate::jvm::Jvm;
-use crate::sampler::{LastRead, ServerCpu};
 use crate::samples::{Samples, subject};
 use crate::series::Kind;
 use crate::threads::{NAMED, Threads};
 use crate::tree::{Ticks, Tree};
+use crate::watch::{LastRead, UsedCpu};
 use crate::{Root, cgroup, host};
 
 /// How often new children are looked for among the machine's processes, which takes 0.1 to 0.3 ms where there are a hundred. Those that
@@ -33,6 +33,15 @@ const SELDOM: f64 = 0.002;
 /// Threads that are told by name where they are told each second: a thread that is among them in some seconds only is told too
 /// low, so these are more than a record keeps.
 const DRAINED: usize = 64;
+
+/// The subject of a JVM's own figures, of sides that may be one.
+fn jvm_of(whose: &str) -> Option<&'static str> {
+    match whose {
+        "server" => Some("jvm"),
+        "store" => Some("store jvm"),
+        _ => None,
+    }
+}
 
 /// One side that is being watched.
 pub(crate) struct Side {
@@ -99,7 +108,7 @@ impl Side {
                 used.system as f64 / ticks_per_s,
             );
             if let Ok(mut last) = shown.lock() {
-                *last = Some(ServerCpu {
+                *last = Some(UsedCpu {
                     at: Instant::now(),
                     user: Duration::from_secs_f64(user_s),
                     system: Duration::from_secs_f64(system_s),
@@ -132,14 +141,14 @@ impl Side {
             }
         };
         self.threads = Some(Rc::clone(&threads));
-        let jvm = (whose == "server") && self.open_jvm(samples, root);
+        let jvm = jvm_of(whose).filter(|subject| self.open_jvm(samples, root, subject));
         let mut subjects = vec![
             subject(whose, "on_cpu", "s", Kind::Increase),
             subject(whose, "run_delay", "s", Kind::Increase),
         ];
-        if jvm {
-            subjects.push(subject("jvm", "compiler_threads", "s", Kind::Increase));
-            subjects.push(subject("jvm", "collector_threads", "s", Kind::Increase));
+        if let Some(jvm) = jvm {
+            subjects.push(subject(jvm, "compiler_threads", "s", Kind::Increase));
+            subjects.push(subject(jvm, "collector_threads", "s", Kind::Increase));
         }
         let (tree, all) = (Rc::clone(&self.tree), Rc::clone(&threads));
         let source = format!("{whose}: /proc/PID/task/TID/schedstat");
@@ -147,7 +156,7 @@ impl Side {
             let sums = all.borrow_mut().read_schedstat(&tree.borrow())?;
             let seconds = |ns: u64| ns as f64 / 1e9;
             into.extend([seconds(sums.on_cpu_ns), seconds(sums.waiting_ns)]);
-            if jvm {
+            if jvm.is_some() {
                 into.extend([seconds(sums.compiling_ns), seconds(sums.collecting_ns)]);
             }
             Ok(())
@@ -175,7 +184,7 @@ impl Side {
     }
 
     /// Reads a JVM's own figures, where one of the processes is one; of several the first.
-    fn open_jvm(&self, samples: &mut Samples, root: &Root) -> bool {
+    fn open_jvm(&self, samples: &mut Samples, root: &Root, whose: &'static str) -> bool {
         for member in self.tree.borrow().members() {
             match Jvm::open(root, member.pid) {
                 Ok(None) if member.name == "java" => samples.missing(format!(
@@ -185,7 +194,7 @@ impl Side {
                 Ok(None) => {}
                 Err(line) => samples.missing(line),
                 Ok(Some(mut jvm)) => {
-                    let (path, subjects) = (jvm.path.clone(), jvm.subjects());
+                    let (path, subjects) = (jvm.path.clone(), jvm.subjects(whose));
                     samples.add(&path, SELDOM, subjects, move |into| jvm.read(into));
                     return true;
                 }

@@ -1,4 +1,4 @@
-//! What the sampler's thread watches: the machine, the server, the load process, and the sockets between them.
+//! What the sampler's thread watches: the machine, the server, the load process, the sockets between them, and the store behind the server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use floodmark_record::target::Address;
 use floodmark_record::watch::{Observed, OtherThreads, ServerThread, Watcher};
 
-use crate::sampler::{LastRead, Sampled, Watch, Word};
+use crate::sampler::{Sampled, Word};
 use crate::samples::Samples;
 use crate::sides::Side;
 use crate::sock_diag::SockDiag;
 use crate::sockets::{Ends, Sockets};
+use crate::watch::{LastRead, Shown, Watch};
 use crate::watcher::thread_cpu;
-use crate::{Root, cgroup, host, namespace, server, wall_clock};
+use crate::{Root, cgroup, host, namespace, server, store, wall_clock};
 
 /// How often connections are looked at: the kernel goes over its whole table each time, which takes most of a millisecond where it
 /// is large, however few connections there are.
@@ -29,22 +30,21 @@ pub(crate) struct Watching {
     watch: Watch,
     pub(crate) samples: Samples,
     server: Option<Side>,
+    store: Option<Side>,
     client: Option<Side>,
     measured_from: Option<Instant>,
 }
 
 impl Watching {
-    /// Begins to read the machine and the server.
-    pub(crate) fn open(root: &Root, every: Duration, watch: &Watch, shown: &LastRead) -> Self {
+    /// Begins to read the machine, the server and the store behind it.
+    pub(crate) fn open(root: &Root, every: Duration, watch: &Watch, shown: &Shown) -> Self {
         let mut samples = Samples::new(every);
         host::open(&mut samples, root);
-        let server = match open_server(&mut samples, root, watch, shown) {
-            Ok(server) => server,
-            Err(line) => {
-                samples.missing(line);
-                None
-            }
-        };
+        let server = open_server(&mut samples, root, watch, &shown.server);
+        let server = said(&mut samples, server);
+        let store = watch.store.as_ref();
+        let store = store.map(|store| store::open(&mut samples, root, store, &shown.store));
+        let store = store.and_then(|side| said(&mut samples, side.map(Some)));
         if let Some(server) = &server {
             server.open_cgroup(&mut samples, root, cgroup::group(root, "cpu"));
         }
@@ -53,6 +53,7 @@ impl Watching {
             watch: watch.clone(),
             samples,
             server,
+            store,
             client: None,
             measured_from: None,
         };
@@ -71,16 +72,17 @@ impl Watching {
         root: &Root,
         every: Duration,
         watch: &Watch,
-        shown: &LastRead,
+        shown: &Shown,
     ) -> Result<Self, String> {
         let mut samples = Samples::drained(every);
-        let server = open_server(&mut samples, root, watch, shown)?;
+        let server = open_server(&mut samples, root, watch, &shown.server)?;
         host::machine(&mut samples, root);
         let mut watching = Self {
             root: root.clone(),
             watch: watch.clone(),
             samples,
             server,
+            store: None,
             client: None,
             measured_from: None,
         };
@@ -132,8 +134,8 @@ impl Watching {
     pub(crate) fn told(&mut self, word: Word) {
         match word {
             Word::Client(pid) => {
-                if let Some(server) = &self.server {
-                    server.disown(pid);
+                for side in self.server.iter().chain(&self.store) {
+                    side.disown(pid);
                 }
                 self.client = match Side::open(
                     &mut self.samples,
@@ -153,8 +155,8 @@ impl Watching {
             }
             Word::Measuring(at) => {
                 self.measured_from = Some(at);
-                if let Some(server) = &mut self.server {
-                    server.mark();
+                for side in self.server.iter_mut().chain(&mut self.store) {
+                    side.mark();
                 }
             }
         }
@@ -189,6 +191,7 @@ impl Watching {
         self.samples.take_last(Instant::now());
         let begin = self.samples.begin;
         let server = self.server.as_ref().map(Side::seen);
+        let store = self.store.as_ref().map(Side::seen);
         let (observations, mut missing) = self.samples.finish();
         said_once(&mut missing);
         let since = |at: Instant| at.saturating_duration_since(begin);
@@ -198,6 +201,7 @@ impl Watching {
                 .measured_from
                 .and_then(|at| u64::try_from(since(at).as_millis()).ok()),
             server,
+            store,
             watcher: Some(Watcher {
                 cpu_s: thread_cpu().saturating_sub(cpu_before).as_secs_f64(),
                 wall_s: begin.elapsed().as_secs_f64(),
@@ -212,12 +216,25 @@ impl Watching {
 /// A side that ends takes all of its readings with it, which is one thing to say. The load process ends with each run, and how it
 /// ended is told elsewhere.
 fn said_once(missing: &mut Vec<String>) {
-    let mut server = false;
+    let (mut server, mut store) = (false, false);
     missing.retain(|line| {
-        let ended = line.contains("values only");
-        let again = ended && line.starts_with("server: ") && std::mem::replace(&mut server, true);
-        !(again || ended && line.starts_with("client: "))
+        let before = match line.split_once(": ") {
+            _ if !line.contains("values only") => return true,
+            Some(("server", _)) => &mut server,
+            Some(("store", _)) => &mut store,
+            Some(("client", _)) => return false,
+            _ => return true,
+        };
+        !std::mem::replace(before, true)
     });
+}
+
+/// What could be opened; what could not is said.
+fn said(samples: &mut Samples, opened: Result<Option<Side>, String>) -> Option<Side> {
+    opened.unwrap_or_else(|line| {
+        samples.missing(line);
+        None
+    })
 }
 
 fn open_server(

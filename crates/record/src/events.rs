@@ -67,6 +67,8 @@ pub enum Event {
     },
     /// What the server used since the last of these; comes with each second.
     ServerUsed(ServerUsed),
+    /// The same of the store behind it, where there is one.
+    StoreUsed(ServerUsed),
     /// What happened in one second of the worker's clock.
     Second(SecondRow),
     /// The worker is done.

@@ -135,6 +135,10 @@ pub struct Run {
     /// What the server's processes used; null where they were not found or may not be read, `missing` says why.
     #[serde(default)]
     pub server: Option<Server>,
+    /// What the processes of the store behind the server used; null where there is none, or they were not found or may not be
+    /// read, which `missing` then says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<Server>,
     /// What watching took; null where nothing was watched.
     #[serde(default)]
     pub watcher: Option<Watcher>,
@@ -333,6 +337,12 @@ pub struct SeriesRow {
     /// CPU of the server's processes in CPUs, kernel.
     #[serde(default)]
     pub server_system_cpus: Option<f64>,
+    /// CPU of the store's processes in CPUs, user mode; null where there is no store, or it was not watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_user_cpus: Option<f64>,
+    /// CPU of the store's processes in CPUs, kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_system_cpus: Option<f64>,
     /// Connections open at the end of the second.
     pub open_connections: u64,
     /// The same by group, in the order of the plan's mix.
@@ -401,9 +411,9 @@ pub struct FellBehind {
 /// kept beside it, as a series of the same name with `.max` behind it; for counters as a rate (`count/s`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observation {
-    /// Of what: `host`, `network`, `cgroup`, `disk`; `server` and `client` (process trees), `server sockets` and `client sockets`
-    /// (the two ends of the target's connections on this machine), `listener`, `jvm`; `server host`, `server network`,
-    /// `server cgroup`, `server disk` where the server's are others than the client's.
+    /// Of what: `host`, `network`, `cgroup`, `disk`; `server`, `client` and `store` (process trees), `server sockets` and
+    /// `client sockets` (the two ends of the target's connections on this machine), `listener`, `jvm` (the server's), `store jvm`;
+    /// `server host`, `server network`, `server cgroup`, `server disk` where the server's are others than the client's.
     pub subject: String,
     /// Name of the counter, as its source spells it where it has one.
     pub metric: String,

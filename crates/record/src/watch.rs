@@ -17,6 +17,9 @@ pub struct Observed {
     /// The server's processes; null where they were not found or may not be read.
     #[serde(default)]
     pub server: Option<ServerSeen>,
+    /// The processes of the store behind it; null where there is none, or they were not found or may not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<ServerSeen>,
     /// What watching took.
     #[serde(default)]
     pub watcher: Option<Watcher>,
@@ -28,8 +31,8 @@ pub struct Observed {
     pub elsewhere: Option<Elsewhere>,
 }
 
-/// CPU of the server's processes between two readings about a second apart, for those who look on. What is folded of a whole run
-/// are its finer series.
+/// CPU of the server's or the store's processes between two readings about a second apart, for those who look on. What is folded of
+/// a whole run are its finer series.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUsed {
     /// Time between the readings, seconds.
@@ -40,7 +43,8 @@ pub struct ServerUsed {
     pub system_s: f64,
 }
 
-/// The server's processes: those that listen on the target's port, and their descendants.
+/// The server's processes: those that listen on the target's port, and their descendants. Of a store those that it was started as, or
+/// that listen at its address.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSeen {
     /// Name of its first process, cut to 15 bytes by the kernel.
@@ -90,7 +94,7 @@ pub struct OtherThreads {
     pub run_delay_s: f64,
 }
 
-/// What watching took: the thread that read the machine's and the server's counters.
+/// What watching took: the threads that read the counters of machine, server and store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Watcher {
     /// Its CPU, seconds (`CLOCK_THREAD_CPUTIME_ID`); in no figure of client or server.
@@ -99,7 +103,7 @@ pub struct Watcher {
     pub wall_s: f64,
 }
 
-/// What the server used over the measurement and what was awaited after it, whole process tree.
+/// What the server, or the store behind it, used over the measurement and what was awaited after it, whole process tree.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
     /// CPU, seconds (`/proc/PID/stat` of all processes, ended ones included).

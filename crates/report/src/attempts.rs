@@ -42,6 +42,9 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
     draw_cpu(page, "server", runs, |run| {
         run.server.as_ref()?.cpu_us_per_request
     });
+    draw_cpu(page, "store", runs, |run| {
+        run.store.as_ref()?.cpu_us_per_request
+    });
     driven::draw(page, first, "");
     draw_judged(page, runs, &names);
     for note in overall.iter().flat_map(|overall| &overall.notes) {

@@ -10,7 +10,10 @@ use floodmark_record::run::{Run, SeriesRow};
 const HEADER: &str = "system,workload,setting,process,attempt,started_unix_ms,\
 from_s,to_s,throughput_per_s,goodput_per_s,failed,\
 response_p50_us,response_p90_us,response_p99_us,response_p99_9_us,response_max_us,\
-client_user_cpus,client_system_cpus,server_user_cpus,server_system_cpus,open_connections,group";
+client_user_cpus,client_system_cpus,server_user_cpus,server_system_cpus,store_user_cpus,store_system_cpus,open_connections,group";
+
+/// Columns of the second.
+const COLUMNS: usize = 17;
 
 /// One line for each second of each run, below a header, each followed by one for each group of a mix.
 #[must_use]
@@ -57,7 +60,7 @@ fn identification(run: &Run) -> String {
     .join(",")
 }
 
-fn values(row: &SeriesRow) -> [String; 15] {
+fn values(row: &SeriesRow) -> [String; COLUMNS] {
     [
         number(Some(row.from_s)),
         number(Some(row.to_s)),
@@ -73,13 +76,15 @@ fn values(row: &SeriesRow) -> [String; 15] {
         number(Some(row.client_system_cpus)),
         number(row.server_user_cpus),
         number(row.server_system_cpus),
+        number(row.store_user_cpus),
+        number(row.store_system_cpus),
         row.open_connections.to_string(),
     ]
 }
 
 /// The columns that a group has second by second.
-fn group_values(row: &SeriesRow, group: &GroupPoint) -> [String; 15] {
-    let mut values = <[String; 15]>::default();
+fn group_values(row: &SeriesRow, group: &GroupPoint) -> [String; COLUMNS] {
+    let mut values = <[String; COLUMNS]>::default();
     values[..5].clone_from_slice(&[
         number(Some(row.from_s)),
         number(Some(row.to_s)),
@@ -146,8 +151,25 @@ mod tests {
         let line = text.lines().nth(1).unwrap();
         assert_eq!(
             line,
-            "127.0.0.1:8080,/,,1,1,1700000000000,0,1,184210,184210,0,,,1234.5,1520,2300,0.3,0.51,0.4,0.75,50,"
+            "127.0.0.1:8080,/,,1,1,1700000000000,0,1,184210,184210,0,,,1234.5,1520,2300,0.3,0.51,0.4,0.75,,,50,"
         );
+    }
+
+    #[test]
+    fn the_store_is_beside_the_server() {
+        let text = of_record(&fixture::record(vec![fixture::with_store()]));
+        let mut lines = text.lines();
+        let mut fields = || lines.next().unwrap().split(',').map(str::to_owned);
+        let (heads, values): (Vec<_>, Vec<_>) = (fields().collect(), fields().collect());
+        let of = |name: &str| &values[heads.iter().position(|head| head == name).unwrap()];
+        assert_eq!(
+            (
+                of("server_user_cpus").as_str(),
+                of("store_user_cpus").as_str()
+            ),
+            ("0.4", "0.2")
+        );
+        assert_eq!(of("store_system_cpus"), "0.08");
     }
 
     #[test]

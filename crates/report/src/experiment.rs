@@ -4,6 +4,7 @@ use floodmark_record::Record;
 use floodmark_record::experiment::Asked;
 use floodmark_record::run::{Run, Status};
 use floodmark_record::units::show_ns;
+use floodmark_record::watch::Server;
 
 use crate::beside;
 use crate::driven;
@@ -30,19 +31,9 @@ pub fn of_record(record: &Record, style: Style) -> String {
         .map(|name| name.chars().count() + 1)
         .max();
     let width = width.unwrap_or(0).clamp(NAMES.0, NAMES.1);
-    let heads = [
-        "ok/s",
-        "p50",
-        "p99",
-        "CPU/request",
-        "server",
-        "runs",
-        "validity",
-    ];
-    let cells: Vec<_> = heads
-        .iter()
-        .zip(WIDTHS)
-        .map(|(head, width)| (width, Paint::Faint, (*head).to_owned()))
+    let store = record.runs.iter().any(|run| run.store.is_some());
+    let cells: Vec<_> = columns(store)
+        .map(|(head, width)| (width, Paint::Faint, head.to_owned()))
         .collect();
     page.row_beside(width, "", &cells);
     for name in &asked.trials {
@@ -51,7 +42,7 @@ pub fn of_record(record: &Record, style: Style) -> String {
             .iter()
             .filter(|run| run.trial.as_ref() == Some(name))
             .collect();
-        page.row_beside(width, name, &cells_of(&runs));
+        page.row_beside(width, name, &cells_of(&runs, store));
     }
     let most = asked.trials.iter().map(|name| {
         let of = record
@@ -68,8 +59,12 @@ pub fn of_record(record: &Record, style: Style) -> String {
         true => "; of other clients what they print, and the CPU of their whole run",
         false => "",
     };
+    let whose = match store {
+        true => "server, store: CPUs that their processes used",
+        false => "server: CPUs that its processes used",
+    };
     let explained = format!(
-        "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent; server: CPUs that its processes used{others})"
+        "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent; {whose}{others})"
     );
     page.headline(&[faint(explained)]);
     draw_clients(&mut page, asked, record);
@@ -106,37 +101,54 @@ pub fn resumed(record: &Record) -> Option<String> {
     Some(format!("cut short and gone on with {times}; {runs}"))
 }
 
-/// Widths of the columns after the name.
-const WIDTHS: [usize; 7] = [10, 8, 8, 12, 8, 5, 16];
+/// Heads and widths of the columns after the name.
+const COLUMNS: [(&str, usize); 8] = [
+    ("ok/s", 10),
+    ("p50", 8),
+    ("p99", 8),
+    ("CPU/request", 12),
+    ("server", 8),
+    STORE,
+    ("runs", 5),
+    ("validity", 16),
+];
 
-fn cells_of(runs: &[&Run]) -> Vec<(usize, Paint, String)> {
+/// The one that is there only where a run has a store.
+const STORE: (&str, usize) = ("store", 7);
+
+fn columns(store: bool) -> impl Iterator<Item = (&'static str, usize)> {
+    COLUMNS
+        .into_iter()
+        .filter(move |column| store || *column != STORE)
+}
+
+fn cells_of(runs: &[&Run], store: bool) -> Vec<(usize, Paint, String)> {
     let (paint, validity) = validity(runs);
     let cpu = median(runs.iter().map(|run| run.client.cpu_us_per_request));
+    let cpus = |side: fn(&Run) -> Option<&Server>| {
+        median(runs.iter().map(|run| cpus_of(side(run))))
+            .map_or_else(|| NOT_MEASURED.to_owned(), |cpus| format!("{cpus:.2}"))
+    };
     let texts = [
         median(runs.iter().map(|run| run.throughput_per_s))
             .map_or_else(|| NOT_MEASURED.to_owned(), per_second),
         percentile(runs, |run| run.response_time_us.p50),
         percentile(runs, |run| run.response_time_us.p99),
         cpu.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
-        median(runs.iter().map(|run| server_cpus(run)))
-            .map_or_else(|| NOT_MEASURED.to_owned(), |cpus| format!("{cpus:.2}")),
+        cpus(|run| run.server.as_ref()),
+        cpus(|run| run.store.as_ref()),
         runs.len().to_string(),
         validity,
     ];
-    let paints = [
-        Paint::Strong,
-        Paint::Plain,
-        Paint::Plain,
-        Paint::Plain,
-        Paint::Plain,
-        Paint::Plain,
-        paint,
-    ];
-    WIDTHS
-        .into_iter()
-        .zip(paints)
-        .zip(texts)
-        .map(|((width, paint), text)| (width, paint, text))
+    let painted = |head: &str| match head {
+        "ok/s" => Paint::Strong,
+        "validity" => paint,
+        _ => Paint::Plain,
+    };
+    let cells = COLUMNS.into_iter().zip(texts);
+    cells
+        .filter(|(column, _)| store || *column != STORE)
+        .map(|((head, width), text)| (width, painted(head), text))
         .collect()
 }
 
@@ -169,10 +181,10 @@ fn median(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     }
 }
 
-/// CPUs that the server's process tree used, on average.
-fn server_cpus(run: &Run) -> Option<f64> {
-    let server = run.server.as_ref().filter(|server| server.wall_s > 0.0)?;
-    Some(server.cpu_s / server.wall_s)
+/// CPUs that a side's process tree used, on average.
+fn cpus_of(side: Option<&Server>) -> Option<f64> {
+    let side = side.filter(|side| side.wall_s > 0.0)?;
+    Some(side.cpu_s / side.wall_s)
 }
 
 /// What the worst run is worth, and of how many that holds where not of all.
@@ -293,6 +305,25 @@ mod tests {
         // 11.5 s of CPU in 10 s.
         assert!(row("a").ends_with("1.15 12 invalid 1 of 12"), "{drawn}");
         assert!(row("b").ends_with("– 1 no answer"), "{drawn}");
+    }
+
+    #[test]
+    fn a_store_has_a_column_where_there_is_one() {
+        let runs = vec![
+            of("bars", 1, fixture::with_store()),
+            of("hello", 1, fixture::watched()),
+        ];
+        let drawn = of_record(&record(&["bars", "hello"], runs), STYLE);
+        let words = |n: usize| {
+            let line = drawn.lines().nth(n).unwrap();
+            line.split_whitespace().collect::<Vec<_>>()
+        };
+        assert_eq!(words(2)[4..7], ["server", "store", "runs"], "{drawn}");
+        assert!(drawn.contains(" 1.15   0.28    1 "), "{drawn}");
+        assert!(drawn.contains(" 1.15      –    1 "), "{drawn}");
+        let without = vec![of("hello", 1, fixture::watched())];
+        let drawn = of_record(&record(&["hello"], without), STYLE);
+        assert!(!drawn.contains("store"), "{drawn}");
     }
 
     #[test]

@@ -113,6 +113,29 @@ pub(crate) fn watched() -> Run {
     }
 }
 
+/// The same with a store behind the server that used 0.28 CPUs.
+pub(crate) fn with_store() -> Run {
+    let mut run = watched();
+    run.store = Some(Server {
+        cpu_s: 2.8,
+        user_s: 2.0,
+        system_s: 0.8,
+        wall_s: 10.0,
+        cpu_us_per_request: Some(3.4),
+        seen: ServerSeen {
+            name: "postgres".to_owned(),
+            pids: vec![4800],
+            processes: 9,
+            peak_rss_bytes: 61_000_000,
+            ..ServerSeen::default()
+        },
+    });
+    for row in &mut run.series {
+        (row.store_user_cpus, row.store_system_cpus) = (Some(0.2), Some(0.08));
+    }
+    run
+}
+
 fn series(to_s: u64, per_s: f64) -> Vec<SeriesRow> {
     (0..to_s)
         .map(|i| SeriesRow {
@@ -130,6 +153,8 @@ fn series(to_s: u64, per_s: f64) -> Vec<SeriesRow> {
             client_system_cpus: 0.51,
             server_user_cpus: Some(0.4),
             server_system_cpus: Some(0.75),
+            store_user_cpus: None,
+            store_system_cpus: None,
             open_connections: 50,
             groups: Vec::new(),
         })
@@ -231,6 +256,7 @@ pub(crate) fn closed() -> Run {
         observations: Vec::new(),
         measured_from_ms: Some(40),
         server: None,
+        store: None,
         watcher: None,
         elsewhere: None,
         missing: Vec::new(),

@@ -43,6 +43,7 @@ pub struct Progress {
     /// CPUs that the load process used in the last row, and the server in about the same second where it is watched.
     client_cpus: f64,
     server_cpus: Option<f64>,
+    store_cpus: Option<f64>,
     open_connections: u64,
     /// Moment of the phase up to which [`Progress::plain_line`] has spoken.
     spoken_s: f64,
@@ -81,6 +82,7 @@ impl Progress {
             last_p99_ns: None,
             client_cpus: 0.0,
             server_cpus: None,
+            store_cpus: None,
             open_connections: 0,
             spoken_s: 0.0,
             openings: 0,
@@ -113,6 +115,13 @@ impl Progress {
     pub fn server_used(&mut self, used: &ServerUsed) {
         if used.over_s > 0.0 {
             self.server_cpus = Some((used.user_s + used.system_s) / used.over_s);
+        }
+    }
+
+    /// Takes in what the store behind it used in that second.
+    pub fn store_used(&mut self, used: &ServerUsed) {
+        if used.over_s > 0.0 {
+            self.store_cpus = Some((used.user_s + used.system_s) / used.over_s);
         }
     }
 
@@ -221,11 +230,13 @@ impl Progress {
 
     /// CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
     fn cpus(&self) -> String {
-        let client = format!("CPUs {:.2} client", self.client_cpus);
-        match self.server_cpus {
-            Some(server) => format!("{client} {server:.2} server"),
-            None => client,
+        let mut text = format!("CPUs {:.2} client", self.client_cpus);
+        for (side, cpus) in [("server", self.server_cpus), ("store", self.store_cpus)] {
+            if let Some(cpus) = cpus {
+                text.push_str(&format!(" {cpus:.2} {side}"));
+            }
         }
+        text
     }
 
     fn failed(&self) -> u64 {
@@ -311,6 +322,16 @@ mod tests {
         assert_eq!(
             progress.line(wide),
             format!("{before}  CPUs 0.81 client 1.15 server  3,000 ok  50 connections")
+        );
+        progress.store_used(&ServerUsed {
+            over_s: 1.0,
+            user_s: 0.2,
+            system_s: 0.1,
+        });
+        let with_store = progress.line(Style { width: 140, ..WIDE });
+        assert!(
+            with_store.contains("CPUs 0.81 client 1.15 server 0.30 store  3,000 ok"),
+            "{with_store}"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The server's CPU beside the client's, in one line.
+//! The CPU of the server and of the store behind it beside the client's, a line each.
 
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count, show_ns};
@@ -6,19 +6,25 @@ use floodmark_record::watch::Server;
 
 use crate::page::{Page, faint, glue, plain};
 
-/// What the server's processes used; nothing where they were not watched, which is among what was not read.
+/// What the processes of the server used, and those of the store where there is one; nothing where they were not watched, which is
+/// among what was not read.
 pub(crate) fn draw(page: &mut Page, run: &Run) {
-    let Some(server) = run.server.as_ref().filter(|server| server.wall_s > 0.0) else {
+    draw_side(page, "server", run.server.as_ref());
+    draw_side(page, "store", run.store.as_ref());
+}
+
+fn draw_side(page: &mut Page, name: &str, side: Option<&Server>) {
+    let Some(side) = side.filter(|side| side.wall_s > 0.0) else {
         return;
     };
     let mut spans = Vec::new();
-    if let Some(us) = server.cpu_us_per_request {
+    if let Some(us) = side.cpu_us_per_request {
         let cpu = show_ns(us * 1e3);
         spans.push(plain(format!("{} CPU per request;", glue(&cpu))));
     }
-    spans.push(plain(used(server)));
-    spans.push(faint(format!("({})", whose(server))));
-    page.entry("server", &spans);
+    spans.push(plain(used(side)));
+    spans.push(faint(format!("({})", whose(side))));
+    page.entry(name, &spans);
 }
 
 /// `used 1.15 CPUs (0.40 user, 0.75 system)`.
@@ -78,5 +84,16 @@ mod tests {
         );
         run.server = None;
         assert_eq!(drawn(&run), "");
+    }
+
+    #[test]
+    fn the_store_has_a_line_below_the_server() {
+        let drawn = drawn(&fixture::with_store());
+        let lines: Vec<&str> = drawn.trim_end().lines().collect();
+        assert!(lines[0].starts_with("server "), "{drawn}");
+        assert_eq!(
+            lines[1],
+            "store        3.40 µs CPU per request; used 0.28 CPUs (0.20 user, 0.08 system) (postgres, 9 processes, at most 61.0 MB)"
+        );
     }
 }

@@ -69,6 +69,11 @@ impl Live {
                     progress.server_used(used);
                 }
             }
+            Event::StoreUsed(used) => {
+                if let Some(progress) = &mut self.progress {
+                    progress.store_used(used);
+                }
+            }
             Event::Second(row) => {
                 let Some(progress) = &mut self.progress else {
                     return;

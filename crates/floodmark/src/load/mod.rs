@@ -110,6 +110,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
             None if args.no_watch => Watching::Off,
             None => Watching::On {
                 server_pid: args.server_pid,
+                store: None,
             },
         },
         alive: None,

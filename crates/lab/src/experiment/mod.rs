@@ -423,6 +423,7 @@ impl<'a> Runner<'a> {
             proxy: delayed.as_ref().map(Delayed::pid),
             watching: Watching::On {
                 server_pid: Some(running.pid()),
+                store: None,
             },
             alive: Some(&alive),
             stop: self.stop,

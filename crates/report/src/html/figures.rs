@@ -4,6 +4,7 @@ use floodmark_record::plan::Model;
 use floodmark_record::run::Run;
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_bytes, show_count, show_ns};
+use floodmark_record::watch::Server;
 use maud::{Markup, html};
 
 use super::names::Named;
@@ -99,21 +100,24 @@ fn rows(run: &Run) -> Vec<(&'static str, String, String)> {
         // It says nothing of connections and bytes.
         return rows;
     }
-    if let Some(server) = &run.server {
+    for (cpu, memory, whose, used) in [
+        ("server CPU", "server memory", "server", &run.server),
+        ("store CPU", "store memory", "store", &run.store),
+    ] {
+        let Some(used) = used else { continue };
         rows.push((
-            "server CPU",
-            server
-                .cpu_us_per_request
+            cpu,
+            used.cpu_us_per_request
                 .map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3)),
             format!(
                 "per request sent; in all {} user and {} system; {}, children included",
-                seconds(server.user_s),
-                seconds(server.system_s),
-                server.seen.name
+                seconds(used.user_s),
+                seconds(used.system_s),
+                used.seen.name
             ),
         ));
-        let how = "largest resident size of the server's processes together".to_owned();
-        rows.push(("server memory", show_bytes(server.seen.peak_rss_bytes), how));
+        let how = format!("largest resident size of the {whose}'s processes together");
+        rows.push((memory, show_bytes(used.seen.peak_rss_bytes), how));
     }
     rows.push((
         "connections",
@@ -182,18 +186,22 @@ fn mean(times: &Times) -> String {
 
 /// The figures of several runs.
 pub(crate) fn of_several(all: &[Named]) -> Markup {
+    let stores = all.iter().any(|one| one.run.store.is_some());
     html! {
         div.wide { table {
             tr {
                 th {}
-                @for head in ["ok/s", "within the run", "goodput/s", "p50", "p99", "p99.9", "max", "not ok", "client CPU/request", "server CPU/request", "validity"] {
+                @for head in ["ok/s", "within the run", "goodput/s", "p50", "p99", "p99.9", "max", "not ok", "client CPU/request", "server CPU/request"] {
                     th scope="col" { (head) }
                 }
+                @if stores { th scope="col" { "store CPU/request" } }
+                th scope="col" { "validity" }
             }
             @for one in all.iter().take(MOST_ROWS) {
                 tr {
                     th scope="row" { (Shown(&one.name)) }
                     @for cell in cells(one.run) { td { (cell) } }
+                    @if stores { td { (cpu(cpu_of(&one.run.store))) } }
                     td { (validity(one.run)) }
                 }
             }
@@ -227,12 +235,6 @@ fn cells(run: &Run) -> [String; 10] {
     let times = &run.response_time_us;
     let response = |us| time(us, times, run.plan.timeout_s);
     let within = run.throughput_per_s.zip(run.throughput_interval.as_ref());
-    let client = run.client.cpu_us_per_request;
-    let server = run
-        .server
-        .as_ref()
-        .and_then(|server| server.cpu_us_per_request);
-    let cpu = |us: Option<f64>| us.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3));
     [
         per_s(run.throughput_per_s),
         within.map_or_else(|| NOT_MEASURED.to_owned(), |(per_s, i)| interval(per_s, i)),
@@ -242,9 +244,18 @@ fn cells(run: &Run) -> [String; 10] {
         response(times.p99_9),
         response(times.max),
         show_count(outcomes::not_ok(&run.requests)),
-        cpu(client),
-        cpu(server),
+        cpu(run.client.cpu_us_per_request),
+        cpu(cpu_of(&run.server)),
     ]
+}
+
+/// CPU per request of a side, microseconds.
+fn cpu_of(side: &Option<Server>) -> Option<f64> {
+    side.as_ref()?.cpu_us_per_request
+}
+
+fn cpu(us: Option<f64>) -> String {
+    us.map_or_else(|| NOT_MEASURED.to_owned(), |us| show_ns(us * 1e3))
 }
 
 /// The word for what a run is worth, coloured and never told by colour alone.

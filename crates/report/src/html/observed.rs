@@ -16,7 +16,7 @@ const OF_WARMUP: f64 = 0.05;
 const MOST_CHARTS: usize = 8;
 
 /// What is drawn before anything else, where it was not zero throughout: what keeps requests waiting or kills them.
-const FIRST: [(&str, &str); 12] = [
+const FIRST: [(&str, &str); 15] = [
     ("server sockets", "time_wait"),
     ("client sockets", "time_wait"),
     ("network", "tw"),
@@ -26,19 +26,25 @@ const FIRST: [(&str, &str); 12] = [
     ("server cgroup", "throttled_time"),
     ("jvm", "gc_time"),
     ("server", "run_delay"),
+    ("store", "run_delay"),
+    ("store jvm", "gc_time"),
     ("host", "steal"),
     ("server", "rss"),
+    ("store", "rss"),
     ("disk", "io_time"),
 ];
 
 /// What has a chart of its own, or tells nothing that could be seen in one.
-const NOT_HERE: [(&str, &str); 7] = [
+const NOT_HERE: [(&str, &str); 10] = [
     ("server", "user"),
     ("server", "system"),
     ("client", "user"),
     ("client", "system"),
+    ("store", "user"),
+    ("store", "system"),
     ("server", "on_cpu"),
     ("client", "on_cpu"),
+    ("store", "on_cpu"),
     ("listener", "accept_queue_limit"),
 ];
 

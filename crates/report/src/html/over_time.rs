@@ -302,21 +302,26 @@ fn responses(time: &Time, drawn: &[Named]) -> Vec<Chart> {
 }
 
 fn cpu(time: &Time, drawn: &[Named]) -> Vec<Chart> {
-    let parts: &Parts = &[
+    // Of a side that was not watched there is nothing to draw.
+    let watched = |of: fn(&Run) -> bool| drawn.iter().any(|one| of(one.run));
+    let mut parts: Vec<Part> = vec![
         ("client, user", |row| Some(row.client_user_cpus)),
         ("client, system", |row| Some(row.client_system_cpus)),
-        ("server, user", |row| row.server_user_cpus),
-        ("server, system", |row| row.server_system_cpus),
     ];
-    // Of a server that was not watched there is nothing to draw.
-    let watched = drawn.iter().any(|one| one.run.server.is_some());
-    let parts = if watched { parts } else { &parts[..2] };
+    if watched(|run| run.server.is_some()) {
+        parts.push(("server, user", |row| row.server_user_cpus));
+        parts.push(("server, system", |row| row.server_system_cpus));
+    }
+    if watched(|run| run.store.is_some()) {
+        parts.push(("store, user", |row| row.store_user_cpus));
+        parts.push(("store, system", |row| row.store_system_cpus));
+    }
     let chart = |title: &str, curves: Vec<Curve>| {
         let y = Axis::from_zero(largest(&curves), label_count);
         time.chart(title, "CPUs", y, curves)
     };
     match drawn {
-        [one] => vec![chart("CPU", curves_of_one(one.run, Join::Mean, parts))],
+        [one] => vec![chart("CPU", curves_of_one(one.run, Join::Mean, &parts))],
         several => parts
             .iter()
             .map(|(name, of)| chart(&format!("CPU of the {name}"), each(several, Join::Mean, of)))

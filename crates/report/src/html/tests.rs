@@ -81,6 +81,33 @@ fn of_a_server_that_was_watched_and_one_that_was_not() {
 }
 
 #[test]
+fn of_a_store_behind_the_server() {
+    let store = [fixture::with_store(), fixture::watched()];
+    let (_, read) = page(&fixture::record(vec![store[0].clone()]));
+    let curves = texts(&read, ".key li").join(" ");
+    assert!(
+        curves.contains("store, user") && curves.contains("store, system"),
+        "{curves}"
+    );
+    let rows = texts(&read, "tr");
+    let cpu = rows.iter().find(|row| row.contains("store CPU")).unwrap();
+    assert!(cpu.contains("3.4") && cpu.contains("postgres"), "{cpu}");
+    let memory = rows
+        .iter()
+        .find(|row| row.contains("store memory"))
+        .unwrap();
+    assert!(memory.contains("61.0 MB"), "{memory}");
+    let (_, read) = page(&fixture::record(store.to_vec()));
+    let heads = texts(&read, "th");
+    assert!(
+        heads.iter().any(|head| head == "store CPU/request"),
+        "{heads:?}"
+    );
+    let (_, read) = page(&fixture::record(vec![store[1].clone(), store[1].clone()]));
+    assert!(!texts(&read, "th").iter().any(|head| head.contains("store")));
+}
+
+#[test]
 fn of_an_invalid_run_with_a_window_and_timeouts() {
     let mut run = fixture::invalid();
     run.response_time_us = fixture::open_censored().response_time_us;
