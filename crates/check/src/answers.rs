@@ -1,8 +1,8 @@
-//! Answers kept for a check, and the binary file they are kept in: little-endian triples of 64 bits, `number`,
-//! `sent_ns`, `done_ns`, nothing before, between or after them. 24 bytes an answer, in memory as on disk.
+//! Answers kept for a check, and the binary file they are kept in: little-endian triples of 64 bits, nothing before, between or after
+//! them. 24 bytes an answer, in memory as on disk. Of numbers they are `number`, `sent_ns`, `done_ns`, of scores the words of a
+//! [`KeptScore`].
 
-/// Size of one answer in the file and in memory, bytes.
-pub const ANSWER_BYTES: usize = 24;
+use floodmark_record::kept::{KEPT_BYTES as ANSWER_BYTES, KeptScore};
 
 /// One answered request of a number dispenser. Both times are of one monotonic clock for the whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,22 +53,14 @@ pub enum AnswersError {
     },
 }
 
-/// Reads a file of answers.
+/// Reads a file of numbers that were handed out.
 ///
 /// # Errors
 /// A file cut off within an answer, or one with an answer before its request.
 pub fn decode_answers(bytes: &[u8]) -> Result<Vec<Answer>, AnswersError> {
-    let (triples, rest) = bytes.as_chunks::<ANSWER_BYTES>();
-    if !rest.is_empty() {
-        return Err(AnswersError::CutOff {
-            answer: triples.len() + 1,
-            bytes: bytes.len(),
-        });
-    }
+    let triples = triples(bytes)?;
     let mut answers = Vec::with_capacity(triples.len());
-    for (i, triple) in triples.iter().enumerate() {
-        let (words, _) = triple.as_chunks::<8>();
-        let [number, sent_ns, done_ns] = [words[0], words[1], words[2]].map(u64::from_le_bytes);
+    for (i, [number, sent_ns, done_ns]) in triples.enumerate() {
         if done_ns < sent_ns {
             return Err(AnswersError::BackInTime {
                 answer: i + 1,
@@ -83,6 +75,28 @@ pub fn decode_answers(bytes: &[u8]) -> Result<Vec<Answer>, AnswersError> {
         });
     }
     Ok(answers)
+}
+
+/// Reads a file of answered scores.
+///
+/// # Errors
+/// A file cut off within an answer.
+pub fn decode_scores(bytes: &[u8]) -> Result<Vec<KeptScore>, AnswersError> {
+    Ok(triples(bytes)?.map(KeptScore::from_words).collect())
+}
+
+fn triples(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = [u64; 3]>, AnswersError> {
+    let (triples, rest) = bytes.as_chunks::<ANSWER_BYTES>();
+    if !rest.is_empty() {
+        return Err(AnswersError::CutOff {
+            answer: triples.len() + 1,
+            bytes: bytes.len(),
+        });
+    }
+    Ok(triples.iter().map(|triple| {
+        let (words, _) = triple.as_chunks::<8>();
+        [words[0], words[1], words[2]].map(u64::from_le_bytes)
+    }))
 }
 
 #[cfg(test)]
@@ -123,6 +137,7 @@ mod tests {
             }
         );
         assert_eq!(decode_answers(&[]), Ok(Vec::new()));
+        assert_eq!(decode_scores(&bytes[..47]), Err(error));
     }
 
     proptest! {
@@ -140,7 +155,7 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode_answers(&bytes);
+            let _ = (decode_answers(&bytes), decode_scores(&bytes));
         }
     }
 }

@@ -6,13 +6,11 @@ use super::*;
 
 fn judge(answers: &[Answer], unknown: u64) -> CheckResult {
     let mut answers = answers.to_vec();
-    sequence(Kept {
-        answers: &mut answers,
+    let beside = Beside {
         unknown,
-        out_of_order_on_connection: 0,
-        offenders: &[],
-        not_numbers: 0,
-    })
+        ..Beside::default()
+    };
+    sequence(&mut answers, &beside)
 }
 
 fn answer(number: u64, sent_ns: u64, done_ns: u64) -> Answer {
@@ -154,13 +152,13 @@ fn each_kind_of_fault_is_counted_and_its_first_offenders_shown() {
         answer(10, 10, 1_600_000),
         answer(8, 4_000_000, 5_000_000),
     ];
-    let result = sequence(Kept {
-        answers: &mut answers,
+    let beside = Beside {
         unknown: 1,
         out_of_order_on_connection: 7,
         offenders: &["connection 3: 8 after 9".to_owned()],
-        not_numbers: 2,
-    });
+        unreadable: 2,
+    };
+    let result = sequence(&mut answers, &beside);
     assert!(!result.held);
     assert_eq!(
         result.detail,

@@ -16,6 +16,7 @@ use floodmark_stats::steady::{Point, steady, varied, window};
 use floodmark_stats::{Histogram, attempts, interval};
 
 use crate::changing::{StepTimes, saturated};
+use crate::correctness::AnsweredSoFar;
 use crate::folder::EVENTS;
 use crate::judge;
 use crate::tally::Tally;
@@ -138,7 +139,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         _ => {}
     })?;
 
-    let mut sequences: BTreeMap<RunId, judge::SequenceSoFar> = BTreeMap::new();
+    let mut answered: BTreeMap<RunId, AnsweredSoFar> = BTreeMap::new();
     for (((tally, shape), times), steps) in tallies.into_iter().zip(shaped).zip(times).zip(steps) {
         if tally.counts_not {
             continue;
@@ -147,7 +148,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
             attempt: 0,
             ..tally.id.clone()
         };
-        let checks = sequences.entry(server).or_default().check(folder, &tally);
+        let checks = answered.entry(server).or_default().check(folder, &tally);
         let steps = steps.map(|steps| steps.figures(&tally));
         let (driven_by, driven) = (tally.driven_by.clone(), tally.client.clone());
         let mut run = finish(tally, shape, &times);

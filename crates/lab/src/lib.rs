@@ -8,6 +8,7 @@ pub mod attempt;
 mod beside;
 mod changing;
 mod client;
+mod correctness;
 pub mod elsewhere;
 pub mod experiment;
 pub mod fold;

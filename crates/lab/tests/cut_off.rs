@@ -129,6 +129,7 @@ fn events() -> Vec<Event> {
         out_of_order: 0,
         offenders: Vec::new(),
         not_numbers: 0,
+        scored: None,
         tls: None,
         groups: Vec::new(),
         next_number: 1,

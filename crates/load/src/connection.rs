@@ -57,7 +57,7 @@ pub struct Connection {
     pub reader: Reader,
     /// The part of a body that came with earlier reads, where bodies are kept.
     pub body: Vec<u8>,
-    /// The last number it was answered (`--check sequence`).
+    /// The last number it was answered (`--check`).
     pub last_number: Option<u64>,
     link: Link,
 }

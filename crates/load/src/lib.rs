@@ -31,6 +31,7 @@ pub mod request;
 pub mod rows;
 pub mod schedule;
 mod scheduling;
+pub mod scoring;
 pub mod slice;
 pub mod sources;
 pub mod sums;

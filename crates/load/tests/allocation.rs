@@ -19,10 +19,11 @@ use common::plans::{closed_plan, with_mix};
 use common::server::{answer_all, fast, serve_on};
 use common::tls::{Authority, SUITES, server};
 use common::{input, raise_open_files, run};
+use floodmark_load::judge::Judge;
 use floodmark_load::worker::{self, StopFlag};
-use floodmark_record::Event;
-use floodmark_record::plan::{Backend, Plan};
+use floodmark_record::plan::{Backend, Check, Plan};
 use floodmark_record::tls::{TlsPlan, Trust};
+use floodmark_record::{Event, Outcome};
 use rustls::{ServerConnection, StreamOwned};
 
 on_both_backends! {
@@ -242,6 +243,36 @@ fn varying(plan: Plan) -> Plan {
     requests[1].path = "/{uuid}".to_owned();
     requests[1].request.headers = vec![("X-Id".to_owned(), "{uuid} {seq}".to_owned())];
     plan
+}
+
+/// Judging the answers of `--check scoring`, whose figures come in any order and form.
+#[test]
+fn reading_scores_allocates_nothing() {
+    let plan = Plan {
+        check: Some(Check::Scoring { score: 10.0 }),
+        ..closed_plan(1, 1)
+    };
+    let judges = Judge::of_plan(&plan);
+    let bodies: [&[u8]; 3] = [
+        br#"{"averageScore":10.0,"totalScore":1.0E7,"numberOfTrials":1000000}"#,
+        br#"{"numberOfTrials":3,"averageScore":10.000000000000000001,"totalScore":30}"#,
+        b" { \"totalScore\" : 20 ,\n\"numberOfTrials\" : 2.0 , \"averageScore\" : 1e1 } ",
+    ];
+    let counted = thread::Builder::new()
+        .name("load-scores".to_owned())
+        .spawn(move || {
+            WATCH.store(true, Ordering::Relaxed);
+            for body in bodies.iter().cycle().take(300) {
+                let (outcome, figures) = judges[0].outcome(200, body);
+                assert!(outcome == Outcome::Ok && figures.is_some());
+            }
+            let counted = COUNTED.load(Ordering::Relaxed);
+            drop(std::hint::black_box(Box::new(1)));
+            WATCH.store(false, Ordering::Relaxed);
+            (counted, COUNTED.load(Ordering::Relaxed))
+        });
+    let counted = counted.unwrap().join().unwrap();
+    assert_eq!(counted, (0, 1), "reading, and then one that is seen");
 }
 
 /// Holds that plans of so many connections and seconds allocate nothing for [`ENOUGH`] requests.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::ClientRan;
 use crate::experiment::{Asked, Resumed};
 use crate::groups::GroupRow;
+use crate::kept::Scored;
 use crate::outcome::Counts;
 use crate::place::Place;
 use crate::plan::Plan;
@@ -295,12 +296,15 @@ pub struct WorkerEnd {
     pub addresses: Vec<AddressUse>,
     /// File with the answers kept for a check, where one was asked for, and how many it holds.
     pub answers: Option<AnswersFile>,
-    /// Number of answers that broke their connection's order, with the first offenders (`--check sequence`).
+    /// Number of answers that broke their connection's order, with the first offenders (`--check`).
     pub out_of_order: u64,
     /// First offenders in words.
     pub offenders: Vec<String>,
-    /// Ok answers that were no number (`--check sequence`).
+    /// Ok answers that were not what the check reads: no number, or none to a score.
     pub not_numbers: u64,
+    /// Of the totals and averages that were answered (`--check scoring`); null where none were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scored: Option<Scored>,
     /// What TLS took and gave; null for plain HTTP.
     #[serde(default)]
     pub tls: Option<TlsUse>,
@@ -327,7 +331,8 @@ pub struct AddressUse {
     pub left_out: Option<String>,
 }
 
-/// Answers kept for a check: little-endian triples of 64 bits: number, sent ns, done ns.
+/// Answers kept for a check: little-endian triples of 64 bits. For `sequence`: number, sent ns, done ns. For `scoring`: number; sent ns,
+/// below the low 16 bits of how many scores the total is ahead; done − sent ns, below its high 16 bits (-2^31: no whole number of them).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswersFile {
     /// File name within the result folder.

@@ -10,6 +10,7 @@ pub mod events;
 pub mod experiment;
 pub mod groups;
 pub mod host;
+pub mod kept;
 pub mod mix;
 pub mod outcome;
 pub mod place;

@@ -229,11 +229,16 @@ pub enum Expect {
 }
 
 /// A check of the answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
     /// Each answer is a number; each is handed out once and in order.
     Sequence,
+    /// Each answer says how many scores there are by now, their sum and their mean.
+    Scoring {
+        /// What each request adds.
+        score: f64,
+    },
 }
 
 /// A range of source addresses, both ends included.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use floodmark_record::mix::parse_header;
-use floodmark_record::plan::{Check, CloseFirst, Expect, Sources};
+use floodmark_record::plan::{CloseFirst, Expect, Sources};
 use floodmark_record::units::{parse_count, parse_duration, parse_rate};
 use floodmark_report::Condition;
 
@@ -189,7 +189,9 @@ pub struct LoadArgs {
     #[arg(long, value_name = "WHAT", help_heading = "Judging")]
     pub expect: Vec<Expect>,
 
-    /// sequence: each answer is a number; each is handed out once, without a gap, in order [default: none]
+    /// What the answers together must be. sequence: each is a number, handed out once, without a gap, in order. scoring: the body is
+    /// {"score": N}, and each answer says how many scores there are by now (numberOfTrials, a sequence), their sum (totalScore) and
+    /// their mean (averageScore) [default: none]
     #[arg(long, value_enum, value_name = "CHECK", help_heading = "Judging")]
     pub check: Option<CheckArg>,
 
@@ -287,14 +289,8 @@ pub enum Backend {
 pub enum CheckArg {
     /// Numbers from one counter
     Sequence,
-}
-
-impl From<CheckArg> for Check {
-    fn from(check: CheckArg) -> Self {
-        match check {
-            CheckArg::Sequence => Check::Sequence,
-        }
-    }
+    /// Scores, counted and added up
+    Scoring,
 }
 
 /// What is done about warming up.

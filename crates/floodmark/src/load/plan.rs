@@ -5,16 +5,17 @@ use std::path::Path;
 
 use floodmark_lab::input;
 use floodmark_load::budget::{self, Offer, Sockets};
+use floodmark_load::scoring;
 use floodmark_load::sources::unusable;
 use floodmark_observe::{Root, sysctl};
 use floodmark_record::plan::{
-    Backend, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, FiguresOf, Model, Plan, RequestPlan,
-    Target,
+    Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, FiguresOf, Model, Plan,
+    RequestPlan, Target,
 };
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
 
-use super::args::{LoadArgs, Warmup};
+use super::args::{CheckArg, LoadArgs, Warmup};
 use super::schedule::Schedule;
 use super::target::{self, Resolved};
 use super::{sockets, tls};
@@ -96,7 +97,7 @@ pub fn plan(
         deadline_s: args.deadline.unwrap_or(args.timeout).as_secs_f64(),
         drain: !args.no_drain,
         expect: args.expect.clone(),
-        check: args.check.map(Into::into),
+        check: None,
         sources: args.sources,
         ports_per_source: offer.ports,
         backend: Backend::Epoll,
@@ -109,6 +110,7 @@ pub fn plan(
              open and in use anyway",
         ));
     }
+    plan.check = check(args, &plan.request)?;
     let file = super::mix::read(args, &plan.target)?;
     plan.mix = file.as_ref().map(|file| file.mix.clone());
     let longest = super::mix::longest_request(&plan, file.as_ref())?;
@@ -223,6 +225,18 @@ fn request(args: &LoadArgs) -> Result<RequestPlan, Ending> {
         method,
         headers: args.headers.clone(),
         body,
+    })
+}
+
+/// The check, with what it has to know of the request.
+fn check(args: &LoadArgs, request: &RequestPlan) -> Result<Option<Check>, Ending> {
+    Ok(match args.check {
+        None => None,
+        Some(CheckArg::Sequence) => Some(Check::Sequence),
+        Some(CheckArg::Scoring) => Some(Check::Scoring {
+            score: scoring::score(&request.body)
+                .map_err(|why| Ending::usage(format!("--check scoring: {why}")))?,
+        }),
     })
 }
 

@@ -20,6 +20,7 @@ mod observe;
 mod report;
 mod request;
 mod run;
+mod scoring;
 mod serve;
 mod support;
 mod terminal;

@@ -99,7 +99,7 @@ pub(super) const LOAD: &[Field] = &[
     ),
     field(
         "check",
-        Kind::OneOf(&["sequence"]),
+        Kind::OneOf(&["sequence", "scoring"]),
         "What answers are held against. Without it nothing.",
     ),
 ];

@@ -1,6 +1,5 @@
 //! Reading answers and judging them.
 
-use floodmark_record::Outcome;
 use floodmark_record::plan::CloseFirst;
 use floodmark_wire::ReadError;
 
@@ -80,18 +79,18 @@ impl Core {
             &connection.body
         };
         let judge = &self.judges[connection.moments.pick.group as usize];
-        let outcome = judge.outcome(status, body);
+        let (outcome, figures) = judge.outcome(status, body);
         self.recorder
             .answered(&connection.moments, at, status, outcome);
-        if judge.wants_numbers() {
-            match judge::number(body) {
-                Some(number) if outcome == Outcome::Ok => {
+        if let Some(lacking) = judge.wants() {
+            match figures {
+                Some(figures) => {
                     let sent = connection.moments.sent;
                     self.answers
-                        .add(number, sent, at, &mut connection.last_number);
+                        .add(figures, sent, at, &mut connection.last_number);
                 }
-                _ if (200..400).contains(&status) => self.recorder.error("not_a_number"),
-                _ => {}
+                None if (200..400).contains(&status) => self.recorder.error(lacking),
+                None => {}
             }
         }
         connection.used += 1;

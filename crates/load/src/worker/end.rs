@@ -9,15 +9,14 @@ use floodmark_record::events::{AnswersFile, EndReason, Held};
 use floodmark_record::tls::TlsUse;
 
 use super::{Ended, Job, groups};
+use crate::answers::{Answers, SHOWN};
 use crate::core::{Core, HeldSoFar};
 use crate::gather::Totals;
 use crate::group_times::GroupTimes;
+use crate::judge::{NOT_A_NUMBER, NOT_A_SCORE};
 use crate::message::PhaseEnd;
 use crate::targets;
 use crate::usage::peak_rss_bytes;
-
-/// Offenders shown of all threads together.
-const OFFENDERS_SHOWN: usize = 5;
 
 impl Job<'_> {
     /// Puts together what the phases came to, and writes the answers that are kept.
@@ -65,13 +64,16 @@ impl Job<'_> {
             out_of_order += core.answers.out_of_order;
             offenders.extend_from_slice(&core.answers.offenders);
         }
-        offenders.truncate(OFFENDERS_SHOWN);
+        offenders.truncate(SHOWN);
         let tls = measured
             .threads
             .iter_mut()
             .filter_map(|end| end.tls.take())
             .reduce(TlsUse::merged);
-        let not_numbers = errors.get("not_a_number").copied().unwrap_or(0);
+        let not_numbers = [NOT_A_NUMBER, NOT_A_SCORE]
+            .iter()
+            .filter_map(|name| errors.get(*name))
+            .sum();
         Ok(WorkerEnd {
             reason,
             server_gone_since_ns: measured
@@ -103,6 +105,7 @@ impl Job<'_> {
             out_of_order,
             offenders,
             not_numbers,
+            scored: Answers::scored(cores.iter().map(|core| &core.answers)),
             tls,
             groups: group_times.encode().collect(),
             next_number,
@@ -114,9 +117,10 @@ impl Job<'_> {
             return Ok(None);
         };
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+        let line = Answers::line(cores.iter().map(|core| &core.answers));
         let mut count = 0;
         for core in cores {
-            core.answers.write(&mut file)?;
+            core.answers.write(line, &mut file)?;
             count += core.answers.len() as u64;
         }
         file.flush()?;

@@ -1,0 +1,230 @@
+//! `--check scoring` on a real server that adds up scores, honestly or with one fault.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{code, folded, load, run, text};
+
+/// A thread for each connection. The first argument is what it does wrong, the second what was there before: a number, each of 3.
+const SERVER: &str = r#"
+import json, socket, sys, threading, time
+fault, number, total = sys.argv[1], int(sys.argv[2]), 3.0 * int(sys.argv[2])
+lock = threading.Lock()
+
+def add(score):
+    global number, total
+    if fault == 'unlocked':
+        read = number
+        time.sleep(0.0005)
+        number = read + 1
+        read = total
+        time.sleep(0.0005)
+        total = read + score
+        return number, total, total / number
+    with lock:
+        number += 1
+        total += score
+        if number == 20 and fault == 'half':
+            total += score / 2
+        if number == 20 and fault == 'skips':
+            number, total = number + 1, total + score
+        return number, total, total / number + (1 if number == 20 and fault == 'mean' else 0)
+
+def serve(connection):
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    data = b''
+    while True:
+        while b'}' not in data:
+            more = connection.recv(65536)
+            if not more:
+                return
+            data += more
+        n, t, mean = add(json.loads(data.split(b'\r\n\r\n')[1])['score'])
+        data = b''
+        if n == 20 and fault == 'silent':
+            return
+        status = '500 No' if n == 20 and fault == 'fails' else '200 OK'
+        body = json.dumps({'numberOfTrials': n, 'averageScore': mean, 'totalScore': t})
+        if n == 20 and fault == 'text':
+            body = 'thanks'
+        connection.sendall(f'HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}'.encode())
+
+listener = socket.create_server(('127.0.0.1', 0), backlog=200)
+print(listener.getsockname()[1], flush=True)
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"#;
+
+/// The server, ended with the test.
+struct Scores {
+    child: Child,
+    url: String,
+}
+
+impl Scores {
+    fn start(fault: &str, before: u32) -> Self {
+        let mut child = Command::new("python3")
+            .args(["-c", SERVER, fault, &before.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut port)
+            .unwrap();
+        Scores {
+            child,
+            url: format!("http://127.0.0.1:{}/scoring", port.trim()),
+        }
+    }
+}
+
+impl Drop for Scores {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const CHECKED: [&str; 4] = ["--check", "scoring", "-b", r#"{"score": 10}"#];
+
+/// What the check says of 400 requests to a server with a fault, or without one.
+fn checked(fault: &str, held: bool) -> String {
+    let server = Scores::start(fault, 0);
+    let mut arguments = vec!["-n", "400", "-c", "8", "--timeout", "2s"];
+    arguments.extend(CHECKED);
+    let load = load(&server.url, &arguments);
+    load.ends_with(i32::from(!held));
+    let check = &load.run().checks[0];
+    assert_eq!(
+        (check.name.as_str(), check.held),
+        ("scoring", held),
+        "{fault}: {}",
+        check.detail
+    );
+    if !held && load.code() == 1 {
+        let said = load.stderr();
+        let line = said.lines().last().unwrap();
+        assert!(line.contains("the check scoring does not hold: "), "{said}");
+    }
+    let again = folded(&load.folder.path().join("result"));
+    assert_eq!(again.runs[0].checks, load.run().checks);
+    check.detail.clone()
+}
+
+#[test]
+fn an_honest_server_holds() {
+    assert_eq!(
+        checked("nothing", true),
+        "400 numbers, 1 to 400, each once, no gap, in order; totals are 10 × the number; averages are total / number"
+    );
+}
+
+#[test]
+fn what_was_there_before_counts_and_so_do_attempts_and_warm_up() {
+    let server = Scores::start("nothing", 5);
+    let mut arguments = vec![
+        "-n",
+        "100",
+        "-c",
+        "4",
+        "-t",
+        "2",
+        "--attempts",
+        "2",
+        "--warmup",
+        "200ms",
+    ];
+    arguments.extend(CHECKED);
+    let load = load(&server.url, &arguments);
+    assert!(matches!(load.code(), 0 | 4), "{}", load.stderr());
+    let [first, second] = &load.record.runs[..] else {
+        panic!("{:?}", load.record.runs);
+    };
+    for run in [first, second] {
+        let check = &run.checks[0];
+        assert!(check.held, "{}", check.detail);
+        // Five of 3 make 15, which is 35 less than five of 10.
+        let rule = "totals are 10 × the number, and -35 from before";
+        assert!(
+            check.detail.contains("numbers, 6 to ") && check.detail.contains(rule),
+            "{}",
+            check.detail
+        );
+    }
+    assert_ne!(first.checks, second.checks);
+}
+
+#[test]
+fn updates_that_an_unlocked_server_loses_are_found() {
+    let detail = checked("unlocked", false);
+    for words in [
+        "of 400 answered scores at least ",
+        " lost in numberOfTrials and ",
+        " handed out more than once (first: ",
+        " totals are not 10 × the number (first: ",
+    ] {
+        assert!(detail.contains(words), "{words}: {detail}");
+    }
+}
+
+#[test]
+fn each_fault_is_named() {
+    for (fault, words) in [
+        (
+            "half",
+            "381 totals are not 10 × the number (first: 205 with number 20, 215 with number 21",
+        ),
+        (
+            "skips",
+            "1 number was never handed out (20), while no request can have taken one unseen",
+        ),
+        (
+            "mean",
+            "1 average is not the total divided by the number (11 for 200 / 20)",
+        ),
+        (
+            "text",
+            "1 ok answer did not say averageScore, totalScore and numberOfTrials",
+        ),
+    ] {
+        let detail = checked(fault, false);
+        assert!(detail.contains(words), "{fault}: {detail}");
+    }
+}
+
+#[test]
+fn a_request_of_unknown_fate_may_have_scored() {
+    for fault in ["silent", "fails"] {
+        let detail = checked(fault, true);
+        let words = "without a usable answer can have taken";
+        let retried = "401 numbers";
+        assert!(
+            detail.contains(words) && !detail.contains(retried),
+            "{fault}: {detail}"
+        );
+    }
+}
+
+#[test]
+fn without_a_constant_score_it_is_refused() {
+    for (body, words) in [
+        (&[][..], "the request has no body"),
+        (
+            &["-b", "10"],
+            "the body is no JSON object with a number \"score\"",
+        ),
+        (&["-b", r#"{"score": 0}"#], "a score of 0"),
+    ] {
+        let mut arguments = vec!["load", "http://127.0.0.1:9/scoring", "--check", "scoring"];
+        arguments.extend(body);
+        let output = run(&arguments);
+        assert_eq!(code(&output), 2);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("--check scoring: ") && said.contains(words),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}

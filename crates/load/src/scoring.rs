@@ -1,0 +1,197 @@
+//! What `--check scoring` reads: the score in the request, and the three figures in each answer.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
+
+/// Above this a double no longer tells whole numbers apart.
+const LAST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// How far an average may be off, as a part of itself: one that is carried along from answer to answer rounds each time.
+const AVERAGE_ROUNDING: f64 = 1e-9;
+
+/// The answer to a score.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScoreAnswer {
+    /// Mean of all scores so far, this one included.
+    pub average_score: f64,
+    /// Their sum.
+    pub total_score: f64,
+    /// How many they are.
+    #[serde(deserialize_with = "whole")]
+    pub number_of_trials: u64,
+}
+
+impl ScoreAnswer {
+    /// Reads the body of an answer; none where it is anything else. Allocates nothing unless it is none, or holds more than these figures.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Option<Self> {
+        object(body)?;
+        serde_json::from_slice(body).ok()
+    }
+
+    /// Whether the average is the total divided by the number.
+    #[must_use]
+    pub fn averages(&self) -> bool {
+        let exact = self.total_score / self.number_of_trials as f64;
+        let room = AVERAGE_ROUNDING * exact.abs().max(self.average_score.abs());
+        self.number_of_trials > 0 && (self.average_score - exact).abs() <= room
+    }
+}
+
+/// Says whether a body looks like an object: reading would take an array for one, too.
+fn object(body: &[u8]) -> Option<()> {
+    body.trim_ascii_start().starts_with(b"{").then_some(())
+}
+
+/// A whole number, however it is written: 10, 10.0, 1.0E1.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    struct Whole;
+    impl Visitor<'_> for Whole {
+        type Value = u64;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a whole number")
+        }
+
+        fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+            Ok(number)
+        }
+
+        fn visit_f64<E: Error>(self, number: f64) -> Result<u64, E> {
+            if number.fract() == 0.0 && (0.0..=LAST_EXACT).contains(&number) {
+                Ok(number as u64)
+            } else {
+                Err(E::custom("no whole number"))
+            }
+        }
+    }
+    deserializer.deserialize_f64(Whole)
+}
+
+/// A body in which no score can be found that each request adds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; the check needs to know what each request adds, as in -b '{{\"score\": 10}}'")]
+pub struct NoScore(&'static str);
+
+/// The score that a request's body holds.
+///
+/// # Errors
+/// There is none, it is no finite number, or it is 0, with which no total shows what was lost.
+pub fn score(body: &[u8]) -> Result<f64, NoScore> {
+    #[derive(Deserialize)]
+    struct Scored {
+        score: f64,
+    }
+    if body.is_empty() {
+        return Err(NoScore("the request has no body"));
+    }
+    let scored = object(body).and_then(|()| serde_json::from_slice(body).ok());
+    match scored {
+        Some(Scored { score }) if score.is_finite() && score != 0.0 => Ok(score),
+        Some(_) => Err(NoScore("a score of 0 leaves every total as it is")),
+        None => Err(NoScore(
+            "the body is no JSON object with a number \"score\"",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn answers_are_read_however_they_are_written() {
+        let answer = ScoreAnswer {
+            average_score: 10.0,
+            total_score: 1e7,
+            number_of_trials: 1_000_000,
+        };
+        for body in [
+            r#"{"averageScore":10.0,"totalScore":1.0E7,"numberOfTrials":1000000}"#,
+            r#"{"numberOfTrials":1.0E6,"averageScore":10,"totalScore":10000000}"#,
+            "\n { \"totalScore\" : 1e+7 , \"numberOfTrials\":1000000.0,\r\n\t\"averageScore\":1.0E1 } \n",
+            r#"{"averageScore":10,"by":{"a":[1]},"totalScore":1E7,"numberOfTrials":1000000}"#,
+        ] {
+            assert_eq!(ScoreAnswer::read(body.as_bytes()), Some(answer), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_not_read() {
+        for body in [
+            "",
+            "17",
+            "[10,10,1]",
+            r#"{"averageScore":10,"totalScore":10}"#,
+            r#"{"averageScore":10,"totalScore":10,"numberOfTrials":1.5}"#,
+            r#"{"averageScore":10,"totalScore":10,"numberOfTrials":-1}"#,
+            r#"{"averageScore":10,"totalScore":10,"numberOfTrials":"1"}"#,
+            r#"{"averageScore":null,"totalScore":10,"numberOfTrials":1}"#,
+            r#"{"averageScore":NaN,"totalScore":10,"numberOfTrials":1}"#,
+            r#"{"averageScore":10,"totalScore":1e999,"numberOfTrials":1}"#,
+            r#"{"averageScore":10,"totalScore":10,"numberOfTrials":1,"numberOfTrials":2}"#,
+            r#"{"averageScore":10,"totalScore":10,"numberOfTrials":1}{}"#,
+        ] {
+            assert_eq!(ScoreAnswer::read(body.as_bytes()), None, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_average_is_the_total_divided_by_the_number() {
+        let averages = |average_score, total_score, number_of_trials| {
+            ScoreAnswer {
+                average_score,
+                total_score,
+                number_of_trials,
+            }
+            .averages()
+        };
+        assert!(averages(10.0, 30.0, 3) && averages(1.0 / 3.0, 1.0, 3) && averages(0.0, 0.0, 7));
+        assert!(!averages(10.0, 40.0, 3) && !averages(-10.0, 30.0, 3) && !averages(0.0, 30.0, 3));
+        assert!(!averages(10.0, 10.0, 0) && !averages(0.0, 0.0, 0));
+    }
+
+    #[test]
+    fn the_score_is_what_each_request_adds() {
+        assert_eq!(score(br#"{"score": 10}"#), Ok(10.0));
+        assert_eq!(score(br#"{"by":"me","score":-2.5e1}"#), Ok(-25.0));
+        for (body, words) in [
+            ("", "no body"),
+            ("[10]", "no JSON object"),
+            ("10", "no JSON object"),
+            (r#"{"score": "10"}"#, "no JSON object"),
+            (r#"{"score": {rand:1-9}}"#, "no JSON object"),
+            (r#"{"score": 0}"#, "score of 0"),
+        ] {
+            let error = score(body.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (ScoreAnswer::read(&body), score(&body));
+        }
+
+        #[test]
+        fn honest_answers_are_read_and_average(
+            score in -1e6f64..1e6, n in 1u64..1_000_000, order in Just([0, 1, 2]).prop_shuffle(), space in "[ \t\r\n]{0,3}",
+        ) {
+            let total = score * n as f64;
+            let fields = [
+                format!("\"averageScore\"{space}:{space}{}", total / n as f64),
+                format!("\"totalScore\":{total:e}"),
+                format!("\"numberOfTrials\":{n}"),
+            ];
+            let fields: Vec<_> = order.iter().map(|i| fields[*i].as_str()).collect();
+            let body = format!("{space}{{{space}{}{space}}}", fields.join(&format!("{space},{space}")));
+            let answer = ScoreAnswer::read(body.as_bytes());
+            prop_assert!(answer.is_some_and(|answer| answer.number_of_trials == n && answer.averages()), "{body}");
+        }
+    }
+}
