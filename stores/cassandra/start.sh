@@ -1,29 +1,80 @@
-# start.sh PORT STORAGE_PORT DATA [HEAP] [HOST]: one Cassandra node in the foreground, all its files in the folder DATA.
+# start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]: Cassandra in the foreground, all its files in the folder DATA. One node listens on
+# 127.0.0.1; three on 127.0.0.1, 127.0.0.2 and 127.0.0.3.
 set -eu
-port=${1:?which port? sh start.sh PORT STORAGE_PORT DATA [HEAP] [HOST]}
-storage_port=${2:?which port between nodes? sh start.sh PORT STORAGE_PORT DATA [HEAP] [HOST]}
-data=${3:?which folder? sh start.sh PORT STORAGE_PORT DATA [HEAP] [HOST]}
-heap=${4:-256m} host=${5:-127.0.0.1}
+usage="sh start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]"
+port=${1:?which port? $usage}
+storage_port=${2:?which port between nodes? $usage}
+data=${3:?which folder? $usage}
+heap=${4:-256m} nodes=${5:-1}
 
 here=$(cd "$(dirname "$0")" && pwd)
 if [ ! -d "$here/target/lib" ]; then
     echo "$here/target/lib is missing; build it with: mvn -q -B package" >&2
     exit 2
 fi
-mkdir -p "$data/conf" "$data/tmp" "$data/triggers"
+mkdir -p "$data"
 data=$(cd "$data" && pwd)
-sed -e "s|@DATA@|$data|" -e "s|@HOST@|$host|" -e "s|@PORT@|$port|" -e "s|@STORAGE_PORT@|$storage_port|" "$here/cassandra.yaml" > "$data/conf/cassandra.yaml"
-# What a killed node left there is of no use to the next.
-rm -rf "$data/tmp"/*
 
-# Cassandra 5.0 reaches into these modules of Java 17. JMX, which would need more of them and a port, stays off. Alone, a node has
-# nobody whose news it should wait for.
-exec java -Xms"$heap" -Xmx"$heap" -XX:+UseSerialGC -Xss512k -XX:MaxDirectMemorySize=128m -XX:+ExitOnOutOfMemoryError \
-    -javaagent:"$here/target/lib/jamm-0.4.0.jar" -Djdk.attach.allowAttachSelf=true \
-    --add-opens java.base/sun.nio.ch=ALL-UNNAMED --add-opens java.base/jdk.internal.ref=ALL-UNNAMED \
-    --add-exports java.base/jdk.internal.misc=ALL-UNNAMED --add-opens java.base/java.io=ALL-UNNAMED \
-    --add-opens java.base/java.lang=ALL-UNNAMED --add-opens java.base/java.util=ALL-UNNAMED \
-    -Djava.io.tmpdir="$data/tmp" -Dcassandra.triggers_dir="$data/triggers" -Dcassandra.storagedir="$data" \
-    -Dcassandra.config="file://$data/conf/cassandra.yaml" -Dlogback.configurationFile="$here/logback.xml" \
-    -Dcassandra.skip_wait_for_gossip_to_settle=0 -Dcassandra-foreground=yes \
-    -cp "$here/target/lib/*" org.apache.cassandra.service.CassandraDaemon
+# The node that the others ask for the way is the first that is started.
+seed=127.0.0.$nodes
+
+# How long others may take to make themselves heard, ms: a node alone has none.
+settle=100
+[ "$nodes" = 1 ] || settle=3000
+
+# node ADDRESS: becomes a node.
+node() {
+    own=$data/$1
+    mkdir -p "$own/conf" "$own/tmp" "$own/triggers"
+    sed -e "s|@DATA@|$own|" -e "s|@HOST@|$1|" -e "s|@SEED@|$seed|" -e "s|@PORT@|$port|" -e "s|@STORAGE_PORT@|$storage_port|" \
+        "$here/cassandra.yaml" > "$own/conf/cassandra.yaml"
+    # What a killed node left there is of no use to the next.
+    rm -rf "$own/tmp"/*
+    # Cassandra 5.0 reaches into these modules of Java 17. JMX, which would need more of them and a port, stays off. A node of an
+    # empty cluster has no news to wait for, and nothing to fetch from the others.
+    exec java -Xms"$heap" -Xmx"$heap" -XX:+UseSerialGC -Xss512k -XX:MaxDirectMemorySize=128m -XX:+ExitOnOutOfMemoryError \
+        -javaagent:"$here/target/lib/jamm-0.4.0.jar" -Djdk.attach.allowAttachSelf=true \
+        --add-opens java.base/sun.nio.ch=ALL-UNNAMED --add-opens java.base/jdk.internal.ref=ALL-UNNAMED \
+        --add-exports java.base/jdk.internal.misc=ALL-UNNAMED --add-opens java.base/java.io=ALL-UNNAMED \
+        --add-opens java.base/java.lang=ALL-UNNAMED --add-opens java.base/java.util=ALL-UNNAMED \
+        -Djava.io.tmpdir="$own/tmp" -Dcassandra.triggers_dir="$own/triggers" -Dcassandra.storagedir="$own" \
+        -Dcassandra.config="file://$own/conf/cassandra.yaml" -Dlogback.configurationFile="$here/logback.xml" \
+        -Dcassandra.skip_wait_for_gossip_to_settle=0 -Dcassandra.ring_delay_ms="$settle" \
+        -Dcassandra.consistent.rangemovement=false -Dcassandra-foreground=yes \
+        -cp "$here/target/lib/*" org.apache.cassandra.service.CassandraDaemon
+}
+
+if [ "$nodes" = 1 ]; then
+    node 127.0.0.1
+fi
+
+# 127.0.0.1, which is asked whether all is ready, comes last. Each waits for the one before: two that join at once may hold the same
+# part of the ring.
+started=
+trap 'kill $started 2> /dev/null || true; wait; exit 0' TERM INT
+number=$nodes
+while [ "$number" -gt 0 ]; do
+    (node "127.0.0.$number") > "$data/node-$number.log" 2>&1 &
+    started="$started $!"
+    # A port in hex and in the state of listening, from /proc/net/tcp: no tool is needed for it.
+    listening=$(printf '0%d00007F:%04X 0*:0000 0A' "$number" "$port")
+    until cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | grep -q "$listening"; do
+        if ! kill -0 "$!" 2> /dev/null; then
+            cat "$data/node-$number.log" >&2
+            kill $started 2> /dev/null || true
+            wait
+            exit 1
+        fi
+        sleep 0.2
+    done
+    number=$((number - 1))
+done
+# One that dies ends the others.
+while kill -0 $started 2> /dev/null; do
+    sleep 0.5 &
+    wait $!
+done
+cat "$data"/node-*.log >&2
+kill $started 2> /dev/null || true
+wait
+exit 1

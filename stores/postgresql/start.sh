@@ -13,18 +13,17 @@ fi
 mkdir -p "$data"
 data=$(cd "$data" && pwd)
 
-# PostgreSQL does not run as root. In a user namespace without a mapping it is nobody, and its files stay ours.
+# PostgreSQL does not run as root. In a user namespace without a mapping it is nobody, and its files stay ours. The shared memory that
+# it locks its cluster with (shmget(2)) goes with the namespace, however it ends.
 as=
-if [ "$(id -u)" = 0 ]; then
-    if unshare --user true 2> /dev/null; then
-        as="unshare --user"
-    else
-        as="setpriv --reuid=65534 --regid=65534 --clear-groups"
-        chown 65534:65534 "$data"
-        if ! $as test -w "$data"; then
-            echo "$data: user 65534 cannot get there, and user namespaces are not allowed; give a folder that it can reach, or start as another user" >&2
-            exit 2
-        fi
+if unshare --user --ipc true 2> /dev/null; then
+    as="unshare --user --ipc"
+elif [ "$(id -u)" = 0 ]; then
+    as="setpriv --reuid=65534 --regid=65534 --clear-groups"
+    chown 65534:65534 "$data"
+    if ! $as test -w "$data"; then
+        echo "$data: user 65534 cannot get there, and user namespaces are not allowed; give a folder that it can reach, or start as another user" >&2
+        exit 2
     fi
 fi
 

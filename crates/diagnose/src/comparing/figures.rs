@@ -145,7 +145,13 @@ fn figure(run: &Run, metric: Metric) -> Option<f64> {
         Metric::ServiceP50 => time(&run.service_time_us, |t| t.p50),
         Metric::ServiceP99 => time(&run.service_time_us, |t| t.p99),
         Metric::CpuPerRequest => run.client.cpu_us_per_request,
-        Metric::ServerCpuPerRequest => run.server.as_ref()?.cpu_us_per_request,
+        Metric::ServerCpuPerRequest => {
+            let server = run.server.as_ref()?.cpu_us_per_request?;
+            match &run.store {
+                None => Some(server),
+                Some(store) => Some(server + store.cpu_us_per_request?),
+            }
+        }
     }
 }
 
