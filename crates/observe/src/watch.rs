@@ -41,6 +41,18 @@ pub enum StoreKind {
     Postgresql,
 }
 
+impl StoreKind {
+    /// The kind that a manifest calls by this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "cassandra" => Some(StoreKind::Cassandra),
+            "postgresql" => Some(StoreKind::Postgresql),
+            _ => None,
+        }
+    }
+}
+
 /// CPU that a side's processes have used at a moment, ended ones included.
 #[derive(Debug, Clone, Copy)]
 pub struct UsedCpu {

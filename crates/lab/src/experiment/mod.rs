@@ -387,7 +387,8 @@ impl<'a> Runner<'a> {
         let earlier = u64::from(process - 1) * u64::from(attempts);
         planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
         let leases = state.leases.clone();
-        let store = trial.at.store.as_ref().map_or("", |behind| behind.name());
+        let behind = trial.at.store.as_ref();
+        let store = behind.map_or("", |behind| behind.name());
         let mut watched = vec![("the server".to_owned(), running.pid())];
         if let Some(pid) = standing.as_ref().and_then(|standing| standing.pid()) {
             watched.push((format!("the store {store}"), pid));
@@ -423,7 +424,10 @@ impl<'a> Runner<'a> {
             proxy: delayed.as_ref().map(Delayed::pid),
             watching: Watching::On {
                 server_pid: Some(running.pid()),
-                store: None,
+                store: standing
+                    .as_ref()
+                    .zip(behind)
+                    .map(|(standing, behind)| standing.watched(behind)),
             },
             alive: Some(&alive),
             stop: self.stop,

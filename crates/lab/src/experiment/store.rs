@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use floodmark_host::{Scratch, Stop};
+use floodmark_observe::{StoreKind, WatchedStore};
 
 use super::delayed::Delayed;
 use super::launch::{Launch, Launched, Places, free_address};
@@ -30,6 +31,8 @@ pub struct Around<'a> {
 pub struct Standing {
     /// Host and port for the server.
     pub reached: String,
+    /// Where it listens itself.
+    address: SocketAddr,
     /// The store itself, where it was started here. It is before its data, which goes after it.
     launched: Option<Launched>,
     proxy: Option<Delayed>,
@@ -49,11 +52,12 @@ impl Standing {
             |what: String| Ended::Failed(format!("{} does not start: {what}", behind.name()));
         let mut standing = Standing {
             reached: String::new(),
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
             launched: None,
             proxy: None,
             _data: None,
         };
-        let reached = match &behind.from {
+        standing.address = match &behind.from {
             From::There(url) => {
                 let connected = hosts.server.within(|| first_address(url));
                 connected
@@ -97,10 +101,10 @@ impl Standing {
                 standing.launched.insert(launched).address()
             }
         };
-        let mut address = reached;
+        let mut address = standing.address;
         if let Some(delay) = behind.delay {
             // Half of it each way.
-            let proxy = Delayed::start(around.floodmark, hosts, reached, delay / 2);
+            let proxy = Delayed::start(around.floodmark, hosts, address, delay / 2);
             address = standing.proxy.insert(proxy.map_err(failed)?).address();
         }
         standing.reached = address.to_string();
@@ -110,6 +114,17 @@ impl Standing {
     /// The process that was started, where it was started here; what serves is it or one of its descendants.
     pub fn pid(&self) -> Option<u32> {
         self.launched.as_ref().map(|launched| launched.pid())
+    }
+
+    /// What is to be watched of it.
+    pub fn watched(&self, behind: &Behind) -> WatchedStore {
+        let kind = behind.started().and_then(|store| store.kind.as_deref());
+        WatchedStore {
+            name: behind.name().to_owned(),
+            kind: kind.and_then(StoreKind::named),
+            address: self.address,
+            pid: self.pid(),
+        }
     }
 
     /// How it ended, with its last word, where it has.

@@ -109,6 +109,12 @@ fn each_server_process_has_an_empty_store_and_the_delay_that_was_asked_for() {
         assert!(check.held && check.detail.starts_with("1 to "), "{check:?}");
         let store = run.place.as_ref().unwrap().store.as_ref().unwrap();
         assert_eq!((store.name.as_str(), store.started), ("count", true));
+        // Its own processes are watched, whether there is a proxy before it or not.
+        let used = run.store.as_ref().unwrap();
+        assert!(used.seen.name.starts_with("python"), "{used:?}");
+        assert!(used.cpu_s > 0.0 && used.wall_s > 0.4, "{used:?}");
+        let server = run.server.as_ref().unwrap();
+        assert_ne!(used.seen.pids, server.seen.pids);
         let p50_ms = run.service_time_us.p50.unwrap() / 1e3;
         match run.trial.as_deref().unwrap() {
             "direct" => assert_eq!(store.delay_s, None),
