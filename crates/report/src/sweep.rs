@@ -3,7 +3,7 @@
 use floodmark_record::Record;
 use floodmark_record::sweep::{Measured, Swept};
 
-use crate::figures::{NOT_MEASURED, rate};
+use crate::figures::{NOT_MEASURED, per_second, rate};
 use crate::page::{Page, faint, plain};
 use crate::style::Paint;
 
@@ -49,7 +49,12 @@ pub(crate) fn throughput(of: &Measured) -> String {
         return NOT_MEASURED.to_owned();
     };
     match (of.low, of.high) {
-        (Some(low), Some(high)) => format!("{} ({:.0} – {:.0})", rate(per_s), low, high),
+        (Some(low), Some(high)) => format!(
+            "{} ({} – {})",
+            rate(per_s),
+            per_second(low),
+            per_second(high)
+        ),
         _ => rate(per_s),
     }
 }

@@ -165,7 +165,7 @@ mod tests {
             drawn.contains("<svg") && drawn.contains("connections = 20"),
             "{drawn}"
         );
-        assert!(drawn.contains("2,000/s (1800 – 2200)"), "{drawn}");
+        assert!(drawn.contains("2,000/s (1,800 – 2,200)"), "{drawn}");
         // A knob of words has no axis, and its table all the same.
         let mut words = sweep::tests::swept();
         for point in &mut words.sweep.points {
