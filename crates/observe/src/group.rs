@@ -9,8 +9,25 @@ use floodmark_record::run::Observation;
 use crate::series::{Kind, MOST_VALUES, Series, Subject};
 use crate::watcher::thread_cpu;
 
-/// Reads the value of each series, cumulative where it is a counter, into an emptied list.
-pub(crate) type Read = Box<dyn FnMut(&mut Vec<f64>) -> io::Result<()>>;
+/// Something that is read again and again.
+pub(crate) trait Source {
+    /// Reads the value of each series, cumulative where it is a counter, into an emptied list.
+    fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()>;
+
+    /// Series that the last reading has found anew: their values stood behind all others. They were zero before.
+    fn found(&mut self) -> Vec<Subject> {
+        Vec::new()
+    }
+}
+
+impl<F: FnMut(&mut Vec<f64>) -> io::Result<()>> Source for F {
+    fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
+        self(into)
+    }
+}
+
+/// What a group reads.
+pub(crate) type Read = Box<dyn Source>;
 
 /// Longest step that costs may lead to.
 const LONGEST: Duration = Duration::from_secs(8);
@@ -57,7 +74,8 @@ impl Group {
         (begin, step, share): (Instant, Duration, f64),
     ) -> io::Result<Self> {
         let mut last = Vec::with_capacity(subjects.len());
-        read(&mut last)?;
+        read.read(&mut last)?;
+        let found = read.found();
         // What is opened later begins with the step that it is opened in.
         let steps = begin.elapsed().as_nanos() / step.as_nanos().max(1);
         let opened_after = step * u32::try_from(steps).unwrap_or(u32::MAX);
@@ -66,7 +84,7 @@ impl Group {
             read,
             now: Vec::with_capacity(last.len()),
             last,
-            series: subjects.into_iter().map(Series::new).collect(),
+            series: subjects.into_iter().chain(found).map(Series::new).collect(),
             alive: true,
             share,
             step,
@@ -92,7 +110,7 @@ impl Group {
     pub(crate) fn described(&self, number: u32) -> elsewhere::Group {
         let series = self.series.iter().map(|series| elsewhere::Series {
             subject: series.subject.subject.to_owned(),
-            metric: series.subject.metric.to_owned(),
+            metric: series.subject.metric.to_string(),
             unit: series.subject.unit.to_owned(),
             kind: series.subject.kind,
         });
@@ -202,7 +220,7 @@ impl Group {
         self.read_at = now;
         let before = thread_cpu();
         self.now.clear();
-        let read = (self.read)(&mut self.now);
+        let read = self.read.read(&mut self.now);
         self.costs = [thread_cpu().saturating_sub(before), self.costs[0]];
         if let Err(error) = read {
             self.alive = false;
@@ -217,6 +235,11 @@ impl Group {
                     self.name
                 ),
             });
+        }
+        for subject in self.read.found() {
+            let zeros = self.series.first().map_or(self.steps_done, Series::len);
+            self.series.push(Series::of_zeros(subject, zeros));
+            self.last.push(0.0);
         }
         for ((series, now), last) in self.series.iter_mut().zip(&self.now).zip(&self.last) {
             let grown = (now - last).max(0.0);
@@ -257,7 +280,7 @@ mod tests {
     fn subject(kind: Kind) -> Subject {
         Subject {
             subject: "host",
-            metric: "m",
+            metric: "m".into(),
             unit: "u",
             kind,
         }
@@ -340,6 +363,51 @@ mod tests {
                 pair[0].start_ms + values * pair[0].step_ms,
                 pair[1].start_ms
             );
+        }
+    }
+
+    /// A level, a counter that comes up in the third reading and stands at 5 then, and grows by 2 with each.
+    struct Growing {
+        readings: u32,
+        found: Vec<Subject>,
+    }
+
+    impl Source for Growing {
+        fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
+            self.readings += 1;
+            into.push(1.0);
+            if self.readings >= 3 {
+                into.push(f64::from(self.readings * 2 - 1));
+            }
+            if self.readings == 3 {
+                self.found.push(subject(Kind::Increase));
+            }
+            Ok(())
+        }
+
+        fn found(&mut self) -> Vec<Subject> {
+            std::mem::take(&mut self.found)
+        }
+    }
+
+    #[test]
+    fn what_is_found_later_was_zero_before_and_keeps_its_place() {
+        for (steps, step_ms, expected) in [
+            (4_u32, 100, vec![0.0, 5.0, 2.0, 2.0]),
+            // Beyond the most values two of them become one.
+            (MOST_VALUES as u32 + 2, 200, vec![5.0, 4.0, 4.0, 4.0]),
+        ] {
+            let begin = Instant::now();
+            let growing = Growing {
+                readings: 0,
+                found: vec![subject(Kind::Level)],
+            };
+            let group = Group::open("g", Vec::new(), Box::new(growing), (begin, STEP, 1.0));
+            let taken = taken(group.unwrap(), begin, steps);
+            let found: Vec<&Observation> = taken.iter().filter(|o| o.metric == "m").collect();
+            assert_eq!((found.len(), found[0].step_ms), (2, step_ms));
+            assert_eq!(found[0].values.len(), found[1].values.len());
+            assert_eq!(found[1].values[..4], expected);
         }
     }
 

@@ -96,7 +96,7 @@ pub(crate) fn network(samples: &mut Samples, root: &Root, whose: &'static str, f
         }
         let subjects = names
             .iter()
-            .map(|name| subject(whose, name, "count", Kind::Increase))
+            .map(|name| subject(whose, *name, "count", Kind::Increase))
             .collect();
         add_file(samples, root, &file, subjects, STEP, move |text, into| {
             netstat::pick(text, &names, into)
@@ -261,7 +261,7 @@ mod tests {
         std::fs::write(&file, "nothing\n").unwrap();
         samples.take(begin + Duration::from_secs(2));
         samples.take(begin + Duration::from_secs(3));
-        let (observations, missing) = samples.finish();
+        let (observations, missing) = samples.finish(usize::MAX);
         let busy = observations.iter().find(|o| o.metric == "busy").unwrap();
         assert_eq!(busy.values, [0.0]);
         let gone: Vec<_> = missing

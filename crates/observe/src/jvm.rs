@@ -208,10 +208,10 @@ mod tests {
         let mut jvm = Jvm::open(&root, 5).unwrap().unwrap();
         let mut values = Vec::new();
         jvm.read(&mut values).unwrap();
-        let named: Vec<_> = jvm
-            .subjects("jvm")
+        let subjects = jvm.subjects("jvm");
+        let named: Vec<_> = subjects
             .iter()
-            .map(|s| s.metric)
+            .map(|subject| subject.metric.as_ref())
             .zip(values)
             .collect();
         let expected = [("gc_count", 7.0), ("gc_time", 2.0), ("java_threads", 20.0)];
@@ -279,7 +279,7 @@ mod tests {
         drop(child.stdin.take());
         child.kill().unwrap();
         child.wait().unwrap();
-        let metrics: Vec<_> = subjects.iter().map(|subject| subject.metric).collect();
+        let metrics: Vec<&str> = subjects.iter().map(|subject| &*subject.metric).collect();
         for metric in [
             "gc_count",
             "gc_time",

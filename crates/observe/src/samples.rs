@@ -1,5 +1,6 @@
 //! The readings of a sampler: groups of series, each at its own step.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use floodmark_record::elsewhere;
@@ -9,7 +10,7 @@ use crate::group::{Group, Read};
 use crate::series::{Kind, Subject};
 
 /// Characters that the values of one run may take in the record: 4 MiB for all of its observations, less their heads.
-const MOST_WRITTEN: usize = 3_700_000;
+pub(crate) const MOST_WRITTEN: usize = 3_700_000;
 
 /// What a sampler has taken so far.
 pub(crate) struct Samples {
@@ -40,6 +41,19 @@ impl Samples {
             drained: Some((0, 0)),
             ..Self::new(step)
         }
+    }
+
+    /// The same for readings whose series begin at a moment, as those of other readings do.
+    pub(crate) fn begun(begin: Instant, step: Duration) -> Self {
+        Self {
+            begin,
+            ..Self::new(step)
+        }
+    }
+
+    /// Whether something that was to be read could not be.
+    pub(crate) fn fails(&self) -> bool {
+        self.groups.iter().any(|group| group.next().is_none())
     }
 
     /// When the next reading is due.
@@ -117,10 +131,10 @@ impl Samples {
         (new, values.collect(), self.missing[lines..].to_vec())
     }
 
-    /// The series, and what could not be read. Where they would take too much room, the longest are thinned out.
-    pub(crate) fn finish(mut self) -> (Vec<Observation>, Vec<String>) {
+    /// The series, and what could not be read. Where they would take more room than so many characters, the longest are thinned out.
+    pub(crate) fn finish(mut self, most: usize) -> (Vec<Observation>, Vec<String>) {
         let mut lengths: Vec<usize> = self.groups.iter().map(Group::written_length).collect();
-        while lengths.iter().sum::<usize>() > MOST_WRITTEN {
+        while lengths.iter().sum::<usize>() > most {
             let Some(longest) = (0..lengths.len()).max_by_key(|at| lengths[*at]) else {
                 break;
             };
@@ -134,13 +148,13 @@ impl Samples {
 
 pub(crate) fn subject(
     subject: &'static str,
-    metric: &'static str,
+    metric: impl Into<Cow<'static, str>>,
     unit: &'static str,
     kind: Kind,
 ) -> Subject {
     Subject {
         subject,
-        metric,
+        metric: metric.into(),
         unit,
         kind,
     }
@@ -177,7 +191,7 @@ mod tests {
         for step in 1..=MOST_VALUES as u32 + 10 {
             samples.take(begin + STEP * step);
         }
-        let (observations, _) = samples.finish();
+        let (observations, _) = samples.finish(MOST_WRITTEN);
         let observation = series(&observations, "m");
         assert_eq!(observation.step_ms, 2000);
         assert_eq!(observation.values.len(), MOST_VALUES / 2 + 5);
@@ -206,7 +220,7 @@ mod tests {
         for step in 1..=MOST_VALUES as u32 {
             samples.take(begin + STEP * step);
         }
-        let (observations, _) = samples.finish();
+        let (observations, _) = samples.finish(MOST_WRITTEN);
         let text: usize = observations
             .iter()
             .flat_map(|observation| &observation.values)
@@ -275,7 +289,7 @@ mod tests {
         samples.take(begin + Duration::from_millis(999));
         samples.take(begin + Duration::from_millis(3_400));
         samples.take(begin + Duration::from_millis(4_010));
-        let (observations, _) = samples.finish();
+        let (observations, _) = samples.finish(MOST_WRITTEN);
         assert_eq!(series(&observations, "busy").values.len(), 4);
     }
 
@@ -285,7 +299,7 @@ mod tests {
         let mut samples = Samples::new(Duration::from_secs(1));
         host::open(&mut samples, &Root::at(folder.path()));
         samples.take_last(Instant::now());
-        let (observations, missing) = samples.finish();
+        let (observations, missing) = samples.finish(MOST_WRITTEN);
         assert!(observations.is_empty());
         for name in [
             "netstat",

@@ -1,5 +1,6 @@
 //! A series of values at equal distances, of bounded length.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 pub(crate) use floodmark_record::elsewhere::Kind;
@@ -17,10 +18,10 @@ fn join(kind: Kind, first: f64, second: f64) -> f64 {
 }
 
 /// What a series is of.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Subject {
     pub subject: &'static str,
-    pub metric: &'static str,
+    pub metric: Cow<'static, str>,
     pub unit: &'static str,
     pub kind: Kind,
 }
@@ -40,6 +41,14 @@ impl Series {
             subject,
             values: Vec::new(),
             largest: Vec::new(),
+        }
+    }
+
+    /// A series that is found after `steps` readings of others.
+    pub(crate) fn of_zeros(subject: Subject, steps: usize) -> Self {
+        Self {
+            values: vec![0.0; steps],
+            ..Self::new(subject)
         }
     }
 
@@ -144,9 +153,13 @@ impl Series {
         };
         let peaks = (!self.largest.is_empty())
             .then(|| observation(format!("{metric}.max"), peak_unit, self.largest));
-        [observation(metric.to_owned(), unit.to_owned(), self.values)]
-            .into_iter()
-            .chain(peaks)
+        [observation(
+            metric.into_owned(),
+            unit.to_owned(),
+            self.values,
+        )]
+        .into_iter()
+        .chain(peaks)
     }
 }
 
@@ -164,7 +177,7 @@ mod tests {
     fn series(kind: Kind, values: &[f64]) -> Series {
         let mut series = Series::new(Subject {
             subject: "host",
-            metric: "m",
+            metric: "m".into(),
             unit: "u",
             kind,
         });

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::samples::subject;
 use crate::series::{Kind, Subject};
 use crate::sock_diag::{SockDiag, Socket, TcpInfo};
 
@@ -79,12 +80,7 @@ impl Sockets {
 
     /// What [`Sockets::connections`] gives.
     pub(crate) fn subjects(ends: Ends) -> Vec<Subject> {
-        let level = |subject, metric, unit| Subject {
-            subject,
-            metric,
-            unit,
-            kind: Kind::Level,
-        };
+        let level = |whose, metric: &'static str, unit| subject(whose, metric, unit, Kind::Level);
         let mut subjects = Vec::new();
         for side in &["server sockets", "client sockets"][ends.sides()] {
             subjects.extend(STATES.map(|(name, _)| level(side, name, "sockets")));
@@ -172,12 +168,7 @@ impl Sockets {
     /// What [`Sockets::listener`] gives.
     pub(crate) fn listener_subjects() -> Vec<Subject> {
         ["accept_queue", "accept_queue_limit"]
-            .map(|metric| Subject {
-                subject: "listener",
-                metric,
-                unit: "connections",
-                kind: Kind::Level,
-            })
+            .map(|metric| subject("listener", metric, "connections", Kind::Level))
             .into()
     }
 

@@ -8,10 +8,11 @@ use floodmark_record::target::Address;
 use floodmark_record::watch::{Observed, OtherThreads, ServerThread, Watcher};
 
 use crate::sampler::{Sampled, Word};
-use crate::samples::Samples;
+use crate::samples::{self, Samples};
 use crate::sides::Side;
 use crate::sock_diag::SockDiag;
 use crate::sockets::{Ends, Sockets};
+use crate::store::Asking;
 use crate::watch::{LastRead, Shown, Watch};
 use crate::watcher::thread_cpu;
 use crate::{Root, cgroup, host, namespace, server, store, wall_clock};
@@ -31,6 +32,7 @@ pub(crate) struct Watching {
     pub(crate) samples: Samples,
     server: Option<Side>,
     store: Option<Side>,
+    asking: Option<Asking>,
     client: Option<Side>,
     measured_from: Option<Instant>,
 }
@@ -45,6 +47,7 @@ impl Watching {
         let store = watch.store.as_ref();
         let store = store.map(|store| store::open(&mut samples, root, store, &shown.store));
         let store = store.and_then(|side| said(&mut samples, side.map(Some)));
+        let asking = ask(&mut samples, root, watch);
         if let Some(server) = &server {
             server.open_cgroup(&mut samples, root, cgroup::group(root, "cpu"));
         }
@@ -54,6 +57,7 @@ impl Watching {
             samples,
             server,
             store,
+            asking,
             client: None,
             measured_from: None,
         };
@@ -83,6 +87,7 @@ impl Watching {
             samples,
             server,
             store: None,
+            asking: None,
             client: None,
             measured_from: None,
         };
@@ -192,8 +197,14 @@ impl Watching {
         let begin = self.samples.begin;
         let server = self.server.as_ref().map(Side::seen);
         let store = self.store.as_ref().map(Side::seen);
-        let (observations, mut missing) = self.samples.finish();
+        let wall_s = begin.elapsed().as_secs_f64();
+        let told = self.asking.map(Asking::stop);
+        let room = samples::MOST_WRITTEN - told.as_ref().map_or(0, |_| store::MOST_WRITTEN);
+        let (mut observations, mut missing) = self.samples.finish(room);
         said_once(&mut missing);
+        let told = told.unwrap_or_default();
+        observations.extend(told.observations);
+        missing.extend(told.missing);
         let since = |at: Instant| at.saturating_duration_since(begin);
         let observed = Observed {
             observations,
@@ -203,8 +214,8 @@ impl Watching {
             server,
             store,
             watcher: Some(Watcher {
-                cpu_s: thread_cpu().saturating_sub(cpu_before).as_secs_f64(),
-                wall_s: begin.elapsed().as_secs_f64(),
+                cpu_s: (thread_cpu().saturating_sub(cpu_before) + told.cpu).as_secs_f64(),
+                wall_s,
             }),
             clocks: Some(wall_clock::read(&self.root, begin)),
             elsewhere: None,
@@ -260,6 +271,16 @@ fn open_server(
     let side = Side::open(samples, root, "server", &pids, &strangers, shown);
     side.map(Some)
         .map_err(|error| format!("server: process {pids:?}: {error}"))
+}
+
+/// Begins to ask the store, where there is one and it can be asked.
+fn ask(samples: &mut Samples, root: &Root, watch: &Watch) -> Option<Asking> {
+    let store = watch.store.as_ref()?;
+    Asking::start(root, samples.begin, store).unwrap_or_else(|error| {
+        let what = format!("store: {}: no thread to ask it: {error}", store.name);
+        samples.missing(what);
+        None
+    })
 }
 
 fn ip_addresses(watch: &Watch) -> Vec<SocketAddr> {

@@ -413,7 +413,8 @@ pub struct FellBehind {
 pub struct Observation {
     /// Of what: `host`, `network`, `cgroup`, `disk`; `server`, `client` and `store` (process trees), `server sockets` and
     /// `client sockets` (the two ends of the target's connections on this machine), `listener`, `jvm` (the server's), `store jvm`;
-    /// `server host`, `server network`, `server cgroup`, `server disk` where the server's are others than the client's.
+    /// `postgresql` and `cassandra` (what the store says of itself); `server host`, `server network`, `server cgroup`,
+    /// `server disk` where the server's are others than the client's.
     pub subject: String,
     /// Name of the counter, as its source spells it where it has one.
     pub metric: String,

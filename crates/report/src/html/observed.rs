@@ -16,7 +16,7 @@ const OF_WARMUP: f64 = 0.05;
 const MOST_CHARTS: usize = 8;
 
 /// What is drawn before anything else, where it was not zero throughout: what keeps requests waiting or kills them.
-const FIRST: [(&str, &str); 15] = [
+const FIRST: [(&str, &str); 19] = [
     ("server sockets", "time_wait"),
     ("client sockets", "time_wait"),
     ("network", "tw"),
@@ -28,6 +28,10 @@ const FIRST: [(&str, &str); 15] = [
     ("server", "run_delay"),
     ("store", "run_delay"),
     ("store jvm", "gc_time"),
+    ("postgresql", "waiting for locks"),
+    ("postgresql", "active"),
+    ("cassandra", "Native-Transport-Requests pending"),
+    ("cassandra", "MutationStage pending"),
     ("host", "steal"),
     ("server", "rss"),
     ("store", "rss"),

@@ -1,4 +1,22 @@
-//! The store behind the server: its processes.
+//! The store behind the server: its processes, and what it says of itself.
+
+#[cfg_attr(
+    not(any(feature = "cassandra", feature = "postgresql")),
+    expect(dead_code, reason = "without a client there is nothing to connect for")
+)]
+mod asking;
+#[cfg(feature = "cassandra")]
+mod cassandra;
+#[cfg(feature = "cassandra")]
+mod cql;
+#[cfg(any(feature = "cassandra", feature = "postgresql"))]
+mod figures;
+#[cfg(feature = "postgresql")]
+mod postgresql;
+#[cfg(test)]
+mod testing;
+
+pub(crate) use asking::{Asking, MOST_WRITTEN};
 
 use crate::Root;
 use crate::listener::{Listeners, find};

@@ -1,0 +1,183 @@
+use super::*;
+use crate::sampler::{EVERY, Sampler};
+use crate::store::testing::{Started, most, series, sum};
+use crate::watch::Watch;
+
+fn row(kind: &str, name: &str, value: f64) -> (String, String, f64) {
+    (kind.to_owned(), name.to_owned(), value)
+}
+
+#[test]
+fn events_come_up_as_they_are_seen_and_the_rest_is_told_together() {
+    let (mut figures, mut events) = (Figures::of(SUBJECT), Vec::new());
+    take(
+        &mut figures,
+        &mut events,
+        vec![row("session", "active", 2.0), row("count", "commits", 7.0)],
+    );
+    assert_eq!(figures.values(), [2.0, 7.0]);
+    let names = |figures: &mut Figures| {
+        let found = figures.found();
+        found
+            .iter()
+            .map(|subject| subject.metric.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(&mut figures), ["active", "commits"]);
+    take(
+        &mut figures,
+        &mut events,
+        vec![row("event", "Lock:tuple", 1.0)],
+    );
+    assert_eq!(
+        figures.values(),
+        [0.0, 7.0, 1.0],
+        "a level that is not told is 0"
+    );
+    assert_eq!(names(&mut figures), ["waiting Lock:tuple"]);
+    let many = (0..40).map(|n| row("event", &format!("LWLock:{n}"), 1.0));
+    take(&mut figures, &mut events, many.collect());
+    assert_eq!(events.len(), MOST_EVENTS);
+    let names = names(&mut figures);
+    assert_eq!(names.last().unwrap(), "waiting for others");
+    assert_eq!(figures.values().last(), Some(&9.0));
+    assert_eq!(figures.values()[2], 0.0);
+}
+
+/// A client of the database under test, as soon as there are sessions.
+fn client(runtime: &Runtime, address: std::net::SocketAddr, database: &str) -> Client {
+    let text = format!(
+        "host={} port={} user=bars dbname={database}",
+        address.ip(),
+        address.port()
+    );
+    let config: Config = text.parse().unwrap();
+    let begin = Instant::now();
+    runtime.block_on(async {
+        loop {
+            let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            match config.connect_raw(stream, NoTls).await {
+                Ok((client, connection)) => {
+                    tokio::spawn(connection);
+                    return client;
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), Some(&SqlState::CANNOT_CONNECT_NOW), "{error}");
+                    assert!(begin.elapsed() < Duration::from_secs(60));
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+}
+
+fn commits(runtime: &Runtime, client: &Client) -> i64 {
+    let query = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'bars'";
+    runtime
+        .block_on(client.query_one(query, &[]))
+        .unwrap()
+        .get(0)
+}
+
+#[test]
+fn a_real_postgresql_that_commits_and_waits_for_a_lock() {
+    let Some(store) = Started::postgresql() else {
+        return;
+    };
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .unwrap();
+    let beside = client(&runtime, store.address, ELSEWHERE);
+    let run = |client: &Client, text: &str| runtime.block_on(client.batch_execute(text)).unwrap();
+    let holder = client(&runtime, store.address, DATABASE);
+    run(&holder, "CREATE TABLE bar (id int PRIMARY KEY, name text)");
+    run(&holder, "INSERT INTO bar VALUES (1, 'first')");
+    // Counters of a session come into the sum a second after the last time, at the latest.
+    std::thread::sleep(Duration::from_millis(1200));
+    run(&holder, "BEGIN; UPDATE bar SET name = 'held' WHERE id = 1");
+    let before = commits(&runtime, &beside);
+
+    let watch = Watch {
+        server_pid: Some(std::process::id()),
+        store: Some(store.watched()),
+        ..Watch::default()
+    };
+    let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
+    sampler.measuring();
+    std::thread::sleep(Duration::from_millis(800));
+    let writer = client(&runtime, store.address, DATABASE);
+    for id in 2..202 {
+        run(
+            &writer,
+            &format!("INSERT INTO bar VALUES ({id}, repeat('x', 100))"),
+        );
+    }
+    let waiting = client(&runtime, store.address, DATABASE);
+    let waits = runtime.block_on(async {
+        let update = waiting.batch_execute("UPDATE bar SET name = 'mine' WHERE id = 1");
+        timeout(Duration::from_millis(1500), update).await.is_err()
+    });
+    assert!(waits);
+    run(&holder, "ROLLBACK");
+    // What ended, and what rests, has told its counters by then.
+    drop((writer, waiting, holder));
+    runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1500)).await });
+    let after = commits(&runtime, &beside);
+    std::thread::sleep(Duration::from_millis(600));
+    let (observed, missing) = sampler.stop();
+
+    assert!(
+        !missing.iter().any(|line| line.contains("store")),
+        "{missing:?}"
+    );
+    let active = series(&observed, SUBJECT, "active");
+    assert_eq!((active.step_ms, active.unit.as_str()), (250, "sessions"));
+    assert!(after - before >= 200, "{before} {after}");
+    assert_eq!(
+        sum(&observed, SUBJECT, "commits"),
+        (after - before) as f64,
+        "ours are in none"
+    );
+    assert!(sum(&observed, SUBJECT, "rollbacks") >= 1.0);
+    assert!(sum(&observed, SUBJECT, "tup_inserted") >= 200.0);
+    assert!(sum(&observed, SUBJECT, "wal_bytes") >= 20_000.0);
+    let lock = series(&observed, SUBJECT, "waiting Lock:transactionid");
+    assert_eq!(most(&observed, SUBJECT, "waiting Lock:transactionid"), 1.0);
+    assert_eq!(most(&observed, SUBJECT, "waiting for locks"), 1.0);
+    assert_eq!(lock.values[0], 0.0, "nobody waited when the watching began");
+    assert_eq!(lock.values.len(), active.values.len());
+    assert_eq!(most(&observed, SUBJECT, "idle in transaction"), 1.0);
+    // The test's own session in another database rests throughout.
+    assert!(most(&observed, SUBJECT, "idle") >= 1.0);
+    assert!(sum(&observed, "store", "on_cpu") > 0.0);
+    assert!(observed.store.unwrap().processes >= 6);
+}
+
+#[test]
+fn where_the_maintenance_database_is_closed_commits_are_said_to_hold_our_own() {
+    let Some(store) = Started::postgresql() else {
+        return;
+    };
+    let runtime = Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .unwrap();
+    let closing = client(&runtime, store.address, DATABASE);
+    let close = "ALTER DATABASE postgres ALLOW_CONNECTIONS false";
+    runtime.block_on(closing.batch_execute(close)).unwrap();
+    let watch = Watch {
+        store: Some(store.watched()),
+        ..Watch::default()
+    };
+    let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
+    std::thread::sleep(Duration::from_millis(1500));
+    let (observed, missing) = sampler.stop();
+    let said = missing
+        .iter()
+        .filter(|line| line.contains("commits hold one for each reading"));
+    assert_eq!(said.count(), 1, "{missing:?}");
+    assert!(most(&observed, SUBJECT, "idle") >= 1.0);
+}
