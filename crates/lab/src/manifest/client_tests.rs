@@ -177,8 +177,7 @@ fn what_clients_printed_is_read() {
                 [Some(836.0), None, None, None, None, Some(2_110.0)],
             ),
         ),
-        // The figures of seed B in the form that its source prints, and lines of JMeter 5.0 that somebody published: neither is
-        // installed where this was written.
+        // The figures of seed B in the form that its source prints: it was not installed where this was written.
         (
             "weighttp",
             "printed.txt",
@@ -188,9 +187,18 @@ fn what_clients_printed_is_read() {
             "jmeter",
             "printed.txt",
             said(
-                Some(104.1),
-                [Some(3_436), Some(0), None],
-                [Some(9_000.0), None, None, None, None, Some(5_550_000.0)],
+                Some(618.0),
+                [Some(6_369), Some(0), None],
+                [Some(42_000.0), None, None, None, None, Some(578_000.0)],
+            ),
+        ),
+        (
+            "jmeter",
+            "printed-wrong.txt",
+            said(
+                Some(417.5),
+                [Some(1_368), Some(1_368), None],
+                [Some(49_000.0), None, None, None, None, Some(440_000.0)],
             ),
         ),
         (
