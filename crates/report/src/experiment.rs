@@ -69,6 +69,7 @@ pub fn of_record(record: &Record, style: Style) -> String {
     page.headline(&[faint(explained)]);
     draw_clients(&mut page, asked, record);
     draw_reasons(&mut page, record);
+    draw_checks(&mut page, asked, record);
     if let Some(text) = resumed(record) {
         page.entry("resumed", &[plain(text)]);
     }
@@ -238,12 +239,59 @@ fn draw_reasons(page: &mut Page, record: &Record) {
     }
 }
 
+/// What became of the checks: where one did not hold a line for the trial with the first run's detail, and one for all that held.
+fn draw_checks(page: &mut Page, asked: &Asked, record: &Record) {
+    let mut held: Vec<(&str, Vec<&str>)> = Vec::new();
+    for trial in &asked.trials {
+        let runs = record
+            .runs
+            .iter()
+            .filter(|run| run.trial.as_ref() == Some(trial));
+        let checks: Vec<_> = runs
+            .flat_map(|run| run.checks.iter().map(move |check| (run, check)))
+            .collect();
+        let violated = checks.iter().filter(|(_, check)| !check.held);
+        let count = violated.clone().count();
+        match (violated.clone().next(), checks.first()) {
+            (Some((run, check)), _) => {
+                let of = format!(
+                    "in {count} of {} runs of {trial}, first in {}",
+                    checks.len(),
+                    place(run)
+                );
+                page.entry(
+                    "check",
+                    &[
+                        (Paint::Bad, format!("{} violated", check.name)),
+                        plain(format!("{of}: {}", check.detail)),
+                    ],
+                );
+            }
+            (None, Some((_, check))) => match held.iter_mut().find(|(name, _)| *name == check.name)
+            {
+                Some((_, trials)) => trials.push(trial),
+                None => held.push((&check.name, vec![trial])),
+            },
+            (None, None) => {}
+        }
+    }
+    for (name, trials) in held {
+        let all = format!("in all runs of {}", trials.join(", "));
+        page.entry(
+            "check",
+            &[(Paint::Good, format!("{name} held")), plain(all)],
+        );
+    }
+}
+
 fn place(run: &Run) -> String {
     format!("process {} attempt {}", run.process, run.attempt)
 }
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::run::CheckResult;
+
     use super::*;
     use crate::fixture;
 
@@ -332,6 +380,38 @@ mod tests {
         let drawn = of_record(&record(&["rate"], vec![run.clone()]), STYLE);
         assert!(run.response_time_us.p99.is_none());
         assert!(drawn.contains("> 5 s"), "{drawn}");
+    }
+
+    #[test]
+    fn checks_are_told_by_trial_with_the_first_that_did_not_hold() {
+        let checked = |trial: &str, process: u32, held: bool| {
+            let mut run = of(trial, process, fixture::closed());
+            run.checks = vec![CheckResult {
+                name: "sequence".to_owned(),
+                held,
+                detail: format!("detail of {process}"),
+            }];
+            run
+        };
+        let runs = vec![
+            checked("bad", 1, true),
+            checked("good", 1, true),
+            checked("bad", 2, false),
+            checked("fine", 1, true),
+            of("none", 1, fixture::closed()),
+        ];
+        let drawn = of_record(&record(&["bad", "good", "fine", "none"], runs), STYLE);
+        let lines: Vec<&str> = drawn
+            .lines()
+            .filter(|line| line.starts_with("check"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "check        sequence violated in 1 of 2 runs of bad, first in process 2 attempt 1: detail of 2",
+                "check        sequence held in all runs of good, fine"
+            ]
+        );
     }
 
     #[test]
