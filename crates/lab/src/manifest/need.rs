@@ -16,6 +16,22 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How programs are asked for their version; the first that brings one holds.
 const VERSION_FLAGS: [&str; 3] = ["--version", "-version", "-v"];
 
+/// Debian's packages of programs that are not called as their package is.
+const PACKAGES: [(&str, &str); 7] = [
+    ("ab", "apache2-utils"),
+    ("h2load", "nghttp2-client"),
+    ("java", "default-jdk-headless"),
+    ("javac", "default-jdk-headless"),
+    ("mvn", "maven"),
+    ("node", "nodejs"),
+    ("postgres", "postgresql"),
+];
+
+/// Programs whose package has their name.
+const OWN_PACKAGE: [&str; 8] = [
+    "cargo", "curl", "hey", "nginx", "php", "python3", "weighttp", "wrk",
+];
+
 /// A program, and its lowest version where one is asked for: `java >= 17`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
@@ -59,8 +75,11 @@ impl Need {
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         if !on_path(&self.program) {
+            let package = package(&self.program).map_or_else(String::new, |package| {
+                format!("; on Debian: apt-get install {package}")
+            });
             return Some(format!(
-                "{} is not installed (not on the PATH)",
+                "{} is not installed (not on the PATH{package})",
                 self.program
             ));
         }
@@ -108,6 +127,13 @@ impl fmt::Display for Need {
     }
 }
 
+/// The Debian package that brings a program, where that is known.
+fn package(program: &str) -> Option<&str> {
+    let other = PACKAGES.iter().find(|(name, _)| *name == program);
+    let own = OWN_PACKAGE.contains(&program).then_some(program);
+    other.map(|(_, package)| *package).or(own)
+}
+
 fn on_path(program: &str) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let runs = |path: &Path| {
@@ -126,7 +152,12 @@ fn version(text: &str) -> Option<Vec<u64>> {
 }
 
 /// The first number in a text that stands by itself, with its parts: `openjdk 21.0.4 2024` has 21.0.4. Java up to 8 calls itself 1.8.
-fn first_version(text: &str) -> Option<Vec<u64>> {
+///
+/// Colours are left out, as `mvn` has them even in a file, and what a virtual machine says of options from the environment.
+fn first_version(said: &str) -> Option<Vec<u64>> {
+    let plain = without_colours(said);
+    let lines = plain.lines().filter(|line| !line.contains("Picked up "));
+    let text = lines.collect::<Vec<_>>().join("\n");
     let begin = text
         .char_indices()
         .find(|(at, c)| {
@@ -140,9 +171,20 @@ fn first_version(text: &str) -> Option<Vec<u64>> {
         .unwrap_or(rest.len());
     let found = version(rest[..end].trim_end_matches('.'))?;
     match found.as_slice() {
-        [1, java, ..] if text.contains("java version") => Some(vec![*java]),
+        [1, java, ..] if text[..begin].ends_with("version \"") => Some(vec![*java]),
         _ => Some(found),
     }
+}
+
+/// A text without ANSI's escape sequences (ECMA-48, 5.4: `ESC [`, parameters, a letter).
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| ('@'..='~').contains(&c));
+        plain.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    plain
 }
 
 fn show(version: &[u64]) -> String {
@@ -172,10 +214,25 @@ mod tests {
             ("nginx version: nginx/1.22.1", vec![1, 22, 1]),
             ("v20.1.0\n", vec![20, 1, 0]),
             ("Python 3.12.1", vec![3, 12, 1]),
+            ("openjdk version \"1.8.0_292\"\n", vec![8]),
+            (
+                "openjdk version \"17.0.15\" 2025-04-15\nOpenJDK Runtime Environment (build 17.0.15+6-Debian-1deb12u1)\n",
+                vec![17, 0, 15],
+            ),
+            (
+                "Picked up JAVA_TOOL_OPTIONS: -Dthreads=4\nopenjdk 17.0.15 2025-04-15\n",
+                vec![17, 0, 15],
+            ),
+            (
+                "\x1b[1mApache Maven 3.8.7\x1b[m\nMaven home: /usr/share/maven\nJava version: 17.0.15, vendor: Debian\n",
+                vec![3, 8, 7],
+            ),
         ] {
             assert_eq!(first_version(said), Some(version), "{said}");
         }
-        assert_eq!(first_version("no number"), None);
+        for none in ["no number", "", "\x1b[1m", "\x1b[12"] {
+            assert_eq!(first_version(none), None, "{none:?}");
+        }
     }
 
     #[test]
@@ -187,8 +244,28 @@ mod tests {
             text.contains("no-such-program-here is not installed"),
             "{text}"
         );
+        assert!(!text.contains("Debian"), "{text}");
         let text = missing("cargo >= 9999").unwrap();
         assert!(text.contains("too old"), "{text}");
         assert_eq!(missing("cargo >= 1"), None);
+    }
+
+    #[test]
+    fn debians_packages_are_named() {
+        assert_eq!(package("mvn"), Some("maven"));
+        assert_eq!(package("nginx"), Some("nginx"));
+        assert_eq!(package("a-server-of-mine"), None);
+    }
+
+    /// Where they are installed: what they say is theirs.
+    #[test]
+    fn java_and_maven_as_they_are_here() {
+        for (need, too_much) in [("java >= 8", "java >= 1000"), ("mvn >= 3", "mvn >= 1000")] {
+            let missing = |text: &str| Need::parse(text).unwrap().missing();
+            match missing(need) {
+                None => assert!(missing(too_much).unwrap().contains("too old")),
+                Some(what) => assert!(what.contains("on Debian: apt-get install "), "{what}"),
+            }
+        }
     }
 }
