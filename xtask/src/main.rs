@@ -15,6 +15,7 @@ mod release;
 mod scale;
 mod schema;
 mod suite;
+mod systems;
 mod tools;
 mod truth;
 mod usage;
@@ -49,6 +50,8 @@ enum Chore {
         #[arg(long, value_name = "CASE")]
         only: Option<String>,
     },
+    /// Ask a running server all that the contract of a workload says.
+    Contract(systems::contract::Options),
     /// Compare floodmark with other load generators on the same server, and write docs/peers.md.
     Peers(peers::Options),
     /// Find out where the time of a request goes, and write docs/performance.md.
@@ -97,6 +100,7 @@ fn run(chore: &Chore) -> Result<bool, Error> {
     let workspace = match chore {
         // Runs anywhere, and begins at once.
         Chore::Slowed(options) => return aa::slowed::run(options),
+        Chore::Contract(options) => return Ok(systems::contract::run(options)),
         _ => Workspace::read()?,
     };
     match chore {
@@ -109,6 +113,7 @@ fn run(chore: &Chore) -> Result<bool, Error> {
         Chore::Watching(options) => return watching::run(&workspace, options),
         Chore::Aa(options) => return aa::run(&workspace, options),
         Chore::Slowed(options) => return aa::slowed::run(options),
+        Chore::Contract(options) => return Ok(systems::contract::run(options)),
         Chore::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
         Chore::Schema { check } => schema::run(&workspace, Mode::of(*check))?,
         Chore::Usage { check } => usage::run(&workspace, Mode::of(*check))?,

@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use crate::command;
 use crate::error::Error;
 use crate::page::Mode;
-use crate::tools::{self, CPLUSPLUS, PYTHON, Tool};
+use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, PYTHON, Tool};
 use crate::workspace::Workspace;
-use crate::{deps, fuzz, release, schema, truth, usage};
+use crate::{deps, fuzz, release, schema, systems, truth, usage};
 
 /// Time that the suite gives each fuzz target, in seconds; a longer search is `cargo xtask fuzz`.
 const FUZZ_SECONDS: u32 = 20;
@@ -44,6 +44,8 @@ enum Step {
     Build,
     /// The README's usage blocks against the real output.
     Usage,
+    /// Every system of systems/ against the contracts of its workloads.
+    Systems,
     /// floodmark against the known-truth server.
     Truth,
     /// The fuzz targets, for a bounded time.
@@ -63,6 +65,7 @@ impl Step {
     fn needs(self) -> &'static [Tool] {
         match self {
             Step::Tests => &[PYTHON],
+            Step::Systems => &[JAVA, MAVEN, NGINX],
             Step::Fuzz => &[CPLUSPLUS],
             _ => &[],
         }
@@ -96,6 +99,7 @@ impl Step {
             Step::Tests => cargo(&["test", "--workspace", "--no-fail-fast"]),
             Step::Build => release::floodmark(workspace).map(drop),
             Step::Usage => usage::run(workspace, Mode::Check),
+            Step::Systems => return systems::run(workspace),
             Step::Truth => return truth::run(workspace, None),
             Step::Fuzz => fuzz::run(workspace, FUZZ_SECONDS),
         };

@@ -9,7 +9,7 @@ use crate::error::{Error, none_found};
 /// A program that is not Rust's.
 #[derive(Debug, Clone, Copy)]
 pub struct Tool {
-    /// What is run to see whether it is there, with `--version`.
+    /// What is run to see whether it is there, with `--version` or `-v`.
     pub program: &'static str,
     /// The Debian package that brings it.
     pub package: &'static str,
@@ -22,6 +22,27 @@ pub const CPLUSPLUS: Tool = Tool {
     program: "c++",
     package: "g++",
     needed_for: "the fuzzer",
+};
+
+/// What the systems and stores on the JVM run on.
+pub const JAVA: Tool = Tool {
+    program: "java",
+    package: "default-jdk-headless",
+    needed_for: "the systems on the JVM",
+};
+
+/// What builds them.
+pub const MAVEN: Tool = Tool {
+    program: "mvn",
+    package: "maven",
+    needed_for: "the systems on the JVM",
+};
+
+/// One of the systems.
+pub const NGINX: Tool = Tool {
+    program: "nginx",
+    package: "nginx-light",
+    needed_for: "the system nginx",
 };
 
 /// The interpreter of the servers of one's own that experiments are tested with.
@@ -61,7 +82,9 @@ fn provide_component(component: &str) -> Result<(), Error> {
 
 /// Sees to it that a program is there, with apt-get where we may.
 fn provide_tool(tool: &Tool) -> Result<(), Error> {
-    let present = || command::succeeds(Command::new(tool.program).arg("--version"));
+    // nginx knows the short flag alone.
+    let says = |flag| command::succeeds(Command::new(tool.program).arg(flag));
+    let present = || says("--version") || says("-v");
     if present() {
         return Ok(());
     }

@@ -157,6 +157,12 @@ pub struct Knob {
 }
 
 impl Knob {
+    /// The values that it takes; empty where they are not listed.
+    #[must_use]
+    pub fn values(&self) -> &[String] {
+        &self.values
+    }
+
     /// What is wrong with a value, in words.
     ///
     /// # Errors
