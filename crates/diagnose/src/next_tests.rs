@@ -88,6 +88,8 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
             changes_s: Vec::new(),
         },
         checks: Vec::new(),
+        runtime: None,
+        log_errors: Vec::new(),
     }
 }
 

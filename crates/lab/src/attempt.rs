@@ -1,5 +1,6 @@
 //! Attempts at one plan, one after the other on the same server, each kept as it is taken.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,6 +20,7 @@ use crate::beside::Beside;
 use crate::elsewhere::Elsewhere;
 use crate::fold::{FoldError, fold};
 use crate::folder::{Folder, FolderError};
+use crate::server_log::ServerLog;
 use crate::worker::{self, WorkerFailure};
 
 /// Somebody who wants to see events as they happen, such as the live view.
@@ -202,6 +204,8 @@ pub struct Attempts<'a> {
     pub watching: Watching<'a>,
     /// Whether what is loaded still runs, where that is known. An attempt in which it ends is cut short, and the last.
     pub alive: Option<&'a Alive>,
+    /// The server's log, where lines of it are counted.
+    pub log: Option<&'a RefCell<ServerLog>>,
     /// Ends them.
     pub stop: &'a Stop,
     /// What drives them, where floodmark does not.
@@ -244,6 +248,14 @@ impl Attempts<'_> {
             let gone = self.alive.and_then(|alive| alive.ended(begin));
             let cut_short = gone.or(cut_short);
             let over = cut_short.is_some() || self.stop.is_set();
+            if let Some(log) = self.log {
+                let (logged, trouble) = log.borrow_mut().take();
+                folder.append(&Event::Logged(logged))?;
+                if let Some(what) = trouble {
+                    let missing = vec![what];
+                    folder.append(&Event::Missing { missing })?;
+                }
+            }
             folder.append(&Event::RunEnded { run: id, cut_short })?;
             folder.sync()?;
             if over {

@@ -102,6 +102,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                     Event::Second(row) => tally.take(row),
                     Event::End(end) => tally.end = Some(end),
                     Event::ClientRan(ran) => tally.client = Some(ran),
+                    Event::Logged(logged) => tally.logged = logged,
                     Event::Missing { missing } => tally.missing.extend(missing),
                     Event::RunEnded { cut_short, .. } => tally.cut_short = cut_short,
                     Event::Opened { .. }
@@ -351,6 +352,7 @@ fn finish(mut tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         attempt: tally.id.attempt,
         process: tally.id.process,
         setting: tally.id.setting,
+        runtime: tally.logged.runtime,
         trial: tally.id.trial,
         started_unix_ms: tally.unix_ms,
         plan: tally.plan,
@@ -361,6 +363,7 @@ fn finish(mut tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
         series: tally.rows.into_iter().map(|row| row.figures).collect(),
         observations: tally.observed.observations,
         missing: tally.missing,
+        log_errors: tally.logged.errors,
         steady: shape.steady,
         steps: Vec::new(),
         validity: Validity {

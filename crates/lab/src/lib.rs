@@ -19,6 +19,7 @@ mod judge;
 pub mod manifest;
 pub mod mix;
 pub mod read;
+pub mod server_log;
 mod source;
 mod tally;
 mod watched;

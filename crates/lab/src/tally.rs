@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use floodmark_record::client::ClientRan;
 use floodmark_record::events::{EndReason, Phase, RunId, WorkerReady};
 use floodmark_record::groups::GroupPoint;
+use floodmark_record::logged::Logged;
 use floodmark_record::place::Place;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{Ended, SeriesRow};
@@ -34,6 +35,7 @@ pub struct Tally {
     /// The same of the store behind it.
     pub store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
+    pub logged: Logged,
     pub cut_short: Option<String>,
     /// Whether the run was measured anew later.
     pub counts_not: bool,
@@ -64,6 +66,7 @@ impl Tally {
             server_used: None,
             store_used: None,
             missing: Vec::new(),
+            logged: Logged::default(),
             cut_short: None,
             counts_not: false,
         }

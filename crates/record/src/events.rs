@@ -10,6 +10,7 @@ use crate::client::ClientRan;
 use crate::experiment::{Asked, Resumed};
 use crate::groups::GroupRow;
 use crate::kept::Scored;
+use crate::logged::Logged;
 use crate::outcome::Counts;
 use crate::place::Place;
 use crate::plan::Plan;
@@ -78,6 +79,8 @@ pub enum Event {
     ClientRan(ClientRan),
     /// What was read beside the load.
     Observed(Observed),
+    /// What the server is, and what it said in the attempt.
+    Logged(Logged),
     /// What could not be read, and why.
     Missing {
         /// One line each.

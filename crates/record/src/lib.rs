@@ -11,6 +11,7 @@ pub mod experiment;
 pub mod groups;
 pub mod host;
 pub mod kept;
+pub mod logged;
 pub mod mix;
 pub mod outcome;
 pub mod place;

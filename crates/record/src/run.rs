@@ -9,6 +9,7 @@ use crate::client::Tool;
 use crate::elsewhere::Elsewhere;
 use crate::events::{AddressUse, EndReason, Held, ThreadUse};
 use crate::groups::{Group, GroupPoint};
+use crate::logged::LogErrors;
 use crate::outcome::Counts;
 use crate::place::Place;
 use crate::plan::Plan;
@@ -71,6 +72,9 @@ pub struct Run {
     pub process: u32,
     /// Knobs of the server that were set.
     pub setting: BTreeMap<String, String>,
+    /// What the server runs on, such as `jvm`; null where its manifest does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
     /// Wall clock at the start, milliseconds since 1970.
     pub started_unix_ms: u64,
     /// What was asked.
@@ -161,6 +165,9 @@ pub struct Run {
     pub measured_from_ms: Option<u64>,
     /// What could not be read, and why.
     pub missing: Vec<String>,
+    /// Lines of the server's log in this attempt with each text that its manifest wants counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log_errors: Vec<LogErrors>,
     /// Whether and from when the run was steady.
     pub steady: Steady,
     /// Correctness of the answers.

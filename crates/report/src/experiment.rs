@@ -11,7 +11,7 @@ use crate::driven;
 use crate::figures::{NOT_MEASURED, per_second, time};
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
-use crate::{ladder, outcomes, place, summary, sweep};
+use crate::{ladder, logged, outcomes, place, summary, sweep};
 
 /// Narrowest and widest column of names.
 const NAMES: (usize, usize) = (13, 30);
@@ -37,20 +37,9 @@ pub fn of_record(record: &Record, style: Style) -> String {
         .collect();
     page.row_beside(width, "", &cells);
     for name in &asked.trials {
-        let runs: Vec<&Run> = record
-            .runs
-            .iter()
-            .filter(|run| run.trial.as_ref() == Some(name))
-            .collect();
-        page.row_beside(width, name, &cells_of(&runs, store));
+        page.row_beside(width, name, &cells_of(&of(record, name), store));
     }
-    let most = asked.trials.iter().map(|name| {
-        let of = record
-            .runs
-            .iter()
-            .filter(|run| run.trial.as_ref() == Some(name));
-        of.count()
-    });
+    let most = asked.trials.iter().map(|name| of(record, name).len());
     let over = match most.max() {
         Some(n) if n > 1 => "medians over the runs; ",
         _ => "",
@@ -70,6 +59,11 @@ pub fn of_record(record: &Record, style: Style) -> String {
     draw_clients(&mut page, asked, record);
     draw_reasons(&mut page, record);
     draw_checks(&mut page, asked, record);
+    for name in &asked.trials {
+        for text in logged::sentences(&of(record, name)) {
+            page.entry("log", &[plain(format!("{name}: {text}"))]);
+        }
+    }
     if let Some(text) = resumed(record) {
         page.entry("resumed", &[plain(text)]);
     }
@@ -100,6 +94,13 @@ pub fn resumed(record: &Record) -> Option<String> {
         n => format!("{n} runs were measured anew, with their processes"),
     };
     Some(format!("cut short and gone on with {times}; {runs}"))
+}
+
+/// The runs of a trial.
+fn of<'a>(record: &'a Record, trial: &str) -> Vec<&'a Run> {
+    let runs = record.runs.iter();
+    runs.filter(|run| run.trial.as_deref() == Some(trial))
+        .collect()
 }
 
 /// Heads and widths of the columns after the name.

@@ -266,6 +266,8 @@ pub(crate) fn closed() -> Run {
             changes_s: Vec::new(),
         },
         checks: Vec::new(),
+        runtime: None,
+        log_errors: Vec::new(),
     }
 }
 

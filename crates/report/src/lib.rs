@@ -29,6 +29,7 @@ mod groups;
 mod held;
 mod ladder;
 mod load_line;
+mod logged;
 mod outcomes;
 mod page;
 mod place;

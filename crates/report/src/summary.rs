@@ -14,6 +14,7 @@ use crate::figures::{NOT_MEASURED, count_of, interval, rate, seconds};
 use crate::groups;
 use crate::held;
 use crate::load_line;
+use crate::logged;
 use crate::outcomes;
 use crate::page::{Page, Span, faint, glue, plain};
 use crate::server_line;
@@ -376,6 +377,9 @@ pub(crate) fn draw_notes(page: &mut Page, run: &Run, which: &str) {
                 plain(format!("in the warm-up {failed} of {of} were not ok")),
             ],
         );
+    }
+    for errors in run.log_errors.iter().filter(|errors| errors.lines > 0) {
+        page.entry("log", &[plain(which), plain(logged::sentence(errors))]);
     }
     if let Some(there) = &run.elsewhere {
         page.entry(

@@ -113,6 +113,7 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
                 store: None,
             },
         },
+        log: None,
         alive: None,
         stop,
     };

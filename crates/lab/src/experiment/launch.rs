@@ -134,6 +134,11 @@ impl Launched {
         self.child.pid()
     }
 
+    /// The file with its output.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
     fn await_ready(
         &mut self,
         within: Duration,

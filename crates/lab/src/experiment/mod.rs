@@ -15,6 +15,7 @@ mod schedule;
 mod server;
 mod store;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -31,6 +32,7 @@ use crate::alive::Alive;
 use crate::attempt::{self, Attempts, Driver, LabError, Listener, Watching};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
+use crate::server_log::ServerLog;
 use client::Other;
 use delayed::Delayed;
 use launch::Places;
@@ -394,6 +396,14 @@ impl<'a> Runner<'a> {
             watched.push((format!("the store {store}"), pid));
         }
         let alive = Alive::watch(watched);
+        let log = match &trial.server {
+            Server::System(system) => {
+                let runtime = system.runtime.as_deref();
+                let log = ServerLog::from_now(running.log(), &system.errors, runtime);
+                Some(RefCell::new(log))
+            }
+            Server::Own { .. } => None,
+        };
         let other = trial.client.as_ref().map(|client| Other {
             client,
             load: &trial.load,
@@ -430,6 +440,7 @@ impl<'a> Runner<'a> {
                     .map(|(standing, behind)| standing.watched(behind)),
             },
             alive: Some(&alive),
+            log: log.as_ref(),
             stop: self.stop,
         };
         let watcher = &mut *state.watcher;

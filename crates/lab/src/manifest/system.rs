@@ -33,6 +33,16 @@ pub(super) const SYSTEM: &[Field] = &[
     field("about", Kind::Text, "What it is, in one line."),
     needed("workloads", Kind::Texts, "The workloads that it serves."),
     NEEDS,
+    field(
+        "runtime",
+        Kind::OneOf(&["jvm", "native", "node", "python"]),
+        "What it runs on, for the record.",
+    ),
+    field(
+        "errors",
+        Kind::Texts,
+        "Texts like \"AskTimeoutException\": lines of its log with each of them are counted, attempt by attempt.",
+    ),
     BUILT,
     needed("start", Kind::Table(START), "How it is started."),
     KNOBS,
@@ -61,6 +71,10 @@ pub struct System {
     pub program: Program,
     /// What it serves.
     pub workloads: Vec<Workload>,
+    /// What it runs on.
+    pub runtime: Option<String>,
+    /// Lines of its log with these texts are counted.
+    pub errors: Vec<String>,
 }
 
 impl Deref for System {
@@ -96,6 +110,19 @@ impl System {
                 )
             })?);
         }
-        Ok(System { program, workloads })
+        let errors = file.list("errors");
+        if errors
+            .iter()
+            .any(|text| text.trim().is_empty() || text.contains('\n'))
+        {
+            let what = "errors: each is a text within one line, like \"AskTimeoutException\"";
+            return Err(file.error("errors", what.to_owned()));
+        }
+        Ok(System {
+            program,
+            workloads,
+            runtime: file.text("runtime").map(str::to_owned),
+            errors,
+        })
     }
 }

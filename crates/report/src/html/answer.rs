@@ -14,6 +14,7 @@ use super::text::Shown;
 use crate::elsewhere;
 use crate::experiment::resumed;
 use crate::figures::{count_of, interval, rate, seconds, time};
+use crate::logged;
 use crate::summary::level;
 
 /// Draws the sentences.
@@ -232,6 +233,9 @@ pub(crate) fn judged(record: &Record, all: &[Named]) -> Option<Markup> {
                 format!("{n} sent again on a fresh connection: the server had closed the kept one"),
             );
         }
+        run.log_errors
+            .iter()
+            .for_each(|errors| add("log", logged::sentence(errors)));
         if let Some(there) = &run.elsewhere {
             add("observed", elsewhere::sentence(there));
         }

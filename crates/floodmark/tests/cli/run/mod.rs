@@ -8,10 +8,12 @@ use floodmark_record::Record;
 use crate::support::{alive, code, finish, floodmark, text, valid};
 
 mod beside;
+mod checks;
 mod clients;
 mod failing;
 mod hosts;
 mod left_over;
+mod logs;
 mod resumed;
 mod separate;
 mod stores;
