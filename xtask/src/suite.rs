@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use crate::command;
 use crate::error::Error;
 use crate::page::Mode;
-use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, PYTHON, Tool};
+use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, PYTHON, Tool, XZ};
 use crate::workspace::Workspace;
 use crate::{deps, fuzz, release, schema, systems, truth, usage};
 
@@ -65,7 +65,7 @@ impl Step {
     fn needs(self) -> &'static [Tool] {
         match self {
             Step::Tests => &[PYTHON],
-            Step::Systems => &[JAVA, MAVEN, NGINX],
+            Step::Systems => &[JAVA, MAVEN, NGINX, XZ],
             Step::Fuzz => &[CPLUSPLUS],
             _ => &[],
         }

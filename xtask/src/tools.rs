@@ -38,6 +38,13 @@ pub const MAVEN: Tool = Tool {
     needed_for: "the systems on the JVM",
 };
 
+/// What PostgreSQL's binaries are packed with.
+pub const XZ: Tool = Tool {
+    program: "xz",
+    package: "xz-utils",
+    needed_for: "the store postgresql",
+};
+
 /// One of the systems.
 pub const NGINX: Tool = Tool {
     program: "nginx",

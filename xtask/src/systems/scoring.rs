@@ -56,7 +56,8 @@ pub fn contract(asking: &mut Asking) {
     }
     asking.refused("GET /scoring", Request::get(path), 405);
     // Were one of those counted, this would not be the next number.
-    let spaced = format!("{:<LONGEST_BODY$}", r#" { "by" : "me", "score" : 1.5e1 }"#);
+    let mut spaced = r#" { "by" : "me", "score" : 1.5e1 }"#.to_owned();
+    spaced.extend(std::iter::repeat_n(' ', LONGEST_BODY - spaced.len()));
     before = adds(asking, before, 15.0, Request::post(path, &spaced));
     let request = Request {
         content: Some(("application/json; charset=utf-8", r#"{"score":3}"#)),

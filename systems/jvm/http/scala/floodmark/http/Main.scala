@@ -44,7 +44,7 @@ object Main {
 
   private def routes(scoring: Scoring): Route =
     handleExceptions(Refusals.exceptions) {
-      handleRejections(Refusals.rejections) {
+      (handleRejections(Refusals.rejections) & Refusals.tooLong) {
         concat(
           pathEndOrSingleSlash {
             get {

@@ -36,6 +36,11 @@ object Refusals {
     case other => logged(other)(complete(refused(Refusal.FAILED)))
   }
 
+  /** Refuses a body that says that it is too long, on paths too that read none. */
+  val tooLong: Directive0 = extractRequestEntity.flatMap { entity =>
+    if (entity.contentLengthOption.exists(_ > Refusal.LONGEST_BODY)) complete(refused(Refusal.TOO_LONG)) else pass
+  }
+
   private def logged(why: Throwable): Directive0 = extractLog.flatMap { log =>
     log.error("{}: {}", why.getClass.getSimpleName, why.getMessage)
     pass
