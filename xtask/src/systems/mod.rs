@@ -67,7 +67,10 @@ pub fn run(workspace: &Workspace) -> Result<Option<String>, Error> {
     }
     let result = folder.path().join("result");
     let mut run = Command::new(floodmark);
-    run.arg("run").arg(&experiment).arg("--out").arg(&result);
+    run.args(["run", "--quiet"])
+        .arg(&experiment)
+        .arg("--out")
+        .arg(&result);
     // The systems and stores are found from here.
     let ran = command::run(run.current_dir(&workspace.root));
     judged(&trials, &result, ran)
