@@ -72,7 +72,9 @@ pub(crate) fn steps(record: &Record) -> Vec<Step<'_>> {
 pub(crate) fn cost(of: Option<&Comparison>, with_interval: bool) -> String {
     match of.and_then(|of| Some((of, of.ratio?))) {
         None => NOT_MEASURED.to_owned(),
-        Some((of, times)) if with_interval => format!("× {} ({})", ratio(times), interval(of)),
+        Some((of, times)) if with_interval && of.low.is_some() => {
+            format!("× {} ({})", ratio(times), interval(of))
+        }
         Some((_, times)) => format!("× {}", ratio(times)),
     }
 }
@@ -150,6 +152,10 @@ pub(crate) mod tests {
             draw(&mut page, &record);
             insta::assert_snapshot!(name, page.finish());
         }
+        let mut lone = comparison(Metric::P50, Conclusion::Undecided);
+        assert_eq!(cost(Some(&lone), true), "× 0.943 (0.921 – 1.013)");
+        (lone.low, lone.high) = (None, None);
+        assert_eq!(cost(Some(&lone), true), "× 0.943");
         let mut page = Page::new(Style {
             colour: false,
             width: 100,

@@ -28,7 +28,7 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                 p {
                     @if several { b { (Shown(&load_name(load))) ": " } }
                     (Shown(&capital(&sentence(load, record.overall.as_ref().filter(|_| !several)))))
-                    " " (worth(load))
+                    " " (worth(load)) (broken(load))
                 }
             }
             @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
@@ -165,6 +165,19 @@ fn worth(load: &[Named]) -> Markup {
         }
         @let alike = load.iter().filter(|one| one.run.validity.status == run.validity.status).count();
         @if alike < load.len() { " (" (alike) " of " (load.len()) " attempts)" }
+    }
+}
+
+/// The first check that did not hold, and in how many attempts.
+fn broken(load: &[Named]) -> Markup {
+    let violated = |one: &Named| one.run.checks.iter().find(|check| !check.held).cloned();
+    let all: Vec<_> = load.iter().filter_map(violated).collect();
+    html! {
+        @if let Some(first) = all.first() {
+            " The check " (Shown(&first.name)) " is " span.invalid { "violated" }
+            @if load.len() > 1 { " in " (all.len()) " of " (load.len()) " attempts" }
+            ": " (Shown(&first.detail)) "."
+        }
     }
 }
 

@@ -392,3 +392,17 @@ fn counters_beside_the_load_have_charts() {
         "zero throughout"
     );
 }
+
+#[test]
+fn a_check_that_does_not_hold_is_in_the_answer() {
+    let run = fixture::violated();
+    let said = format!(
+        "The check {} is violated: {}.",
+        run.checks[0].name, run.checks[0].detail
+    );
+    let (_, read) = page(&fixture::record(vec![run]));
+    let answer = texts(&read, ".answer").concat();
+    assert!(answer.contains(&said), "{answer}");
+    let (_, read) = page(&fixture::record(vec![fixture::closed()]));
+    assert!(!texts(&read, ".answer").concat().contains("The check"));
+}
