@@ -33,6 +33,7 @@ on_both_backends! {
     a_unix_socket_is_loaded_with_kept_and_fresh_connections
     a_large_request_reaches_a_slow_reader_on_a_unix_socket
     an_end_right_after_accepting_comes_behind_the_data
+    an_end_that_came_with_the_data_while_nobody_looked_is_seen
     a_unix_socket_that_is_not_there_refuses
     those_who_find_a_full_accept_queue_are_let_in_later
     one_that_is_closed_while_it_waits_is_not_heard_of_again
@@ -137,9 +138,39 @@ fn an_end_right_after_accepting_comes_behind_the_data(backend: Backend) {
             if !all.iter().any(ended) {
                 all.extend(driver.until(LONG_MS, ended));
             }
-            assert_eq!(bytes(&all), ANSWER, "{target}");
-            assert_eq!(all.last(), Some(&Seen::Ended(0)), "{target}");
+            assert_eq!(bytes(&all), ANSWER, "{target} {round}");
+            assert_eq!(
+                all.last(),
+                Some(&Seen::Ended(0)),
+                "{target} {round}: {all:?}"
+            );
         }
+    }
+}
+
+fn an_end_that_came_with_the_data_while_nobody_looked_is_seen(backend: Backend) {
+    let here = here();
+    serve_unix(&here.path, answer_one);
+    let tcp = serve(|stream, _| answer_one(stream));
+    for target in [unix(&here.path), tcp.into()] {
+        let mut driver = Driver::new(backend, target.clone());
+        driver.open(0, None);
+        driver.until(LONG_MS, connected);
+        driver.send(0, REQUEST);
+        // The request leaves with this, and the receive is armed.
+        driver.backend.wait(driver.clock.now()).unwrap();
+        thread::sleep(Duration::from_millis(50));
+        let all = driver.until(LONG_MS, ended);
+        assert_eq!(bytes(&all), ANSWER, "{target}");
+        assert_eq!(all.last(), Some(&Seen::Ended(0)), "{target}");
+    }
+}
+
+/// Answers the first request, and is gone.
+fn answer_one(mut stream: impl Read + Write) {
+    let mut request = [0; REQUEST.len()];
+    if stream.read_exact(&mut request).is_ok() {
+        let _ = stream.write_all(ANSWER);
     }
 }
 

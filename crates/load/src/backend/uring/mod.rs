@@ -1,7 +1,7 @@
 //! The io_uring backend: all that a turn leads to goes to the kernel in one `io_uring_enter`, which also waits.
 //!
-//! Sockets are direct descriptors in a table of the ring, received bytes come through one multishot receive per connection into
-//! provided buffers, sends and closes leave no completion unless they fail. Task work is deferred to the enter call,
+//! Sockets are direct descriptors in a table of the ring, received bytes come through one multishot receive per TCP connection
+//! into provided buffers, sends and closes leave no completion unless they fail. Task work is deferred to the enter call,
 //! since only one thread issues. Needs Linux 6.1.
 //!
 //! `connect` and the first send are not linked: a linked send leaves when nobody is there to look at the clock, and the

@@ -84,7 +84,7 @@ impl Uring {
         self.slots[slot as usize].receiving = armed;
         match (completion.result(), buffer) {
             (n, Some(id)) if n > 0 => {
-                let Some((bytes, at)) = self.payload(id, n as usize) else {
+                let Some((bytes, at)) = self.payload(slot, id, n as usize) else {
                     self.give_back(buffer);
                     return Found::Failed(slot, io::ErrorKind::InvalidData.into());
                 };

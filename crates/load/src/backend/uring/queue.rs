@@ -140,10 +140,29 @@ impl Uring {
         );
     }
 
-    /// Arms the slot's multishot receive.
+    /// Arms the slot's receive: a multishot one, except on a unix socket. There one misses an end
+    /// that comes right behind data, until a fix of March 2026 (liburing issue 1549), so that each is armed for once.
     pub(super) fn push_receive(&mut self, slot: Slot) {
         let entry = &mut self.slots[slot as usize];
         entry.receiving = true;
+        if self.endpoints[entry.target as usize].is_unix() {
+            // As long as a buffer of the group is.
+            let (buffer, length) = (std::ptr::null_mut(), 0);
+            self.push_on(
+                slot,
+                Op::Receive,
+                Flags::BUFFER_SELECT,
+                |target| match target {
+                    Target::Direct(fd) => opcode::Recv::new(fd, buffer, length)
+                        .buf_group(GROUP)
+                        .build(),
+                    Target::Plain(fd) => opcode::Recv::new(fd, buffer, length)
+                        .buf_group(GROUP)
+                        .build(),
+                },
+            );
+            return;
+        }
         if let Some(message) = self.stamping.as_ref().map(Stamping::message) {
             self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
                 Target::Direct(fd) => opcode::RecvMsgMulti::new(fd, message, GROUP).build(),

@@ -14,7 +14,7 @@ pub(super) struct Entry {
     pub target: u32,
     pub socket: Descriptor,
     pub connecting: bool,
-    /// A multishot receive is armed.
+    /// A receive is armed.
     pub receiving: bool,
     /// A send is under way whose end will be told.
     pub sending: bool,

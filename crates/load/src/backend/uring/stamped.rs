@@ -75,10 +75,17 @@ impl Uring {
         );
     }
 
-    /// Where the bytes lie in a buffer that the kernel has filled up to `length`, and when it had the last of them.
+    /// Where the slot's bytes lie in a buffer that the kernel has filled up to `length`, and when it had the last of them.
     /// None of one that is not laid out as asked for.
-    pub(super) fn payload(&self, id: u16, length: usize) -> Option<(Range<usize>, Option<Ns>)> {
-        let Some(stamping) = &self.stamping else {
+    pub(super) fn payload(
+        &self,
+        slot: Slot,
+        id: u16,
+        length: usize,
+    ) -> Option<(Range<usize>, Option<Ns>)> {
+        let target = self.slots[slot as usize].target as usize;
+        let stamping = self.stamping.as_ref();
+        let Some(stamping) = stamping.filter(|_| !self.endpoints[target].is_unix()) else {
             return Some((0..length, None));
         };
         let buffer = self.buffers.filled(id, length);
