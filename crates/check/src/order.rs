@@ -19,13 +19,10 @@
 //! With requests of unknown fate the check stays sound (what it flags is wrong) and is complete but for them: when they
 //! were sent is not asked, only how many they were.
 
-use floodmark_record::kept::KeptScore;
+use floodmark_record::kept::{KeptScore, SHOWN};
 use floodmark_record::units::show_count;
 
 use crate::answers::Answer;
-
-/// Offenders of each kind that are named; the others are only counted.
-pub const SHOWN: usize = 5;
 
 /// An answer with the number that its request drew.
 pub trait Drawn {

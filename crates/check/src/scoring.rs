@@ -9,11 +9,11 @@
 //! and fewer are used than were answered; totals fall behind in the same way, but seldom at the same moments, so that they
 //! no longer go with their numbers. Both are counted.
 
-use floodmark_record::kept::{KeptScore, Line, Scored};
+use floodmark_record::kept::{KeptScore, Line, SHOWN, Scored};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-use crate::order::{self, Beside, Found, SHOWN, listed, scan, show};
+use crate::order::{self, Beside, Found, listed, scan, show};
 
 /// Judges what a scoring server answered, `answers` in any order; exact, O(n log n) in time and O(1) beyond the answers in memory,
 /// which are sorted in place. `line` is what their totals are held against, `scored` what the load process said of them.
@@ -129,9 +129,11 @@ impl Strays {
             return None;
         }
         let mut strange = scored.first_strange_totals.iter();
+        let mut shown = |number: u64| strange.find(|total| total.number == number);
         let examples = self.first.iter().filter_map(|(number, distance)| {
             let Some(distance) = distance else {
-                return strange.next().cloned();
+                let total = shown(*number)?.total;
+                return Some(format!("{total} with number {}", show_count(*number)));
             };
             let total = line.total(*number as f64 + f64::from(*distance));
             let off = i64::from(*distance) - i64::from(self.right.unwrap_or_default());

@@ -1,5 +1,6 @@
 //! Tests of [`super`]: on simulated servers, honest and not, and of its words.
 
+use floodmark_record::kept::StrangeTotal;
 use proptest::prelude::*;
 
 use super::*;
@@ -42,8 +43,7 @@ impl Server {
             .get_or_insert_with(|| Line::through(score, number, total));
         let distance = line.distance(number, total);
         if distance.is_none() {
-            let words = format!("{total} with number {number}");
-            self.scored.first_strange_totals.push(words);
+            self.scored.strange(StrangeTotal { number, total });
         }
         let sent = self.moment.saturating_sub(before);
         self.answers

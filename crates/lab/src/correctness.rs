@@ -11,9 +11,6 @@ use floodmark_record::run::CheckResult;
 
 use crate::tally::Tally;
 
-/// First offenders that are kept of all attempts together.
-const SHOWN: usize = 5;
-
 /// What was answered in this and earlier attempts: they are on the same server, which must not hand out a number twice.
 #[derive(Default)]
 pub struct AnsweredSoFar {
@@ -84,15 +81,7 @@ impl AnsweredSoFar {
                     latest = latest.max(score.done_ns());
                     self.scores.push(score);
                 }
-                self.scored.wrong_averages += scored.wrong_averages;
-                let (averages, totals) = (
-                    &mut self.scored.first_wrong_averages,
-                    &mut self.scored.first_strange_totals,
-                );
-                averages.extend(scored.first_wrong_averages);
-                totals.extend(scored.first_strange_totals);
-                averages.truncate(SHOWN);
-                totals.truncate(SHOWN);
+                self.scored.join(&scored);
             }
         }
         self.clock_ns = latest + 1;

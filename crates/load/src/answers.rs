@@ -1,6 +1,6 @@
 //! Answers kept for a check (`--check`): 24 bytes each.
 
-use floodmark_record::kept::{KeptScore, Line, Scored};
+use floodmark_record::kept::{KeptScore, Line, SHOWN, Scored, StrangeTotal};
 
 use crate::clock::Ns;
 use crate::judge::Figures;
@@ -8,9 +8,6 @@ use crate::scoring::ScoreAnswer;
 
 /// Answers in one block, so that growing never copies what is there.
 const BLOCK: usize = 64 * 1024;
-
-/// First offenders that are shown.
-pub const SHOWN: usize = 5;
 
 /// What one thread was answered.
 #[derive(Debug, Default)]
@@ -74,9 +71,7 @@ impl Answers {
             .get_or_insert_with(|| Line::through(score, number, total));
         let distance = line.distance(number, total);
         if distance.is_none() {
-            show(&mut self.scored.first_strange_totals, || {
-                format!("{total} with number {number}")
-            });
+            self.scored.strange(StrangeTotal { number, total });
         }
         distance
     }
@@ -101,13 +96,7 @@ impl Answers {
             ..Scored::default()
         };
         for Answers { scored, .. } in all {
-            together.wrong_averages += scored.wrong_averages;
-            let words = &mut together.first_wrong_averages;
-            words.extend_from_slice(&scored.first_wrong_averages);
-            words.truncate(SHOWN);
-            let words = &mut together.first_strange_totals;
-            words.extend_from_slice(&scored.first_strange_totals);
-            words.truncate(SHOWN);
+            together.join(scored);
         }
         Some(together)
     }
@@ -189,7 +178,11 @@ mod tests {
         );
         let scored = Answers::scored(threads.iter()).unwrap();
         assert_eq!(scored.line, Some(Line::through(10.0, 5, 55.0)));
-        assert_eq!(scored.first_strange_totals, ["70.1 with number 7"]);
+        let strange = StrangeTotal {
+            number: 7,
+            total: 70.1,
+        };
+        assert_eq!(scored.first_strange_totals, [strange]);
         assert_eq!(scored.wrong_averages, 7);
         assert_eq!(scored.first_wrong_averages.len(), SHOWN);
         assert_eq!(scored.first_wrong_averages[0], "10 for 55 / 5");

@@ -160,8 +160,43 @@ pub struct Scored {
     pub wrong_averages: u64,
     /// The first of them, in words.
     pub first_wrong_averages: Vec<String>,
-    /// The first answers whose total no whole number of scores explains, in words.
-    pub first_strange_totals: Vec<String>,
+    /// The answers whose total no whole number of scores explains: those with the lowest numbers, in their order.
+    pub first_strange_totals: Vec<StrangeTotal>,
+}
+
+/// An answer's total that no whole number of scores explains.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct StrangeTotal {
+    /// The answer's number.
+    pub number: u64,
+    /// The total that came with it.
+    pub total: f64,
+}
+
+/// First offenders of a kind that are kept to be shown.
+pub const SHOWN: usize = 5;
+
+impl Scored {
+    /// Takes note of a strange total.
+    pub fn strange(&mut self, total: StrangeTotal) {
+        let shown = &mut self.first_strange_totals;
+        let place = shown.partition_point(|t| t.number <= total.number);
+        if place < SHOWN {
+            shown.insert(place, total);
+            shown.truncate(SHOWN);
+        }
+    }
+
+    /// Adds what another said; the line stays.
+    pub fn join(&mut self, other: &Scored) {
+        self.wrong_averages += other.wrong_averages;
+        let averages = &mut self.first_wrong_averages;
+        averages.extend_from_slice(&other.first_wrong_averages);
+        averages.truncate(SHOWN);
+        for total in &other.first_strange_totals {
+            self.strange(total.clone());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +207,23 @@ mod tests {
     #[test]
     fn an_answer_takes_what_is_said() {
         assert_eq!(size_of::<KeptScore>(), KEPT_BYTES);
+    }
+
+    #[test]
+    fn of_strange_totals_the_lowest_numbers_are_kept_whatever_came_first() {
+        let numbers = |scored: &Scored| -> Vec<u64> {
+            let totals = &scored.first_strange_totals;
+            totals.iter().map(|total| total.number).collect()
+        };
+        let [mut one, mut other] = [Scored::default(), Scored::default()];
+        for (scored, came) in [(&mut one, [9, 2, 7, 11]), (&mut other, [8, 3, 7, 1])] {
+            for number in came {
+                scored.strange(StrangeTotal { number, total: 0.5 });
+            }
+        }
+        assert_eq!(numbers(&one), [2, 7, 9, 11]);
+        one.join(&other);
+        assert_eq!(numbers(&one), [1, 2, 3, 7, 7]);
     }
 
     #[test]

@@ -15,13 +15,13 @@ lock = threading.Lock()
 def add(score):
     global number, total
     if fault == 'unlocked':
-        read = number
+        n = number + 1
         time.sleep(0.0005)
-        number = read + 1
-        read = total
+        number = n
+        t = total + score
         time.sleep(0.0005)
-        total = read + score
-        return number, total, total / number
+        total = t
+        return n, t, t / n
     with lock:
         number += 1
         total += score

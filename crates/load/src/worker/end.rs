@@ -6,10 +6,11 @@ use std::io::{self, BufWriter, Write};
 
 use floodmark_record::WorkerEnd;
 use floodmark_record::events::{AnswersFile, EndReason, Held};
+use floodmark_record::kept::SHOWN;
 use floodmark_record::tls::TlsUse;
 
 use super::{Ended, Job, groups};
-use crate::answers::{Answers, SHOWN};
+use crate::answers::Answers;
 use crate::core::{Core, HeldSoFar};
 use crate::gather::Totals;
 use crate::group_times::GroupTimes;
