@@ -114,7 +114,9 @@ fn each_server_process_has_an_empty_store_and_the_delay_that_was_asked_for() {
         // Its own processes are watched, whether there is a proxy before it or not.
         let used = run.store.as_ref().unwrap();
         assert!(used.seen.name.starts_with("python"), "{used:?}");
-        assert!(used.cpu_s > 0.0 && used.wall_s > 0.4, "{used:?}");
+        // Its CPU time is too short to be sure to show in the kernel's ticks of 10 ms.
+        let on_cpu = used.seen.threads.iter().any(|t| t.on_cpu_s > 0.0);
+        assert!(on_cpu && used.wall_s > 0.4, "{used:?}");
         let server = run.server.as_ref().unwrap();
         assert_ne!(used.seen.pids, server.seen.pids);
         let p50_ms = run.service_time_us.p50.unwrap() / 1e3;
