@@ -6,6 +6,7 @@ mod command;
 mod deps;
 mod digest;
 mod error;
+mod features;
 mod fuzz;
 mod measuring;
 mod page;
@@ -105,7 +106,7 @@ fn run(chore: &Chore) -> Result<bool, Error> {
     };
     match chore {
         Chore::Test(selection) => return Ok(suite::run(&workspace, selection)),
-        Chore::Deps => deps::check(&workspace)?,
+        Chore::Deps => Error::of_all([deps::check(&workspace), features::check(&workspace)])?,
         Chore::Truth { only } => drop(truth::run(&workspace, only.as_deref())?),
         Chore::Peers(options) => peers::run(&workspace, options)?,
         Chore::Performance(options) => performance::run(&workspace, options)?,

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::page::Mode;
 use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, PYTHON, Tool, XZ};
 use crate::workspace::Workspace;
-use crate::{deps, fuzz, release, schema, systems, truth, usage};
+use crate::{deps, features, fuzz, release, schema, systems, truth, usage};
 
 /// Time that the suite gives each fuzz target, in seconds; a longer search is `cargo xtask fuzz`.
 const FUZZ_SECONDS: u32 = 20;
@@ -32,7 +32,7 @@ enum Step {
     Tools,
     /// cargo fmt --check.
     Fmt,
-    /// The crates' dependencies against ARCHITECTURE.md.
+    /// The crates' dependencies against ARCHITECTURE.md, and xtask's features against the tests'.
     Deps,
     /// The JSON Schemas in docs/ against the record's types and the manifests' keys.
     Schema,
@@ -86,7 +86,7 @@ impl Step {
                 let theirs = ["fmt", "--check", "--manifest-path", fuzz::MANIFEST];
                 Error::of_all([cargo(&["fmt", "--all", "--check"]), cargo(&theirs)])
             }
-            Step::Deps => deps::check(workspace),
+            Step::Deps => Error::of_all([deps::check(workspace), features::check(workspace)]),
             Step::Schema => schema::run(workspace, Mode::Check),
             Step::Clippy => cargo(&[
                 "clippy",
