@@ -1,6 +1,6 @@
 //! `cargo xtask truth`: floodmark's record against the log of a server whose misdeeds are known.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::command;
@@ -16,15 +16,16 @@ const FORBIDDEN_OR_LACKING: [&str; 3] = ["(os error 1)", "(os error 13)", "(os e
 
 /// Runs all cases, or one, on each backend, with the release build of both sides; what was left out, and why.
 pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<Option<String>, Error> {
-    let floodmark = release::floodmark(workspace)?;
+    let binaries = [release::floodmark(workspace)?, release::truth(workspace)?];
+    let [floodmark, _] = &binaries;
     let mut left_out = None;
-    let results = BACKENDS.map(|backend| match refusal(&floodmark, backend)? {
+    let results = BACKENDS.map(|backend| match refusal(floodmark, backend)? {
         // A container may forbid io_uring; then nobody here can use it, and epoll is what is tested.
         Some(why) => {
             left_out = Some(format!("without {backend}: {why}"));
             Ok(())
         }
-        None => on_backend(workspace, &floodmark, backend, only),
+        None => on_backend(workspace, &binaries, backend, only),
     });
     // Last, where it is seen.
     if let Some(left_out) = &left_out {
@@ -58,21 +59,13 @@ fn is_the_kernels(code: Option<i32>, said: &str) -> bool {
 
 fn on_backend(
     workspace: &Workspace,
-    floodmark: &Path,
+    [floodmark, truth]: &[PathBuf; 2],
     backend: &str,
     only: Option<&str>,
 ) -> Result<(), Error> {
-    let mut cases = command::cargo();
-    cases.args([
-        "run",
-        "--release",
-        "--package",
-        "floodmark-truth",
-        "--",
-        "cases",
-        "--floodmark",
-    ]);
-    cases.arg(floodmark).args(["--backend", backend]);
+    let mut cases = Command::new(truth);
+    cases.args(["cases", "--floodmark"]).arg(floodmark);
+    cases.args(["--backend", backend]);
     if let Some(case) = only {
         cases.args(["--only", case]);
     }
