@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 const OF_A_TEST: usize = 20;
 /// Lines that are told again of a command that is no failed test.
 const OF_A_COMMAND: usize = 60;
+/// What stands above a backtrace.
+const BACKTRACE: &str = "stack backtrace:";
 
 /// The names of failed tests with the last lines of each, and how to run them again; of any other output its end.
 pub fn of(said: &VecDeque<String>) -> Vec<String> {
@@ -33,7 +35,9 @@ pub fn of(said: &VecDeque<String>) -> Vec<String> {
             line = lines.next();
         }
         told.push(format!("---- {name}"));
-        let block = block.into_iter().filter(|text| !text.trim().is_empty());
+        // Where it was says less than what was wrong, and would push that out.
+        let block = block.into_iter().take_while(|text| *text != BACKTRACE);
+        let block = block.filter(|text| !text.trim().is_empty());
         let block: Vec<&String> = block.collect();
         let from = block.len().saturating_sub(OF_A_TEST);
         told.extend(block[from..].iter().map(|text| format!("  {text}")));
@@ -68,7 +72,7 @@ mod tests {
         let long: String = (0..30).map(|n| format!("line {n}\n")).collect();
         let output = format!(
             "running 3 tests\ntest a::fine ... ok\ntest a::bad ... FAILED\ntest b ... FAILED\n\nfailures:\n\n\
-             ---- a::bad stdout ----\n{long}\nthread 'a::bad' panicked at x.rs:1:1:\nnot so\n\n\
+             ---- a::bad stdout ----\n{long}\nthread 'a::bad' panicked at x.rs:1:1:\nnot so\nstack backtrace:\n{long}\n\
              ---- b stdout ----\nb was wrong\n\nfailures:\n    a::bad\n    b\n\n\
              test result: FAILED. 1 passed; 2 failed\n\nerror: test failed, to rerun pass `-p x --test y`\n"
         );
