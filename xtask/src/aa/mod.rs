@@ -24,6 +24,8 @@ const LOST: f64 = 0.05;
 /// Of the comparisons of a server with itself at most one in so many may find a difference. At 95 % one in 20 is expected; of 20
 /// more than 2 happen by chance in 8 % of all goes.
 const ONE_IN: usize = 10;
+/// How many times as many processes are measured next, at most.
+const GROWTH: u32 = 4;
 /// Most processes of each that are measured where so many are asked for: with those the chore stays below a quarter of an hour.
 const MOST_PROCESSES: u32 = 400;
 /// What a process takes beside its load: to start, to be probed, to stop.
@@ -114,25 +116,33 @@ impl Lab<'_> {
         );
         let xtask = std::env::current_exe().map_err(|e| Error::Found(vec![e.to_string()]))?;
         let trials = server("whole", &xtask, 0.0) + &server("slower", &xtask, LOST);
-        let first = self.measure("slower", &trials, processes, length)?;
-        println!("  {processes:>3} processes of each: {first}");
-        let Some(asked) = first.compared.repetitions_needed else {
-            let held = finds(&first.compared);
-            println!("found at once: {}", word(held));
-            return Ok(held);
-        };
-        if asked > MOST_PROCESSES {
-            println!(
-                "{asked} are asked for, and at most {MOST_PROCESSES} are measured here: {}",
-                word(false)
-            );
-            return Ok(false);
+        let mut now = processes;
+        let mut asked = None;
+        loop {
+            let name = format!("slower-{now}");
+            let measured = self.measure(&name, &trials, now, length)?;
+            println!("  {now:>3} processes of each: {measured}");
+            let needed = measured.compared.repetitions_needed;
+            let Some(more) = needed.filter(|_| asked != Some(now)) else {
+                let held = finds(&measured.compared);
+                let beside = match asked {
+                    None => "at once".to_owned(),
+                    Some(asked) => format!("with {now} where {asked} were asked for"),
+                };
+                println!("found {beside}: {}", word(held));
+                return Ok(held);
+            };
+            // Few processes do not tell well how many it takes: on the way there it is asked again.
+            now = more.min(now * GROWTH);
+            asked = Some(more);
+            if now > MOST_PROCESSES {
+                println!(
+                    "{more} are asked for, and at most {MOST_PROCESSES} are measured here: {}",
+                    word(false)
+                );
+                return Ok(false);
+            }
         }
-        let again = self.measure("slower-again", &trials, asked, length)?;
-        println!("  {asked:>3} processes of each: {again}");
-        let held = finds(&again.compared);
-        println!("found with the {asked} that were asked for: {}", word(held));
-        Ok(held)
     }
 
     /// Runs an experiment of two trials.
