@@ -1,6 +1,7 @@
 //! The two sides of a trial as they are on this machine: where its load process and its server run.
 
 use std::fs;
+use std::io;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -84,8 +85,8 @@ impl Hosts {
                     .and_then(|()| wire::pair())
                     .map_err(|error| {
                         Refused::Machine(format!(
-                            "hosts = \"separate\" takes network namespaces, which this machine does not allow ({error}); run floodmark as \
-                             root, or allow user namespaces"
+                            "hosts = \"separate\" takes network namespaces, which this machine does not allow ({error}); {}",
+                            mend(&error)
                         ))
                     })?;
                 ((Some(client), Some(server)), wire::SERVER)
@@ -106,6 +107,17 @@ impl Hosts {
             }
         }
         Ok(hosts)
+    }
+}
+
+/// What allows network namespaces.
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        // What ENOSPC is called, which here is a limit on namespaces.
+        io::ErrorKind::StorageFull => {
+            "raise its limit of them: the settings user.max_net_namespaces and user.max_user_namespaces of sysctl"
+        }
+        _ => "run floodmark as root, or allow user namespaces",
     }
 }
 

@@ -73,6 +73,7 @@ fn where_namespaces_are_forbidden_a_trial_is_left_out_with_one_line() {
         panic!("{:?}: {said}", record.skipped);
     };
     assert!(skipped.starts_with("native is skipped: "), "{skipped}");
+    assert!(skipped.contains("user.max_net_namespaces"), "{skipped}");
     assert!(said.contains("native is skipped: "), "{said}");
     // What needs none is measured, and nothing has failed.
     assert!(matches!(code(&output), 0 | 4), "{said}");
