@@ -297,6 +297,13 @@ fn what_the_experiment_is_about_does_not_spoil_it() {
             .contains("no local port left for 8,000 connections, as the experiment expects"),
         "{judged:?}"
     );
+    // Looking for ports fills a thread, which is no limit of floodmark's; sending does too, and is one.
+    case.threads = vec![thread(0.96, 0.0)];
+    case.is(Status::Valid, &[]);
+    let mut case = Case::good(closed()).unsent(500, Some("ports_exhausted"));
+    case.expected.push("ephemeral-ports".to_owned());
+    case.threads = vec![thread(0.96, 0.0)];
+    case.is(Status::Bound, &["its one thread was full"]);
 }
 
 #[test]
