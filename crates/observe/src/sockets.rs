@@ -236,7 +236,8 @@ mod tests {
 
     #[test]
     fn states_and_queues_of_both_sides() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // An address that nobody else uses: what went to its port before may still rest in TIME_WAIT.
+        let listener = TcpListener::bind("127.77.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut sockets = open(&[address]);
         let mut pairs: Vec<_> = (0..20)

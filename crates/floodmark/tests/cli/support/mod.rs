@@ -16,7 +16,7 @@ pub mod https;
 pub mod tls;
 
 /// Longest time any command here may take: far beyond what each needs, so that only a hang meets it.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The command, without a terminal; what it keeps where no folder is named stays within the build folder.
 pub fn floodmark(arguments: &[&str]) -> Command {
