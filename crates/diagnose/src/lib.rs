@@ -9,6 +9,7 @@ pub mod next;
 pub mod notes;
 pub mod tls;
 pub mod validity;
+pub mod why;
 
 pub use next::next_step;
 pub use validity::{Evidence, HostCounters, validity};

@@ -16,6 +16,7 @@ mod out;
 mod report;
 mod run;
 mod serve;
+mod why;
 mod worker;
 
 use exit::{Ending, Exit};
@@ -38,6 +39,7 @@ enum Command {
     Observe(observe::ObserveArgs),
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
+    Why(why::WhyArgs),
     /// One load process: plan and start time on stdin, events on stdout; started by the other commands
     Worker,
     #[command(hide = true)]
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Observe(args) => observe::run(args),
         Command::Report(args) => report::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Why(args) => why::run(args),
         Command::Worker => worker::run(),
         Command::Delay(args) => delay::run(args),
     };

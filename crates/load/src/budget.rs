@@ -68,7 +68,8 @@ pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
     }
     let pairs = plan
         .sources
-        .map_or(1, sources::count)
+        .as_ref()
+        .map_or(1, Sources::count)
         .saturating_mul(targets);
     let ports = u128::from(offer.ports?).saturating_mul(pairs);
     Some(u64::try_from(ports).unwrap_or(u64::MAX))

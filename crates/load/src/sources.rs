@@ -20,7 +20,7 @@ impl SourceCycle {
     pub fn new(sources: Sources, thread: u32, threads: u32) -> Self {
         SourceCycle {
             first: sources.first,
-            count: count(sources),
+            count: sources.count(),
             next: u128::from(thread),
             stride: u128::from(threads.max(1)),
         }
@@ -50,16 +50,6 @@ pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {
         .find_map(|address| Some((address, UdpSocket::bind((address, 0)).err()?)))
 }
 
-/// How many addresses a range holds; 0 when its ends are of different families or in the wrong order.
-#[must_use]
-pub fn count(sources: Sources) -> u128 {
-    match (sources.first, sources.last) {
-        (IpAddr::V4(a), IpAddr::V4(b)) if a <= b => u128::from(b.to_bits() - a.to_bits()) + 1,
-        (IpAddr::V6(a), IpAddr::V6(b)) if a <= b => (b.to_bits() - a.to_bits()).saturating_add(1),
-        _ => 0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,7 +64,7 @@ mod tests {
     #[test]
     fn threads_together_use_every_address() {
         let sources = range("127.0.0.2", "127.0.0.6");
-        assert_eq!(count(sources), 5);
+        assert_eq!(sources.count(), 5);
         let mut seen: Vec<IpAddr> = (0..2)
             .flat_map(|t| {
                 let mut cycle = SourceCycle::new(sources, t, 2);

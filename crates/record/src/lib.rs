@@ -3,6 +3,7 @@
 //!
 //! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
 
+pub mod cause;
 pub mod client;
 pub mod comparison;
 pub mod elsewhere;
@@ -25,6 +26,7 @@ pub mod times;
 pub mod timetable;
 pub mod tls;
 pub mod units;
+pub mod verdict;
 pub mod watch;
 
 pub use comparison::{Claim, Comparison, Metric};

@@ -252,6 +252,20 @@ pub struct Sources {
     pub last: IpAddr,
 }
 
+impl Sources {
+    /// How many addresses they are; 0 when the ends are of different families or in the wrong order.
+    #[must_use]
+    pub fn count(&self) -> u128 {
+        match (self.first, self.last) {
+            (IpAddr::V4(a), IpAddr::V4(b)) if a <= b => u128::from(b.to_bits() - a.to_bits()) + 1,
+            (IpAddr::V6(a), IpAddr::V6(b)) if a <= b => {
+                (b.to_bits() - a.to_bits()).saturating_add(1)
+            }
+            _ => 0,
+        }
+    }
+}
+
 /// How I/O is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

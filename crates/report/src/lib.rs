@@ -18,6 +18,7 @@ mod server_line;
 pub mod style;
 pub mod summary;
 pub mod threshold;
+pub mod why;
 
 mod attempts;
 mod beside;

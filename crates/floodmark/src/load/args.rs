@@ -347,7 +347,7 @@ fn sources(text: &str) -> Result<Sources, String> {
         first: address(first)?,
         last: address(last)?,
     };
-    match floodmark_load::sources::count(sources) {
+    match sources.count() {
         0 => Err(format!(
             "\"{text}\" is no range: its ends must be of one family, the first not above the last"
         )),

@@ -1,0 +1,330 @@
+//! What a run says, as rates and means over its window: all that rules look at.
+
+use floodmark_record::events::ThreadUse;
+use floodmark_record::outcome::Counts;
+use floodmark_record::plan::Model;
+use floodmark_record::run::{Environment, Observation, Run};
+use floodmark_record::watch::{Server, ServerThread};
+
+/// Facts of one run. What was not read is none: it is for each rule to say what follows from that.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// The run itself.
+    pub run: &'a Run,
+    /// Answers of any kind per second: what client and server had to do.
+    pub answered_per_s: f64,
+    /// Ok answers per second.
+    pub ok_per_s: f64,
+    /// What was to be sent per second; none in the closed model.
+    pub offered_per_s: Option<f64>,
+    /// Mean of requests under way, by Little's law: ok answers per second times their mean service time.
+    pub under_way: Option<f64>,
+    /// CPUs of the machine that floodmark may use.
+    pub cpus: f64,
+    /// The load process.
+    pub client: Side,
+    /// The server's processes.
+    pub server: Option<Side>,
+    /// The store's.
+    pub store: Option<Side>,
+    /// CPUs that were busy with anything.
+    pub host_busy: Option<f64>,
+    /// The server's JVM.
+    pub jvm: Option<Jvm>,
+    /// Connections and their queues.
+    pub network: Network,
+}
+
+/// CPU of one side.
+#[derive(Debug, Clone, Default)]
+pub struct Side {
+    /// CPUs it may use.
+    pub may_use: f64,
+    /// CPUs it used.
+    pub used: f64,
+    /// Of these in the kernel.
+    pub in_kernel: f64,
+    /// Threads that were ready to run and had no CPU, mean; none where it could not be read.
+    pub waiting: Option<f64>,
+    /// CPU per answer, µs.
+    pub cpu_us: Option<f64>,
+    /// Its busiest thread.
+    pub busiest: Option<Busiest>,
+}
+
+/// A side's busiest thread.
+#[derive(Debug, Clone, Default)]
+pub struct Busiest {
+    pub name: String,
+    /// Share of its time on a CPU.
+    pub on_cpu: f64,
+    /// Share of its time ready to run, without one.
+    pub waiting: f64,
+}
+
+/// The server's JVM, as shares of the window.
+#[derive(Debug, Clone, Default)]
+pub struct Jvm {
+    /// Time of collections; concurrent ones run beside the program.
+    pub gc: Option<f64>,
+    /// Collections per second.
+    pub gc_per_s: Option<f64>,
+    /// Time in which all threads stood still.
+    pub safepoint: Option<f64>,
+    /// CPUs of the compiler's threads.
+    pub compiling: Option<f64>,
+    /// Methods compiled per second.
+    pub compilations_per_s: Option<f64>,
+    /// CPUs of the collector's threads.
+    pub collecting: Option<f64>,
+}
+
+/// Connections and their queues over the window, by the counters' names.
+#[derive(Debug, Clone, Default)]
+pub struct Network {
+    pub listen_overflows_per_s: Option<f64>,
+    pub syn_retransmits_per_s: Option<f64>,
+    pub active_opens_per_s: Option<f64>,
+    /// Sockets in TIME_WAIT at the client's end of the target's connections, mean.
+    pub client_time_wait: Option<f64>,
+    /// Connections that stand and wait to be accepted, mean, and how many may.
+    pub accept_queue: Option<f64>,
+    pub accept_queue_limit: Option<f64>,
+    /// Bytes that the server has not read, over all connections, mean.
+    pub unread_by_server: Option<f64>,
+    /// Bytes that the client has not read.
+    pub unread_by_client: Option<f64>,
+    /// Periods of the control group that were cut short, per second.
+    pub throttled_per_s: Option<f64>,
+    /// Time that was held back by its quota, CPU-seconds per second.
+    pub throttled: Option<f64>,
+    /// CPU that the host gave to others, CPUs.
+    pub steal: Option<f64>,
+}
+
+impl<'a> Facts<'a> {
+    /// Of a run; none of one without a window to speak of.
+    #[must_use]
+    pub fn of(run: &'a Run, environment: &Environment) -> Option<Self> {
+        let seconds = run.window.to_s - run.window.from_s;
+        if seconds <= 0.0 {
+            return None;
+        }
+        let ok_per_s = run.throughput_per_s?;
+        // Those that were not ok are not counted by window, so that they are spread over the run.
+        let others = answered(&run.requests).saturating_sub(run.requests.ok);
+        let answered_per_s = ok_per_s + others as f64 / run.sending_s.max(seconds);
+        let mean_s = run.service_time_us.mean.map(|us| us / 1e6);
+        let seen = Seen::of(run);
+        let cpus = f64::from(environment.cpus.max(1));
+        let place = run.place.as_ref();
+        let may_use = |count: Option<u32>| count.map_or(cpus, f64::from);
+        let side = |of: &Server, subject: &str, may_use: f64| {
+            processes(of, subject, &seen, may_use, answered_per_s)
+        };
+        Some(Facts {
+            run,
+            answered_per_s,
+            ok_per_s,
+            offered_per_s: (run.plan.model == Model::Open)
+                .then(|| run.requests.intended as f64 / run.sending_s.max(seconds)),
+            under_way: mean_s.map(|s| ok_per_s * s),
+            cpus,
+            client: load(
+                run,
+                &seen,
+                may_use(place.map(|p| p.client.cpu_count)),
+                answered_per_s,
+            ),
+            server: run
+                .server
+                .as_ref()
+                .map(|of| side(of, "server", may_use(place.map(|p| p.server.cpu_count)))),
+            store: run
+                .store
+                .as_ref()
+                .map(|of| side(of, "store", may_use(place.map(|p| p.server.cpu_count)))),
+            host_busy: seen.mean("host", "busy"),
+            jvm: Jvm::of(&seen),
+            network: Network::of(&seen),
+        })
+    }
+
+    /// CPUs that nobody used, where that is known.
+    #[must_use]
+    pub fn idle_cpus(&self) -> Option<f64> {
+        self.host_busy.map(|busy| (self.cpus - busy).max(0.0))
+    }
+}
+
+/// Requests that something came back for.
+fn answered(counts: &Counts) -> u64 {
+    counts.ok + counts.rejected + counts.wrong + counts.malformed
+}
+
+/// The observations of a run, cut to its window.
+struct Seen<'a> {
+    run: &'a Run,
+    from_ms: f64,
+    to_ms: f64,
+}
+
+impl<'a> Seen<'a> {
+    fn of(run: &'a Run) -> Self {
+        let begin = run.measured_from_ms.unwrap_or(0) as f64;
+        Seen {
+            run,
+            from_ms: begin + run.window.from_s * 1e3,
+            to_ms: begin + run.window.to_s * 1e3,
+        }
+    }
+
+    fn series(&self, subject: &str, metric: &str) -> Option<&'a Observation> {
+        let of = |o: &&Observation| o.subject == subject && o.metric == metric;
+        self.run.observations.iter().find(of)
+    }
+
+    /// Values of the steps that lie in the window as a whole, and how long these are together, seconds. A series whose steps are longer
+    /// than the window has none.
+    fn within(&self, subject: &str, metric: &str) -> Option<(Vec<f64>, f64)> {
+        let series = self.series(subject, metric)?;
+        let (start, step) = (series.start_ms as f64, series.step_ms as f64);
+        let steps = (0..).zip(&series.values);
+        let values: Vec<f64> = steps
+            .filter(|(i, _)| {
+                let begin = start + f64::from(*i) * step;
+                begin >= self.from_ms - step * 0.5 && begin + step <= self.to_ms + step * 0.5
+            })
+            .map(|(_, value)| *value)
+            .collect();
+        let seconds = values.len() as f64 * step / 1e3;
+        (!values.is_empty()).then_some((values, seconds))
+    }
+
+    /// Of a counter: its increase per second.
+    fn rate(&self, subject: &str, metric: &str) -> Option<f64> {
+        let (values, seconds) = self.within(subject, metric)?;
+        Some(values.iter().sum::<f64>() / seconds)
+    }
+
+    /// Of a level: its mean.
+    fn mean(&self, subject: &str, metric: &str) -> Option<f64> {
+        let (values, _) = self.within(subject, metric)?;
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// A counter of the machine's network, or of the server's where that is another one.
+    fn of_server_network(&self, metric: &str) -> Option<f64> {
+        self.rate("server network", metric)
+            .or_else(|| self.rate("network", metric))
+    }
+
+    fn of_client_network(&self, metric: &str) -> Option<f64> {
+        self.rate("client network", metric)
+            .or_else(|| self.rate("network", metric))
+    }
+}
+
+/// Processes that were watched.
+fn processes(of: &Server, subject: &str, seen: &Seen<'_>, may_use: f64, answered: f64) -> Side {
+    let seconds = of.wall_s.max(f64::MIN_POSITIVE);
+    // The series are of the window, the sums of the whole measurement.
+    let user = seen.rate(subject, "user");
+    let in_kernel = seen
+        .rate(subject, "system")
+        .unwrap_or(of.system_s / seconds);
+    let used = user.map_or(of.cpu_s / seconds, |user| user + in_kernel);
+    let of_thread = |thread: &ServerThread| Busiest {
+        name: thread.name.clone(),
+        on_cpu: thread.on_cpu_s / seconds,
+        waiting: thread.run_delay_s / seconds,
+    };
+    let busiest = of.seen.threads.iter().map(of_thread);
+    Side {
+        may_use,
+        used,
+        in_kernel,
+        waiting: seen.rate(subject, "run_delay"),
+        cpu_us: (answered > 0.0).then(|| used / answered * 1e6),
+        busiest: busiest.max_by(|a, b| a.on_cpu.total_cmp(&b.on_cpu)),
+    }
+}
+
+/// The load process, which tells of itself; another load generator is only watched.
+fn load(run: &Run, seen: &Seen<'_>, may_use: f64, answered: f64) -> Side {
+    let threads = || {
+        run.client
+            .threads
+            .iter()
+            .filter(|thread| thread.wall_s > 0.0)
+    };
+    let share = |seconds: f64, thread: &ThreadUse| (seconds / thread.wall_s).min(1.0);
+    let used: f64 = threads().map(|t| share(t.user_s + t.system_s, t)).sum();
+    let in_kernel = threads().map(|t| share(t.system_s, t)).sum();
+    let waiting = threads().map(|t| t.run_delay_s.map(|s| share(s, t)));
+    let busiest = threads().filter(|t| t.drives_load).map(|t| Busiest {
+        name: t.name.clone(),
+        on_cpu: share(t.user_s + t.system_s, t),
+        waiting: share(t.run_delay_s.unwrap_or(0.0), t),
+    });
+    if run.client.name.is_some() || run.client.threads.is_empty() {
+        let user = seen
+            .rate("client", "user")
+            .unwrap_or(run.client.user_s / run.sending_s);
+        let in_kernel = seen
+            .rate("client", "system")
+            .unwrap_or(run.client.system_s / run.sending_s);
+        return Side {
+            may_use,
+            used: user + in_kernel,
+            in_kernel,
+            waiting: seen.rate("client", "run_delay"),
+            cpu_us: run.client.cpu_us_per_request,
+            busiest: None,
+        };
+    }
+    Side {
+        may_use,
+        used,
+        in_kernel,
+        waiting: waiting.sum(),
+        cpu_us: (answered > 0.0).then(|| used / answered * 1e6),
+        busiest: busiest.max_by(|a, b| (a.on_cpu + a.waiting).total_cmp(&(b.on_cpu + b.waiting))),
+    }
+}
+
+impl Jvm {
+    fn of(seen: &Seen<'_>) -> Option<Self> {
+        seen.series("jvm", "java_threads")?;
+        Some(Jvm {
+            gc: seen.rate("jvm", "gc_time"),
+            gc_per_s: seen.rate("jvm", "gc_count"),
+            safepoint: seen.rate("jvm", "safepoint_time"),
+            compiling: seen.rate("jvm", "compiler_threads"),
+            compilations_per_s: seen.rate("jvm", "compilations"),
+            collecting: seen.rate("jvm", "collector_threads"),
+        })
+    }
+}
+
+impl Network {
+    fn of(seen: &Seen<'_>) -> Self {
+        Network {
+            listen_overflows_per_s: seen.of_server_network("ListenOverflows"),
+            syn_retransmits_per_s: seen.of_client_network("TCPSynRetrans"),
+            active_opens_per_s: seen.of_client_network("ActiveOpens"),
+            client_time_wait: seen.mean("client sockets", "time_wait"),
+            accept_queue: seen.mean("listener", "accept_queue"),
+            accept_queue_limit: seen.mean("listener", "accept_queue_limit"),
+            unread_by_server: seen.mean("server sockets", "receive_queue"),
+            unread_by_client: seen.mean("client sockets", "receive_queue"),
+            throttled_per_s: seen
+                .rate("server cgroup", "nr_throttled")
+                .or_else(|| seen.rate("cgroup", "nr_throttled")),
+            throttled: seen
+                .rate("server cgroup", "throttled_time")
+                .or_else(|| seen.rate("cgroup", "throttled_time")),
+            steal: seen.rate("host", "steal"),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Why a run's figure is what it is: a function of the run and its machine (docs/decisions/0021-why.md).
+
+mod candidate;
+mod facts;
+mod ledger;
+mod rules;
+
+use floodmark_record::cause::Cause;
+use floodmark_record::run::{Environment, Run};
+use floodmark_record::verdict::{Confidence, Verdict};
+
+use candidate::{Candidate, Findings, Shown};
+use facts::Facts;
+
+/// Two limits within this share of each other are both named.
+const ALSO: f64 = 0.1;
+
+/// Most figures that are shown for a cause, and most causes that are said not to be it.
+const SHOWN: usize = 5;
+
+/// Judges a run; none of one that has no figure.
+#[must_use]
+pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
+    let facts = Facts::of(run, environment)?;
+    let findings = rules::apply(&facts);
+    let (ledger, ceilings) = (ledger::of(&facts), ledger::ceilings(&facts));
+    let Findings {
+        mut candidates,
+        ruled_out,
+        unseen,
+    } = findings;
+    rank(&mut candidates);
+    let mut ranked = candidates.into_iter();
+    let Some(first) = ranked.next() else {
+        return Some(Verdict {
+            ledger,
+            ceilings,
+            ..unknown(&facts, &ruled_out, unseen)
+        });
+    };
+    let also = also(&first, ranked.as_slice());
+    Some(Verdict {
+        cause: first.cause,
+        also: also.clone(),
+        confidence: Confidence::Likely,
+        summary: first.summary,
+        limit_per_s: first.limit_per_s,
+        evidence: first.evidence.into_iter().take(SHOWN).collect(),
+        ruled_out: ruled_out
+            .iter()
+            .filter(|(cause, _)| *cause != first.cause && !also.contains(cause))
+            .map(|(cause, why)| format!("{cause}: {why}"))
+            .collect(),
+        next: first.next,
+        unseen,
+        ledger,
+        ceilings,
+    })
+}
+
+/// The most telling first; of two that tell as much, the one nearer to its limit.
+fn rank(candidates: &mut [Candidate]) {
+    candidates.sort_by(|a, b| {
+        let takes = |a: &Candidate, b: &Candidate| a.takes == Some(b.cause);
+        if takes(a, b) {
+            std::cmp::Ordering::Less
+        } else if takes(b, a) {
+            std::cmp::Ordering::Greater
+        } else {
+            a.shown.cmp(&b.shown).then(b.used.total_cmp(&a.used))
+        }
+    });
+}
+
+/// What else limits it within a tenth, or is what the cause takes.
+fn also(first: &Candidate, others: &[Candidate]) -> Vec<Cause> {
+    let near = |other: &&Candidate| {
+        first.takes == Some(other.cause)
+            || other.shown <= first.shown
+            || (other.shown == Shown::Full && other.used >= first.used - ALSO)
+    };
+    others
+        .iter()
+        .filter(near)
+        .map(|other| other.cause)
+        .collect()
+}
+
+/// The verdict where no rule found anything.
+fn unknown(facts: &Facts<'_>, ruled_out: &[(Cause, String)], unseen: Vec<String>) -> Verdict {
+    let next = match facts.run.plan.model {
+        floodmark_record::plan::Model::Closed => format!(
+            "see whether twice as many connections give more: -c {}",
+            facts.run.plan.connections * 2
+        ),
+        floodmark_record::plan::Model::Open => {
+            "see what a lower rate does, and whether the server waits for something".to_owned()
+        }
+    };
+    Verdict {
+        cause: Cause::Unknown,
+        also: Vec::new(),
+        confidence: Confidence::Unknown,
+        summary: "what was seen does not tell what limited it: no CPU was full, and requests waited where nothing of it can be seen"
+            .to_owned(),
+        limit_per_s: None,
+        evidence: Vec::new(),
+        ruled_out: ruled_out.iter().map(|(cause, why)| format!("{cause}: {why}")).collect(),
+        next,
+        unseen,
+        ledger: None,
+        ceilings: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Limits on the client's side: its CPU, its standstills, its ports and files.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::plan::{ConnectionUse, Model, Sources};
+use floodmark_record::units::{show_count, show_ns, show_rate};
+
+use super::{FULL, percent};
+use crate::validity::STALL_S;
+use crate::why::candidate::{Candidate, Findings, Shown};
+use crate::why::facts::Facts;
+
+/// Failures by one cause that are this share of what was intended decide what the figure is.
+const VICTIMS: f64 = 0.01;
+
+/// Its CPU.
+pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
+    let client = &facts.client;
+    let of_all = client.used / client.may_use;
+    let (used, how) = match &client.busiest {
+        Some(busiest) => (
+            (client.used / f64::from(facts.run.plan.threads.max(1)))
+                .max(of_all)
+                .min(1.0),
+            format!(
+                "client thread {} on a CPU for {} of its time",
+                busiest.name,
+                percent(busiest.on_cpu)
+            ),
+        ),
+        None => (
+            of_all.min(1.0),
+            format!(
+                "client: {:.2} of {:.0} CPUs (/proc/PID/stat)",
+                client.used, client.may_use
+            ),
+        ),
+    };
+    if used < FULL {
+        return findings.not(Cause::ClientCpu, how);
+    }
+    // A thread that spends its time looking for a port that is not there could send far more.
+    if facts
+        .run
+        .errors
+        .get("ports_exhausted")
+        .is_some_and(|n| *n > facts.run.requests.sent)
+    {
+        return findings.not(
+            Cause::ClientCpu,
+            "its CPU went into looking for local ports, of which there were none",
+        );
+    }
+    let threads = facts.run.plan.threads;
+    let more = client.busiest.is_some() && f64::from(threads) < client.may_use;
+    findings.found(Candidate {
+        cause: Cause::ClientCpu,
+        shown: Shown::Full,
+        used,
+        limit_per_s: Some(facts.answered_per_s / used),
+        summary: format!(
+            "the load generator has no CPU left: it takes {} of CPU for each request, and that is all it has; the server may do more",
+            us(client.cpu_us)
+        ),
+        evidence: vec![how, format!("client: {} of CPU per request", us(client.cpu_us))],
+        next: if more {
+            format!("give it another thread: -t {}", threads + 1)
+        } else if facts.run.client.name.is_some() {
+            "load it with floodmark, which takes less, or from more machines".to_owned()
+        } else {
+            "load it from another machine, or from several".to_owned()
+        },
+        takes: None,
+    });
+}
+
+fn us(us: Option<f64>) -> String {
+    us.map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3))
+}
+
+/// Its standstills.
+pub(super) fn stall(facts: &Facts<'_>, findings: &mut Findings) {
+    let Some(longest) = facts.run.longest_stall_ns.map(|ns| ns as f64 / 1e9) else {
+        return;
+    };
+    let window = facts.run.sending_s;
+    if longest < STALL_S || longest < 0.02 * window {
+        return findings.not(
+            Cause::ClientStall,
+            format!(
+                "the longest standstill of the client was {}",
+                show_ns(longest * 1e9)
+            ),
+        );
+    }
+    findings.found(Candidate {
+        cause: Cause::ClientStall,
+        shown: Shown::Counted,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "the load generator stood still for {} at a stretch, in which it neither sent nor read",
+            show_ns(longest * 1e9)
+        ),
+        evidence: vec![format!(
+            "longest_stall_ns: a load thread came back {} late from a wait",
+            show_ns(longest * 1e9)
+        )],
+        next: "find out what stopped it (other programs, a paused machine, SIGSTOP), and repeat"
+            .to_owned(),
+        takes: None,
+    });
+}
+
+/// Its ports.
+pub(super) fn ports(facts: &Facts<'_>, findings: &mut Findings) {
+    let run = facts.run;
+    let failed = run.errors.get("ports_exhausted").copied().unwrap_or(0);
+    if (failed as f64) < VICTIMS * run.requests.intended as f64 || failed == 0 {
+        let why = format!(
+            "{} connections failed for want of a local port",
+            show_count(failed)
+        );
+        return findings.not(Cause::EphemeralPorts, why);
+    }
+    let ports = run.connections.ports_per_source;
+    let sources = run.plan.sources.as_ref().map_or(1, Sources::count);
+    let resting = facts.network.client_time_wait;
+    let mut evidence = vec![format!(
+        "errors.ports_exhausted {}: connect() found no local port (EADDRNOTAVAIL)",
+        show_count(failed)
+    )];
+    if let Some(resting) = resting {
+        evidence.push(format!(
+            "client sockets in TIME_WAIT: {:.0} on average (sock_diag){}",
+            resting,
+            ports.map_or_else(String::new, |n| format!(
+                ", of {} local ports",
+                show_count(n)
+            ))
+        ));
+    }
+    // A port rests for 60 s after the side that closes first has closed (tcp_fin_timeout does not change it).
+    let limit = ports.map(|n| n as f64 * sources as f64 / 60.0);
+    if let Some(limit) = limit {
+        evidence.push(format!(
+            "a port rests 60 s in TIME_WAIT: {} in the long run",
+            show_rate(limit)
+        ));
+    }
+    findings.found(Candidate {
+        cause: Cause::EphemeralPorts,
+        shown: Shown::Counted,
+        used: 1.0,
+        limit_per_s: limit,
+        summary: format!(
+            "the client ran out of local ports: each connection takes one, which rests for 60 s after it was closed (TIME_WAIT){}",
+            ports.map_or_else(String::new, |n| format!(", and there are {}", show_count(n)))
+        ),
+        evidence,
+        next: if run.plan.connection_use == ConnectionUse::Fresh {
+            "keep connections (leave --fresh away), let the server close first (--close-first server), or use more source \
+             addresses (--sources)"
+        } else {
+            "use more source addresses (--sources), or fewer connections"
+        }
+        .to_owned(),
+        takes: None,
+    });
+}
+
+/// Its open files.
+pub(super) fn files(facts: &Facts<'_>, findings: &mut Findings) {
+    let run = facts.run;
+    let failed = run.errors.get("fds_exhausted").copied().unwrap_or(0);
+    if failed == 0 || (failed as f64) < VICTIMS * run.requests.intended as f64 {
+        return findings.not(
+            Cause::ClientFds,
+            "no connection failed for want of an open file in the client",
+        );
+    }
+    let limit = run.connections.fd_limit;
+    findings.found(Candidate {
+        cause: Cause::ClientFds,
+        shown: Shown::Counted,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "the load generator may open no more files{}, and each connection is one",
+            limit.map_or_else(String::new, |n| format!(" than {}", show_count(n)))
+        ),
+        evidence: vec![format!(
+            "errors.fds_exhausted {} (EMFILE); connections.peak {} with connections.fd_limit {}",
+            show_count(failed),
+            run.connections
+                .peak
+                .map_or_else(|| "unknown".to_owned(), show_count),
+            limit.map_or_else(|| "unknown".to_owned(), show_count)
+        )],
+        next: format!(
+            "raise the limit (ulimit -n {}), or use fewer connections (-c)",
+            run.plan.connections * 2 + 100
+        ),
+        takes: None,
+    });
+}
+
+/// Whether all that a closed run may have under way is too little to fill anything.
+pub(super) fn is_closed(facts: &Facts<'_>) -> bool {
+    facts.run.plan.model == Model::Closed
+}

@@ -1,0 +1,52 @@
+//! The rules: each looks at the facts for one cause, and says that it is it, that it is not and why, or that it cannot tell.
+
+mod answers;
+mod client;
+mod connections;
+mod server;
+mod waiting;
+
+use super::candidate::Findings;
+use super::facts::Facts;
+
+/// From this share on a thread or a CPU is full: what is missing is what a loaded thread still spends waiting in between
+/// ([`crate::validity::FULL_SHARE`]).
+const FULL: f64 = crate::validity::FULL_SHARE;
+
+/// From this share on a resource is near its limit: two limits within a tenth of each other are both named.
+const NEARLY: f64 = 0.9;
+
+/// All of them, in no order of importance.
+const RULES: &[fn(&Facts<'_>, &mut Findings)] = &[
+    answers::met,
+    answers::rate_limiter,
+    answers::errors,
+    client::cpu,
+    client::stall,
+    client::ports,
+    client::files,
+    connections::backlog,
+    connections::keepalive,
+    server::quota,
+    server::steal,
+    server::shared,
+    server::cpu,
+    server::jit,
+    server::gc,
+    server::store,
+    waiting::delayed_ack,
+    waiting::concurrency,
+];
+
+/// What all rules find.
+pub(super) fn apply(facts: &Facts<'_>) -> Findings {
+    let mut findings = Findings::default();
+    for rule in RULES {
+        rule(facts, &mut findings);
+    }
+    findings
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}

@@ -1,0 +1,340 @@
+//! Limits in the server: its CPU, and what takes it.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::units::show_ns;
+
+use super::{FULL, NEARLY, percent};
+use crate::why::candidate::{Candidate, Findings, Shown};
+use crate::why::facts::{Facts, Side};
+
+/// Both sides wait for CPUs this long for each second that they have one: the rule of the catalogue for CPUs that are shared.
+const SHARED: f64 = 0.2;
+
+/// A mechanism is named before the resource when it makes up this share of it.
+const HALF: f64 = 0.5;
+
+/// A stop of all threads for this share of the time lowers throughput by as much, which is more than runs differ by.
+const STOPPED: f64 = 0.1;
+
+/// Periods cut short: a quota that is met once a second holds up every request at that moment.
+const THROTTLED: f64 = 0.05;
+
+/// CPUs that client and server both want.
+pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
+    let Some(server) = &facts.server else {
+        return;
+    };
+    let apart = facts
+        .run
+        .place
+        .as_ref()
+        .is_some_and(|place| place.client.cpus.is_some() && place.server.cpus.is_some());
+    let wait = |side: &Side| side.waiting.map(|waiting| waiting / side.used.max(1e-9));
+    let (Some(client_waits), Some(server_waits)) = (wait(&facts.client), wait(server)) else {
+        findings.unseen.push("the time that threads wait for a CPU (schedstat), which tells whether client and server take it from each other".to_owned());
+        return;
+    };
+    let said = format!(
+        "run delay is {} of the client's time on a CPU and {} of the server's",
+        percent(client_waits),
+        percent(server_waits)
+    );
+    if apart || client_waits < SHARED || server_waits < SHARED {
+        return findings.not(Cause::SharedCpu, said);
+    }
+    let busy = facts.host_busy.unwrap_or(facts.client.used + server.used);
+    let used = (busy / facts.cpus).min(1.0);
+    if used < NEARLY {
+        return findings.not(
+            Cause::SharedCpu,
+            format!("{busy:.2} of {:.0} CPUs were busy", facts.cpus),
+        );
+    }
+    findings.found(Candidate {
+        cause: Cause::SharedCpu,
+        shown: Shown::Full,
+        used,
+        limit_per_s: Some(facts.answered_per_s / used),
+        summary: format!(
+            "client and server take the {:.0} CPUs of this machine from each other: both wait for one a good part of their time, so that the \
+             figure is of the pair and not of the server",
+            facts.cpus
+        ),
+        evidence: vec![
+            said + " (schedstat)",
+            format!("{busy:.2} of {:.0} CPUs busy (/proc/stat): client {:.2}, server {:.2}", facts.cpus, facts.client.used, server.used),
+        ],
+        next: "give each CPUs of its own (hosts = \"separate\", or taskset), or load it from another machine".to_owned(),
+        takes: Some(Cause::ServerCpu),
+    });
+}
+
+/// Its CPUs, or one thread's.
+pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
+    let Some(server) = &facts.server else {
+        findings.unseen.push(
+            "the server's processes (they are not on this machine, or may not be looked at): its CPU, threads and runtime".to_owned(),
+        );
+        return;
+    };
+    let shared_with = match facts
+        .run
+        .place
+        .as_ref()
+        .and_then(|place| place.server.cpus.as_ref())
+    {
+        Some(_) => 0.0,
+        None => facts
+            .host_busy
+            .map_or(facts.client.used, |busy| (busy - server.used).max(0.0)),
+    };
+    let has = (server.may_use - shared_with).max(0.05);
+    let used = (server.used / has).min(1.0);
+    let idle = facts
+        .idle_cpus()
+        .unwrap_or(facts.cpus - facts.client.used - server.used);
+    if let Some(busiest) = server
+        .busiest
+        .as_ref()
+        .filter(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY)
+    {
+        // What the idle CPUs could add must be more than two limits within a tenth of each other.
+        if idle > 0.1 * (facts.cpus - idle) && server.may_use > 1.0 {
+            findings.found(Candidate {
+                cause: Cause::ServerCpuOneThread,
+                shown: Shown::Full,
+                used: (busiest.on_cpu + busiest.waiting).min(1.0),
+                limit_per_s: Some(facts.answered_per_s / busiest.on_cpu.min(1.0)),
+                summary: format!(
+                    "one thread of the server ({}) does the work and is full, while CPUs are idle",
+                    busiest.name
+                ),
+                evidence: vec![
+                    format!(
+                        "server thread {} on a CPU for {} of its time (schedstat)",
+                        busiest.name,
+                        percent(busiest.on_cpu)
+                    ),
+                    format!("{idle:.2} of {:.0} CPUs idle (/proc/stat)", facts.cpus),
+                ],
+                next: "let more threads of the server do that work".to_owned(),
+                takes: None,
+            });
+        } else {
+            findings.not(
+                Cause::ServerCpuOneThread,
+                format!("{idle:.2} CPUs were idle, which a second thread could have used"),
+            );
+        }
+    } else if let Some(busiest) = &server.busiest {
+        findings.not(
+            Cause::ServerCpuOneThread,
+            format!(
+                "the server's busiest thread, {}, was on a CPU for {} of its time",
+                busiest.name,
+                percent(busiest.on_cpu)
+            ),
+        );
+    }
+    let said = format!(
+        "server: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
+        server.used
+    );
+    if used < NEARLY {
+        return findings.not(Cause::ServerCpu, said);
+    }
+    let each = server
+        .cpu_us
+        .map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3));
+    findings.found(Candidate {
+        cause: Cause::ServerCpu,
+        shown: Shown::Full,
+        used,
+        limit_per_s: Some(facts.answered_per_s / used),
+        summary: format!("the server has no CPU left: each request takes {each} of it"),
+        evidence: vec![
+            said,
+            format!(
+                "server: {each} of CPU per request, {} of it in the kernel",
+                percent(server.in_kernel / server.used.max(1e-9))
+            ),
+        ],
+        next: "make a request cheaper (profile the server), or give the server more CPUs"
+            .to_owned(),
+        takes: None,
+    });
+}
+
+/// The quota of the control group.
+pub(super) fn quota(facts: &Facts<'_>, findings: &mut Findings) {
+    let (Some(times), Some(held)) = (facts.network.throttled_per_s, facts.network.throttled) else {
+        return;
+    };
+    if held < THROTTLED {
+        return findings.not(
+            Cause::CpuQuota,
+            format!("nr_throttled grew by {times:.1} per second (cpu.stat)"),
+        );
+    }
+    let used = facts.server.as_ref().map_or(0.0, |server| server.used);
+    findings.found(Candidate {
+        cause: Cause::CpuQuota,
+        shown: Shown::Counted,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "the control group's quota of CPU is used up: it was held back {times:.0} times a second, while the machine had CPUs to give"
+        ),
+        evidence: vec![
+            format!("nr_throttled {times:.1} per second, throttled_time {held:.2} CPU-seconds per second (cpu.stat)"),
+            format!("server: {used:.2} CPUs used"),
+        ],
+        next: "raise or lift the quota (cpu.max, or --cpus of the container)".to_owned(),
+        takes: Some(Cause::ServerCpu),
+    });
+}
+
+/// CPU that the host gives to others.
+pub(super) fn steal(facts: &Facts<'_>, findings: &mut Findings) {
+    let Some(steal) = facts.network.steal else {
+        return;
+    };
+    let share = steal / facts.cpus;
+    let said = format!(
+        "steal took {} of the CPUs' time (/proc/stat)",
+        percent(share)
+    );
+    if share < STOPPED {
+        return findings.not(Cause::Steal, said);
+    }
+    findings.found(Candidate {
+        cause: Cause::Steal,
+        shown: Shown::Within,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!("the host gives {} of this machine's CPUs to others, so that the figure is of what was left", percent(share)),
+        evidence: vec![said],
+        next: "measure on a machine that nobody shares, or repeat at another time".to_owned(),
+        takes: Some(Cause::ServerCpu),
+    });
+}
+
+/// The JVM's compiler.
+pub(super) fn jit(facts: &Facts<'_>, findings: &mut Findings) {
+    let (Some(jvm), Some(server)) = (&facts.jvm, &facts.server) else {
+        return;
+    };
+    let Some(compiling) = jvm.compiling else {
+        return;
+    };
+    let share = compiling / server.used.max(1e-9);
+    let said = format!(
+        "compiler threads took {compiling:.2} of the server's {:.2} CPUs (schedstat)",
+        server.used
+    );
+    let warming = facts.run.steady.class == floodmark_record::run::SteadyClass::Warming;
+    // Code that is not compiled yet is slow beyond what compiling it takes: a fifth of the CPU shows that much is still interpreted.
+    if share < 0.2 && !(warming && share > 0.05) {
+        return findings.not(Cause::Jit, said);
+    }
+    let mut evidence = vec![said];
+    if let Some(per_s) = jvm.compilations_per_s {
+        evidence.push(format!(
+            "{per_s:.0} methods compiled per second (sun.ci.totalCompiles)"
+        ));
+    }
+    if warming {
+        evidence.push("throughput still rose within the run (steady.class: warming)".to_owned());
+    }
+    findings.found(Candidate {
+        cause: Cause::Jit,
+        shown: Shown::Within,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "the JVM is still compiling its code: {} of the server's CPU goes into that, and what is not compiled yet is slow",
+            percent(share)
+        ),
+        evidence,
+        next: "warm it up longer (--warmup), until compilations cease, and measure again".to_owned(),
+        takes: Some(Cause::ServerCpu),
+    });
+}
+
+/// The JVM's collector.
+pub(super) fn gc(facts: &Facts<'_>, findings: &mut Findings) {
+    let (Some(jvm), Some(server)) = (&facts.jvm, &facts.server) else {
+        return;
+    };
+    let (Some(time), Some(collecting)) = (jvm.gc, jvm.collecting) else {
+        return;
+    };
+    let share = collecting / server.used.max(1e-9);
+    let said = format!(
+        "collections take {} of the time (sun.gc.collector.*.time) and {} of the server's CPU (schedstat)",
+        percent(time),
+        percent(share)
+    );
+    if time < STOPPED && share < HALF {
+        return findings.not(Cause::Gc, said);
+    }
+    let mut evidence = vec![said];
+    if let Some(stopped) = jvm.safepoint {
+        evidence.push(format!(
+            "all threads stood still for {} of the time (sun.rt.safepointTime)",
+            percent(stopped)
+        ));
+    }
+    if let Some(per_s) = jvm.gc_per_s {
+        evidence.push(format!(
+            "{per_s:.1} collections per second (sun.gc.collector.*.invocations)"
+        ));
+    }
+    findings.found(Candidate {
+        cause: Cause::Gc,
+        shown: Shown::Within,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "the JVM collects its memory for {} of the time, in which requests wait",
+            percent(time)
+        ),
+        evidence,
+        next: "give it more heap (-Xmx), or make requests allocate less".to_owned(),
+        takes: Some(Cause::ServerCpu),
+    });
+}
+
+/// The store's CPU.
+pub(super) fn store(facts: &Facts<'_>, findings: &mut Findings) {
+    let Some(store) = &facts.store else {
+        return;
+    };
+    let others = facts
+        .host_busy
+        .map_or(0.0, |busy| (busy - store.used).max(0.0));
+    let has = (store.may_use - others).max(0.05);
+    let used = (store.used / has).min(1.0);
+    let said = format!(
+        "store: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
+        store.used
+    );
+    // Where the server takes more of the same CPUs, it is the server's CPU that is short.
+    let more = facts
+        .server
+        .as_ref()
+        .is_some_and(|server| server.used > store.used);
+    if used < FULL || more {
+        return findings.not(Cause::StoreCpu, said);
+    }
+    findings.found(Candidate {
+        cause: Cause::StoreCpu,
+        shown: Shown::Full,
+        used,
+        limit_per_s: Some(facts.answered_per_s / used),
+        summary: "the store behind the server has no CPU left".to_owned(),
+        evidence: vec![said],
+        next: "make its queries cheaper (an index?), or give the store more CPUs".to_owned(),
+        takes: None,
+    });
+}

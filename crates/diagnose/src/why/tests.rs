@@ -1,0 +1,281 @@
+//! Runs as floodmark records them, each limited by one thing.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::client::Tool;
+use floodmark_record::plan::ConnectionUse;
+use floodmark_record::run::{Environment, Observation, Run, SteadyClass};
+use floodmark_record::times::Times;
+use floodmark_record::verdict::{Confidence, Verdict};
+use floodmark_record::watch::{Server, ServerSeen, ServerThread};
+
+use super::verdict;
+use crate::next::tests::run;
+use crate::testing::{closed, open, thread};
+
+/// A machine of 4 CPUs.
+fn machine() -> Environment {
+    Environment {
+        cpus: 4,
+        ..Environment::default()
+    }
+}
+
+/// Values that a series has in each second of a run of ten.
+fn series(subject: &str, metric: &str, value: f64) -> Observation {
+    Observation {
+        subject: subject.to_owned(),
+        metric: metric.to_owned(),
+        unit: String::new(),
+        source: String::new(),
+        start_ms: 0,
+        step_ms: 1_000,
+        values: vec![value; 10],
+    }
+}
+
+/// A closed run of 50 connections at 1,000/s whose client is hardly busy, on a machine that used `busy` CPUs, with a server of four threads
+/// that used `server` CPUs, of which its busiest thread had `busiest`.
+fn seen(busy: f64, server: f64, busiest: f64) -> Run {
+    let mut run = run(closed());
+    run.client.threads = vec![thread(0.1, 0.0)];
+    run.service_time_us = Times {
+        count: 10_000,
+        mean: Some(50_000.0),
+        p50: Some(50_000.0),
+        p90: Some(51_000.0),
+        p99: Some(52_000.0),
+        ..Times::default()
+    };
+    run.server = Some(Server {
+        cpu_s: server * 10.0,
+        wall_s: 10.0,
+        seen: ServerSeen {
+            name: "server".to_owned(),
+            threads: vec![ServerThread {
+                name: "worker-1".to_owned(),
+                on_cpu_s: busiest * 10.0,
+                ..ServerThread::default()
+            }],
+            ..ServerSeen::default()
+        },
+        ..Server::default()
+    });
+    run.observations = vec![
+        series("host", "busy", busy),
+        series("server", "user", server * 0.8),
+        series("server", "system", server * 0.2),
+        series("server", "run_delay", 0.01),
+        series("client", "run_delay", 0.0),
+        series("network", "ListenOverflows", 0.0),
+        series("network", "ActiveOpens", 0.0),
+        series("cgroup", "nr_throttled", 0.0),
+        series("cgroup", "throttled_time", 0.0),
+    ];
+    run
+}
+
+fn judged(run: &Run) -> Verdict {
+    let verdict = verdict(run, &machine()).unwrap();
+    assert!(!verdict.summary.is_empty() && !verdict.next.is_empty());
+    if verdict.cause == Cause::Unknown {
+        assert_eq!(verdict.confidence, Confidence::Unknown);
+    } else {
+        assert!(!verdict.evidence.is_empty(), "{verdict:?}");
+    }
+    let named = |line: &String| line.starts_with(&format!("{}: ", verdict.cause));
+    assert!(!verdict.ruled_out.iter().any(named), "{verdict:?}");
+    verdict
+}
+
+fn is(run: &Run, cause: Cause) -> Verdict {
+    let verdict = judged(run);
+    assert_eq!(verdict.cause, cause, "{verdict:#?}");
+    verdict
+}
+
+#[test]
+fn a_full_client_is_the_limit_and_one_that_waits_is_not() {
+    let mut run = seen(1.5, 0.4, 0.2);
+    run.client.threads = vec![thread(0.98, 0.0)];
+    let verdict = is(&run, Cause::ClientCpu);
+    assert_eq!(verdict.next, "give it another thread: -t 2");
+    assert!((verdict.limit_per_s.unwrap() - 1_000.0 / 0.98).abs() < 1e-6);
+    run.client.threads = vec![thread(0.5, 0.0)];
+    is(&run, Cause::Unknown);
+}
+
+#[test]
+fn one_full_thread_is_told_from_full_cpus() {
+    is(&seen(1.2, 1.0, 0.99), Cause::ServerCpuOneThread);
+    let all = is(&seen(3.98, 3.8, 0.96), Cause::ServerCpu);
+    assert!(
+        all.ruled_out
+            .iter()
+            .any(|line| line.starts_with("server-cpu-one-thread: "))
+    );
+    is(&seen(2.0, 1.5, 0.5), Cause::Unknown);
+}
+
+#[test]
+fn cpus_that_both_sides_wait_for_are_shared() {
+    let mut run = seen(3.98, 3.0, 0.8);
+    run.client.threads = vec![thread(0.7, 0.25)];
+    run.observations[3] = series("server", "run_delay", 1.0);
+    let verdict = is(&run, Cause::SharedCpu);
+    assert_eq!(verdict.also, [Cause::ServerCpu]);
+    // Where the client hardly waits, it is the server's CPU.
+    run.client.threads = vec![thread(0.7, 0.05)];
+    is(&run, Cause::ServerCpu);
+}
+
+#[test]
+fn ports_and_files_count_their_victims() {
+    for (error, cause) in [
+        ("ports_exhausted", Cause::EphemeralPorts),
+        ("fds_exhausted", Cause::ClientFds),
+    ] {
+        let mut run = seen(1.0, 0.1, 0.1);
+        run.plan.connection_use = ConnectionUse::Fresh;
+        run.connections.ports_per_source = Some(4_000);
+        run.errors.insert(error.to_owned(), 5_000);
+        run.requests.connect_failed = 5_000;
+        run.requests.intended += 5_000;
+        // Looking in vain for a port takes all of the client's time.
+        run.client.threads = vec![thread(0.97, 0.0)];
+        run.requests.sent = 4_000;
+        let verdict = judged(&run);
+        if cause == Cause::EphemeralPorts {
+            assert_eq!(verdict.cause, cause, "{verdict:#?}");
+            assert!((verdict.limit_per_s.unwrap() - 4_000.0 / 60.0).abs() < 1e-6);
+            assert!(verdict.also.is_empty());
+        } else {
+            assert_eq!(verdict.cause, cause, "{verdict:#?}");
+        }
+        // A handful does not decide a figure.
+        run.errors.insert(error.to_owned(), 5);
+        assert_ne!(judged(&run).cause, cause);
+    }
+}
+
+#[test]
+fn a_queue_that_overflows_is_named_and_one_that_once_did_is_not() {
+    let mut run = seen(1.0, 0.1, 0.1);
+    run.observations[5] = series("network", "ListenOverflows", 50.0);
+    run.observations[6] = series("network", "ActiveOpens", 900.0);
+    is(&run, Cause::ListenBacklog);
+    run.observations[5] = series("network", "ListenOverflows", 0.1);
+    is(&run, Cause::Unknown);
+}
+
+#[test]
+fn mechanisms_come_before_the_cpu_that_they_take() {
+    let jvm = |compiling: f64, gc: f64, collecting: f64| {
+        let mut run = seen(3.98, 3.8, 0.6);
+        run.observations.extend([
+            series("jvm", "java_threads", 30.0),
+            series("jvm", "compiler_threads", compiling),
+            series("jvm", "collector_threads", collecting),
+            series("jvm", "gc_time", gc),
+        ]);
+        run
+    };
+    assert_eq!(
+        is(&jvm(1.5, 0.01, 0.1), Cause::Jit).also,
+        [Cause::ServerCpu]
+    );
+    assert_eq!(is(&jvm(0.1, 0.6, 0.9), Cause::Gc).also, [Cause::ServerCpu]);
+    let mut warm = jvm(0.3, 0.02, 0.1);
+    is(&warm, Cause::ServerCpu);
+    warm.steady.class = SteadyClass::Warming;
+    is(&warm, Cause::Jit);
+}
+
+#[test]
+fn a_quota_is_named_though_the_machine_is_idle() {
+    let mut run = seen(0.6, 0.5, 0.5);
+    run.observations[7] = series("cgroup", "nr_throttled", 10.0);
+    run.observations[8] = series("cgroup", "throttled_time", 0.5);
+    is(&run, Cause::CpuQuota);
+}
+
+#[test]
+fn refusals_failures_and_what_was_offered() {
+    let mut limited = seen(1.0, 0.1, 0.1);
+    limited.requests.rejected = 20_000;
+    is(&limited, Cause::RateLimiter);
+    let mut wrong = seen(1.0, 0.1, 0.1);
+    wrong.requests.wrong = 4_000;
+    is(&wrong, Cause::Errors);
+    let mut offered = seen(1.0, 0.1, 0.1);
+    offered.plan = open();
+    is(&offered, Cause::None);
+    offered.client.name = Some("wrk2".to_owned());
+    offered.client.tool = None::<Tool>;
+    is(&offered, Cause::OfferedRate);
+    offered.throughput_per_s = Some(500.0);
+    assert_ne!(judged(&offered).cause, Cause::None);
+}
+
+#[test]
+fn an_answer_in_two_pieces_waits_for_an_acknowledgement() {
+    let mut run = seen(0.3, 0.1, 0.1);
+    run.service_time_us.p50 = Some(44_000.0);
+    run.service_time_us.p90 = Some(44_100.0);
+    run.first_byte_us.p50 = Some(300.0);
+    is(&run, Cause::DelayedAck);
+    // A server that thinks for 44 ms sends nothing before.
+    run.first_byte_us.p50 = Some(43_900.0);
+    is(&run, Cause::Unknown);
+}
+
+#[test]
+fn one_connection_is_too_few_and_of_more_it_is_asked() {
+    let mut run = seen(0.3, 0.1, 0.1);
+    run.plan.connections = 1;
+    let verdict = is(&run, Cause::Concurrency);
+    assert!((verdict.limit_per_s.unwrap() - 20.0).abs() < 1e-9);
+    run.plan.connections = 8;
+    let verdict = is(&run, Cause::Unknown);
+    assert!(
+        verdict.next.contains("-c 16") && !verdict.unseen.is_empty(),
+        "{verdict:#?}"
+    );
+}
+
+#[test]
+fn the_ledger_adds_up_and_ceilings_begin_with_the_lowest() {
+    let verdict = judged(&seen(1.2, 1.0, 0.99));
+    let ledger = verdict.ledger.unwrap();
+    let seen: f64 = ledger.places.iter().map(|place| place.mean).sum();
+    assert!((ledger.under_way - 50.0).abs() < 1e-9);
+    assert!((seen + ledger.unexplained - ledger.under_way).abs() < 1e-9);
+    let limits: Vec<f64> = verdict
+        .ceilings
+        .iter()
+        .map(|ceiling| ceiling.limit_per_s)
+        .collect();
+    assert!(limits.is_sorted() && limits.len() >= 3, "{limits:?}");
+    assert_eq!(verdict.ceilings[0].resource, "the server's thread worker-1");
+}
+
+#[test]
+fn without_the_servers_processes_it_is_said_what_they_would_tell() {
+    let mut run = seen(1.0, 0.1, 0.1);
+    run.server = None;
+    let verdict = is(&run, Cause::Unknown);
+    assert!(
+        verdict
+            .unseen
+            .iter()
+            .any(|line| line.contains("server's processes")),
+        "{verdict:#?}"
+    );
+    run.throughput_per_s = None;
+    assert_eq!(super::verdict(&run, &machine()), None);
+}
+
+#[test]
+fn it_is_the_same_each_time() {
+    let run = seen(3.98, 3.8, 0.96);
+    assert_eq!(verdict(&run, &machine()), verdict(&run, &machine()));
+}

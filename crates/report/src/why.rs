@@ -1,0 +1,112 @@
+//! Verdicts on a terminal: the cause first, its evidence and the next step, then what it is not and where requests were.
+
+use floodmark_record::run::Run;
+use floodmark_record::units::show_rate;
+use floodmark_record::verdict::{Confidence, Verdict};
+
+use crate::page::{Page, faint, plain};
+use crate::style::{Paint, Style};
+
+/// Draws what limited each run; of a run without a verdict that it has none.
+#[must_use]
+pub fn of_runs<'a>(
+    judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>,
+    style: Style,
+) -> String {
+    let mut page = Page::new(style);
+    for (i, (run, verdict)) in judged.into_iter().enumerate() {
+        if i > 0 {
+            page.blank();
+        }
+        let name = run.trial.as_ref().unwrap_or(&run.system);
+        let rate = run
+            .throughput_per_s
+            .map_or_else(|| "no figure".to_owned(), show_rate);
+        page.headline(&[
+            plain(name),
+            faint(format!("process {} attempt {}:", run.process, run.attempt)),
+            plain(rate),
+        ]);
+        match verdict {
+            Some(verdict) => draw(&mut page, &verdict),
+            None => page.entry("why", &[plain("it has no figure to explain")]),
+        }
+    }
+    page.finish()
+}
+
+/// Draws one verdict.
+pub(crate) fn draw(page: &mut Page, verdict: &Verdict) {
+    let sure = match verdict.confidence {
+        Confidence::Proven => "proven",
+        Confidence::Likely => "likely",
+        Confidence::Unknown => "unknown",
+    };
+    page.entry(
+        "why",
+        &[
+            (Paint::Strong, verdict.cause.id().to_owned()),
+            faint(format!("({sure})")),
+            plain("–"),
+            plain(&verdict.summary),
+        ],
+    );
+    for line in &verdict.evidence {
+        page.entry("evidence", &[plain(line)]);
+    }
+    if let Some(limit) = verdict.limit_per_s {
+        page.entry(
+            "limit",
+            &[plain(format!("at most {} come of it", show_rate(limit)))],
+        );
+    }
+    page.entry("next", &[plain(&verdict.next)]);
+    if !verdict.also.is_empty() {
+        let also: Vec<&str> = verdict.also.iter().map(|cause| cause.id()).collect();
+        page.entry("also", &[plain(also.join(", "))]);
+    }
+    for line in &verdict.ruled_out {
+        page.entry("not", &[faint(line.as_str())]);
+    }
+    for line in &verdict.unseen {
+        page.entry("unseen", &[faint(line.as_str())]);
+    }
+    if let Some(ledger) = &verdict.ledger {
+        page.entry(
+            "requests",
+            &[plain(format!(
+                "{:.1} under way on average, of which",
+                ledger.under_way
+            ))],
+        );
+        for place in &ledger.places {
+            page.entry(
+                "",
+                &[
+                    plain(format!("{:.1} {}", place.mean, place.place)),
+                    faint(format!("({})", place.source)),
+                ],
+            );
+        }
+        page.entry(
+            "",
+            &[plain(format!(
+                "{:.1} where nothing tells",
+                ledger.unexplained
+            ))],
+        );
+    }
+    for ceiling in &verdict.ceilings {
+        page.entry(
+            "ceiling",
+            &[plain(format!(
+                "{} for {}: {:.1} {} a request, {:.0} % used",
+                show_rate(ceiling.limit_per_s),
+                ceiling.resource,
+                ceiling.demand,
+                ceiling.unit,
+                ceiling.used * 100.0
+            ))],
+        );
+    }
+}
