@@ -4,11 +4,10 @@
 //! until `tcp_tw_reuse` lets a new connection have it.
 
 use floodmark_record::Profile;
-use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Model, Plan, Sources};
 use floodmark_record::units::{show_count, show_rate};
 
 use crate::course::arrivals_before;
-use crate::sources;
 use crate::thread::HELD_BACK_COALESCING;
 
 /// Linux holds TIME_WAIT this long (`TCP_TIMEWAIT_LEN`), seconds; it cannot be set.

@@ -45,7 +45,7 @@ fn nth(first: IpAddr, n: u128) -> IpAddr {
 /// The first address of a range that nothing on this machine can send from, and why: no socket can be bound to it.
 #[must_use]
 pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {
-    (0..count(sources))
+    (0..sources.count())
         .map(|n| nth(sources.first, n))
         .find_map(|address| Some((address, UdpSocket::bind((address, 0)).err()?)))
 }
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn crossed_or_mixed_ranges_hold_nothing() {
-        assert_eq!(count(range("127.0.0.9", "127.0.0.2")), 0);
-        assert_eq!(count(range("127.0.0.9", "::1")), 0);
-        assert_eq!(count(range("::1", "::3")), 3);
+        assert_eq!(range("127.0.0.9", "127.0.0.2").count(), 0);
+        assert_eq!(range("127.0.0.9", "::1").count(), 0);
+        assert_eq!(range("::1", "::3").count(), 3);
     }
 }

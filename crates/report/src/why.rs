@@ -1,9 +1,9 @@
 //! Verdicts on a terminal: the cause first, its evidence and the next step, then what it is not and where requests were.
 
 use floodmark_record::run::Run;
-use floodmark_record::units::show_rate;
 use floodmark_record::verdict::{Confidence, Verdict};
 
+use crate::figures::rate;
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
 
@@ -19,13 +19,13 @@ pub fn of_runs<'a>(
             page.blank();
         }
         let name = run.trial.as_ref().unwrap_or(&run.system);
-        let rate = run
+        let figure = run
             .throughput_per_s
-            .map_or_else(|| "no figure".to_owned(), show_rate);
+            .map_or_else(|| "no figure".to_owned(), rate);
         page.headline(&[
             plain(name),
             faint(format!("process {} attempt {}:", run.process, run.attempt)),
-            plain(rate),
+            plain(figure),
         ]);
         match verdict {
             Some(verdict) => draw(&mut page, &verdict),
@@ -57,7 +57,7 @@ pub(crate) fn draw(page: &mut Page, verdict: &Verdict) {
     if let Some(limit) = verdict.limit_per_s {
         page.entry(
             "limit",
-            &[plain(format!("at most {} come of it", show_rate(limit)))],
+            &[plain(format!("at most {} come of it", rate(limit)))],
         );
     }
     page.entry("next", &[plain(&verdict.next)]);
@@ -101,7 +101,7 @@ pub(crate) fn draw(page: &mut Page, verdict: &Verdict) {
             "ceiling",
             &[plain(format!(
                 "{} for {}: {:.1} {} a request, {:.0} % used",
-                show_rate(ceiling.limit_per_s),
+                rate(ceiling.limit_per_s),
                 ceiling.resource,
                 ceiling.demand,
                 ceiling.unit,

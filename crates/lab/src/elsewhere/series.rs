@@ -46,7 +46,7 @@ pub struct Joined {
 /// The part of a series that lies between 0 and `end_ms`, in steps that are at least `least_ms` long and no shorter than any in it.
 ///
 /// A step that begins before 0 is left out, but what a counter grew by in it is in the first one: connections are opened as soon as
-/// a load begins. So is a level that was read after the end. `pieces` follow each other without gaps. Where steps have to be made longer, a
+/// a load begins. So is a level that was read after the end, where others were read before. `pieces` follow each other without gaps. Where steps have to be made longer, a
 /// reading that lies in two of them counts in each by its part: increases add up, anything else gives its mean.
 pub fn join(kind: Kind, pieces: &[Piece], end_ms: u64, least_ms: u64) -> Option<Joined> {
     let end = i64::try_from(end_ms).unwrap_or(i64::MAX);
@@ -57,9 +57,12 @@ pub fn join(kind: Kind, pieces: &[Piece], end_ms: u64, least_ms: u64) -> Option<
     let steps = pieces.iter().flat_map(|piece| piece.steps());
     let mut steps: Vec<_> = steps
         .filter(|(begin, end, _)| *end > 0.0 && *begin < end_ms as f64)
-        // A level is read at the end of its step.
-        .filter(|(_, end, _)| kind != Kind::Level || *end <= end_ms as f64)
         .collect();
+    // A level is read at the end of its step. The load may be too short for any to be read in it.
+    let read = |(_, end, _): &(f64, f64, f64)| *end <= end_ms as f64;
+    if kind == Kind::Level && steps.iter().any(|step| step.0 >= 0.0 && read(step)) {
+        steps.retain(read);
+    }
     let before = steps.first()?.0 < 0.0;
     if before {
         let (.., grown) = steps.remove(0);
@@ -149,6 +152,9 @@ mod tests {
         // The last was read at 175 ms.
         assert_eq!((level.start_ms, level.values), (25, vec![3.0, 4.0]));
         assert!(joined.largest.is_empty());
+        // Of a load that was over before the first reading, the next one tells.
+        let level = join(Kind::Level, &pieces, 30, 0).unwrap();
+        assert_eq!((level.start_ms, level.values), (25, vec![3.0]));
         assert_eq!(join(Kind::Increase, &pieces, 10, 0), None);
         assert_eq!(join(Kind::Increase, &[], 10, 0), None);
     }

@@ -1,8 +1,9 @@
 //! What the answers themselves say: a limiter, failures counted as successes, an offer that was met.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::units::{show_count, show_rate};
+use floodmark_record::units::show_count;
 
+use super::per_s;
 use crate::next::MET_SHARE;
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
@@ -29,19 +30,19 @@ pub(super) fn rate_limiter(facts: &Facts<'_>, findings: &mut Findings) {
         limit_per_s: Some(facts.ok_per_s),
         summary: format!(
             "the server refuses what is more than {} of requests: {:.0} % of its answers were 429 or 503",
-            show_rate(facts.ok_per_s),
+            per_s(facts.ok_per_s),
             share * 100.0
         ),
         evidence: vec![format!(
             "requests.rejected {} of {} answers; ok {}, while {} were answered",
             show_count(counts.rejected),
             show_count(whole),
-            show_rate(facts.ok_per_s),
-            show_rate(facts.answered_per_s)
+            per_s(facts.ok_per_s),
+            per_s(facts.answered_per_s)
         )],
         next: format!(
             "raise the server's limit, or load it below {} to see how it answers what it accepts",
-            show_rate(facts.ok_per_s)
+            per_s(facts.ok_per_s)
         ),
         takes: None,
     });
@@ -86,8 +87,8 @@ pub(super) fn errors(facts: &Facts<'_>, findings: &mut Findings) {
             show_count(counts.wrong),
             show_count(counts.malformed),
             show_count(whole),
-            show_rate(facts.ok_per_s),
-            show_rate(facts.answered_per_s)
+            per_s(facts.ok_per_s),
+            per_s(facts.answered_per_s)
         )],
         next: "find out in the server's log why it fails, and count right answers only".to_owned(),
         takes: None,
@@ -105,8 +106,8 @@ pub(super) fn met(facts: &Facts<'_>, findings: &mut Findings) {
             Cause::None,
             format!(
                 "of {} offered {} were answered",
-                show_rate(offered),
-                show_rate(facts.ok_per_s)
+                per_s(offered),
+                per_s(facts.ok_per_s)
             ),
         );
     }
@@ -119,12 +120,12 @@ pub(super) fn met(facts: &Facts<'_>, findings: &mut Findings) {
         limit_per_s: None,
         summary: format!(
             "nothing limited it: {} were offered, and answered; that is what was asked for, not what the server can do",
-            show_rate(offered)
+            per_s(offered)
         ),
         evidence: vec![format!(
             "offered {}, ok {}: {:.1} %",
-            show_rate(offered),
-            show_rate(facts.ok_per_s),
+            per_s(offered),
+            per_s(facts.ok_per_s),
             share * 100.0
         )],
         next: format!(

@@ -2,9 +2,9 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::plan::{ConnectionUse, Model, Sources};
-use floodmark_record::units::{show_count, show_ns, show_rate};
+use floodmark_record::units::{show_count, show_ns};
 
-use super::{FULL, percent};
+use super::{FULL, per_s, percent};
 use crate::validity::STALL_S;
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
@@ -144,7 +144,7 @@ pub(super) fn ports(facts: &Facts<'_>, findings: &mut Findings) {
     if let Some(limit) = limit {
         evidence.push(format!(
             "a port rests 60 s in TIME_WAIT: {} in the long run",
-            show_rate(limit)
+            per_s(limit)
         ));
     }
     findings.found(Candidate {

@@ -2,8 +2,9 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;
-use floodmark_record::units::{show_count, show_ns, show_rate};
+use floodmark_record::units::{show_count, show_ns};
 
+use super::per_s;
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
 
@@ -30,14 +31,14 @@ pub(super) fn backlog(facts: &Facts<'_>, findings: &mut Findings) {
             Cause::ListenBacklog,
             format!(
                 "ListenOverflows grew by {overflows:.1} per second beside {} connections",
-                show_rate(opened)
+                per_s(opened)
             ),
         );
     }
     let mut evidence = vec![format!(
         "ListenOverflows {} beside ActiveOpens {} (/proc/net/netstat, /proc/net/snmp)",
-        show_rate(overflows),
-        show_rate(opened)
+        per_s(overflows),
+        per_s(opened)
     )];
     if let (Some(queue), Some(limit)) = (network.accept_queue, network.accept_queue_limit) {
         evidence.push(format!(
@@ -47,7 +48,7 @@ pub(super) fn backlog(facts: &Facts<'_>, findings: &mut Findings) {
     if let Some(again) = network.syn_retransmits_per_s {
         evidence.push(format!(
             "TCPSynRetrans {}: connects that were tried again after a second or more",
-            show_rate(again)
+            per_s(again)
         ));
     }
     findings.found(Candidate {

@@ -50,3 +50,7 @@ pub(super) fn apply(facts: &Facts<'_>) -> Findings {
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
+
+fn per_s(rate: f64) -> String {
+    format!("{}/s", floodmark_record::units::show_rate(rate))
+}

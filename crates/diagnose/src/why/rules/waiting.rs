@@ -1,9 +1,9 @@
 //! Where no resource is full and requests wait for something.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::units::{show_ns, show_rate};
+use floodmark_record::units::show_ns;
 
-use super::{NEARLY, client, percent};
+use super::{NEARLY, client, per_s, percent};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
 
@@ -95,7 +95,7 @@ pub(super) fn concurrency(facts: &Facts<'_>, findings: &mut Findings) {
         summary: format!(
             "one request is under way at a time and takes {}: no more than {} can come of that, whatever the server could do",
             show_ns(p50 * 1e3),
-            show_rate(n / (p50 / 1e6))
+            per_s(n / (p50 / 1e6))
         ),
         evidence: vec![
             format!("1 connection; service time p50 {}, p99 {}", show_ns(p50 * 1e3), show_ns(p99 * 1e3)),
