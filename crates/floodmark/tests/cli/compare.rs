@@ -9,13 +9,14 @@ use floodmark_record::run::Status;
 
 use crate::support::{Serve, code, floodmark, run, text};
 
-/// Results of short loads on `servers` fresh servers, one in each folder.
+/// Results of short loads on `servers` fresh servers, one in each folder. They are long enough for the server's CPU to show in the kernel's
+/// ticks of 10 ms.
 fn measured(folder: &Path, servers: usize, path: &str, arguments: &[&str]) {
     for i in 0..servers {
         let server = Serve::start(&["json"]);
         let out = folder.join(i.to_string());
         let url = format!("{}{path}", server.url);
-        let mut all = vec!["load", &url, "-c", "4", "-n", "1500", "--quiet"];
+        let mut all = vec!["load", &url, "-c", "4", "-n", "20k", "--quiet"];
         all.extend_from_slice(arguments);
         all.extend_from_slice(&["--out", out.to_str().unwrap()]);
         let output = run(&all);
