@@ -41,9 +41,9 @@ pub struct Options {
 impl Options {
     /// Pairs of runs with and without watching, seconds of each, and seconds of each run whose cost is read.
     ///
-    /// Many short pairs, since how fast a shared machine is changes from one half minute to the next.
+    /// Many pairs, since how fast a shared machine is changes from one half minute to the next.
     fn extent(&self) -> (usize, u32, u32) {
-        if self.quick { (6, 2, 4) } else { (72, 2, 20) }
+        if self.quick { (6, 2, 4) } else { (60, 4, 20) }
     }
 }
 
