@@ -5,9 +5,9 @@ use floodmark_record::cause::Cause;
 /// How a cause shows itself, the most telling first: candidates are ranked by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shown {
-    /// It counts its own victims: most requests failed by it, and nothing else does that.
+    /// It counts its own victims.
     Counted,
-    /// A mechanism that makes up at least half of what a full resource is used for.
+    /// A mechanism that is named before the resource that it takes ([`Candidate::takes`]).
     Within,
     /// A resource that is full.
     Full,

@@ -15,7 +15,7 @@ use facts::Facts;
 /// Two limits within this share of each other are both named.
 const ALSO: f64 = 0.1;
 
-/// Most figures that are shown for a cause, and most causes that are said not to be it.
+/// Most figures that are shown for a cause.
 const SHOWN: usize = 5;
 
 /// Judges a run; none of one that has no figure.
@@ -60,16 +60,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
 
 /// The most telling first; of two that tell as much, the one nearer to its limit.
 fn rank(candidates: &mut [Candidate]) {
-    candidates.sort_by(|a, b| {
-        let takes = |a: &Candidate, b: &Candidate| a.takes == Some(b.cause);
-        if takes(a, b) {
-            std::cmp::Ordering::Less
-        } else if takes(b, a) {
-            std::cmp::Ordering::Greater
-        } else {
-            a.shown.cmp(&b.shown).then(b.used.total_cmp(&a.used))
-        }
-    });
+    candidates.sort_by(|a, b| a.shown.cmp(&b.shown).then(b.used.total_cmp(&a.used)));
 }
 
 /// What else limits it within a tenth, or is what the cause takes.
@@ -101,11 +92,13 @@ fn unknown(facts: &Facts<'_>, ruled_out: &[(Cause, String)], unseen: Vec<String>
         cause: Cause::Unknown,
         also: Vec::new(),
         confidence: Confidence::Unknown,
-        summary: "what was seen does not tell what limited it: no CPU was full, and requests waited where nothing of it can be seen"
-            .to_owned(),
+        summary: "what was seen does not tell what limited it".to_owned(),
         limit_per_s: None,
         evidence: Vec::new(),
-        ruled_out: ruled_out.iter().map(|(cause, why)| format!("{cause}: {why}")).collect(),
+        ruled_out: ruled_out
+            .iter()
+            .map(|(cause, why)| format!("{cause}: {why}"))
+            .collect(),
         next,
         unseen,
         ledger: None,

@@ -137,6 +137,8 @@ fn ports_and_files_count_their_victims() {
         let mut run = seen(1.0, 0.1, 0.1);
         run.plan.connection_use = ConnectionUse::Fresh;
         run.connections.ports_per_source = Some(4_000);
+        run.observations
+            .push(series("client sockets", "time_wait", 3_900.0));
         run.errors.insert(error.to_owned(), 5_000);
         run.requests.connect_failed = 5_000;
         run.requests.intended += 5_000;
@@ -146,8 +148,14 @@ fn ports_and_files_count_their_victims() {
         let verdict = judged(&run);
         if cause == Cause::EphemeralPorts {
             assert_eq!(verdict.cause, cause, "{verdict:#?}");
-            assert!((verdict.limit_per_s.unwrap() - 4_000.0 / 60.0).abs() < 1e-6);
-            assert!(verdict.also.is_empty());
+            // Within 10 s each port serves once.
+            assert!((verdict.limit_per_s.unwrap() - 400.0).abs() < 1e-6);
+            assert!(verdict.also.is_empty() && verdict.summary.contains("TIME_WAIT"));
+            // Ports that open connections hold do not rest.
+            let resting = run.observations.pop().unwrap();
+            let verdict = is(&run, cause);
+            assert!(verdict.limit_per_s.is_none() && !verdict.summary.contains("TIME_WAIT"));
+            run.observations.push(resting);
         } else {
             assert_eq!(verdict.cause, cause, "{verdict:#?}");
         }
@@ -188,6 +196,25 @@ fn mechanisms_come_before_the_cpu_that_they_take() {
     is(&warm, Cause::ServerCpu);
     warm.steady.class = SteadyClass::Warming;
     is(&warm, Cause::Jit);
+}
+
+#[test]
+fn connections_that_the_server_ends_are_told_from_those_that_broke() {
+    let mut run = seen(3.98, 3.8, 0.6);
+    run.connections.opened = 3_000;
+    assert_eq!(is(&run, Cause::KeepaliveLimit).also, [Cause::ServerCpu]);
+    run.requests.reset = 2_900;
+    is(&run, Cause::ServerCpu);
+}
+
+#[test]
+fn causes_that_could_go_round_in_a_ring_are_ranked() {
+    let mut run = seen(3.8, 3.0, 0.8);
+    run.client.threads = vec![thread(0.97, 0.25)];
+    run.observations[3] = series("server", "run_delay", 1.0);
+    run.client.threads[0].run_delay_s = Some(4.0);
+    let verdict = is(&run, Cause::SharedCpu);
+    assert_eq!(verdict.also, [Cause::ServerCpu, Cause::ClientCpu]);
 }
 
 #[test]

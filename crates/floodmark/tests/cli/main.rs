@@ -25,3 +25,4 @@ mod serve;
 mod support;
 mod terminal;
 mod watching;
+mod why;

@@ -42,7 +42,9 @@ pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
     if apart || client_waits < SHARED || server_waits < SHARED {
         return findings.not(Cause::SharedCpu, said);
     }
-    let busy = facts.host_busy.unwrap_or(facts.client.used + server.used);
+    let Some(busy) = facts.host_busy else {
+        return;
+    };
     let used = (busy / facts.cpus).min(1.0);
     if used < NEARLY {
         return findings.not(
@@ -52,7 +54,7 @@ pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
     }
     findings.found(Candidate {
         cause: Cause::SharedCpu,
-        shown: Shown::Full,
+        shown: Shown::Within,
         used,
         limit_per_s: Some(facts.answered_per_s / used),
         summary: format!(
@@ -90,14 +92,15 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     };
     let has = (server.may_use - shared_with).max(0.05);
     let used = (server.used / has).min(1.0);
-    let idle = facts
-        .idle_cpus()
-        .unwrap_or(facts.cpus - facts.client.used - server.used);
-    if let Some(busiest) = server
+    let full = server
         .busiest
         .as_ref()
-        .filter(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY)
-    {
+        .filter(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY);
+    if full.is_some() && facts.idle_cpus().is_none() {
+        findings.unseen.push(
+            "how many CPUs were idle (/proc/stat), which tells whether more than one full thread could be served".to_owned(),
+        );
+    } else if let (Some(busiest), Some(idle)) = (full, facts.idle_cpus()) {
         // What the idle CPUs could add must be more than two limits within a tenth of each other.
         if idle > 0.1 * (facts.cpus - idle) && server.may_use > 1.0 {
             findings.found(Candidate {
@@ -176,19 +179,21 @@ pub(super) fn quota(facts: &Facts<'_>, findings: &mut Findings) {
             format!("nr_throttled grew by {times:.1} per second (cpu.stat)"),
         );
     }
-    let used = facts.server.as_ref().map_or(0.0, |server| server.used);
+    let mut evidence = vec![format!(
+        "nr_throttled {times:.1} per second, throttled_time {held:.2} CPU-seconds per second (cpu.stat)"
+    )];
+    if let Some(server) = &facts.server {
+        evidence.push(format!("server: {:.2} CPUs used", server.used));
+    }
     findings.found(Candidate {
         cause: Cause::CpuQuota,
         shown: Shown::Counted,
         used: 1.0,
         limit_per_s: None,
         summary: format!(
-            "the control group's quota of CPU is used up: it was held back {times:.0} times a second, while the machine had CPUs to give"
+            "the control group's quota of CPU is used up: it was held back {times:.0} times a second"
         ),
-        evidence: vec![
-            format!("nr_throttled {times:.1} per second, throttled_time {held:.2} CPU-seconds per second (cpu.stat)"),
-            format!("server: {used:.2} CPUs used"),
-        ],
+        evidence,
         next: "raise or lift the quota (cpu.max, or --cpus of the container)".to_owned(),
         takes: Some(Cause::ServerCpu),
     });
@@ -296,7 +301,7 @@ pub(super) fn gc(facts: &Facts<'_>, findings: &mut Findings) {
         used: 1.0,
         limit_per_s: None,
         summary: format!(
-            "the JVM collects its memory for {} of the time, in which requests wait",
+            "the JVM collects its memory for {} of the time",
             percent(time)
         ),
         evidence,

@@ -37,6 +37,9 @@ pub(super) fn delayed_ack(facts: &Facts<'_>, findings: &mut Findings) {
             "the first byte came as late as the last, so that nothing was held back in between",
         );
     }
+    findings.unseen.push(
+        "whether anything waited for an acknowledgement (DelayedACKs): a server that pauses for 40 ms between head and body looks the same".to_owned(),
+    );
     findings.found(Candidate {
         cause: Cause::DelayedAck,
         shown: Shown::Counted,
@@ -64,12 +67,10 @@ pub(super) fn concurrency(facts: &Facts<'_>, findings: &mut Findings) {
     let (Some(p50), Some(p99)) = (run.service_time_us.p50, run.service_time_us.p99) else {
         return;
     };
-    let busy = facts
-        .server
-        .as_ref()
-        .and_then(|s| s.busiest.as_ref())
-        .map_or(0.0, |b| b.on_cpu);
-    let idle = facts.idle_cpus().unwrap_or(0.0);
+    let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
+    let (Some(busy), Some(idle)) = (busiest.map(|b| b.on_cpu), facts.idle_cpus()) else {
+        return;
+    };
     if idle < IDLE || busy >= NEARLY {
         return findings.not(
             Cause::Concurrency,
