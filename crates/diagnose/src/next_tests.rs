@@ -58,6 +58,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         errors: BTreeMap::new(),
         response_time_us: Times::default(),
         service_time_us: Times::default(),
+        least_service_time_us: None,
         blocked_us: Times::default(),
         lateness_us: Times::default(),
         connect_time_us: Times::default(),

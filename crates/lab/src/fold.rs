@@ -130,9 +130,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         Event::RunBegan { .. } => run = Some(run.map_or(0, |i| i + 1)),
         Event::Second(row) if row.phase == Phase::Measure => {
             let Some(i) = run else { return };
-            if shaped[i].holds(&row) {
-                times[i].add(&row);
-            }
+            times[i].add(&row, shaped[i].holds(&row));
             if let Some(steps) = &mut steps[i] {
                 steps.add(&row);
             }
@@ -250,19 +248,33 @@ impl Shape {
 
 /// Sums of the histograms within the window.
 #[derive(Default)]
-struct TimesInWindow(BTreeMap<TimeKind, Histogram>);
+struct TimesInWindow {
+    sums: BTreeMap<TimeKind, Histogram>,
+    /// Shortest service time, within the window or not.
+    least_service_ns: Option<u64>,
+}
 
 impl TimesInWindow {
-    fn add(&mut self, row: &SecondRow) {
+    fn add(&mut self, row: &SecondRow, within: bool) {
         for (kind, text) in &row.histograms {
-            if let Ok(histogram) = Histogram::decode(text) {
-                self.0.entry(*kind).or_default().merge(&histogram);
+            if !within && *kind != TimeKind::Service {
+                continue;
+            }
+            let Ok(histogram) = Histogram::decode(text) else {
+                continue;
+            };
+            if *kind == TimeKind::Service {
+                let least = self.least_service_ns.into_iter().chain(histogram.min());
+                self.least_service_ns = least.min();
+            }
+            if within {
+                self.sums.entry(*kind).or_default().merge(&histogram);
             }
         }
     }
 
     fn of(&self, kind: TimeKind) -> Histogram {
-        self.0.get(&kind).cloned().unwrap_or_default()
+        self.sums.get(&kind).cloned().unwrap_or_default()
     }
 }
 
@@ -309,6 +321,7 @@ fn finish(mut tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             &times.of(TimeKind::Censored),
         ),
         service_time_us: summary(TimeKind::Service),
+        least_service_time_us: times.least_service_ns.map(|ns| ns as f64 / 1e3),
         blocked_us: summary(TimeKind::Blocked),
         lateness_us: summary(TimeKind::Lateness),
         connect_time_us: summary(TimeKind::Connect),

@@ -4,6 +4,8 @@
 /// Fields of `/proc/PID/stat` or `/proc/PID/task/TID/stat`, times in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Account {
+    /// As `proc(5)` has it: `R` runs or is ready to, `S` and `D` wait.
+    pub state: u8,
     pub parent: u32,
     pub user: u64,
     pub system: u64,
@@ -26,6 +28,7 @@ impl Account {
         for (number, word) in (3..=24).zip(tail.split_ascii_whitespace()) {
             let value = || word.parse::<u64>().ok();
             match number {
+                3 => account.state = *word.as_bytes().first()?,
                 4 => account.parent = word.parse().ok()?,
                 14 => account.user = value()?,
                 15 => account.system = value()?,
@@ -97,6 +100,7 @@ mod tests {
             assert_eq!(
                 account,
                 Account {
+                    state: b'S',
                     parent: 7493,
                     user: 250,
                     system: 125,

@@ -57,6 +57,8 @@ pub(crate) struct Group {
     costs: [Duration; 2],
     /// Where the values that are kept begin, from the start of the series.
     kept_from: Duration,
+    /// Series that have been described.
+    told: usize,
     /// Whether values are handed over while it goes on: then none are ever joined here, so that those of one line of a file are
     /// of the same step.
     drained: bool,
@@ -94,6 +96,7 @@ impl Group {
             steps_done: 0,
             costs: [Duration::ZERO; 2],
             kept_from: opened_after,
+            told: 0,
             drained: false,
         })
     }
@@ -106,19 +109,22 @@ impl Group {
         }
     }
 
-    /// What its values are of, as group of a file.
-    pub(crate) fn described(&self, number: u32) -> elsewhere::Group {
+    /// What its values are of, as group of a file, where that has not been told yet or has become more since.
+    pub(crate) fn described(&mut self, number: u32) -> Option<elsewhere::Group> {
+        if std::mem::replace(&mut self.told, self.series.len()) == self.series.len() {
+            return None;
+        }
         let series = self.series.iter().map(|series| elsewhere::Series {
             subject: series.subject.subject.to_owned(),
             metric: series.subject.metric.to_string(),
             unit: series.subject.unit.to_owned(),
             kind: series.subject.kind,
         });
-        elsewhere::Group {
+        Some(elsewhere::Group {
             group: number,
             source: self.name.clone(),
             series: series.collect(),
-        }
+        })
     }
 
     /// Hands over the values that were read since the last time, if there are any, and forgets them.

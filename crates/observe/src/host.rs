@@ -10,7 +10,7 @@ use crate::series::{Kind, Subject};
 use crate::{Root, cgroup, cpu, netstat, sockstat};
 
 /// Counters of `/proc/net/netstat` that are kept as series.
-const NETSTAT: [&str; 9] = [
+const NETSTAT: [&str; 10] = [
     "ListenOverflows",
     "ListenDrops",
     "TCPReqQFullDrop",
@@ -20,6 +20,7 @@ const NETSTAT: [&str; 9] = [
     "TW",
     "TWRecycled",
     "TCPTimeWaitOverflow",
+    "DelayedACKs",
 ];
 
 /// Counters of `/proc/net/snmp` that are kept as series.
@@ -197,6 +198,7 @@ fn disks(samples: &mut Samples, root: &Root) {
         subject("disk", "written_bytes", "bytes", Kind::Increase),
         subject("disk", "writes", "count", Kind::Increase),
         subject("disk", "io_time", "disk-seconds", Kind::Increase),
+        subject("disk", "flushes", "count", Kind::Increase),
     ];
     add_file(
         samples,
@@ -211,11 +213,12 @@ fn disks(samples: &mut Samples, root: &Root) {
     );
 }
 
-/// Bytes read and written, writes, and seconds in which each disk was busy, over disks by name.
-fn parse_disks(text: &str, names: &[String]) -> Option<[f64; 4]> {
-    let mut sums = [0.0; 4];
+/// Bytes read and written, writes, seconds in which each disk was busy, and flushes of their caches, over disks by name.
+fn parse_disks(text: &str, names: &[String]) -> Option<[f64; 5]> {
+    let mut sums = [0.0; 5];
     for line in text.lines() {
-        // major minor name, reads merged sectors ms, writes merged sectors ms, in flight, ms busy: proc_diskstats(5).
+        // major minor name, reads merged sectors ms, writes merged sectors ms, in flight, ms busy, ms weighed, since Linux 4.18 four of
+        // discards, since 5.5 flushes and their ms: Documentation/admin-guide/iostats.rst.
         let mut words = line.split_ascii_whitespace().skip(2);
         let name = words.next()?;
         if !names.iter().any(|ours| ours == name) {
@@ -226,6 +229,7 @@ fn parse_disks(text: &str, names: &[String]) -> Option<[f64; 4]> {
         sums[2] += word(1)?;
         sums[1] += word(1)? * SECTOR;
         sums[3] += word(2)? / 1e3;
+        sums[4] += word(5).unwrap_or(0.0);
     }
     Some(sums)
 }
@@ -238,11 +242,11 @@ mod tests {
     #[test]
     fn whole_disks_in_bytes_and_seconds() {
         let text = "   7       0 loop0 9 9 9 9 9 9 9 9 9 9 9\n\
-            254       0 vda 100 1 2000 5 300 7 4000 8 0 1500 13 0 0 0 0 0 0\n\
+            254       0 vda 100 1 2000 5 300 7 4000 8 0 1500 13 0 0 0 0 42 9\n\
             254       1 vda1 100 1 2000 5 300 7 4000 8 0 1500 13 0 0 0 0 0 0\n\
             254      16 vdb 1 0 2 0 3 0 4 0 0 500 0\n";
         let names = ["vda", "vdb"].map(str::to_owned);
-        let expected = [2002.0 * 512.0, 4004.0 * 512.0, 303.0, 2.0];
+        let expected = [2002.0 * 512.0, 4004.0 * 512.0, 303.0, 2.0, 42.0];
         assert_eq!(parse_disks(text, &names), Some(expected));
         assert_eq!(parse_disks("x\n", &names), None);
         assert_eq!(parse_disks("1 1 vda 3\n", &names), None);

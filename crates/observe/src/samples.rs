@@ -16,8 +16,8 @@ pub(crate) const MOST_WRITTEN: usize = 3_700_000;
 pub(crate) struct Samples {
     groups: Vec<Group>,
     missing: Vec<String>,
-    /// Whether what was read is handed over while the sampling goes on; what of that has been, groups and lines.
-    drained: Option<(usize, usize)>,
+    /// Whether what was read is handed over while the sampling goes on; how many of the lines have been.
+    drained: Option<usize>,
     /// Shortest step.
     pub(crate) step: Duration,
     /// Where the series begin.
@@ -38,7 +38,7 @@ impl Samples {
     /// The same for readings that are handed over as they come, and not kept.
     pub(crate) fn drained(step: Duration) -> Self {
         Self {
-            drained: Some((0, 0)),
+            drained: Some(0),
             ..Self::new(step)
         }
     }
@@ -119,16 +119,17 @@ impl Samples {
         gone.into_iter().for_each(|line| self.missing(line));
     }
 
-    /// Hands over what was read since the last time: groups that are new, their values, and lines on what could not be read.
+    /// Hands over what was read since the last time: groups that are new or have become more, their values, and lines on what could
+    /// not be read.
     pub(crate) fn drain(&mut self) -> (Vec<elsewhere::Group>, Vec<elsewhere::Values>, Vec<String>) {
-        let (groups, lines) = self.drained.unwrap_or_default();
-        self.drained = Some((self.groups.len(), self.missing.len()));
-        let numbered = || (0..).zip(&self.groups).skip(groups);
-        let new = numbered().map(|(number, group)| group.described(number));
-        let new = new.filter(|group| !group.series.is_empty()).collect();
-        let values = (0..).zip(&mut self.groups);
-        let values = values.filter_map(|(number, group)| group.drain(number));
-        (new, values.collect(), self.missing[lines..].to_vec())
+        let lines = self.drained.unwrap_or_default();
+        self.drained = Some(self.missing.len());
+        let (mut new, mut values) = (Vec::new(), Vec::new());
+        for (number, group) in (0..).zip(&mut self.groups) {
+            new.extend(group.described(number));
+            values.extend(group.drain(number));
+        }
+        (new, values, self.missing[lines..].to_vec())
     }
 
     /// The series, and what could not be read. Where they would take more room than so many characters, the longest are thinned out.

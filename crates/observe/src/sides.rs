@@ -10,13 +10,17 @@ use floodmark_record::watch::{OtherThreads, ServerSeen, ServerThread};
 
 use crate::account::parse_io;
 use crate::cpu::ticks_per_s;
+use crate::group::Source;
 use crate::jvm::Jvm;
+use crate::kinds::Kinds;
 use crate::samples::{Samples, subject};
-use crate::series::Kind;
+use crate::series::{Kind, Subject};
+use crate::sock_diag::SockDiag;
 use crate::threads::{NAMED, Threads};
 use crate::tree::{Ticks, Tree};
+use crate::upstreams::Upstreams;
 use crate::watch::{LastRead, UsedCpu};
-use crate::{Root, cgroup, host};
+use crate::{Root, cgroup, host, limits};
 
 /// How often new children are looked for among the machine's processes, which takes 0.1 to 0.3 ms where there are a hundred. Those that
 /// end before are in the CPU of the tree all the same.
@@ -25,10 +29,11 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How often figures are read that cost more than they tell in a shorter time.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Shares of one CPU that readings may take, each: processes; threads; what is read once a second.
+/// Shares of one CPU that readings may take, each: processes; threads; what is read once a second; threads by name.
 const PROCESSES: f64 = 0.003;
 const THREADS: f64 = 0.004;
 const SELDOM: f64 = 0.002;
+const NAMES: f64 = 0.004;
 
 /// Threads that are told by name where they are told each second: a thread that is among them in some seconds only is told too
 /// low, so these are more than a record keeps.
@@ -40,6 +45,43 @@ fn jvm_of(whose: &str) -> Option<&'static str> {
         "server" => Some("jvm"),
         "store" => Some("store jvm"),
         _ => None,
+    }
+}
+
+/// The subject of what its threads do, of sides of which that is asked.
+fn threads_of(whose: &str) -> Option<&'static str> {
+    match whose {
+        "server" => Some("server threads"),
+        "store" => Some("store threads"),
+        _ => None,
+    }
+}
+
+/// Threads by name: what takes three files of each.
+struct ByName {
+    tree: Rc<RefCell<Tree>>,
+    threads: Rc<RefCell<Threads>>,
+    kinds: Option<Kinds>,
+}
+
+impl Source for ByName {
+    fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
+        let mut threads = self.threads.borrow_mut();
+        threads.list(&self.tree.borrow(), true);
+        threads.read_stat();
+        let (voluntary, involuntary) = threads.read_switches()?;
+        into.extend([voluntary as f64, involuntary as f64]);
+        if let Some(kinds) = &mut self.kinds {
+            kinds.begin();
+            threads.look(|doing| kinds.take(doing));
+            kinds.end();
+            into.extend(kinds.values());
+        }
+        Ok(())
+    }
+
+    fn found(&mut self) -> Vec<Subject> {
+        self.kinds.as_mut().map(Kinds::found).unwrap_or_default()
     }
 }
 
@@ -83,6 +125,9 @@ impl Side {
         side.open_processes(samples, whose, Arc::clone(shown));
         side.open_threads(samples, root, whose);
         side.open_io(samples, root, whose);
+        if threads_of(whose).is_some() {
+            side.open_files(samples, root, whose);
+        }
         side.mark();
         Ok(side)
     }
@@ -161,26 +206,17 @@ impl Side {
             }
             Ok(())
         });
-        let (tree, all) = (Rc::clone(&self.tree), Rc::clone(&threads));
-        let names = move |_: &mut Vec<f64>| {
-            let mut threads = all.borrow_mut();
-            threads.list(&tree.borrow(), true);
-            threads.read_stat();
-            Ok(())
-        };
-        let source = format!("{whose}: /proc/PID/task/TID/stat");
-        samples.add_every(SLOW, &source, SELDOM, Vec::new(), Box::new(names));
-        let switches = move |into: &mut Vec<f64>| {
-            let (voluntary, involuntary) = threads.borrow_mut().read_switches()?;
-            into.extend([voluntary as f64, involuntary as f64]);
-            Ok(())
+        let by_name = ByName {
+            tree: Rc::clone(&self.tree),
+            threads,
+            kinds: threads_of(whose).map(Kinds::of),
         };
         let subjects = vec![
             subject(whose, "voluntary_ctxt_switches", "count", Kind::Increase),
             subject(whose, "nonvoluntary_ctxt_switches", "count", Kind::Increase),
         ];
-        let source = format!("{whose}: /proc/PID/task/TID/status");
-        samples.add_every(SLOW, &source, SELDOM, subjects, Box::new(switches));
+        let source = format!("{whose}: /proc/PID/task/TID/{{stat,status,wchan}}");
+        samples.add_every(SLOW, &source, NAMES, subjects, Box::new(by_name));
     }
 
     /// Reads a JVM's own figures, where one of the processes is one; of several the first.
@@ -232,6 +268,49 @@ impl Side {
         ];
         let source = format!("{whose}: /proc/PID/io");
         samples.add_every(SLOW, &source, SELDOM, subjects, Box::new(read));
+    }
+
+    /// Reads how many files the process has open that is nearest to its limit, and that limit.
+    fn open_files(&self, samples: &mut Samples, root: &Root, whose: &'static str) {
+        let (tree, root) = (Rc::clone(&self.tree), root.clone());
+        let read = move |into: &mut Vec<f64>| {
+            let mut nearest: Option<(f64, f64, f64)> = None;
+            let mut failed = io::Error::new(io::ErrorKind::NotFound, "its process ended");
+            for member in tree.borrow().members() {
+                match open_files(&root, member.pid) {
+                    Ok((open, limit)) => {
+                        let share = open / limit;
+                        if nearest.is_none_or(|(most, ..)| share > most) {
+                            nearest = Some((share, open, limit));
+                        }
+                    }
+                    Err(error) => failed = error,
+                }
+            }
+            let (_, open, limit) = nearest.ok_or(failed)?;
+            into.extend([open, limit]);
+            Ok(())
+        };
+        let subjects = vec![
+            subject(whose, "open_files", "files", Kind::Level),
+            subject(whose, "open_files_limit", "files", Kind::Level),
+        ];
+        let source = format!("{whose}: /proc/PID/fd");
+        samples.add_every(SLOW, &source, SELDOM, subjects, Box::new(read));
+    }
+
+    /// Reads the connections that it opened itself; those of `port` are the load's.
+    pub(crate) fn open_upstreams(
+        &self,
+        samples: &mut Samples,
+        root: &Root,
+        port: u16,
+        diag: SockDiag,
+    ) {
+        let tree = Rc::clone(&self.tree);
+        let upstreams = Upstreams::new(diag, root, tree, port, "server upstreams");
+        let source = "sock_diag: upstreams";
+        samples.add_every(SLOW, source, SELDOM, Vec::new(), Box::new(upstreams));
     }
 
     /// Reads how often the control group of the first process was kept from running, where it is another one than `own`.
@@ -323,5 +402,39 @@ impl Side {
             threads,
             other_threads,
         }
+    }
+}
+
+/// How many files a process has open, and how many it may have.
+fn open_files(root: &Root, pid: u32) -> io::Result<(f64, f64)> {
+    let folder = root.path(format!("/proc/{pid}/fd"));
+    // Linux 6.2 and later tell it as the folder's size.
+    let open = match std::fs::metadata(&folder)?.len() {
+        0 => std::fs::read_dir(&folder)?.count() as u64,
+        open => open,
+    };
+    let limits = limits::parse(&root.read(format!("/proc/{pid}/limits"))?);
+    let limit = limits.get("nofile").copied().unwrap_or(u64::MAX);
+    Ok((open as f64, limit as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_files_of_a_process_and_its_limit() {
+        let root = Root::host();
+        let own = std::process::id();
+        let (before, limit) = open_files(&root, own).unwrap();
+        let held: Vec<_> = (0..50)
+            .map(|_| std::fs::File::open("/proc/self/stat").unwrap())
+            .collect();
+        let (open, _) = open_files(&root, own).unwrap();
+        drop(held);
+        // Other tests of this process open and close files meanwhile.
+        assert!(open >= 50.0 && open <= limit, "{before} {open} {limit}");
+        assert_eq!(limit, limits::open_files(&root).unwrap().soft as f64);
+        assert!(open_files(&root, u32::MAX).is_err());
     }
 }

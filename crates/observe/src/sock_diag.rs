@@ -50,6 +50,8 @@ pub(crate) struct Socket {
     pub receive_queue: u32,
     /// Bytes that were sent and not acknowledged; of a listener the most connections that may wait.
     pub send_queue: u32,
+    /// Which names it in `/proc/PID/fd`; 0 where it belongs to no process (any more, or not yet).
+    pub inode: u32,
     pub id: SocketId,
 }
 
@@ -74,6 +76,7 @@ impl Socket {
             remote: SocketAddr::new(address(24), u16_at(6)),
             receive_queue: u32_at(56),
             send_queue: u32_at(60),
+            inode: u32_at(68),
             id: std::array::from_fn(|i| message[4 + i]),
         })
     }
@@ -88,6 +91,9 @@ pub(crate) struct TcpInfo {
     pub retransmitted: u32,
     /// Segments sent and not acknowledged.
     pub unacknowledged: u32,
+    /// Since when it has sent nothing, and received nothing, ms in ticks of the kernel.
+    pub last_sent_ms: u32,
+    pub last_received_ms: u32,
 }
 
 /// A netlink socket to ask with.
@@ -149,15 +155,36 @@ impl SockDiag {
         &mut self,
         port: u16,
         states: u32,
+        on: impl FnMut(Socket),
+    ) -> io::Result<()> {
+        self.dump(&port_filter(port), states, on)
+    }
+
+    /// Tells every TCP socket of this network namespace, in any of `states`, neither of whose ports is `port`.
+    ///
+    /// # Errors
+    /// Those of the kernel.
+    pub(crate) fn each_of_others(
+        &mut self,
+        port: u16,
+        states: u32,
         mut on: impl FnMut(Socket),
     ) -> io::Result<()> {
+        self.dump(&other_ports_filter(port), states, |socket| {
+            // The filter lets the highest port of all pass.
+            if socket.local.port() != port && socket.remote.port() != port {
+                on(socket);
+            }
+        })
+    }
+
+    fn dump(&mut self, filter: &[u8], states: u32, mut on: impl FnMut(Socket)) -> io::Result<()> {
         self.begin(BOTH_FAMILIES, libc::NLM_F_DUMP);
         // struct inet_diag_req: family, prefix lengths, extensions, id, states, dbs. The family is ignored.
         self.request
             .extend([libc::AF_INET as u8, 0, 0, 0].iter().chain(&[0; SOCKET_ID]));
         self.request.extend(states.to_ne_bytes());
         self.request.extend([0; 4]);
-        let filter = port_filter(port);
         self.request.extend((filter.len() as u16 + 4).to_ne_bytes());
         self.request.extend(BYTECODE.to_ne_bytes());
         self.request.extend(filter);
@@ -281,21 +308,36 @@ impl SockDiag {
 /// followed by one that holds the port. Whoever jumps to the end is taken, whoever jumps 4 beyond is not.
 fn port_filter(port: u16) -> [u8; 36] {
     let mut filter = [0; 36];
-    let mut put = |at: usize, code: u8, yes: u8, no: u16| {
-        filter[at] = code;
-        filter[at + 1] = yes;
-        filter[at + 2..at + 4].copy_from_slice(&no.to_ne_bytes());
-    };
-    put(0, SOURCE_AT_LEAST, 8, 20);
-    put(4, 0, 0, port);
-    put(8, SOURCE_AT_MOST, 8, 12);
-    put(12, 0, 0, port);
-    put(16, JUMP, 4, 20);
-    put(20, TARGET_AT_LEAST, 8, 20);
-    put(24, 0, 0, port);
-    put(28, TARGET_AT_MOST, 8, 12);
-    put(32, 0, 0, port);
+    put(&mut filter, 0, (SOURCE_AT_LEAST, 8, 20), port);
+    put(&mut filter, 8, (SOURCE_AT_MOST, 8, 12), port);
+    put(&mut filter, 16, (JUMP, 4, 20), 0);
+    put(&mut filter, 20, (TARGET_AT_LEAST, 8, 20), port);
+    put(&mut filter, 28, (TARGET_AT_MOST, 8, 12), port);
     filter
+}
+
+/// The filter "neither own port nor other port is `port`", each as "above it, or below it". The kernel wants every target of a "no" to
+/// stand on the way of all "yes", so what is above jumps over the second comparison.
+fn other_ports_filter(port: u16) -> [u8; 40] {
+    let (above, below) = (port.saturating_add(1), port.saturating_sub(1));
+    let mut filter = [0; 40];
+    put(&mut filter, 0, (SOURCE_AT_LEAST, 8, 12), above);
+    put(&mut filter, 8, (JUMP, 4, 12), 0);
+    put(&mut filter, 12, (SOURCE_AT_MOST, 8, 32), below);
+    put(&mut filter, 20, (TARGET_AT_LEAST, 8, 12), above);
+    put(&mut filter, 28, (JUMP, 4, 12), 0);
+    put(&mut filter, 32, (TARGET_AT_MOST, 8, 12), below);
+    filter
+}
+
+/// Writes an instruction: code, offset on yes, offset on no; behind those that compare the port.
+fn put(filter: &mut [u8], at: usize, (code, yes, no): (u8, u8, u16), port: u16) {
+    filter[at] = code;
+    filter[at + 1] = yes;
+    filter[at + 2..at + 4].copy_from_slice(&no.to_ne_bytes());
+    if code != JUMP {
+        filter[at + 6..at + 8].copy_from_slice(&port.to_ne_bytes());
+    }
 }
 
 /// Finds `struct tcp_info` among the attributes of an answer.
@@ -313,6 +355,8 @@ fn read_info(mut attributes: &[u8]) -> Option<TcpInfo> {
                 rtt_us: u32_at(offset_of!(libc::tcp_info, tcpi_rtt))?,
                 retransmitted: u32_at(offset_of!(libc::tcp_info, tcpi_total_retrans))?,
                 unacknowledged: u32_at(offset_of!(libc::tcp_info, tcpi_unacked))?,
+                last_sent_ms: u32_at(offset_of!(libc::tcp_info, tcpi_last_data_sent))?,
+                last_received_ms: u32_at(offset_of!(libc::tcp_info, tcpi_last_data_recv))?,
             });
         }
         attributes = attributes.get(length.next_multiple_of(4).max(4)..)?;
@@ -362,6 +406,20 @@ mod tests {
             assert_eq!(at_server.receive_queue, 5, "{at_server:?}");
             server.read_exact(&mut [0; 5]).unwrap();
             assert_eq!(all(port, 1 << 10).len(), 1, "the listener alone");
+            let mut others = Vec::new();
+            let mut diag = SockDiag::open().unwrap();
+            diag.each_of_others(port, LIVE, |socket| others.push(socket))
+                .unwrap();
+            let of = |port: u16| {
+                let has = |s: &&Socket| s.local.port() == port || s.remote.port() == port;
+                others.iter().filter(has).count()
+            };
+            assert_eq!(of(port), 0, "{others:?}");
+            let unrelated = other.local_addr().unwrap().port();
+            assert_eq!(of(unrelated), 3, "its listener and both ends: {others:?}");
+            let inode = std::fs::read_link(format!("/proc/self/fd/{}", client.as_raw_fd()));
+            let inode = inode.unwrap().to_string_lossy().into_owned();
+            assert_eq!(inode, format!("socket:[{}]", at_client.inode));
 
             let mut diag = SockDiag::open().unwrap();
             let info = diag.info(at_client).unwrap().unwrap();

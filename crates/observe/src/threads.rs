@@ -13,6 +13,9 @@ use crate::tree::{Ticks, Tree};
 /// Threads whose files stay open; those beyond are opened for each reading, so that the watcher does not run out of files.
 const KEPT: usize = 256;
 
+/// What a thread waits in where the kernel does not say: it may not be looked at, or has stopped waiting.
+pub(crate) const HIDDEN: &str = "unknown";
+
 /// Threads that are kept by name, those that used most CPU.
 pub(crate) const NAMED: usize = 16;
 
@@ -34,7 +37,22 @@ struct Thread {
     base: Used,
     used: Used,
     switches: (u64, u64),
+    /// Of the last `stat`.
+    state: u8,
+    /// What was told of it when it was last looked at: times that it waited, and its time on a CPU.
+    looked_at: Option<(u64, u64)>,
     alive: bool,
+}
+
+/// What a thread was found doing, and what it did since it was last looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Doing<'a> {
+    pub name: &'a str,
+    /// The kernel's function that it waits in; none where it runs, or is ready to.
+    pub waits_in: Option<&'a str>,
+    /// Times that it gave the CPU up to wait.
+    pub waits: u64,
+    pub on_cpu_ns: u64,
 }
 
 /// Sums over all threads that were seen; none of them ever goes back.
@@ -96,6 +114,8 @@ impl Threads {
                         base: Used::default(),
                         used: Used::default(),
                         switches: (0, 0),
+                        state: 0,
+                        looked_at: None,
                         alive: true,
                     };
                     self.threads.push(thread);
@@ -195,6 +215,7 @@ impl Threads {
         };
         if let Some(account) = Account::parse(&bytes) {
             thread.name = name(&bytes);
+            thread.state = account.state;
             thread.used.ticks = Ticks {
                 user: account.user,
                 system: account.system,
@@ -225,6 +246,29 @@ impl Threads {
         Ok(self.threads.iter().fold((0, 0), |sum, thread| {
             (sum.0 + thread.switches.0, sum.1 + thread.switches.1)
         }))
+    }
+
+    /// Tells of each living thread what it was doing when its `stat` was last read. Of a thread that is new, or had not been looked at,
+    /// nothing is told of what it did before.
+    pub(crate) fn look(&mut self, mut each: impl FnMut(Doing<'_>)) {
+        for thread in self.threads.iter_mut().filter(|thread| thread.alive) {
+            let now = (thread.switches.0, thread.used.on_cpu_ns);
+            let before = thread.looked_at.replace(now).unwrap_or(now);
+            let waits_in = matches!(thread.state, b'S' | b'D').then(|| {
+                let path = format!("/proc/{}/task/{}/wchan", thread.pid, thread.tid);
+                let function = self.root.read(path).unwrap_or_default();
+                match function.trim() {
+                    "" | "0" => HIDDEN.to_owned(),
+                    function => function.to_owned(),
+                }
+            });
+            each(Doing {
+                name: &thread.name,
+                waits_in: waits_in.as_deref(),
+                waits: now.0.saturating_sub(before.0),
+                on_cpu_ns: now.1.saturating_sub(before.1),
+            });
+        }
     }
 
     /// Figures of [`Threads::most`] count from now.

@@ -62,10 +62,28 @@ impl Watching {
             measured_from: None,
         };
         // Before there is a client, so that all of its load is in the counters.
-        if let Some(server) = watching.server_elsewhere() {
+        let there = watching.server_elsewhere();
+        if let Some(server) = there {
             watching.open_counters("server network", server);
         }
+        watching.open_upstreams(there);
         watching
+    }
+
+    /// Reads the connections that the server opens itself.
+    fn open_upstreams(&mut self, namespace_of: Option<u32>) {
+        let Some(server) = &self.server else {
+            return;
+        };
+        let port = ip_addresses(&self.watch)
+            .first()
+            .map_or(0, SocketAddr::port);
+        match ask_in(&self.root, namespace_of) {
+            Ok(diag) => server.open_upstreams(&mut self.samples, &self.root, port, diag),
+            Err(error) => self
+                .samples
+                .missing(format!("upstreams: sock_diag: {error}")),
+        }
     }
 
     /// Begins to read a server and its machine for a load elsewhere; what is read is to be drained.
@@ -96,6 +114,7 @@ impl Watching {
             Some(server) => watching.open_counters("server network", server),
             None => host::network(&mut watching.samples, root, "network", "/proc/net"),
         }
+        watching.open_upstreams(there);
         if let Some(server) = &watching.server {
             server.open_cgroup(&mut watching.samples, root, None);
         }

@@ -106,6 +106,10 @@ pub struct Run {
     pub response_time_us: Times,
     /// done − sent.
     pub service_time_us: Times,
+    /// Shortest done − sent of the whole measurement, µs: what a request takes that meets no other, where the load began on an idle
+    /// server; null where no answer was ok.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_service_time_us: Option<f64>,
     /// free − intended.
     pub blocked_us: Times,
     /// sent − max(intended, free).
@@ -420,6 +424,8 @@ pub struct FellBehind {
 pub struct Observation {
     /// Of what: `host`, `network`, `cgroup`, `disk`; `server`, `client` and `store` (process trees), `server sockets` and
     /// `client sockets` (the two ends of the target's connections on this machine), `listener`, `jvm` (the server's), `store jvm`;
+    /// `server threads` and `store threads` (by kind: names without their numbers), `server upstreams` (connections that the server
+    /// opened itself, by address);
     /// `postgresql` and `cassandra` (what the store says of itself); `server host`, `server network`, `server cgroup`,
     /// `server disk` where the server's are others than the client's.
     pub subject: String,

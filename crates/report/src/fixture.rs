@@ -216,6 +216,7 @@ pub(crate) fn closed() -> Run {
         errors: BTreeMap::new(),
         response_time_us: times(&even(1000), 0),
         service_time_us: times(&even(1000), 0),
+        least_service_time_us: Some(412.0),
         blocked_us: times(&[0; 1000], 0),
         lateness_us: times(&[1500; 1000], 0),
         connect_time_us: times(&even(100), 0),

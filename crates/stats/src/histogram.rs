@@ -96,6 +96,12 @@ impl Histogram {
         (!self.is_empty()).then(|| self.inner.max())
     }
 
+    /// Smallest in ns, to three digits; none when empty.
+    #[must_use]
+    pub fn min(&self) -> Option<u64> {
+        (!self.is_empty()).then(|| self.inner.min())
+    }
+
     /// HdrHistogram V2, deflated, in base64.
     ///
     /// # Panics

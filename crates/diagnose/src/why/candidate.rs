@@ -7,6 +7,8 @@ use floodmark_record::cause::Cause;
 pub enum Shown {
     /// It counts its own victims.
     Counted,
+    /// Most requests were seen at a place that nothing else explains.
+    Placed,
     /// A mechanism that is named before the resource that it takes ([`Candidate::takes`]).
     Within,
     /// A resource that is full.

@@ -6,6 +6,13 @@ use floodmark_record::plan::Model;
 use floodmark_record::run::{Environment, Observation, Run};
 use floodmark_record::watch::{Server, ServerThread};
 
+mod waiting;
+
+pub use waiting::{Sessions, ThreadKind, Upstream};
+
+/// CPUs that a JVM's compiler may take where its program is warm.
+const WARM: f64 = 0.05;
+
 /// Facts of one run. What was not read is none: it is for each rule to say what follows from that.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
@@ -33,6 +40,15 @@ pub struct Facts<'a> {
     pub jvm: Option<Jvm>,
     /// Connections and their queues.
     pub network: Network,
+    /// Requests that the server works on at once: ok answers per second times what a request takes that meets no other; none where that
+    /// is not known.
+    pub at_once: Option<f64>,
+    /// The kinds of the server's threads.
+    pub kinds: Vec<ThreadKind>,
+    /// Connections that the server opened itself.
+    pub upstreams: Vec<Upstream>,
+    /// The store's sessions, where it is a PostgreSQL that could be asked.
+    pub sessions: Option<Sessions>,
 }
 
 /// CPU of one side.
@@ -94,6 +110,15 @@ pub struct Network {
     pub unread_by_server: Option<f64>,
     /// Bytes that the client has not read.
     pub unread_by_client: Option<f64>,
+    /// Bytes that the server has sent and the client's kernel has not acknowledged, over all connections, mean.
+    pub unacknowledged: Option<f64>,
+    /// Acknowledgements that were sent late, per second.
+    pub delayed_acks_per_s: Option<f64>,
+    /// Connections that were opened by others than the client, per second.
+    pub opened_by_others_per_s: Option<f64>,
+    /// Files that the server's process has open that is nearest to its limit, and that limit.
+    pub open_files: Option<f64>,
+    pub open_files_limit: Option<f64>,
     /// Periods of the control group that were cut short, per second.
     pub throttled_per_s: Option<f64>,
     /// Time that was held back by its quota, CPU-seconds per second.
@@ -116,6 +141,7 @@ impl<'a> Facts<'a> {
         let answered_per_s = ok_per_s + others as f64 / run.sending_s.max(seconds);
         let mean_s = run.service_time_us.mean.map(|us| us / 1e6);
         let seen = Seen::of(run);
+        let jvm = Jvm::of(&seen);
         let cpus = f64::from(environment.cpus.max(1));
         let place = run.place.as_ref();
         let may_use = |count: Option<u32>| count.map_or(cpus, f64::from);
@@ -145,8 +171,12 @@ impl<'a> Facts<'a> {
                 .as_ref()
                 .map(|of| side(of, "store", may_use(place.map(|p| p.server.cpu_count)))),
             host_busy: seen.mean("host", "busy"),
-            jvm: Jvm::of(&seen),
+            at_once: at_once(run, ok_per_s, jvm.as_ref()),
+            jvm,
             network: Network::of(&seen),
+            kinds: waiting::kinds(&seen),
+            upstreams: waiting::upstreams(&seen),
+            sessions: waiting::sessions(&seen),
         })
     }
 
@@ -155,6 +185,17 @@ impl<'a> Facts<'a> {
     pub fn idle_cpus(&self) -> Option<f64> {
         self.host_busy.map(|busy| (self.cpus - busy).max(0.0))
     }
+}
+
+/// Ok answers per second times the shortest service time. A load begins with all of its connections at once, so that its first answers
+/// are of requests that met no others; on a JVM that was not warm they are of code that had yet to be compiled, and of a mix each kind
+/// of request has its own.
+fn at_once(run: &Run, ok_per_s: f64, jvm: Option<&Jvm>) -> Option<f64> {
+    let cold = jvm.is_some_and(|jvm| jvm.compiling.is_none_or(|cpus| cpus > WARM));
+    let warmed = run.attempt > 1 || run.warmup.is_some();
+    let of_one_kind = run.plan.mix.is_none();
+    let least_s = run.least_service_time_us.filter(|us| *us > 0.0)? / 1e6;
+    (of_one_kind && (warmed || !cold)).then_some(ok_per_s * least_s)
 }
 
 /// Requests that something came back for.
@@ -318,6 +359,11 @@ impl Network {
             accept_queue_limit: seen.mean("listener", "accept_queue_limit"),
             unread_by_server: seen.mean("server sockets", "receive_queue"),
             unread_by_client: seen.mean("client sockets", "receive_queue"),
+            unacknowledged: seen.mean("server sockets", "send_queue"),
+            delayed_acks_per_s: seen.of_client_network("DelayedACKs"),
+            opened_by_others_per_s: opened_by_others(seen),
+            open_files: seen.mean("server", "open_files"),
+            open_files_limit: seen.mean("server", "open_files_limit"),
             throttled_per_s: seen
                 .rate("server cgroup", "nr_throttled")
                 .or_else(|| seen.rate("cgroup", "nr_throttled")),
@@ -327,4 +373,15 @@ impl Network {
             steal: seen.rate("host", "steal"),
         }
     }
+}
+
+/// Of a network that both sides have together those of the client are taken off: they are spread over the measurement.
+fn opened_by_others(seen: &Seen<'_>) -> Option<f64> {
+    if let Some(opened) = seen.rate("server network", "ActiveOpens") {
+        return Some(opened);
+    }
+    let all = seen.rate("network", "ActiveOpens")?;
+    let run = seen.run;
+    let own = run.connections.opened as f64 / run.sending_s.max(f64::MIN_POSITIVE);
+    Some((all - own).max(0.0))
 }

@@ -24,6 +24,11 @@ pub(super) fn of(facts: &Facts<'_>) -> Option<Ledger> {
     let answer = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
     let many = |bytes: Option<f64>, of: f64| bytes.filter(|_| of > 0.0).map(|bytes| bytes / of);
     add(
+        "connected and not accepted by the server yet",
+        facts.network.accept_queue,
+        "listener accept_queue (sock_diag)",
+    );
+    add(
         "came to the server and not read yet",
         many(facts.network.unread_by_server, each),
         "server sockets receive_queue (sock_diag) over the size of a request",
@@ -40,7 +45,19 @@ pub(super) fn of(facts: &Facts<'_>) -> Option<Ledger> {
             "schedstat run delay",
         );
     }
-    if let Some(store) = &facts.store {
+    for upstream in &facts.upstreams {
+        add(
+            &format!("in the server, waiting for {}", upstream.address),
+            upstream.waiting,
+            "sock_diag: sent last, and received before that",
+        );
+    }
+    // Those that wait for the store are there, whatever it does with them.
+    let told = facts
+        .upstreams
+        .iter()
+        .any(|upstream| upstream.waiting.is_some());
+    if let Some(store) = facts.store.as_ref().filter(|_| !told) {
         add("in the store, on a CPU", Some(store.used), "/proc/PID/stat");
         add(
             "in the store, ready for a CPU",

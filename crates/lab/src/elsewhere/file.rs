@@ -180,10 +180,21 @@ impl ObserverFile {
             .map_err(|error| garbled(&format!("no line of floodmark observe ({error})")))?;
         match line {
             Line::Opened(_) => Err(garbled("a second observation begins here")),
-            Line::Group(group) => {
-                self.groups.insert(group.group, (group, None));
-                Ok(())
-            }
+            Line::Group(group) => match self.groups.get_mut(&group.group) {
+                None => {
+                    self.groups.insert(group.group, (group, None));
+                    Ok(())
+                }
+                // Series that were found while it was being read, behind those that were known.
+                Some((known, _)) if group.series.starts_with(&known.series) => {
+                    *known = group;
+                    Ok(())
+                }
+                Some(_) => {
+                    let what = format!("group {} is described anew", group.group);
+                    Err(garbled(&what))
+                }
+            },
             Line::Second(second) => {
                 self.follows(&second).map_err(|what| garbled(&what))?;
                 // Each line stands there once.

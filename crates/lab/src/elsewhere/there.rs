@@ -162,17 +162,20 @@ pub fn in_pieces<'a>(
         for (index, series) in group.series.iter().enumerate() {
             let values = seconds.clone().flat_map(|second| &second.groups);
             let pieces = values.filter(|values| values.group == number);
-            let piece = |values: &'a elsewhere::Values| Piece {
-                start_ms: i64::try_from(values.start_ms)
-                    .unwrap_or(i64::MAX)
-                    .saturating_add(offset_ms),
-                step_ms: values.step_ms,
-                values: &values.values[index],
+            // A series that was found later has no values in earlier seconds.
+            let piece = |values: &'a elsewhere::Values| {
+                Some(Piece {
+                    start_ms: i64::try_from(values.start_ms)
+                        .unwrap_or(i64::MAX)
+                        .saturating_add(offset_ms),
+                    step_ms: values.step_ms,
+                    values: values.values.get(index)?,
+                })
             };
             all.push(InPieces {
                 source: &group.source,
                 series,
-                pieces: pieces.map(piece).collect(),
+                pieces: pieces.filter_map(piece).collect(),
             });
         }
     }

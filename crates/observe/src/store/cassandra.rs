@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::asking::{Asked, PATIENCE, SHARE};
 use super::cql::{Connection, Value};
-use super::figures::Figures;
+use crate::figures::Figures;
 use crate::group::Source;
 use crate::samples::Samples;
 use crate::series::{Kind, Subject};

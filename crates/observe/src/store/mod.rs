@@ -9,8 +9,6 @@ mod asking;
 mod cassandra;
 #[cfg(feature = "cassandra")]
 mod cql;
-#[cfg(any(feature = "cassandra", feature = "postgresql"))]
-mod figures;
 #[cfg(feature = "postgresql")]
 mod postgresql;
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls, Statement};
 
 use super::asking::{Asked, OFTEN, PATIENCE, SHARE};
-use super::figures::Figures;
+use crate::figures::Figures;
 use crate::group::Source;
 use crate::samples::Samples;
 use crate::series::{Kind, Subject};

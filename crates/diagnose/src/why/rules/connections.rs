@@ -4,7 +4,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::per_s;
+use super::{HALF, per_s, percent, working};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
 
@@ -107,6 +107,108 @@ pub(super) fn keepalive(facts: &Facts<'_>, findings: &mut Findings) {
             ),
         ],
         next: "let the server keep connections longer (such as nginx keepalive_requests)".to_owned(),
+        takes: Some(Cause::ServerCpu),
+    });
+}
+
+/// From this share of the connections on that nobody accepts, they are not just on their way in.
+const LEFT_OUT: f64 = 0.1;
+
+/// A process at its limit of open files opens and closes some as it goes.
+const ALL_FILES: f64 = 0.98;
+
+/// Connections that stand and are not let in, though nothing is full.
+pub(super) fn not_let_in(facts: &Facts<'_>, findings: &mut Findings) {
+    let network = &facts.network;
+    let Some(waiting) = network.accept_queue else {
+        return;
+    };
+    let files = network.open_files.zip(network.open_files_limit);
+    let out_of_files = files.is_some_and(|(open, limit)| open >= ALL_FILES * limit);
+    let said_files = files.map(|(open, limit)| {
+        format!("{open:.0} of {limit:.0} files open in the server (/proc/PID/fd, /proc/PID/limits)")
+    });
+    let connections = f64::from(facts.run.plan.connections);
+    let said = format!("{waiting:.1} connections waited to be accepted on average (sock_diag)");
+    if !out_of_files {
+        findings.not(
+            Cause::ServerFds,
+            said_files.clone().unwrap_or_else(|| said.clone()),
+        );
+    }
+    let left_out = waiting >= LEFT_OUT * connections && waiting >= 1.0;
+    if !left_out {
+        return findings.not(Cause::MaxConnections, said);
+    }
+    // A server that has no CPU left accepts late because of that.
+    if !out_of_files && !working::has_time(facts) {
+        return findings.not(Cause::MaxConnections, "no CPU was idle");
+    }
+    let mut evidence = vec![said];
+    evidence.extend(said_files);
+    let served = (connections - waiting).max(0.0);
+    findings.found(if out_of_files {
+        Candidate {
+            cause: Cause::ServerFds,
+            shown: Shown::Placed,
+            used: 1.0,
+            limit_per_s: None,
+            summary: format!(
+                "the server may open no more files, and each connection is one: {waiting:.0} connections stand and are not accepted"
+            ),
+            evidence,
+            next: "raise the server's limit of open files (ulimit -n, LimitNOFILE)".to_owned(),
+            takes: None,
+        }
+    } else {
+        Candidate {
+            cause: Cause::MaxConnections,
+            shown: Shown::Placed,
+            used: 1.0,
+            limit_per_s: None,
+            summary: format!(
+                "the server serves about {served:.0} connections at a time: {waiting:.0} others stand and wait to be accepted, while CPUs \
+                 are idle"
+            ),
+            evidence,
+            next: "raise the server's most connections (max-connections, worker_connections, threads that accept)".to_owned(),
+            takes: None,
+        }
+    });
+}
+
+/// A server that opens a connection to another one for each request.
+pub(super) fn proxy(facts: &Facts<'_>, findings: &mut Findings) {
+    let (Some(opened), false) = (
+        facts.network.opened_by_others_per_s,
+        facts.upstreams.is_empty(),
+    ) else {
+        return;
+    };
+    let each = opened / facts.answered_per_s.max(f64::MIN_POSITIVE);
+    let to: Vec<&str> = facts.upstreams.iter().map(|u| u.address.as_str()).collect();
+    let said = format!(
+        "{} connections opened by others than the client, {each:.2} for each answer (ActiveOpens)",
+        per_s(opened)
+    );
+    if each < HALF || working::has_time(facts) {
+        return findings.not(Cause::ProxyHop, said);
+    }
+    findings.found(Candidate {
+        cause: Cause::ProxyHop,
+        shown: Shown::Within,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "the server asks another one ({}) over a new connection for {} of the requests: what is measured is mostly the way there",
+            to.join(", "),
+            percent(each.min(1.0))
+        ),
+        evidence: vec![
+            said,
+            format!("the server has connections of its own to {} (sock_diag)", to.join(", ")),
+        ],
+        next: "let it keep its connections (nginx: keepalive in the upstream), and load what is behind it directly for comparison".to_owned(),
         takes: Some(Cause::ServerCpu),
     });
 }

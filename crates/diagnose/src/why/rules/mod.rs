@@ -4,7 +4,9 @@ mod answers;
 mod client;
 mod connections;
 mod server;
+mod store;
 mod waiting;
+mod working;
 
 use super::candidate::Findings;
 use super::facts::Facts;
@@ -15,6 +17,10 @@ const FULL: f64 = crate::validity::FULL_SHARE;
 
 /// From this share on a resource is near its limit: two limits within a tenth of each other are both named.
 const NEARLY: f64 = 0.9;
+
+/// A mechanism is named before the resource when it makes up this share of it, and a place is where requests wait when so many of them
+/// are there.
+const HALF: f64 = 0.5;
 
 /// All of them, in no order of importance.
 const RULES: &[fn(&Facts<'_>, &mut Findings)] = &[
@@ -33,9 +39,16 @@ const RULES: &[fn(&Facts<'_>, &mut Findings)] = &[
     server::cpu,
     server::jit,
     server::gc,
-    server::store,
+    server::tls,
+    store::cpu,
+    store::locks,
+    store::commits,
+    connections::not_let_in,
+    connections::proxy,
     waiting::delayed_ack,
-    waiting::concurrency,
+    waiting::logging,
+    waiting::link,
+    working::at_once,
 ];
 
 /// What all rules find.

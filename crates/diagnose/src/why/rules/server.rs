@@ -1,17 +1,14 @@
 //! Limits in the server: its CPU, and what takes it.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::units::show_ns;
+use floodmark_record::units::{show_count, show_ns};
 
-use super::{FULL, NEARLY, percent};
+use super::{HALF, NEARLY, percent, working};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Side};
 
 /// Both sides wait for CPUs this long for each second that they have one: the rule of the catalogue for CPUs that are shared.
 const SHARED: f64 = 0.2;
-
-/// A mechanism is named before the resource when it makes up this share of it.
-const HALF: f64 = 0.5;
 
 /// A stop of all threads for this share of the time lowers throughput by as much, which is more than runs differ by.
 const STOPPED: f64 = 0.1;
@@ -239,7 +236,8 @@ pub(super) fn jit(facts: &Facts<'_>, findings: &mut Findings) {
     );
     let warming = facts.run.steady.class == floodmark_record::run::SteadyClass::Warming;
     // Code that is not compiled yet is slow beyond what compiling it takes: a fifth of the CPU shows that much is still interpreted.
-    if share < 0.2 && !(warming && share > 0.05) {
+    // Where CPUs are idle, requests do not wait for the compiler.
+    if share < 0.2 && !(warming && share > 0.05) || working::has_time(facts) {
         return findings.not(Cause::Jit, said);
     }
     let mut evidence = vec![said];
@@ -310,36 +308,48 @@ pub(super) fn gc(facts: &Facts<'_>, findings: &mut Findings) {
     });
 }
 
-/// The store's CPU.
-pub(super) fn store(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(store) = &facts.store else {
+/// Handshakes, on a server whose CPU is full.
+pub(super) fn tls(facts: &Facts<'_>, findings: &mut Findings) {
+    let Some(tls) = facts.run.tls.as_ref().map(|tls| &tls.used) else {
         return;
     };
-    let others = facts
-        .host_busy
-        .map_or(0.0, |busy| (busy - store.used).max(0.0));
-    let has = (store.may_use - others).max(0.05);
-    let used = (store.used / has).min(1.0);
+    let Some(server) = &facts.server else {
+        return;
+    };
+    let full = tls.handshakes.saturating_sub(tls.resumed);
+    let each = full as f64 / facts.run.requests.ok.max(1) as f64;
+    let in_user = 1.0 - server.in_kernel / server.used.max(1e-9);
     let said = format!(
-        "store: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
-        store.used
+        "{} handshakes without resumption for {} ok answers; {} of the server's CPU in user mode",
+        show_count(full),
+        show_count(facts.run.requests.ok),
+        percent(in_user)
     );
-    // Where the server takes more of the same CPUs, it is the server's CPU that is short.
-    let more = facts
-        .server
-        .as_ref()
-        .is_some_and(|server| server.used > store.used);
-    if used < FULL || more {
-        return findings.not(Cause::StoreCpu, said);
+    // Opening a connection is the kernel's work and arithmetic the program's: a server that spends most of its time in the kernel does
+    // not spend it on handshakes.
+    if each < HALF || in_user < HALF || working::has_time(facts) {
+        return findings.not(Cause::TlsHandshake, said);
     }
     findings.found(Candidate {
-        cause: Cause::StoreCpu,
-        shown: Shown::Full,
-        used,
-        limit_per_s: Some(facts.answered_per_s / used),
-        summary: "the store behind the server has no CPU left".to_owned(),
-        evidence: vec![said],
-        next: "make its queries cheaper (an index?), or give the store more CPUs".to_owned(),
-        takes: None,
+        cause: Cause::TlsHandshake,
+        shown: Shown::Within,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "each request brings a TLS handshake of its own ({each:.2} for each), whose arithmetic takes the server's CPU"
+        ),
+        evidence: vec![
+            said + " (tls.handshakes, tls.resumed)",
+            format!(
+                "a handshake takes {} on average (handshake_time_us)",
+                facts.run.handshake_time_us.mean.map_or_else(
+                    || "an unknown time".to_owned(),
+                    |us| show_ns(us * 1e3)
+                )
+            ),
+        ],
+        next: "keep connections, let the server resume sessions, or give it an ECDSA certificate in place of RSA"
+            .to_owned(),
+        takes: Some(Cause::ServerCpu),
     });
 }

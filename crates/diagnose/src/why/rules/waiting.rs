@@ -1,17 +1,14 @@
 //! Where no resource is full and requests wait for something.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::units::show_ns;
+use floodmark_record::units::{show_bytes, show_ns};
 
-use super::{NEARLY, client, per_s, percent};
+use super::{HALF, per_s, working};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
 
 /// Linux acknowledges 40 ms late at the least (`TCP_DELACK_MIN`, HZ/25); what is sent takes its part of a millisecond besides.
 const LATE_US: std::ops::Range<f64> = 39_000.0..48_000.0;
-
-/// CPUs that are this idle are waited for by nobody.
-const IDLE: f64 = 0.5;
 
 /// Responses that wait for an acknowledgement.
 pub(super) fn delayed_ack(facts: &Facts<'_>, findings: &mut Findings) {
@@ -37,8 +34,28 @@ pub(super) fn delayed_ack(facts: &Facts<'_>, findings: &mut Findings) {
             "the first byte came as late as the last, so that nothing was held back in between",
         );
     }
-    findings.unseen.push(
-        "whether anything waited for an acknowledgement (DelayedACKs): a server that pauses for 40 ms between head and body looks the same".to_owned(),
+    let late = facts.network.delayed_acks_per_s;
+    if let Some(late) = late.filter(|late| *late < HALF * facts.answered_per_s) {
+        return findings.not(
+            Cause::DelayedAck,
+            format!(
+                "only {} acknowledgements were late (DelayedACKs)",
+                per_s(late)
+            ),
+        );
+    }
+    let counted = late.map_or_else(
+        || {
+            "DelayedACKs were not read: a pause of 40 ms between head and body looks the same"
+                .to_owned()
+        },
+        |late| {
+            format!(
+                "{} late acknowledgements beside {} answers (DelayedACKs)",
+                per_s(late),
+                per_s(facts.answered_per_s)
+            )
+        },
     );
     findings.found(Candidate {
         cause: Cause::DelayedAck,
@@ -51,58 +68,88 @@ pub(super) fn delayed_ack(facts: &Facts<'_>, findings: &mut Findings) {
         evidence: vec![
             format!("service time: p50 {}, p90 {}", show_ns(p50 * 1e3), show_ns(p90 * 1e3)),
             format!("first byte after {} (p50)", head.map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3))),
+            counted,
         ],
         next: "set TCP_NODELAY in the server, or write head and body at once".to_owned(),
         takes: None,
     });
 }
 
-/// Too few requests under way.
-pub(super) fn concurrency(facts: &Facts<'_>, findings: &mut Findings) {
-    let run = facts.run;
-    if !client::is_closed(facts) {
+/// Functions of the kernel in which a thread waits for what it wrote: a pipe or terminal that nobody reads fast enough, a disk.
+const WRITING: [&str; 8] = [
+    "pipe_write",
+    "anon_pipe_write",
+    "n_tty_write",
+    "jbd2_log_wait_commit",
+    "folio_wait_bit_common",
+    "wait_on_page_bit",
+    "xfs_log_force",
+    "submit_bio_wait",
+];
+
+/// Threads that wait for what they write.
+pub(super) fn logging(facts: &Facts<'_>, findings: &mut Findings) {
+    if facts.kinds.is_empty() {
         return;
     }
-    let n = f64::from(run.plan.connections);
-    let (Some(p50), Some(p99)) = (run.service_time_us.p50, run.service_time_us.p99) else {
-        return;
-    };
-    let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
-    let (Some(busy), Some(idle)) = (busiest.map(|b| b.on_cpu), facts.idle_cpus()) else {
-        return;
-    };
-    if idle < IDLE || busy >= NEARLY {
-        return findings.not(
-            Cause::Concurrency,
-            format!(
-                "{idle:.2} CPUs were idle and the server's busiest thread was on one for {}",
-                percent(busy)
-            ),
-        );
+    let writes = |function: &str| WRITING.iter().any(|name| function.starts_with(name));
+    let writing: f64 = facts.kinds.iter().map(|kind| kind.waiting_in(writes)).sum();
+    let said = format!("{writing:.2} of the server's threads were found writing (wchan)");
+    if writing < HALF {
+        return findings.not(Cause::SyncLogging, said);
     }
-    // One request at a time cannot wait for another: what it takes is what the server takes.
-    if run.plan.connections > 1 {
-        findings.unseen.push(format!(
-            "whether {n:.0} requests at once wait for each other in the server: ask with twice as many connections (-c {:.0})",
-            n * 2.0
-        ));
-        return;
-    }
+    let function = facts
+        .kinds
+        .iter()
+        .flat_map(|kind| &kind.waits_in)
+        .find(|(name, _)| writes(name));
     findings.found(Candidate {
-        cause: Cause::Concurrency,
-        shown: Shown::Waiting,
+        cause: Cause::SyncLogging,
+        shown: Shown::Placed,
         used: 1.0,
-        limit_per_s: Some(n / (p50 / 1e6)),
+        limit_per_s: None,
         summary: format!(
-            "one request is under way at a time and takes {}: no more than {} can come of that, whatever the server could do",
-            show_ns(p50 * 1e3),
-            per_s(n / (p50 / 1e6))
+            "requests wait for the server to write: {writing:.1} of its threads were waiting in {} on average",
+            function.map_or("a write", |(name, _)| name.as_str())
         ),
-        evidence: vec![
-            format!("1 connection; service time p50 {}, p99 {}", show_ns(p50 * 1e3), show_ns(p99 * 1e3)),
-            format!("{idle:.2} of {:.0} CPUs idle (/proc/stat)", facts.cpus),
-        ],
-        next: "load it with more connections (-c 50)".to_owned(),
+        evidence: vec![said],
+        next: "let a thread of its own write the log, write less of it, and leave off the flush after each line".to_owned(),
+        takes: None,
+    });
+}
+
+/// A link that is full: answers that have left the server and have not come to the client.
+pub(super) fn link(facts: &Facts<'_>, findings: &mut Findings) {
+    let (Some(under_way), Some(on_the_way)) = (facts.under_way, facts.network.unacknowledged)
+    else {
+        return;
+    };
+    let run = facts.run;
+    let answer = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
+    let unread = facts.network.unread_by_client.unwrap_or(0.0);
+    let said = format!(
+        "{} of answers sent and not acknowledged, {} not read by the client, on average (sock_diag)",
+        show_bytes(on_the_way as u64),
+        show_bytes(unread as u64)
+    );
+    // A connection holds no more than its buffers do, of which half a megabyte is what Linux grows to on a link that is not long.
+    let most = answer.min(512.0 * 1024.0) * under_way;
+    if on_the_way < HALF * most || unread > on_the_way * HALF || !working::has_time(facts) {
+        return findings.not(Cause::Bandwidth, said);
+    }
+    let bytes_per_s = answer * facts.ok_per_s;
+    findings.found(Candidate {
+        cause: Cause::Bandwidth,
+        shown: Shown::Placed,
+        used: 1.0,
+        limit_per_s: Some(facts.ok_per_s),
+        summary: format!(
+            "the link is full: {} a second come through, {} for each answer, and what the server has sent waits on the way",
+            show_bytes(bytes_per_s as u64),
+            show_bytes(answer as u64)
+        ),
+        evidence: vec![said],
+        next: "make answers smaller (compress them), or use a faster link".to_owned(),
         takes: None,
     });
 }

@@ -1,4 +1,4 @@
-//! Figures that a store gives by name, of which some come up only while it is asked.
+//! Figures that a source gives by name, of which some come up only while it is read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -7,7 +7,8 @@ use crate::samples::subject;
 use crate::series::{Kind, Subject};
 
 /// The figures of one kind of reading, each in the place where it first stood.
-pub(super) struct Figures {
+#[derive(Debug)]
+pub(crate) struct Figures {
     of: &'static str,
     places: HashMap<Cow<'static, str>, usize>,
     kinds: Vec<Kind>,
@@ -17,7 +18,7 @@ pub(super) struct Figures {
 
 impl Figures {
     /// Figures of a subject.
-    pub(super) fn of(of: &'static str) -> Self {
+    pub(crate) fn of(of: &'static str) -> Self {
         Self {
             of,
             places: HashMap::new(),
@@ -28,7 +29,7 @@ impl Figures {
     }
 
     /// Begins a reading: a level that is not told is 0, a counter that is not told has stood still.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         for (value, kind) in self.values.iter_mut().zip(&self.kinds) {
             if *kind != Kind::Increase {
                 *value = 0.0;
@@ -37,7 +38,7 @@ impl Figures {
     }
 
     /// A figure is there from now on, whatever its value.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         metric: impl Into<Cow<'static, str>>,
         unit: &'static str,
@@ -47,7 +48,7 @@ impl Figures {
     }
 
     /// Takes a level in; one that was 0 so far needs no series. What comes under the same name adds up.
-    pub(super) fn level(
+    pub(crate) fn level(
         &mut self,
         metric: impl Into<Cow<'static, str>>,
         unit: &'static str,
@@ -61,7 +62,7 @@ impl Figures {
     }
 
     /// Takes in where a counter stands; one that was 0 so far needs no series.
-    pub(super) fn counter(
+    pub(crate) fn counter(
         &mut self,
         metric: impl Into<Cow<'static, str>>,
         unit: &'static str,
@@ -88,12 +89,12 @@ impl Figures {
     }
 
     /// The values, in the order in which they were found.
-    pub(super) fn values(&self) -> &[f64] {
+    pub(crate) fn values(&self) -> &[f64] {
         &self.values
     }
 
     /// What was found since this was last asked.
-    pub(super) fn found(&mut self) -> Vec<Subject> {
+    pub(crate) fn found(&mut self) -> Vec<Subject> {
         std::mem::take(&mut self.found)
     }
 }
