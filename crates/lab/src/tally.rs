@@ -154,7 +154,12 @@ impl Tally {
 
     pub fn ended(&self) -> Ended {
         if let Some(client) = &self.client {
-            return crate::client::ended(client);
+            let ended = crate::client::ended(client);
+            // That its server or store went away, another load generator does not say.
+            return Ended {
+                detail: self.cut_short.clone().or(ended.detail),
+                ..ended
+            };
         }
         let reason = self
             .end

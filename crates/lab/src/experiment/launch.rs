@@ -181,17 +181,24 @@ impl Launched {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Its last word and where the others are.
-    pub fn said(&self) -> String {
-        format!(
-            "{}; its log is {}",
-            last_line(&self.log),
-            self.log.display()
-        )
+    /// Its last word and where the others are. One that was killed had no time for a last word: what it said before was of other
+    /// things.
+    pub fn said(&mut self) -> String {
+        let killed = self.ended().and_then(|status| status.signal()) == Some(SIGKILL);
+        let last = if killed {
+            String::new()
+        } else {
+            last_line(&self.log)
+        };
+        format!("{last}; its log is {}", self.log.display())
     }
 
     /// Ends it, sooner once `stop` is set; a line where that took force, which begins with `what` it is.
     pub fn stop(mut self, what: &str, stop: &Stop) -> Option<String> {
+        // One that ended by itself, or by another's hand, has been told of by whoever found it so.
+        if self.ended().is_some() {
+            return None;
+        }
         let stopped = self.child.stop_or_hurry(self.stop_within, stop);
         drop(self.lease);
         let within = match stop.is_set() {

@@ -1,6 +1,6 @@
 //! A server of a trial: started on a port, waited for, asked whether it answers as it should, and stopped.
 
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::process::ExitStatus;
 
 use floodmark_host::Stop;
@@ -18,6 +18,12 @@ impl Deref for Running {
 
     fn deref(&self) -> &Launched {
         &self.0
+    }
+}
+
+impl DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Launched {
+        &mut self.0
     }
 }
 
@@ -59,7 +65,7 @@ impl Running {
     }
 
     /// What is wrong with its answer to the trial's request, in words.
-    pub fn fault(&self, trial: &Trial, hosts: &Hosts) -> Option<String> {
+    pub fn fault(&mut self, trial: &Trial, hosts: &Hosts) -> Option<String> {
         let asked = trial.asked();
         let answered = match probe::ask(&hosts.client, self.address(), asked) {
             Ok(answered) => answered,

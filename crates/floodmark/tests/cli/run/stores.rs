@@ -7,7 +7,7 @@ use crate::support::{alive, code, finish, text, wait_for};
 
 /// A store of the user's own: it counts in a file of its data, a line for each connection that asks with one.
 const STORE: &str = r#"
-import os, socketserver, sys, threading, time
+import os, signal, socketserver, sys, threading, time
 count = os.path.join(sys.argv[2], 'count')
 assert not os.listdir(sys.argv[2]), 'the data folder is not empty'
 lock = threading.Lock()
@@ -21,7 +21,11 @@ class Next(socketserver.StreamRequestHandler):
 class Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = daemon_threads = True
 if len(sys.argv) > 3 and sys.argv[3] != 'never':
-    threading.Timer(float(sys.argv[3]), lambda: (print('disk full', flush=True), os._exit(9))).start()
+    def die():
+        print('disk full', flush=True)
+        if sys.argv[3].startswith('k'): os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(9)
+    threading.Timer(float(sys.argv[3].lstrip('k')), die).start()
 Server(('127.0.0.1', int(sys.argv[1])), Next).serve_forever()
 "#;
 
@@ -168,6 +172,31 @@ fn a_store_that_dies_midway_is_named_with_its_moment_and_the_rest_goes_on() {
             && line.contains("disk full"),
         "{line}"
     );
+    nothing_is_left(&lab);
+}
+
+#[test]
+fn a_store_that_is_killed_ends_another_client_s_run_with_its_moment_and_is_not_killed_again() {
+    let killed = trial(
+        "killed",
+        "name = \"count\", setting = { dies-after = \"k2\" }",
+        "client = \"curl-loop\"",
+    );
+    let lab = lab(&format!(
+        "question = \"?\"\n[load]\nconnections = 2\nduration = \"5s\"\nfresh = true\n{killed}"
+    ));
+    let (code, record, said) = lab.run(&[]);
+    assert_eq!(code, 3, "{said}");
+    let detail = record.runs[0].ended.detail.as_deref().unwrap();
+    assert!(detail.starts_with("the store count ended "), "{detail}");
+    assert_eq!(record.skipped.len(), 1, "{said}");
+    // What it had said before has nothing to do with it.
+    let line = &record.skipped[0];
+    assert!(
+        line.contains("(signal: 9 (SIGKILL)); its log is ") && !line.contains("disk full"),
+        "{line}"
+    );
+    assert!(!said.contains("did not end within"), "{said}");
     nothing_is_left(&lab);
 }
 
