@@ -1,5 +1,6 @@
 //! The one next step that is worth most after a run, given how it was made.
 
+use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Arrivals, Model};
 use floodmark_record::profile::Profile;
@@ -35,6 +36,7 @@ pub fn next_step(run: &Run, cpus: u32) -> String {
         .or_else(|| untrusted(run, cpus))
         .or_else(|| failed(run))
         .or_else(|| unsettled(run))
+        .or_else(|| because(run))
         .unwrap_or_else(|| explore(run))
 }
 
@@ -175,6 +177,16 @@ fn unsettled(run: &Run) -> Option<String> {
             seconds * 3.0
         )
     })
+}
+
+/// What the cause of the figure asks for. Where an offer was met, or nothing is known, there is more to be asked of the server.
+fn because(run: &Run) -> Option<String> {
+    let verdict = run.verdict.as_ref()?;
+    let open = matches!(
+        verdict.cause,
+        Cause::None | Cause::OfferedRate | Cause::Unknown
+    );
+    (!open && run.plan.profile.is_none()).then(|| verdict.next.clone())
 }
 
 fn explore(run: &Run) -> String {

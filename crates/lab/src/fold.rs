@@ -160,6 +160,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
         let expected = record.experiment.as_ref();
         let expected = expected.map_or(&[][..], |asked| &asked.expected_causes[..]);
         run.validity = judge::validity(&run, run.client_cpus(record.environment.cpus), expected);
+        run.verdict = floodmark_diagnose::why::verdict(&run, &record.environment);
         record.runs.push(run);
     }
     match record.experiment {
@@ -385,6 +386,7 @@ fn finish(mut tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             notes: Vec::new(),
         },
         checks: Vec::new(),
+        verdict: None,
     }
 }
 

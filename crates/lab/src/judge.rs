@@ -15,6 +15,7 @@ pub fn versions() -> BTreeMap<String, String> {
         "saturation",
         "intervals",
         "validity",
+        "verdict",
         "checks",
         "comparisons",
         "sweeps",

@@ -41,7 +41,8 @@ pub fn parse(text: &str) -> Vec<Listening> {
 }
 
 /// Reads `0100007F:1F90`. The kernel prints each 32-bit word of the address as it lies in memory, so in host order.
-pub(crate) fn parse_address(text: &str) -> Option<SocketAddr> {
+#[must_use]
+pub fn parse_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     if !address.is_ascii() {

@@ -15,6 +15,7 @@ use crate::place::Place;
 use crate::plan::Plan;
 use crate::times::Times;
 use crate::tls::TlsRun;
+use crate::verdict::Verdict;
 use crate::watch::{Server, Watcher};
 
 /// Which floodmark took the record.
@@ -176,6 +177,9 @@ pub struct Run {
     pub steady: Steady,
     /// Correctness of the answers.
     pub checks: Vec<CheckResult>,
+    /// What limited it; null where there is no figure to explain, and in records that were made before this was judged.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
 }
 
 impl Run {

@@ -15,6 +15,7 @@ use crate::outcomes;
 use crate::page::{LABEL, Page, faint, plain};
 use crate::style::Paint;
 use crate::summary;
+use crate::why;
 
 /// Draws `runs`, all of one load; `overall` holds what was judged over them.
 pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
@@ -28,6 +29,7 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
     if let Some(overall) = overall {
         draw_overall(page, overall);
     }
+    why::line(page, runs, "");
     draw_table(page, runs, &names);
     for (run, name) in runs.iter().zip(&names) {
         summary::draw_window(page, run, &format!("{name}:"));

@@ -11,7 +11,7 @@ use crate::driven;
 use crate::figures::{NOT_MEASURED, per_second, time};
 use crate::page::{Page, faint, plain};
 use crate::style::{Paint, Style};
-use crate::{ladder, logged, outcomes, place, summary, sweep};
+use crate::{ladder, logged, outcomes, place, summary, sweep, why};
 
 /// Narrowest and widest column of names.
 const NAMES: (usize, usize) = (13, 30);
@@ -56,6 +56,9 @@ pub fn of_record(record: &Record, style: Style) -> String {
         "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent; {whose}{others})"
     );
     page.headline(&[faint(explained)]);
+    for name in &asked.trials {
+        why::line(&mut page, of(record, name), &format!("{name}:"));
+    }
     draw_clients(&mut page, asked, record);
     draw_reasons(&mut page, record);
     draw_checks(&mut page, asked, record);

@@ -16,8 +16,10 @@ use floodmark_record::watch::{Server, ServerSeen};
 use floodmark_stats::Histogram;
 
 mod changing;
+mod judged;
 
 pub(crate) use changing::{ramp, replay, steps};
+pub(crate) use judged::judged;
 
 pub(crate) fn record(runs: Vec<Run>) -> Record {
     let tool = ToolInfo {
@@ -267,6 +269,7 @@ pub(crate) fn closed() -> Run {
             changes_s: Vec::new(),
         },
         checks: Vec::new(),
+        verdict: None,
         runtime: None,
         log_errors: Vec::new(),
     }

@@ -20,18 +20,20 @@ use crate::page::{Page, Span, faint, glue, plain};
 use crate::server_line;
 use crate::style::{Paint, Style};
 use crate::times_table;
+use crate::why;
 
 /// Draws all of a record: each run in full, or one table for the attempts of one plan; then thresholds,
 /// what was skipped, and the next step.
 #[must_use]
 pub fn of_record(record: &Record, next: Option<&str>, style: Style) -> String {
     let mut page = Page::new(style);
+    let one = record.runs.len() == 1;
     for (i, runs) in record.runs.chunk_by(same_load).enumerate() {
         if i > 0 {
             page.blank();
         }
         match runs {
-            [run] => draw_run(&mut page, run),
+            [run] => draw_run(&mut page, run, next.filter(|_| one)),
             several => {
                 // `overall` is of all runs of a record: it belongs to the attempts only where they are all.
                 let overall = record
@@ -45,7 +47,7 @@ pub fn of_record(record: &Record, next: Option<&str>, style: Style) -> String {
     for skipped in &record.skipped {
         page.entry("skipped", &[plain(skipped)]);
     }
-    draw_end(&mut page, &record.thresholds, next);
+    draw_end(&mut page, &record.thresholds, next.filter(|_| !one));
     page.finish()
 }
 
@@ -53,8 +55,8 @@ pub fn of_record(record: &Record, next: Option<&str>, style: Style) -> String {
 #[must_use]
 pub fn of_run(run: &Run, thresholds: &[Threshold], next: Option<&str>, style: Style) -> String {
     let mut page = Page::new(style);
-    draw_run(&mut page, run);
-    draw_end(&mut page, thresholds, next);
+    draw_run(&mut page, run, next);
+    draw_end(&mut page, thresholds, None);
     page.finish()
 }
 
@@ -72,11 +74,18 @@ pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
         && seedless(&a.plan) == seedless(&b.plan)
 }
 
-fn draw_run(page: &mut Page, run: &Run) {
+fn draw_run(page: &mut Page, run: &Run, next: Option<&str>) {
     load_line::draw(page, run, 1);
     page.blank();
     draw_ended(page, run, "");
     draw_throughput(page, run);
+    why::line(page, [run], "");
+    if let Some(verdict) = &run.verdict {
+        why::evidence(page, verdict);
+    }
+    if let Some(next) = next {
+        page.entry("next", &[plain(next)]);
+    }
     draw_window(page, run, "");
     times_table::draw(page, run);
     changing::draw(page, run, "");

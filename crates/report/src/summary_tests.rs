@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::cause::Cause;
 use floodmark_record::events::{EndReason, Held};
 use floodmark_record::result::{Overall, Threshold};
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass, Warmup, Window};
@@ -357,4 +358,32 @@ fn escape_sequences_from_outside_never_reach_the_terminal() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn the_cause_its_evidence_and_the_next_step_stand_right_below_the_figure() {
+    let drawn = draw(&fixture::judged(Cause::WorkerPool), PLAIN);
+    let labels = drawn.lines().filter(|line| !line.starts_with(' '));
+    let labels: Vec<&str> = labels.filter_map(|line| line.split("  ").next()).collect();
+    let at = labels.iter().position(|label| *label == "why").unwrap();
+    assert_eq!(
+        labels[at - 1..at + 5],
+        ["throughput", "why", "evidence", "evidence", "limit", "next"],
+        "{drawn}"
+    );
+    assert!(drawn.contains("worker-pool (likely) – all 8 threads"), "{drawn}");
+    assert!(drawn.contains("at most 160/s come of it"), "{drawn}");
+
+    // Of several attempts the one that most of them have.
+    let mut runs = [
+        fixture::judged(Cause::ServerCpu),
+        fixture::judged(Cause::WorkerPool),
+        fixture::judged(Cause::WorkerPool),
+    ];
+    for (attempt, run) in (1..).zip(&mut runs) {
+        run.attempt = attempt;
+    }
+    let drawn = of_record(&fixture::record(runs.into()), Some(NEXT), PLAIN);
+    assert!(drawn.contains("worker-pool (likely; 2 of 3 runs)"), "{drawn}");
+    assert_eq!(drawn.matches(NEXT).count(), 1, "{drawn}");
 }

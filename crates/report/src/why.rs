@@ -35,22 +35,56 @@ pub fn of_runs<'a>(
     page.finish()
 }
 
-/// Draws one verdict.
-pub(crate) fn draw(page: &mut Page, verdict: &Verdict) {
+/// What most of some runs say limited them, by the last one that says so, and how many do.
+pub(crate) fn most<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Option<(&'a Verdict, usize)> {
+    let verdicts: Vec<&Verdict> = runs
+        .into_iter()
+        .filter_map(|run| run.verdict.as_ref())
+        .collect();
+    let alike = |verdict: &Verdict| {
+        let same = verdicts.iter().filter(|other| other.cause == verdict.cause);
+        same.count()
+    };
+    let most = verdicts.iter().max_by_key(|verdict| alike(verdict))?;
+    Some((most, alike(most)))
+}
+
+/// How sure it is, and in how many of some runs it was judged so.
+pub(crate) fn sure(verdict: &Verdict, alike: usize, of: usize) -> String {
     let sure = match verdict.confidence {
         Confidence::Proven => "proven",
         Confidence::Likely => "likely",
-        Confidence::Unknown => "unknown",
+        Confidence::Unknown => "the evidence does not suffice",
     };
-    page.entry(
-        "why",
-        &[
-            (Paint::Strong, verdict.cause.id().to_owned()),
-            faint(format!("({sure})")),
-            plain("–"),
-            plain(&verdict.summary),
-        ],
-    );
+    if alike == of {
+        return sure.to_owned();
+    }
+    format!("{sure}; {alike} of {of} runs")
+}
+
+/// Draws the cause in one line. `which` names the runs, where there are others.
+pub(crate) fn line<'a>(
+    page: &mut Page,
+    runs: impl IntoIterator<Item = &'a Run> + Clone,
+    which: &str,
+) {
+    let of = runs.clone().into_iter().count();
+    if let Some((verdict, alike)) = most(runs) {
+        page.entry(
+            "why",
+            &[
+                plain(which),
+                (Paint::Strong, verdict.cause.id().to_owned()),
+                faint(format!("({})", sure(verdict, alike, of))),
+                plain("–"),
+                plain(&verdict.summary),
+            ],
+        );
+    }
+}
+
+/// Draws the figures that speak for a cause, and the most that it allows.
+pub(crate) fn evidence(page: &mut Page, verdict: &Verdict) {
     for line in &verdict.evidence {
         page.entry("evidence", &[plain(line)]);
     }
@@ -60,6 +94,20 @@ pub(crate) fn draw(page: &mut Page, verdict: &Verdict) {
             &[plain(format!("at most {} come of it", rate(limit)))],
         );
     }
+}
+
+/// Draws one verdict.
+fn draw(page: &mut Page, verdict: &Verdict) {
+    page.entry(
+        "why",
+        &[
+            (Paint::Strong, verdict.cause.id().to_owned()),
+            faint(format!("({})", sure(verdict, 1, 1))),
+            plain("–"),
+            plain(&verdict.summary),
+        ],
+    );
+    evidence(page, verdict);
     page.entry("next", &[plain(&verdict.next)]);
     if !verdict.also.is_empty() {
         let also: Vec<&str> = verdict.also.iter().map(|cause| cause.id()).collect();

@@ -62,7 +62,7 @@ pub fn contract(asking: &mut Asking) {
 }
 
 /// Holds that the database has these bars and no others.
-fn holds(asking: &mut Asking, when: &str, bars: &[Value]) {
+pub fn holds(asking: &mut Asking, when: &str, bars: &[Value]) {
     if let Some(there) = list(asking) {
         asking.hold(there == bars, || {
             format!(
@@ -75,7 +75,7 @@ fn holds(asking: &mut Asking, when: &str, bars: &[Value]) {
 }
 
 /// What `GET /bars` answers.
-fn list(asking: &mut Asking) -> Option<Vec<Value>> {
+pub fn list(asking: &mut Asking) -> Option<Vec<Value>> {
     let answer = asking.once(Request::get(Workload::Bars.path()))?;
     is_right(asking, "GET /bars", &answer, "application/json", &|body| {
         bars(body).is_some()

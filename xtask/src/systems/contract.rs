@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::client::{Answer, Connection, Request};
-use super::{bars, scoring};
+use super::{bars, outage, scoring};
 
 /// The longest body that is taken, bytes.
 pub const LONGEST_BODY: usize = 64 * 1024;
@@ -24,6 +24,10 @@ pub struct Options {
     workload: Workload,
     /// The server, such as 127.0.0.1:8080.
     server: SocketAddr,
+    /// Kill the server (SIGKILL), start it again, and kill the store behind it: what was answered has to be there, and what is not
+    /// written has to be refused.
+    #[arg(long)]
+    outage: bool,
 }
 
 /// HTTP APIs that several systems implement.
@@ -139,6 +143,9 @@ pub fn run(options: &Options) -> bool {
         asked: 0,
     };
     contract(options.workload, &mut asking);
+    if options.outage {
+        outage::contract(options.workload, &mut asking);
+    }
     for fault in &asking.faults {
         println!("fault: {fault}");
     }

@@ -7,6 +7,7 @@
 mod bars;
 mod client;
 pub mod contract;
+mod outage;
 mod scoring;
 
 use std::collections::BTreeMap;
@@ -57,13 +58,13 @@ pub fn run(workspace: &Workspace) -> Result<Option<String>, Error> {
         let client = folder
             .path()
             .join("clients")
-            .join(client_of(trial.workload));
+            .join(client_of(trial));
         let path = client.join("client.toml");
         fs::create_dir_all(&client).map_err(|source| Error::Write {
             path: client,
             source,
         })?;
-        write(&path, &manifest(trial.workload, &this))?;
+        write(&path, &manifest(trial, &this))?;
     }
     let result = folder.path().join("result");
     let mut run = Command::new(floodmark);
@@ -94,7 +95,7 @@ fn judged(
     let mut findings: Vec<String> = record
         .skipped
         .iter()
-        .filter(|line| !is_lack(line))
+        .filter(|line| !is_lack(line) && !trials.iter().any(|trial| was_killed(line, trial)))
         .cloned()
         .collect();
     for trial in trials {
@@ -118,6 +119,15 @@ fn judged(
 /// Whether something was left out since a program is missing here.
 fn is_lack(line: &str) -> bool {
     line.contains(" is skipped: ")
+}
+
+/// Whether a line says that what the contract of a trial kills was killed: its server, or its store.
+fn was_killed(line: &str, trial: &Trial) -> bool {
+    let Some(store) = &trial.store else {
+        return false;
+    };
+    let of = |what: &str| line.starts_with(&format!("{}: {what} ended while", trial.name));
+    line.contains("(SIGKILL)") && (of("the server") || of(&format!("the store {store}")))
 }
 
 /// Whether a line says that what a trial needs is missing.
@@ -183,7 +193,7 @@ fn text(trials: &[Trial]) -> String {
             workload,
             ..
         } = trial;
-        let client = client_of(*workload);
+        let client = client_of(trial);
         // Writing into a String cannot fail.
         let _ = write!(
             text,
@@ -204,15 +214,20 @@ fn text(trials: &[Trial]) -> String {
     text
 }
 
-/// The name of the load generator that asks a contract.
-fn client_of(workload: Workload) -> String {
-    format!("contract-{workload}")
+/// The name of the load generator that asks a contract: of what is kept in a store also on a bad day.
+fn client_of(trial: &Trial) -> String {
+    let outage = if trial.store.is_some() { "-outage" } else { "" };
+    format!("contract-{}{outage}", trial.workload)
 }
 
 /// Its manifest.
-fn manifest(workload: Workload, this: &Path) -> String {
-    let name = client_of(workload);
-    let words = ["contract", workload.name(), "{host}:{port}"];
+fn manifest(trial: &Trial, this: &Path) -> String {
+    let name = client_of(trial);
+    let workload = trial.workload;
+    let mut words = vec!["contract", workload.name(), "{host}:{port}"];
+    if trial.store.is_some() {
+        words.push("--outage");
+    }
     let command = format!("{} {}", quoted(this), words.join(" "));
     format!(
         "name = {name:?}\npath = {:?}\n[kept]\nrequests = {command:?}\n[figures]\n\
@@ -341,5 +356,15 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert_eq!(error, "s-hello: it is wrong");
+        // That its store was killed is a part of a contract on what is kept.
+        let killed = "s-hello: the store x ended while it was loaded (signal: 9 (SIGKILL)); its log is y";
+        assert!(!was_killed(killed, &trial[0]));
+        let stored = Trial {
+            store: Some("x".to_owned()),
+            ..trial[0].clone()
+        };
+        assert!(was_killed(killed, &stored));
+        assert!(!was_killed("s-hello: answers wrongly", &stored));
+        assert!(manifest(&stored, Path::new("/x")).contains("--outage"));
     }
 }

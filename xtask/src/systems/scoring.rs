@@ -24,7 +24,7 @@ const BAD: [(&str, &str); 10] = [
 
 /// What an answer says.
 #[derive(Debug, Clone, Copy)]
-struct Figures {
+pub struct Figures {
     average: f64,
     total: f64,
     number: f64,
@@ -71,7 +71,7 @@ pub fn contract(asking: &mut Asking) {
 }
 
 /// Sends a score and holds the answer against the one before; the new figures.
-fn adds(asking: &mut Asking, before: Figures, score: f64, request: Request<'_>) -> Figures {
+pub fn adds(asking: &mut Asking, before: Figures, score: f64, request: Request<'_>) -> Figures {
     let what = format!("POST the score {score}");
     let Some(after) = scored(asking, &what, request) else {
         return before;
@@ -96,7 +96,8 @@ fn adds(asking: &mut Asking, before: Figures, score: f64, request: Request<'_>) 
     after
 }
 
-fn scored(asking: &mut Asking, what: &str, request: Request<'_>) -> Option<Figures> {
+/// Sends a score; what is answered.
+pub fn scored(asking: &mut Asking, what: &str, request: Request<'_>) -> Option<Figures> {
     let answer: Answer = asking.once(request)?;
     is_right(asking, what, &answer, "application/json", &|body| {
         figures(body).is_some()

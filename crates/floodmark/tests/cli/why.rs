@@ -15,11 +15,24 @@ fn a_record_is_judged_the_same_each_time_and_what_is_none_is_refused() {
         "200",
         "-d",
         "1s",
-        "--quiet",
         "--out",
         out,
     ];
-    assert!(matches!(code(&run(&load)), 0 | 4));
+    let loaded = run(&load);
+    assert!(matches!(code(&loaded), 0 | 4));
+    // The load's own summary says it right below the figure, with what to do.
+    let summary = text(&loaded.stdout);
+    let label = |line: &&str| !line.starts_with(' ');
+    let labels: Vec<&str> = summary
+        .lines()
+        .filter(label)
+        .filter_map(|line| line.split_once("  ").map(|(label, _)| label))
+        .collect();
+    let at = labels.iter().position(|label| *label == "why").unwrap();
+    assert_eq!(labels[at + 1..at + 3], ["evidence", "next"], "{summary}");
+    let record = std::fs::read_to_string(folder.path().join("result/record.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["runs"][0]["verdict"]["cause"], "none");
     let judged = run(&["why", out]);
     assert_eq!(code(&judged), 0);
     let said = text(&judged.stdout);

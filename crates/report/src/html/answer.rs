@@ -16,6 +16,7 @@ use crate::experiment::resumed;
 use crate::figures::{count_of, interval, rate, seconds, time};
 use crate::logged;
 use crate::summary::level;
+use crate::why;
 
 /// Draws the sentences.
 pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup {
@@ -30,11 +31,28 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                     (Shown(&capital(&sentence(load, record.overall.as_ref().filter(|_| !several)))))
                     " " (worth(load)) (broken(load))
                 }
+                (because(load, several))
             }
             @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
             @for sentence in knobs::sentences(record).chain(beside::sentences(record)) { p { (Shown(&capital(&sentence))) "." } }
             @for skipped in &record.skipped { p { "Left out: " (Shown(skipped)) } }
             @if let Some(next) = next { p { b { "Next: " } (Shown(next)) "." } }
+        }
+    }
+}
+
+/// What limited a load, by most of its runs, with the figures that speak for it.
+fn because(load: &[Named], several: bool) -> Markup {
+    let runs = load.iter().map(|one| one.run);
+    html! {
+        @if let Some((verdict, alike)) = why::most(runs) {
+            div.why {
+                "Why: " b { (verdict.cause.id()) } " (" (why::sure(verdict, alike, load.len())) "): " (Shown(&verdict.summary)) "."
+                // Beside other loads the list would hide them.
+                @if !several && !verdict.evidence.is_empty() {
+                    ul { @for line in &verdict.evidence { li { (Shown(line)) } } }
+                }
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use floodmark_record::cause::Cause;
 use floodmark_record::run::{Observation, Saturation, SeriesRow};
 use scraper::{ElementRef, Html, Selector};
 
@@ -405,4 +406,21 @@ fn a_check_that_does_not_hold_is_in_the_answer() {
     assert!(answer.contains(&said), "{answer}");
     let (_, read) = page(&fixture::record(vec![fixture::closed()]));
     assert!(!texts(&read, ".answer").concat().contains("The check"));
+}
+
+#[test]
+fn the_cause_and_its_evidence_are_in_the_answer() {
+    let mut run = fixture::judged(Cause::WorkerPool);
+    if let Some(verdict) = &mut run.verdict {
+        verdict.evidence.push(HOSTILE.to_owned());
+        verdict.summary.push_str(HOSTILE);
+    }
+    let (_, read) = page(&fixture::record(vec![run]));
+    let why = texts(&read, ".answer .why");
+    assert!(
+        why[0].starts_with("Why: worker-pool (likely): all 8 threads"),
+        "{why:?}"
+    );
+    assert_eq!(texts(&read, ".answer .why li").len(), 3);
+    assert!(select(&read, "script, img").is_empty());
 }
