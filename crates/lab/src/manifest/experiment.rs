@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use floodmark_record::cause::Cause;
 use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
 use floodmark_record::sweep::Sweep;
 
@@ -178,7 +179,8 @@ impl Experiment {
             claims,
             expected_causes: expect
                 .as_ref()
-                .map(|expect| expect.list("cause"))
+                .map(causes)
+                .transpose()?
                 .unwrap_or_default(),
             expected_check: check.map(|word| match word {
                 "violated" => ExpectedCheck::Violated,
@@ -292,6 +294,19 @@ impl Experiment {
             sweeps: self.sweeps.clone(),
             expected_causes: self.expected_causes.clone(),
             expected_check: self.expected_check,
+        }
+    }
+}
+
+/// The causes that are expected.
+fn causes(expect: &Section<'_>) -> Result<Vec<String>, FileError> {
+    let named = expect.list("cause");
+    let known = || Cause::ALL.iter().map(|cause| cause.id());
+    match named.iter().find(|name| !known().any(|id| id == name.as_str())) {
+        None => Ok(named),
+        Some(name) => {
+            let what = format!("unknown cause \"{name}\"; {}", did_you_mean(name, known()));
+            Err(expect.error("cause", format!("cause: {what}")))
         }
     }
 }

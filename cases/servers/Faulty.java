@@ -1,0 +1,325 @@
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ArrayBlockingQueue;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.atomic.AtomicLong;
+
+/** A server with a fault on demand: a selector that reads requests and a pool of threads that answers them. See ../README.md. */
+final class Faulty {
+    private static final List<String> FLAGS = List.of("two-writes", "log");
+    private static final Map<String, Double> OPTIONS = new HashMap<>(Map.ofEntries(
+        Map.entry("threads", 64.0), Map.entry("sleep", 0.0), Map.entry("lock", 0.0), Map.entry("burn", 0.0), Map.entry("body", 11.0),
+        Map.entry("close-after", 0.0), Map.entry("backlog", 1024.0), Map.entry("accept-sleep", 0.0), Map.entry("max-connections", 0.0),
+        Map.entry("limit", 0.0), Map.entry("errors", 0.0), Map.entry("upstream", 0.0), Map.entry("upstream-pool", 64.0),
+        Map.entry("allocate", 0.0), Map.entry("keep", 0.0), Map.entry("two-writes", 0.0), Map.entry("log", 0.0)));
+
+    private static final AtomicLong NUMBER = new AtomicLong();
+    private static final Object LOCK = new Object();
+    private static final Queue<Connection> READY = new ConcurrentLinkedQueue<>();
+    private static final Queue<Connection> GONE = new ConcurrentLinkedQueue<>();
+    private static Selector selector;
+    private static ServerSocketChannel listener;
+    private static ExecutorService pool;
+    private static BlockingQueue<Socket> store;
+    private static byte[][] kept;
+    private static double tokens;
+    private static long filled = System.nanoTime();
+    private static int open;
+
+    /** A connection, which is answered one request at a time. */
+    private static final class Connection {
+        final SocketChannel channel;
+        final ByteBuffer read = ByteBuffer.allocate(16 * 1024);
+        int answered;
+        boolean closes;
+
+        Connection(SocketChannel channel) {
+            this.channel = channel;
+        }
+
+        /** Takes a request out of what was read; whether there was a whole one. */
+        boolean take() {
+            String text = new String(read.array(), 0, read.position(), StandardCharsets.ISO_8859_1);
+            int end = text.indexOf("\r\n\r\n");
+            if (end < 0) {
+                return false;
+            }
+            closes = text.substring(0, end).toLowerCase().contains("connection: close");
+            read.flip().position(end + 4);
+            read.compact();
+            return true;
+        }
+    }
+
+    private Faulty() {
+    }
+
+    private static double of(String name) {
+        return OPTIONS.get(name);
+    }
+
+    public static void main(String[] words) throws IOException {
+        int port = Integer.parseInt(words[0]);
+        for (int i = 1; i < words.length; i++) {
+            String name = words[i].substring(2);
+            if (!OPTIONS.containsKey(name)) {
+                throw new IllegalArgumentException("unknown option " + words[i]);
+            }
+            OPTIONS.put(name, FLAGS.contains(name) ? 1.0 : Double.parseDouble(words[++i]));
+        }
+        tokens = of("limit") / 10;
+        kept = new byte[(int) of("keep")][];
+        pool = Executors.newFixedThreadPool((int) of("threads"));
+        if (of("upstream") > 0) {
+            openStore((long) of("upstream"), (int) of("upstream-pool"));
+        }
+        selector = Selector.open();
+        listener = ServerSocketChannel.open();
+        listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), (int) of("backlog"));
+        listener.configureBlocking(false);
+        listener.register(selector, SelectionKey.OP_ACCEPT);
+        while (true) {
+            selector.select(Faulty::on);
+            for (Connection connection; (connection = READY.poll()) != null;) {
+                next(connection);
+            }
+            while (GONE.poll() != null) {
+                closed();
+            }
+        }
+    }
+
+    private static void on(SelectionKey key) {
+        try {
+            if (key.isAcceptable()) {
+                accept();
+            } else if (key.isReadable()) {
+                Connection connection = (Connection) key.attachment();
+                if (connection.channel.read(connection.read) < 0) {
+                    connection.channel.close();
+                    closed();
+                } else {
+                    next(connection);
+                }
+            }
+        } catch (IOException gone) {
+            key.cancel();
+            pause(10);
+        }
+    }
+
+    private static void accept() throws IOException {
+        pause((long) of("accept-sleep"));
+        SocketChannel channel = listener.accept();
+        if (channel == null) {
+            return;
+        }
+        channel.configureBlocking(false);
+        channel.setOption(StandardSocketOptions.TCP_NODELAY, of("two-writes") == 0);
+        channel.register(selector, SelectionKey.OP_READ, new Connection(channel));
+        open++;
+        if (of("max-connections") > 0 && open >= of("max-connections")) {
+            listener.keyFor(selector).interestOps(0);
+        }
+    }
+
+    private static void closed() {
+        open--;
+        listener.keyFor(selector).interestOps(SelectionKey.OP_ACCEPT);
+    }
+
+    /** Hands a request to the pool, or reads on. */
+    private static void next(Connection connection) {
+        SelectionKey key = connection.channel.keyFor(selector);
+        if (key == null || !key.isValid()) {
+            return;
+        }
+        if (connection.take()) {
+            key.interestOps(0);
+            pool.execute(() -> reply(connection));
+        } else {
+            key.interestOps(SelectionKey.OP_READ);
+        }
+    }
+
+    private static void reply(Connection connection) {
+        int status = answer(NUMBER.incrementAndGet());
+        connection.answered++;
+        boolean last = connection.closes || of("close-after") > 0 && connection.answered >= of("close-after");
+        byte[] body = status == 200 ? filled((int) of("body")) : "refused".getBytes(StandardCharsets.US_ASCII);
+        String head = "HTTP/1.1 " + status + (status == 200 ? " OK" : status == 429 ? " Too Many Requests" : " Internal Server Error")
+            + "\r\nContent-Type: text/plain\r\nContent-Length: " + body.length + "\r\n" + (last ? "Connection: close\r\n" : "") + "\r\n";
+        byte[] top = head.getBytes(StandardCharsets.US_ASCII);
+        try {
+            if (of("two-writes") > 0) {
+                write(connection.channel, top);
+                write(connection.channel, body);
+            } else {
+                byte[] whole = Arrays.copyOf(top, top.length + body.length);
+                System.arraycopy(body, 0, whole, top.length, body.length);
+                write(connection.channel, whole);
+            }
+            if (last) {
+                connection.channel.close();
+                GONE.add(connection);
+            } else {
+                READY.add(connection);
+            }
+        } catch (IOException gone) {
+            GONE.add(connection);
+        }
+        selector.wakeup();
+    }
+
+    private static void write(SocketChannel channel, byte[] bytes) throws IOException {
+        ByteBuffer buffer = ByteBuffer.wrap(bytes);
+        while (buffer.hasRemaining()) {
+            if (channel.write(buffer) == 0) {
+                pause(1);
+            }
+        }
+    }
+
+    private static byte[] filled(int length) {
+        byte[] bytes = new byte[length];
+        Arrays.fill(bytes, (byte) 'x');
+        return bytes;
+    }
+
+    /** Does what a request asks for; its status. */
+    private static int answer(long number) {
+        if (of("limit") > 0 && !take()) {
+            return 429;
+        }
+        pause((long) of("sleep"));
+        burn((long) (of("burn") * 1e6));
+        if (of("lock") > 0) {
+            synchronized (LOCK) {
+                pause((long) of("lock"));
+            }
+        }
+        if (store != null) {
+            ask();
+        }
+        allocate((int) (of("allocate") * 1024), number);
+        if (of("log") > 0) {
+            System.out.println("a request was answered " + number + " times, which is told in a line as long as those of servers are: 200 OK");
+        }
+        return of("errors") > 0 && number % 100 < of("errors") ? 500 : 200;
+    }
+
+    /** So many tokens a second, at most a tenth of them at once. */
+    private static synchronized boolean take() {
+        long now = System.nanoTime();
+        tokens = Math.min(of("limit") / 10, tokens + (now - filled) / 1e9 * of("limit"));
+        filled = now;
+        if (tokens < 1) {
+            return false;
+        }
+        tokens -= 1;
+        return true;
+    }
+
+    private static void burn(long ns) {
+        if (ns > 0) {
+            var threads = java.lang.management.ManagementFactory.getThreadMXBean();
+            long end = threads.getCurrentThreadCpuTime() + ns;
+            while (threads.getCurrentThreadCpuTime() < end) {
+                Thread.onSpinWait();
+            }
+        }
+    }
+
+    /** Makes garbage in pieces of 1 KiB, some of which lives for a while. */
+    private static void allocate(int bytes, long number) {
+        for (int i = 0; i < bytes / 1024; i++) {
+            byte[] piece = new byte[1024];
+            if (kept.length > 0) {
+                kept[(int) ((number * 31 + i) % kept.length)] = piece;
+            }
+        }
+    }
+
+    /** What stands behind the server: a line asked for is answered after a time, each connection on its own. */
+    private static void openStore(long afterMs, int connections) throws IOException {
+        ServerSocket backend = new ServerSocket(0, 256, InetAddress.getLoopbackAddress());
+        Thread accepts = new Thread(() -> {
+            try {
+                while (true) {
+                    Socket socket = backend.accept();
+                    Thread serves = new Thread(() -> serve(socket, afterMs), "backend");
+                    serves.setDaemon(true);
+                    serves.start();
+                }
+            } catch (IOException ended) {
+                throw new IllegalStateException(ended);
+            }
+        });
+        accepts.setDaemon(true);
+        accepts.start();
+        store = new ArrayBlockingQueue<>(connections);
+        for (int i = 0; i < connections; i++) {
+            Socket socket = new Socket(backend.getInetAddress(), backend.getLocalPort());
+            socket.setTcpNoDelay(true);
+            store.add(socket);
+        }
+    }
+
+    private static void serve(Socket socket, long afterMs) {
+        try (socket) {
+            InputStream in = socket.getInputStream();
+            OutputStream out = socket.getOutputStream();
+            socket.setTcpNoDelay(true);
+            byte[] bytes = new byte[64];
+            while (in.read(bytes) > 0) {
+                pause(afterMs);
+                out.write("answer\n".getBytes(StandardCharsets.US_ASCII));
+            }
+        } catch (IOException gone) {
+            // The other end has ended, and so does this.
+        }
+    }
+
+    private static void ask() {
+        try {
+            Socket socket = store.take();
+            socket.getOutputStream().write("ask\n".getBytes(StandardCharsets.US_ASCII));
+            if (socket.getInputStream().read(new byte[64]) < 0) {
+                throw new IOException("the store is gone");
+            }
+            store.add(socket);
+        } catch (IOException | InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static void pause(long ms) {
+        if (ms > 0) {
+            try {
+                Thread.sleep(ms);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+}

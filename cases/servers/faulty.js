@@ -1,0 +1,124 @@
+// A server with a fault on demand, on Node's event loop. See ../README.md.
+'use strict';
+const net = require('net');
+
+const options = { sleep: 0, lock: 0, burn: 0, body: 11, 'close-after': 0, 'two-writes': false, backlog: 1024, limit: 0, errors: 0,
+  log: false, upstream: 0, 'upstream-pool': 64, slots: 0 };
+const port = Number(process.argv[2]);
+for (let i = 3; i < process.argv.length; i++) {
+  const name = process.argv[i].slice(2);
+  if (!(name in options)) throw new Error(`unknown option ${process.argv[i]}`);
+  options[name] = typeof options[name] === 'boolean' ? true : Number(process.argv[++i]);
+}
+
+const BODY = 'x'.repeat(options.body);
+const REASONS = { 200: 'OK', 429: 'Too Many Requests', 500: 'Internal Server Error' };
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// So many tokens a second, at most a tenth of them at once.
+let tokens = options.limit / 10;
+let filled = performance.now();
+function take() {
+  const now = performance.now();
+  tokens = Math.min(options.limit / 10, tokens + (now - filled) / 1000 * options.limit);
+  filled = now;
+  if (tokens < 1) return false;
+  tokens -= 1;
+  return true;
+}
+
+// At most so many at once; the others wait in the order in which they came.
+class Slots {
+  constructor(free) { this.free = free; this.waiting = []; }
+  async enter() {
+    if (this.free > 0) { this.free -= 1; return; }
+    await new Promise((done) => this.waiting.push(done));
+  }
+  leave() {
+    const next = this.waiting.shift();
+    if (next) next(); else this.free += 1;
+  }
+}
+
+// What stands behind the server: a line asked for is answered after a time, each connection on its own.
+class Store {
+  constructor(ms, connections) {
+    this.slots = new Slots(connections);
+    this.connections = [];
+    const backend = net.createServer((socket) => {
+      socket.setNoDelay(true);
+      socket.on('data', () => setTimeout(() => socket.write('answer\n'), ms));
+      socket.on('error', () => {});
+    });
+    backend.listen(0, '127.0.0.1', () => {
+      for (let i = 0; i < connections; i++) {
+        const socket = net.connect(backend.address().port, '127.0.0.1');
+        socket.setNoDelay(true);
+        this.connections.push(socket);
+      }
+    });
+  }
+  async ask() {
+    await this.slots.enter();
+    const socket = this.connections.pop();
+    await new Promise((done) => { socket.once('data', done); socket.write('ask\n'); });
+    this.connections.push(socket);
+    this.slots.leave();
+  }
+}
+const store = options.upstream ? new Store(options.upstream, options['upstream-pool']) : null;
+const one = new Slots(1);
+const slots = options.slots ? new Slots(options.slots) : null;
+
+function burn(ms) {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+}
+
+async function answer(number) {
+  if (options.limit && !take()) return 429;
+  if (slots) await slots.enter();
+  if (options.sleep) await pause(options.sleep);
+  if (slots) slots.leave();
+  if (options.burn) burn(options.burn);
+  if (options.lock) {
+    await one.enter();
+    await pause(options.lock);
+    one.leave();
+  }
+  if (store) await store.ask();
+  // Where its standard output is a pipe, Node writes to it before it goes on.
+  if (options.log) process.stdout.write(`a request was answered ${number} times, which is told in a line as long as those of servers are: 200 OK\n`);
+  return options.errors && number % 100 < options.errors ? 500 : 200;
+}
+
+let number = 0;
+const server = net.createServer((socket) => {
+  let rest = '';
+  let busy = false;
+  let answered = 0;
+  socket.setNoDelay(!options['two-writes']);
+  socket.on('error', () => {});
+  socket.on('data', (data) => { rest += data.toString('latin1'); next(); });
+  async function next() {
+    const end = rest.indexOf('\r\n\r\n');
+    if (busy || end < 0) return;
+    busy = true;
+    const closes = rest.slice(0, end).toLowerCase().includes('connection: close');
+    rest = rest.slice(end + 4);
+    const status = await answer(++number);
+    answered += 1;
+    const last = closes || (options['close-after'] > 0 && answered >= options['close-after']);
+    const body = status === 200 ? BODY : 'refused';
+    const head = `HTTP/1.1 ${status} ${REASONS[status]}\r\nContent-Type: text/plain\r\nContent-Length: ${body.length}\r\n${last ? 'Connection: close\r\n' : ''}\r\n`;
+    if (options['two-writes']) {
+      socket.write(head);
+      setImmediate(() => socket.write(body));
+    } else {
+      socket.write(head + body);
+    }
+    busy = false;
+    if (last) socket.end(); else next();
+  }
+});
+server.listen({ port, host: '127.0.0.1', backlog: options.backlog });

@@ -1,0 +1,228 @@
+"""A server with a fault on demand: an event loop that reads requests and a pool of threads that answers them. See ../README.md."""
+import argparse
+import concurrent.futures
+import queue
+import selectors
+import socket
+import sys
+import threading
+import time
+
+options = argparse.ArgumentParser()
+options.add_argument("port", type=int)
+options.add_argument("--threads", type=int, default=64)
+options.add_argument("--sleep", type=float, default=0)
+options.add_argument("--lock", type=float, default=0)
+options.add_argument("--burn", type=float, default=0)
+options.add_argument("--single", action="store_true")
+options.add_argument("--body", type=int, default=11)
+options.add_argument("--close-after", type=int, default=0)
+options.add_argument("--two-writes", action="store_true")
+options.add_argument("--backlog", type=int, default=1024)
+options.add_argument("--accept-sleep", type=float, default=0)
+options.add_argument("--max-connections", type=int, default=0)
+options.add_argument("--limit", type=float, default=0)
+options.add_argument("--errors", type=float, default=0)
+options.add_argument("--log", action="store_true")
+options.add_argument("--upstream", type=float, default=0)
+options.add_argument("--upstream-pool", type=int, default=64)
+options = options.parse_args()
+
+BODY = b"x" * options.body
+REASONS = {200: b"OK", 429: b"Too Many Requests", 500: b"Internal Server Error"}
+lock = threading.Lock()
+
+
+class Bucket:
+    """So many tokens a second, at most a tenth of them at once."""
+
+    def __init__(self, per_s):
+        self.per_s, self.tokens, self.at, self.lock = per_s, per_s / 10, time.monotonic(), threading.Lock()
+
+    def take(self):
+        with self.lock:
+            now = time.monotonic()
+            self.tokens = min(self.per_s / 10, self.tokens + (now - self.at) * self.per_s)
+            self.at = now
+            if self.tokens < 1:
+                return False
+            self.tokens -= 1
+            return True
+
+
+bucket = Bucket(options.limit) if options.limit else None
+
+
+class Store:
+    """What stands behind the server: a line asked for is answered after a time, each connection on its own."""
+
+    def __init__(self, after_ms, connections):
+        self.after_s = after_ms / 1000
+        listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
+        self.free = queue.SimpleQueue()
+        for _ in range(connections):
+            self.free.put(socket.create_connection(listener.getsockname()))
+
+    def accept(self, listener):
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
+
+    def serve(self, connection):
+        while connection.recv(64):
+            time.sleep(self.after_s)
+            connection.sendall(b"answer\n")
+
+    def ask(self):
+        connection = self.free.get()
+        connection.sendall(b"ask\n")
+        connection.recv(64)
+        self.free.put(connection)
+
+
+store = Store(options.upstream, options.upstream_pool) if options.upstream else None
+
+
+def burn(ms):
+    end = time.thread_time() + ms / 1000
+    while time.thread_time() < end:
+        pass
+
+
+def answer(number):
+    """Does what a request asks for; its status."""
+    if bucket and not bucket.take():
+        return 429
+    if options.sleep:
+        time.sleep(options.sleep / 1000)
+    if options.burn:
+        burn(options.burn)
+    if options.lock:
+        with lock:
+            time.sleep(options.lock / 1000)
+    if store:
+        store.ask()
+    if options.log:
+        with lock:
+            sys.stdout.write("a request was answered %d times, which is told in a line as long as those of servers are: 200 OK\n" % number)
+            sys.stdout.flush()
+    if options.errors and number % 100 < options.errors:
+        return 500
+    return 200
+
+
+class Connection:
+    def __init__(self, stream):
+        self.stream, self.rest, self.answered = stream, b"", 0
+
+    def reply(self, number):
+        status = answer(number)
+        self.answered += 1
+        last = options.close_after and self.answered >= options.close_after
+        body = BODY if status == 200 else b"refused"
+        head = b"HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n%s\r\n" % (
+            status, REASONS[status], len(body), b"Connection: close\r\n" if last or self.closes else b"")
+        try:
+            if options.two_writes:
+                self.stream.sendall(head)
+                self.stream.sendall(body)
+            else:
+                self.stream.sendall(head + body)
+        except OSError:
+            last = True
+        if last or self.closes:
+            loop.drop(self)
+        else:
+            loop.ready(self)
+
+
+class Loop:
+    """Reads one request of a connection at a time; while it is being answered the connection is not looked at."""
+
+    def __init__(self):
+        self.selector = selectors.DefaultSelector()
+        self.listener = socket.create_server(("127.0.0.1", options.port), backlog=options.backlog)
+        self.selector.register(self.listener, selectors.EVENT_READ)
+        self.back, self.wake = socket.socketpair()
+        self.back.setblocking(False)
+        self.selector.register(self.back, selectors.EVENT_READ)
+        self.waiting, self.gone, self.number, self.open = queue.SimpleQueue(), queue.SimpleQueue(), 0, 0
+        self.full = False
+        self.pool = concurrent.futures.ThreadPoolExecutor(options.threads)
+
+    def ready(self, connection):
+        self.waiting.put(connection)
+        if not options.single:
+            self.wake.send(b".")
+
+    def drop(self, connection):
+        self.gone.put(connection)
+        if not options.single:
+            self.wake.send(b".")
+
+    def accept(self):
+        if options.accept_sleep:
+            time.sleep(options.accept_sleep / 1000)
+        try:
+            stream, _ = self.listener.accept()
+        except OSError:
+            # No file is left: it is asked again.
+            time.sleep(0.01)
+            return
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0 if options.two_writes else 1)
+        self.open += 1
+        self.selector.register(stream, selectors.EVENT_READ, Connection(stream))
+        if options.max_connections and self.open >= options.max_connections:
+            self.selector.unregister(self.listener)
+            self.full = True
+
+    def close(self, connection):
+        connection.stream.close()
+        self.open -= 1
+        if self.full:
+            self.full = False
+            self.selector.register(self.listener, selectors.EVENT_READ)
+
+    def read(self, connection):
+        self.selector.unregister(connection.stream)
+        try:
+            data = connection.stream.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            self.close(connection)
+            return
+        connection.rest += data
+        self.next(connection)
+
+    def next(self, connection):
+        end = connection.rest.find(b"\r\n\r\n")
+        if end < 0:
+            self.selector.register(connection.stream, selectors.EVENT_READ, connection)
+            return
+        connection.closes = b"connection: close" in connection.rest[:end].lower()
+        connection.rest = connection.rest[end + 4:]
+        self.number += 1
+        if options.single:
+            connection.reply(self.number)
+        else:
+            self.pool.submit(connection.reply, self.number)
+
+    def run(self):
+        while True:
+            for key, _ in self.selector.select(None if self.waiting.empty() and self.gone.empty() else 0):
+                if key.fileobj is self.listener:
+                    self.accept()
+                elif key.fileobj is self.back:
+                    self.back.recv(65536)
+                else:
+                    self.read(key.data)
+            while not self.waiting.empty():
+                self.next(self.waiting.get())
+            while not self.gone.empty():
+                self.close(self.gone.get())
+
+
+loop = Loop()
+loop.run()

@@ -1,0 +1,99 @@
+//! What the suite came to, as a page.
+
+use std::fmt::Write as _;
+
+use super::baseline;
+use super::outcome::{Accuracy, Outcome, Share, matrix};
+
+/// The page; `void` are files that are no case, with why.
+pub fn text(outcomes: &[Outcome], void: &[(String, String)], agreement: Option<Share>) -> String {
+    let mut text = "# How often verdicts are right\n\n\
+        Written by `cargo xtask confusion --write`; no figure is typed by hand. A case is a server with one fault (or none) under a load; \
+        it counts only where the fault moved throughput or p99 in every run beyond what its control did. Intervals are of 95 % (Wilson). \
+        One case in five, drawn by the hash of its name, is set aside: which of them were wrong is not shown while rules are worked on.\n"
+        .to_owned();
+    let aside = |aside: bool| outcomes.iter().filter(move |o| o.set_aside == aside);
+    let clean = |clean: bool| outcomes.iter().filter(move |o| o.clean == clean);
+    // Writing into a String cannot fail.
+    let _ = writeln!(
+        text,
+        "\n| cases | cause is right | sure and wrong | abstains |\n|---|---:|---:|---:|"
+    );
+    let mut row = |name: &str, accuracy: Accuracy| {
+        let Accuracy {
+            right,
+            wrong,
+            abstains,
+        } = accuracy;
+        let _ = writeln!(text, "| {name} | {right} | {wrong} | {abstains} |");
+    };
+    row("all", Accuracy::of(outcomes));
+    row("looked at while rules were made", Accuracy::of(aside(false)));
+    row("set aside", Accuracy::of(aside(true)));
+    row("with a fault", Accuracy::of(clean(false)));
+    row("clean", Accuracy::of(clean(true)));
+    for (i, name) in baseline::NAMES.iter().enumerate() {
+        row(
+            &format!("all, by the baseline: {name}"),
+            Accuracy::of_baseline(outcomes, i),
+        );
+    }
+    if let Some(agreement) = agreement {
+        let _ = writeln!(text, "\nThe same verdict as in the first pass: {agreement}.");
+    }
+    let _ = writeln!(
+        text,
+        "\n## Which is taken for which\n\nOf the cases that are not set aside.\n\n| cause | judged to be |\n|---|---|"
+    );
+    for (cause, judged) in matrix(aside(false)) {
+        let judged: Vec<String> = judged
+            .iter()
+            .map(|(as_what, n)| match *as_what == cause {
+                true => format!("{n} right"),
+                false => format!("**{n} {as_what}**"),
+            })
+            .collect();
+        let _ = writeln!(text, "| {cause} | {} |", judged.join(", "));
+    }
+    if !void.is_empty() {
+        let _ = writeln!(text, "\n## No cases\n");
+        for (name, why) in void {
+            let _ = writeln!(text, "- {name}: {why}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::cause::Cause;
+    use floodmark_record::verdict::Confidence;
+
+    #[test]
+    fn what_is_set_aside_is_counted_and_not_named() {
+        let outcome = |expected, judged, set_aside| Outcome {
+            name: "x".to_owned(),
+            expected: vec![expected],
+            judged,
+            confidence: Confidence::Likely,
+            baselines: vec![Cause::ServerCpu; 3],
+            set_aside,
+            clean: false,
+        };
+        let outcomes = [
+            outcome(Cause::Gc, Cause::Gc, false),
+            outcome(Cause::Gc, Cause::Jit, false),
+            outcome(Cause::Serialised, Cause::Concurrency, true),
+        ];
+        let void = [("y".to_owned(), "it did nothing".to_owned())];
+        let text = text(&outcomes, &void, None);
+        assert!(text.contains("| gc | 1 right, **1 jit** |"), "{text}");
+        assert!(text.contains("| set aside | 0 of 1: 0.0 %"), "{text}");
+        assert!(!text.contains("serialised"), "{text}");
+        assert!(text.contains("- y: it did nothing"), "{text}");
+        for name in baseline::NAMES {
+            assert!(text.contains(name), "{text}");
+        }
+    }
+}
