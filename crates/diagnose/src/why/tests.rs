@@ -324,6 +324,7 @@ fn a_pool_of_threads_is_told_from_one_of_connections_and_from_one_at_a_time() {
             .iter()
             .any(|line| line.contains("8.0 requests at once"))
     );
+    run.setting.insert("connections".to_owned(), "8".to_owned());
     run.setting.insert("threads".to_owned(), "8".to_owned());
     run.observations
         .extend(kind("pool-1-thread", 8.0, 1_000.0, "futex_wait_queue"));

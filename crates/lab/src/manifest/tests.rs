@@ -558,3 +558,21 @@ fn a_ladder_names_trials_in_order() {
         assert!(error.contains(said), "{steps}: {error}");
     }
 }
+
+#[test]
+fn expected_causes_are_those_of_the_catalogue() {
+    let expecting = |cause: &str| {
+        with_trials(&format!(
+            "[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\n[expect]\ncause = [\"gc\", \"{cause}\"]\n"
+        ))
+    };
+    assert_eq!(
+        expecting("server-cpu").unwrap().asked().expected_causes,
+        ["gc", "server-cpu"]
+    );
+    let error = expecting("server-cpus").unwrap_err();
+    assert!(
+        error.contains("unknown cause \"server-cpus\"; did you mean \"server-cpu\"?"),
+        "{error}"
+    );
+}

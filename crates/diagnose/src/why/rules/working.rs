@@ -140,14 +140,6 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
         .run
         .least_service_time_us
         .map(|us| at_once.round().max(1.0) / (us / 1e6));
-    let knob = facts.run.setting.iter().find(|(_, value)| {
-        let value = value.parse::<f64>();
-        value.is_ok_and(|value| value > 0.0 && same(at_once, value))
-    });
-    let raise = knob.map_or_else(
-        || "raise it, or make each request shorter".to_owned(),
-        |(name, value)| format!("raise `{name}` (it is {value}), or make each request shorter"),
-    );
     if let Some(kind) = facts
         .kinds
         .iter()
@@ -171,7 +163,10 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
                     "; {threads:.1} of them found in {function} (wchan)"
                 ))
             )],
-            format!("the pool of threads is full of calls that wait: {raise}"),
+            format!(
+                "the pool of threads is full of calls that wait: {}",
+                raise(facts, at_once, "thread")
+            ),
         );
     }
     if let Some(upstream) = facts
@@ -193,7 +188,8 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
                 upstream.address
             )],
             format!(
-                "the pool of connections is full: {raise}, or look at why an answer from there takes so long"
+                "the pool of connections is full: {}, or look at why an answer from there takes so long",
+                raise(facts, at_once, "connection")
             ),
         );
     }
@@ -209,6 +205,21 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
             "find what all requests go through (a lock, an actor, a queue with one reader), and split it or make it shorter".to_owned(),
         );
     }
+}
+
+/// What to do about a limit: the knob of the server that is set to it is named, of several the one that is called for what is limited.
+fn raise(facts: &Facts<'_>, at_once: f64, called: &str) -> String {
+    let set_to_it = |value: &str| {
+        let value = value.parse::<f64>();
+        value.is_ok_and(|value| same(at_once, value))
+    };
+    let knobs = facts.run.setting.iter();
+    let knobs: Vec<_> = knobs.filter(|(_, value)| set_to_it(value)).collect();
+    let named = knobs.iter().find(|(name, _)| name.contains(called));
+    named.or(knobs.first()).map_or_else(
+        || "raise it, or make each request shorter".to_owned(),
+        |(name, value)| format!("raise `{name}` (it is {value}), or make each request shorter"),
+    )
 }
 
 /// Whether threads of a kind are as many as the requests that are worked on, do that work, and wait for something else than work.
