@@ -24,6 +24,12 @@ settle=100
 
 # node ADDRESS: becomes a node.
 node() {
+    # The last of three, whose port says that all are ready, waits until it has heard of the others: tables that are made before are not
+    # made on those that it does not know.
+    gossip=0
+    if [ "$nodes" != 1 ] && [ "$1" = 127.0.0.1 ]; then
+        gossip=-1
+    fi
     own=$data/$1
     mkdir -p "$own/conf" "$own/tmp" "$own/triggers"
     sed -e "s|@DATA@|$own|" -e "s|@HOST@|$1|" -e "s|@SEED@|$seed|" -e "s|@PORT@|$port|" -e "s|@STORAGE_PORT@|$storage_port|" \
@@ -39,7 +45,7 @@ node() {
         --add-opens java.base/java.lang=ALL-UNNAMED --add-opens java.base/java.util=ALL-UNNAMED \
         -Djava.io.tmpdir="$own/tmp" -Dcassandra.triggers_dir="$own/triggers" -Dcassandra.storagedir="$own" \
         -Dcassandra.config="file://$own/conf/cassandra.yaml" -Dlogback.configurationFile="$here/logback.xml" \
-        -Dcassandra.skip_wait_for_gossip_to_settle=0 -Dcassandra.ring_delay_ms="$settle" \
+        -Dcassandra.skip_wait_for_gossip_to_settle="$gossip" -Dcassandra.ring_delay_ms="$settle" \
         -Dcassandra.consistent.rangemovement=false -Dcassandra-foreground=yes \
         -cp "$here/target/lib/*" org.apache.cassandra.service.CassandraDaemon
 }

@@ -368,10 +368,13 @@ fn the_cause_its_evidence_and_the_next_step_stand_right_below_the_figure() {
     let at = labels.iter().position(|label| *label == "why").unwrap();
     assert_eq!(
         labels[at - 1..at + 5],
-        ["throughput", "why", "evidence", "evidence", "limit", "next"],
+        ["goodput", "why", "evidence", "evidence", "limit", "next"],
         "{drawn}"
     );
-    assert!(drawn.contains("worker-pool (likely) – all 8 threads"), "{drawn}");
+    assert!(
+        drawn.contains("worker-pool (likely) – all 8 threads"),
+        "{drawn}"
+    );
     assert!(drawn.contains("at most 160/s come of it"), "{drawn}");
 
     // Of several attempts the one that most of them have.
@@ -384,6 +387,9 @@ fn the_cause_its_evidence_and_the_next_step_stand_right_below_the_figure() {
         run.attempt = attempt;
     }
     let drawn = of_record(&fixture::record(runs.into()), Some(NEXT), PLAIN);
-    assert!(drawn.contains("worker-pool (likely; 2 of 3 runs)"), "{drawn}");
+    assert!(
+        drawn.contains("worker-pool (likely; 2 of 3 runs)"),
+        "{drawn}"
+    );
     assert_eq!(drawn.matches(NEXT).count(), 1, "{drawn}");
 }

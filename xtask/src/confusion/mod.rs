@@ -117,7 +117,10 @@ fn cases(folder: &Path, options: &Options) -> Result<Vec<String>, Error> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             let stem = path.file_stem().map(|stem| stem.to_string_lossy());
             names.extend(stem.map(|stem| stem.into_owned()));
         }
@@ -234,7 +237,9 @@ fn expected(record: &Record) -> Result<Vec<Cause>, String> {
     let named = asked.map_or(&[][..], |asked| &asked.expected_causes[..]);
     let cause = |id: &String| {
         let found = Cause::ALL.iter().find(|cause| cause.id() == id);
-        found.copied().ok_or_else(|| format!("unknown cause {id:?}"))
+        found
+            .copied()
+            .ok_or_else(|| format!("unknown cause {id:?}"))
     };
     let causes: Vec<Cause> = named.iter().map(cause).collect::<Result<_, _>>()?;
     if causes.is_empty() {
@@ -247,7 +252,8 @@ fn expected(record: &Record) -> Result<Vec<Cause>, String> {
 /// chance alone does that in one of 20 cases (a permutation test), and for either figure in at most one of 10.
 fn moved(fault: &[&Run], control: &[&Run]) -> bool {
     let lower = |of: fn(&Run) -> Option<f64>, a: &[&Run], b: &[&Run]| {
-        let values = |runs: &[&Run]| -> Vec<f64> { runs.iter().filter_map(|run| of(run)).collect() };
+        let values =
+            |runs: &[&Run]| -> Vec<f64> { runs.iter().filter_map(|run| of(run)).collect() };
         let (a, b) = (values(a), values(b));
         let most = a.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let least = b.iter().copied().fold(f64::INFINITY, f64::min);
@@ -278,8 +284,8 @@ fn most(runs: &[&Run]) -> (Option<Verdict>, Confidence) {
     let (Some((cause, _)), None) = (causes.next(), causes.next()) else {
         return (None, Confidence::Unknown);
     };
-    let verdicts = runs.iter().filter_map(|run| run.verdict.as_ref());
-    let verdict = verdicts.filter(|verdict| verdict.cause == *cause).next_back();
+    let mut verdicts = runs.iter().filter_map(|run| run.verdict.as_ref());
+    let verdict = verdicts.rfind(|verdict| verdict.cause == *cause);
     let confidence = verdict.map_or(Confidence::Unknown, |verdict| verdict.confidence);
     (verdict.cloned(), confidence)
 }
@@ -308,7 +314,9 @@ fn show(cases: &[Case], open: bool) {
                 println!("      {line}");
             }
             let ruled_out = |line: &&String| {
-                expected.iter().any(|id| line.starts_with(&format!("{id}: ")))
+                expected
+                    .iter()
+                    .any(|id| line.starts_with(&format!("{id}: ")))
             };
             for line in verdict.ruled_out.iter().filter(ruled_out) {
                 println!("      not {line}");

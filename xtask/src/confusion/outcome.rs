@@ -106,9 +106,8 @@ pub struct Accuracy {
 impl Accuracy {
     /// Of floodmark's verdicts.
     pub fn of<'a>(outcomes: impl IntoIterator<Item = &'a Outcome> + Clone) -> Self {
-        let abstains = |outcome: &Outcome| {
-            outcome.judged == Cause::Unknown && !outcome.right(Cause::Unknown)
-        };
+        let abstains =
+            |outcome: &Outcome| outcome.judged == Cause::Unknown && !outcome.right(Cause::Unknown);
         Accuracy {
             right: Share::among(outcomes.clone(), |o| o.right(o.judged)),
             wrong: Share::among(outcomes.clone(), |o| {

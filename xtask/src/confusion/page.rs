@@ -28,7 +28,10 @@ pub fn text(outcomes: &[Outcome], void: &[(String, String)], agreement: Option<S
         let _ = writeln!(text, "| {name} | {right} | {wrong} | {abstains} |");
     };
     row("all", Accuracy::of(outcomes));
-    row("looked at while rules were made", Accuracy::of(aside(false)));
+    row(
+        "looked at while rules were made",
+        Accuracy::of(aside(false)),
+    );
     row("set aside", Accuracy::of(aside(true)));
     row("with a fault", Accuracy::of(clean(false)));
     row("clean", Accuracy::of(clean(true)));
@@ -39,7 +42,10 @@ pub fn text(outcomes: &[Outcome], void: &[(String, String)], agreement: Option<S
         );
     }
     if let Some(agreement) = agreement {
-        let _ = writeln!(text, "\nThe same verdict as in the first pass: {agreement}.");
+        let _ = writeln!(
+            text,
+            "\nThe same verdict as in the first pass: {agreement}."
+        );
     }
     let _ = writeln!(
         text,

@@ -55,10 +55,7 @@ pub fn run(workspace: &Workspace) -> Result<Option<String>, Error> {
     write(&experiment, &text(&trials))?;
     let this = std::env::current_exe().map_err(|error| Error::Found(vec![error.to_string()]))?;
     for trial in &trials {
-        let client = folder
-            .path()
-            .join("clients")
-            .join(client_of(trial));
+        let client = folder.path().join("clients").join(client_of(trial));
         let path = client.join("client.toml");
         fs::create_dir_all(&client).map_err(|source| Error::Write {
             path: client,
@@ -357,7 +354,8 @@ mod tests {
             .to_string();
         assert_eq!(error, "s-hello: it is wrong");
         // That its store was killed is a part of a contract on what is kept.
-        let killed = "s-hello: the store x ended while it was loaded (signal: 9 (SIGKILL)); its log is y";
+        let killed =
+            "s-hello: the store x ended while it was loaded (signal: 9 (SIGKILL)); its log is y";
         assert!(!was_killed(killed, &trial[0]));
         let stored = Trial {
             store: Some("x".to_owned()),

@@ -8,16 +8,7 @@ fn a_record_is_judged_the_same_each_time_and_what_is_none_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("result");
     let out = out.to_str().unwrap();
-    let load = [
-        "load",
-        &server.url,
-        "-r",
-        "200",
-        "-d",
-        "1s",
-        "--out",
-        out,
-    ];
+    let load = ["load", &server.url, "-r", "200", "-d", "1s", "--out", out];
     let loaded = run(&load);
     assert!(matches!(code(&loaded), 0 | 4));
     // The load's own summary says it right below the figure, with what to do.

@@ -164,11 +164,11 @@ impl Launched {
                     true => "",
                     false => "; with hosts = \"separate\" a server must listen on {host}:{port}",
                 };
+                let said = self.said();
                 return Err(Ended::Failed(format!(
-                    "it was not ready within {} ({}: {why}{mend}){}",
+                    "it was not ready within {} ({}: {why}{mend}){said}",
                     show_duration(within),
-                    self.address,
-                    self.said()
+                    self.address
                 )));
             }
             std::thread::sleep(PAUSE);

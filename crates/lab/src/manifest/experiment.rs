@@ -177,11 +177,7 @@ impl Experiment {
             ladder,
             sweeps,
             claims,
-            expected_causes: expect
-                .as_ref()
-                .map(causes)
-                .transpose()?
-                .unwrap_or_default(),
+            expected_causes: expect.as_ref().map(causes).transpose()?.unwrap_or_default(),
             expected_check: check.map(|word| match word {
                 "violated" => ExpectedCheck::Violated,
                 _ => ExpectedCheck::Held,
@@ -302,7 +298,10 @@ impl Experiment {
 fn causes(expect: &Section<'_>) -> Result<Vec<String>, FileError> {
     let named = expect.list("cause");
     let known = || Cause::ALL.iter().map(|cause| cause.id());
-    match named.iter().find(|name| !known().any(|id| id == name.as_str())) {
+    match named
+        .iter()
+        .find(|name| !known().any(|id| id == name.as_str()))
+    {
         None => Ok(named),
         Some(name) => {
             let what = format!("unknown cause \"{name}\"; {}", did_you_mean(name, known()));
