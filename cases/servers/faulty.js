@@ -3,12 +3,13 @@
 const net = require('net');
 
 const options = { sleep: 0, lock: 0, burn: 0, body: 11, 'close-after': 0, 'two-writes': false, backlog: 1024, limit: 0, errors: 0,
-  log: false, upstream: 0, 'upstream-pool': 64, slots: 0 };
+  host: '127.0.0.1', log: false, upstream: 0, 'upstream-pool': 64, slots: 0 };
 const port = Number(process.argv[2]);
 for (let i = 3; i < process.argv.length; i++) {
   const name = process.argv[i].slice(2);
   if (!(name in options)) throw new Error(`unknown option ${process.argv[i]}`);
-  options[name] = typeof options[name] === 'boolean' ? true : Number(process.argv[++i]);
+  const kind = typeof options[name];
+  options[name] = kind === 'boolean' ? true : kind === 'string' ? process.argv[++i] : Number(process.argv[++i]);
 }
 
 const BODY = 'x'.repeat(options.body);
@@ -121,4 +122,4 @@ const server = net.createServer((socket) => {
     if (last) socket.end(); else next();
   }
 });
-server.listen({ port, host: '127.0.0.1', backlog: options.backlog });
+server.listen({ port, host: options.host, backlog: options.backlog });

@@ -10,6 +10,7 @@ import time
 
 options = argparse.ArgumentParser()
 options.add_argument("port", type=int)
+options.add_argument("--host", default="127.0.0.1")
 options.add_argument("--threads", type=int, default=64)
 options.add_argument("--sleep", type=float, default=0)
 options.add_argument("--lock", type=float, default=0)
@@ -142,7 +143,7 @@ class Loop:
 
     def __init__(self):
         self.selector = selectors.DefaultSelector()
-        self.listener = socket.create_server(("127.0.0.1", options.port), backlog=options.backlog)
+        self.listener = socket.create_server((options.host, options.port), backlog=options.backlog)
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.back, self.wake = socket.socketpair()
         self.back.setblocking(False)

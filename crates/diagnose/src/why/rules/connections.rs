@@ -80,7 +80,9 @@ pub(super) fn keepalive(facts: &Facts<'_>, findings: &mut Findings) {
     let again = opened.saturating_sub(first) as f64 / sent.max(1) as f64;
     // What broke or was given up was not ended after a number of requests.
     let broken = run.requests.reset + run.requests.timed_out + run.requests.malformed;
-    if again < REOPENED || opened.saturating_sub(first) <= 2 * broken {
+    // It takes CPU: where that is idle, something else is waited for.
+    let broke = opened.saturating_sub(first) <= 2 * broken;
+    if again < REOPENED || broke || working::has_time(facts) {
         return findings.not(
             Cause::KeepaliveLimit,
             format!(
