@@ -15,6 +15,10 @@ pub enum Shown {
     Full,
     /// Requests wait at a place that it stands behind.
     Waiting,
+    /// It takes less than half of what is answered away: what limits the rest takes more.
+    Lesser,
+    /// Nothing is wrong: less is asked for than could be had.
+    Asked,
 }
 
 /// A cause that a rule found.

@@ -63,11 +63,12 @@ fn rank(candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| a.shown.cmp(&b.shown).then(b.used.total_cmp(&a.used)));
 }
 
-/// What else limits it within a tenth, or is what the cause takes.
+/// What else limits it within a tenth, is what the cause takes, or takes a part of the answers away.
 fn also(first: &Candidate, others: &[Candidate]) -> Vec<Cause> {
     let near = |other: &&Candidate| {
         first.takes == Some(other.cause)
             || other.shown <= first.shown
+            || other.shown == Shown::Lesser
             || (other.shown == Shown::Full && other.used >= first.used - ALSO)
     };
     others

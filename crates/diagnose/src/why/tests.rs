@@ -235,6 +235,11 @@ fn refusals_failures_and_what_was_offered() {
     let mut wrong = seen(1.0, 0.1, 0.1);
     wrong.requests.wrong = 4_000;
     is(&wrong, Cause::Errors);
+    // What limits the others limits more than failures take away, unless these are half of all.
+    wrong.least_service_time_us = Some(1_000.0);
+    assert_eq!(is(&wrong, Cause::Serialised).also, [Cause::Errors]);
+    wrong.requests.wrong = 12_000;
+    is(&wrong, Cause::Errors);
     let mut offered = seen(1.0, 0.1, 0.1);
     offered.plan = open();
     is(&offered, Cause::None);
@@ -349,6 +354,17 @@ fn a_pool_of_threads_is_told_from_one_of_connections_and_from_one_at_a_time() {
         .extend(kind("pool-1-thread", 16.0, 2_000.0, "futex_wait_queue"));
     run.observations
         .extend(kind("ticks", 1.0, 400.0, "hrtimer_nanosleep"));
+    is(&run, Cause::Serialised);
+    // An event loop that does most of the waiting, beside threads of the same name.
+    let mut run = working_on(1.0);
+    run.observations
+        .extend(kind("python", 52.0, 2_000.0, "futex_do_wait"));
+    let of = |what: &str| format!("python {what}");
+    for series in &mut run.observations {
+        if series.metric == of("at work") {
+            series.values = vec![1.0; 10];
+        }
+    }
     is(&run, Cause::Serialised);
     // One thread that does everything, and sleeps.
     let mut run = working_on(1.0);

@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::units::show_count;
 
-use super::per_s;
+use super::{HALF, per_s};
 use crate::next::MET_SHARE;
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
@@ -74,7 +74,8 @@ pub(super) fn errors(facts: &Facts<'_>, findings: &mut Findings) {
     );
     findings.found(Candidate {
         cause: Cause::Errors,
-        shown: Shown::Counted,
+        // Mending them all gives as much again as they are: beside what is limited otherwise that is little, unless they are half.
+        shown: if share >= HALF { Shown::Counted } else { Shown::Lesser },
         used: 1.0,
         limit_per_s: None,
         summary: format!(

@@ -88,7 +88,10 @@ pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
                      next: String| {
         findings.found(Candidate {
             cause,
-            shown: Shown::Waiting,
+            shown: match cause {
+                Cause::Concurrency => Shown::Asked,
+                _ => Shown::Waiting,
+            },
             used: 1.0,
             limit_per_s,
             summary,
@@ -224,13 +227,18 @@ fn raise(facts: &Facts<'_>, at_once: f64, called: &str) -> String {
 
 /// Whether threads of a kind are as many as the requests that are worked on, do that work, and wait for something else than work.
 fn is_pool(kind: &ThreadKind, at_once: f64, facts: &Facts<'_>) -> bool {
-    let many = same(at_once, kind.threads) || same(at_once, kind.at_work);
     let takes_part = |kind: &ThreadKind| kind.waits_per_s >= TAKES_PART * facts.answered_per_s;
     // An event loop waits for events: what it works on is in no thread.
     let for_events = kind.waiting_in(|function| function.contains("ep_poll"));
-    // One thread is a pool only where no other does any work: else it is one that the others wait for, or one of many that tick.
-    let alone = || facts.kinds.iter().filter(|kind| takes_part(kind)).count() == 1;
-    many && takes_part(kind) && for_events < kind.threads / 2.0 && (kind.threads > 1.5 || alone())
+    if !takes_part(kind) || for_events >= kind.threads / 2.0 {
+        return false;
+    }
+    if ONE.contains(&at_once) {
+        // One thread is a pool only where no other does any work: else it is one that the others wait for, or one of many that tick.
+        let alone = facts.kinds.iter().filter(|kind| takes_part(kind)).count() == 1;
+        return alone && kind.threads < ONE.end;
+    }
+    same(at_once, kind.threads) || same(at_once, kind.at_work)
 }
 
 /// Whether all connections wait, and are as many as the requests that are worked on.
