@@ -179,11 +179,11 @@ fn a_store_that_dies_midway_is_named_with_its_moment_and_the_rest_goes_on() {
 fn a_store_that_is_killed_ends_another_client_s_run_with_its_moment_and_is_not_killed_again() {
     let killed = trial(
         "killed",
-        "name = \"count\", setting = { dies-after = \"k2\" }",
+        "name = \"count\", setting = { dies-after = \"k3\" }",
         "client = \"curl-loop\"",
     );
     let lab = lab(&format!(
-        "question = \"?\"\n[load]\nconnections = 2\nduration = \"5s\"\nfresh = true\n{killed}"
+        "question = \"?\"\n[load]\nconnections = 2\nduration = \"6s\"\nfresh = true\n{killed}"
     ));
     let (code, record, said) = lab.run(&[]);
     assert_eq!(code, 3, "{said}");
