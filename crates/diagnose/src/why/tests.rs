@@ -393,6 +393,11 @@ fn connections_that_nobody_lets_in_are_counted() {
     let mut run = seen(0.3, 0.1, 0.1);
     queue(&mut run, 42.0, 20.0);
     is(&run, Cause::MaxConnections);
+    // One without an idle CPU accepts late because of that.
+    run.observations[0] = series("host", "busy", 3.9);
+    let verdict = is(&run, Cause::Unknown);
+    let ruled_out = |line: &String| line.starts_with("max-connections: 0.10 CPUs were idle");
+    assert!(verdict.ruled_out.iter().any(ruled_out), "{verdict:#?}");
     let mut run = seen(0.3, 0.1, 0.1);
     queue(&mut run, 10.0, 64.0);
     is(&run, Cause::ServerFds);

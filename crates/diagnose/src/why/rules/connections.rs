@@ -144,7 +144,10 @@ pub(super) fn not_let_in(facts: &Facts<'_>, findings: &mut Findings) {
     }
     // A server that has no CPU left accepts late because of that.
     if !out_of_files && !working::has_time(facts) {
-        return findings.not(Cause::MaxConnections, "no CPU was idle");
+        if let Some(idle) = facts.idle_cpus() {
+            findings.not(Cause::MaxConnections, working::idle(facts, idle));
+        }
+        return;
     }
     let mut evidence = vec![said];
     evidence.extend(said_files);

@@ -132,7 +132,8 @@ pub(super) fn link(facts: &Facts<'_>, findings: &mut Findings) {
         show_bytes(on_the_way as u64),
         show_bytes(unread as u64)
     );
-    // A connection holds no more than its buffers do, of which half a megabyte is what Linux grows to on a link that is not long.
+    // A large answer is never on the way as a whole, for a connection holds no more than its buffers: one above half a megabyte counts as
+    // that much. A choice, not a figure of the kernel's.
     let most = answer.min(512.0 * 1024.0) * under_way;
     if on_the_way < HALF * most || unread > on_the_way * HALF || !working::has_time(facts) {
         return findings.not(Cause::Bandwidth, said);

@@ -31,6 +31,18 @@ pub(super) fn has_time(facts: &Facts<'_>) -> bool {
     idle && busiest.is_none_or(|busiest| busiest.on_cpu < NEARLY)
 }
 
+/// How many CPUs were idle, and how full the server's busiest thread was.
+pub(super) fn idle(facts: &Facts<'_>, idle: f64) -> String {
+    let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
+    let busiest = busiest.map_or_else(String::new, |busiest| {
+        format!(
+            ", and the server's busiest thread was on one for {}",
+            percent(busiest.on_cpu)
+        )
+    });
+    format!("{idle:.2} CPUs were idle{busiest}")
+}
+
 /// What limits the number of requests that are worked on at once.
 pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
     const AMONG: [Cause; 4] = [
@@ -43,14 +55,7 @@ pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
         return;
     };
     if !has_time(facts) {
-        let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
-        let said = format!(
-            "{idle:.2} CPUs were idle{}",
-            busiest.map_or_else(String::new, |busiest| format!(
-                ", and the server's busiest thread was on one for {}",
-                percent(busiest.on_cpu)
-            ))
-        );
+        let said = self::idle(facts, idle);
         for cause in AMONG {
             findings.not(cause, said.clone());
         }
