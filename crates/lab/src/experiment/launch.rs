@@ -252,6 +252,20 @@ fn prepare(start: &Start, filler: &Filler, run: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// A line without the sequences that colour it on a terminal (ECMA-48: ESC, [, digits and semicolons, a letter).
+fn without_colours(line: &str) -> String {
+    let mut rest = line;
+    let mut plain = String::new();
+    while let Some((before, after)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        rest = rest
+            .strip_prefix(|c: char| c.is_ascii_alphabetic())
+            .unwrap_or(rest);
+    }
+    plain + rest
+}
+
 /// The last line of a log that says anything, as ` – it said "…"`; empty where there is none. Only its end is read: a log may be
 /// long.
 pub fn last_line(log: &Path) -> String {
@@ -266,9 +280,41 @@ pub fn last_line(log: &Path) -> String {
     };
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let line = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    line.map_or_else(String::new, |line| {
+    let lines = text
+        .lines()
+        .map(|line| without_colours(line).trim().to_owned());
+    let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
+    // What Maven says last is where to read about errors; the first one is what is wrong.
+    let error = lines.iter().find(|line| line.starts_with("[ERROR]"));
+    error.or(lines.last()).map_or_else(String::new, |line| {
         let line: String = line.chars().take(LONGEST_LINE).collect();
         format!(" – it said \"{line}\"")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_says_what_is_wrong_is_quoted() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        for (text, said) in [
+            ("one\ntwo\n\n", " – it said \"two\""),
+            ("\u{1b}[0m\u{1b}[0m\n", ""),
+            (
+                "a\n\u{1b}[31;1mred\u{1b}[0m thing\u{1b}[",
+                " – it said \"red thing\"",
+            ),
+            (
+                "fine\n[ERROR] A.scala:3: not found\n[ERROR] [Help 1] somewhere\n\u{1b}[0m",
+                " – it said \"[ERROR] A.scala:3: not found\"",
+            ),
+        ] {
+            fs::write(&log, text).unwrap();
+            assert_eq!(last_line(&log), said, "{text:?}");
+        }
+        assert_eq!(last_line(&folder.path().join("none")), "");
+    }
 }

@@ -21,6 +21,10 @@ object Main {
     val journal = options.word("journal", List("none", "memory", "cassandra").asJava)
     implicit val system: ActorSystem = ActorSystem("HttpServer", config(journal, options))
     try {
+      if (journal == "cassandra") {
+        val plugin = system.settings.config.getConfig("akka.persistence.cassandra.journal")
+        Tables.make(options.address("store"), plugin.getString("keyspace"), plugin.getInt("replication-factor"))
+      }
       val scoring = if (journal == "none") new PlainScoring else new PersistentScoring(system)
       Await.result(scoring.recovered, Duration.Inf)
       val binding = Http().newServerAt(host, port).bind(routes(scoring))
