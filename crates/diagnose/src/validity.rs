@@ -283,7 +283,7 @@ fn full_threads(evidence: &Evidence<'_>) -> Option<Threads> {
 
 impl Threads {
     /// As far as is known: at least the time on a CPU.
-    fn busy(&self) -> f64 {
+    pub(crate) fn busy(&self) -> f64 {
         (self.on_cpu + self.waiting.unwrap_or(0.0)).min(1.0)
     }
 

@@ -185,6 +185,18 @@ impl<'a> Facts<'a> {
     pub fn idle_cpus(&self) -> Option<f64> {
         self.host_busy.map(|busy| (self.cpus - busy).max(0.0))
     }
+
+    /// CPUs that nobody used of those that the server might use, and how many these are; where it has its own, those of others do not
+    /// count.
+    #[must_use]
+    pub fn idle_to_server(&self) -> Option<(f64, f64)> {
+        let place = self.run.place.as_ref();
+        let own = place.is_some_and(|place| place.server.cpus.is_some());
+        match &self.server {
+            Some(server) if own => Some(((server.may_use - server.used).max(0.0), server.may_use)),
+            _ => self.idle_cpus().map(|idle| (idle, self.cpus)),
+        }
+    }
 }
 
 /// Ok answers per second times the shortest service time. A load begins with all of its connections at once, so that its first answers

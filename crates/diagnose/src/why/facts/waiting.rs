@@ -22,7 +22,7 @@ impl ThreadKind {
     #[must_use]
     pub fn waiting_in(&self, holds: impl Fn(&str) -> bool) -> f64 {
         let of = self.waits_in.iter().filter(|(name, _)| holds(name));
-        of.map(|(_, threads)| threads).sum()
+        of.fold(0.0, |sum, (_, threads)| sum + threads)
     }
 }
 
@@ -33,6 +33,8 @@ pub struct Upstream {
     pub established: f64,
     /// Those that wait for an answer; none where most of them answer within a tick of the kernel.
     pub waiting: Option<f64>,
+    /// Those that wait for an answer, or have had one within the tick of the kernel in which they asked.
+    pub perhaps_waiting: f64,
 }
 
 /// Sessions of PostgreSQL.
@@ -94,6 +96,7 @@ pub(super) fn upstreams(seen: &Seen<'_>) -> Vec<Upstream> {
             Upstream {
                 address: address.to_owned(),
                 established,
+                perhaps_waiting: level("waiting") + level("waiting or not"),
                 waiting: (known >= established / 2.0 && known > 0.0)
                     .then(|| level("waiting") * established / known),
             }
@@ -108,6 +111,9 @@ pub(super) fn sessions(seen: &Seen<'_>) -> Option<Sessions> {
     Some(Sessions {
         active: level("active")?,
         waiting_for_locks: level("waiting for locks").unwrap_or(0.0),
-        committing: COMMITTING.iter().filter_map(|event| level(event)).sum(),
+        committing: COMMITTING
+            .iter()
+            .filter_map(|event| level(event))
+            .fold(0.0, |sum, sessions| sum + sessions),
     })
 }

@@ -4,8 +4,8 @@ use floodmark_record::cause::Cause;
 use floodmark_record::plan::{ConnectionUse, Model, Sources};
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{FULL, per_s, percent};
-use crate::validity::STALL_S;
+use super::{FULL, SHARED, could_have, per_s, percent};
+use crate::validity::{STALL_S, load_threads};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
 
@@ -15,27 +15,49 @@ const VICTIMS: f64 = 0.01;
 /// Its CPU.
 pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     let client = &facts.client;
-    let of_all = client.used / client.may_use;
-    let (used, how) = match &client.busiest {
-        Some(busiest) => (
-            (client.used / f64::from(facts.run.plan.threads.max(1)))
-                .max(of_all)
-                .min(1.0),
+    let (used, how) = match (
+        load_threads(&facts.run.client.threads),
+        facts.run.client.name.is_none(),
+    ) {
+        // What decides whether a figure is a bound of floodmark's decides here too, but for threads that wait for CPUs a good part of the
+        // time: it is not their own work that fills these.
+        (Some(threads), true) => (
+            match threads.waiting {
+                Some(waiting) if waiting >= SHARED * threads.on_cpu => threads.on_cpu,
+                _ => threads.busy(),
+            },
             format!(
-                "client thread {} on a CPU for {} of its time",
-                busiest.name,
-                percent(busiest.on_cpu)
+                "client threads on a CPU for {} of their time{}",
+                percent(threads.on_cpu),
+                threads.waiting.map_or_else(String::new, |waiting| format!(
+                    ", ready for one for {}",
+                    percent(waiting)
+                ))
             ),
         ),
-        None => (
-            of_all.min(1.0),
-            format!(
-                "client: {:.2} of {:.0} CPUs (/proc/PID/stat)",
-                client.used, client.may_use
-            ),
-        ),
+        _ => {
+            let own = facts
+                .run
+                .place
+                .as_ref()
+                .is_some_and(|place| place.client.cpus.is_some());
+            let server = facts.server.as_ref().map_or(0.0, |server| server.used);
+            let has = could_have(facts, client, own, server);
+            (
+                (client.used / has).min(1.0),
+                format!(
+                    "client: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
+                    client.used
+                ),
+            )
+        }
     };
     if used < FULL {
+        return findings.not(Cause::ClientCpu, how);
+    }
+    // Of two that fill the CPUs together the one that takes less is not what to mend first.
+    let server = facts.server.as_ref().map_or(0.0, |server| server.used);
+    if client.busiest.is_none() && client.used < server {
         return findings.not(Cause::ClientCpu, how);
     }
     // A thread that spends its time looking for a port that is not there could send far more.

@@ -144,7 +144,7 @@ pub(super) fn not_let_in(facts: &Facts<'_>, findings: &mut Findings) {
     }
     // A server that has no CPU left accepts late because of that.
     if !out_of_files && !working::has_time(facts) {
-        if let Some(idle) = facts.idle_cpus() {
+        if let Some((idle, _)) = facts.idle_to_server() {
             findings.not(Cause::MaxConnections, working::idle(facts, idle));
         }
         return;

@@ -9,7 +9,7 @@ mod waiting;
 mod working;
 
 use super::candidate::Findings;
-use super::facts::Facts;
+use super::facts::{Facts, Side};
 
 /// From this share on a thread or a CPU is full: what is missing is what a loaded thread still spends waiting in between
 /// ([`crate::validity::FULL_SHARE`]).
@@ -21,6 +21,9 @@ const NEARLY: f64 = 0.9;
 /// A mechanism is named before the resource when it makes up this share of it, and a place is where requests wait when so many of them
 /// are there.
 const HALF: f64 = 0.5;
+
+/// Both sides wait for CPUs this long for each second that they have one: the rule of the catalogue for CPUs that are shared.
+const SHARED: f64 = 0.2;
 
 /// All of them, in no order of importance.
 const RULES: &[fn(&Facts<'_>, &mut Findings)] = &[
@@ -58,6 +61,19 @@ pub(super) fn apply(facts: &Facts<'_>) -> Findings {
         rule(facts, &mut findings);
     }
     findings
+}
+
+/// CPUs that a side could have: of those that it may use what others do not take, where they are not its own. `other` is what the other
+/// side takes, where nothing tells of the whole machine.
+fn could_have(facts: &Facts<'_>, side: &Side, own: bool, other: f64) -> f64 {
+    /// Others are read by another clock, so that they may seem to leave nothing.
+    const LEAST: f64 = 0.05;
+    let others = match facts.host_busy {
+        _ if own => 0.0,
+        Some(busy) => (busy - side.used).max(0.0),
+        None => other,
+    };
+    (side.may_use - others).max(LEAST)
 }
 
 fn percent(share: f64) -> String {

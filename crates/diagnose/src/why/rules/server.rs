@@ -3,12 +3,13 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{HALF, NEARLY, percent, working};
+use super::{HALF, NEARLY, SHARED, could_have, percent};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Side};
 
-/// Both sides wait for CPUs this long for each second that they have one: the rule of the catalogue for CPUs that are shared.
-const SHARED: f64 = 0.2;
+/// Of what both take together the lesser takes at least this share: CPUs of its own would give the other as much more, and by less than that
+/// fresh processes differ anyway.
+const IN_THE_WAY: f64 = 0.15;
 
 /// A stop of all threads for this share of the time lowers throughput by as much, which is more than runs differ by.
 const STOPPED: f64 = 0.1;
@@ -36,8 +37,17 @@ pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
         percent(client_waits),
         percent(server_waits)
     );
-    if apart || client_waits < SHARED || server_waits < SHARED {
-        return findings.not(Cause::SharedCpu, said);
+    // CPUs of their own would give each as much more as the other takes now.
+    let lesser = server.used.min(facts.client.used);
+    let takes = lesser / (server.used + facts.client.used).max(1e-9);
+    if apart || client_waits < SHARED || server_waits < SHARED || takes < IN_THE_WAY {
+        return findings.not(
+            Cause::SharedCpu,
+            format!(
+                "{said}, and the one that takes less takes {} of what both take",
+                percent(takes)
+            ),
+        );
     }
     let Some(busy) = facts.host_busy else {
         return;
@@ -76,30 +86,24 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
         );
         return;
     };
-    let shared_with = match facts
+    let own = facts
         .run
         .place
         .as_ref()
-        .and_then(|place| place.server.cpus.as_ref())
-    {
-        Some(_) => 0.0,
-        None => facts
-            .host_busy
-            .map_or(facts.client.used, |busy| (busy - server.used).max(0.0)),
-    };
-    let has = (server.may_use - shared_with).max(0.05);
+        .is_some_and(|place| place.server.cpus.is_some());
+    let has = could_have(facts, server, own, facts.client.used);
     let used = (server.used / has).min(1.0);
     let full = server
         .busiest
         .as_ref()
         .filter(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY);
-    if full.is_some() && facts.idle_cpus().is_none() {
+    if full.is_some() && facts.idle_to_server().is_none() {
         findings.unseen.push(
             "how many CPUs were idle (/proc/stat), which tells whether more than one full thread could be served".to_owned(),
         );
-    } else if let (Some(busiest), Some(idle)) = (full, facts.idle_cpus()) {
+    } else if let (Some(busiest), Some((idle, cpus))) = (full, facts.idle_to_server()) {
         // What the idle CPUs could add must be more than two limits within a tenth of each other.
-        if idle > 0.1 * (facts.cpus - idle) && server.may_use > 1.0 {
+        if idle > 0.1 * (cpus - idle) && server.may_use > 1.0 {
             findings.found(Candidate {
                 cause: Cause::ServerCpuOneThread,
                 shown: Shown::Full,
@@ -115,7 +119,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
                         busiest.name,
                         percent(busiest.on_cpu)
                     ),
-                    format!("{idle:.2} of {:.0} CPUs idle (/proc/stat)", facts.cpus),
+                    format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
                 ],
                 next: "let more threads of the server do that work".to_owned(),
                 takes: None,
@@ -140,7 +144,9 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
         "server: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
         server.used
     );
-    if used < NEARLY {
+    // Of those that fill the CPUs together one that takes less is not what to mend first.
+    let store = facts.store.as_ref().map_or(0.0, |store| store.used);
+    if used < NEARLY || (!own && server.used < facts.client.used.max(store)) {
         return findings.not(Cause::ServerCpu, said);
     }
     let each = server
@@ -221,6 +227,19 @@ pub(super) fn steal(facts: &Facts<'_>, findings: &mut Findings) {
     });
 }
 
+/// Whether the server takes most of what is taken of the CPUs and leaves next to none: only then is what takes the server's CPU what limits
+/// the run.
+fn is_full(facts: &Facts<'_>, server: &Side) -> bool {
+    let store = facts.store.as_ref().map_or(0.0, |store| store.used);
+    let most = server.used >= HALF * (server.used + facts.client.used + store);
+    let place = facts.run.place.as_ref();
+    let own = place.is_some_and(|place| place.server.cpus.is_some());
+    let has = could_have(facts, server, own, facts.client.used);
+    let busiest = server.busiest.as_ref();
+    let thread = busiest.is_some_and(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY);
+    most && (thread || server.used >= NEARLY * has)
+}
+
 /// The JVM's compiler.
 pub(super) fn jit(facts: &Facts<'_>, findings: &mut Findings) {
     let (Some(jvm), Some(server)) = (&facts.jvm, &facts.server) else {
@@ -237,7 +256,8 @@ pub(super) fn jit(facts: &Facts<'_>, findings: &mut Findings) {
     let warming = facts.run.steady.class == floodmark_record::run::SteadyClass::Warming;
     // Code that is not compiled yet is slow beyond what compiling it takes: a fifth of the CPU shows that much is still interpreted.
     // Where CPUs are idle, requests do not wait for the compiler.
-    if share < 0.2 && !(warming && share > 0.05) || working::has_time(facts) {
+    let compiles = share >= 0.2 || (warming && share > 0.05);
+    if !compiles || !is_full(facts, server) {
         return findings.not(Cause::Jit, said);
     }
     let mut evidence = vec![said];
@@ -327,7 +347,7 @@ pub(super) fn tls(facts: &Facts<'_>, findings: &mut Findings) {
     );
     // Opening a connection is the kernel's work and arithmetic the program's: a server that spends most of its time in the kernel does
     // not spend it on handshakes.
-    if each < HALF || in_user < HALF || working::has_time(facts) {
+    if each < HALF || in_user < HALF || !is_full(facts, server) {
         return findings.not(Cause::TlsHandshake, said);
     }
     findings.found(Candidate {

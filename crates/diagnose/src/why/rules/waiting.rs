@@ -93,7 +93,8 @@ pub(super) fn logging(facts: &Facts<'_>, findings: &mut Findings) {
         return;
     }
     let writes = |function: &str| WRITING.iter().any(|name| function.starts_with(name));
-    let writing: f64 = facts.kinds.iter().map(|kind| kind.waiting_in(writes)).sum();
+    let each = facts.kinds.iter().map(|kind| kind.waiting_in(writes));
+    let writing = each.fold(0.0, |sum, threads| sum + threads);
     let said = format!("{writing:.2} of the server's threads were found writing (wchan)");
     if writing < HALF {
         return findings.not(Cause::SyncLogging, said);

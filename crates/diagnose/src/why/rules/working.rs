@@ -22,11 +22,11 @@ const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 /// Threads that do the work give the CPU up for each request at least now and then.
 const TAKES_PART: f64 = 0.3;
 
-/// Whether CPUs were idle, and the server's busiest thread was not full.
+/// Whether CPUs were idle that the server might use, and its busiest thread was not full.
 pub(super) fn has_time(facts: &Facts<'_>) -> bool {
     let idle = facts
-        .idle_cpus()
-        .is_some_and(|idle| idle >= IDLE * facts.cpus);
+        .idle_to_server()
+        .is_some_and(|(idle, of)| idle >= IDLE * of);
     let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
     idle && busiest.is_none_or(|busiest| busiest.on_cpu < NEARLY)
 }
@@ -51,7 +51,7 @@ pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
         Cause::WorkerPool,
         Cause::ConnectionPool,
     ];
-    let Some(idle) = facts.idle_cpus() else {
+    let Some((idle, cpus)) = facts.idle_to_server() else {
         return;
     };
     if !has_time(facts) {
@@ -81,7 +81,7 @@ pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
             show_ns(facts.run.service_time_us.mean.unwrap_or(least_us) * 1e3),
             per_s(facts.ok_per_s)
         ),
-        format!("{idle:.2} of {:.0} CPUs idle (/proc/stat)", facts.cpus),
+        format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
     ];
     let said =
         format!("the server works on {at_once:.1} requests at once, of {under_way:.1} under way");
@@ -191,9 +191,8 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
                 upstream.address
             ),
             vec![format!(
-                "{:.1} of {count:.0} connections to {} wait for an answer (tcpi_last_data_sent after tcpi_last_data_recv)",
-                upstream.waiting.unwrap_or(0.0),
-                upstream.address
+                "{:.1} of {count:.0} connections to {} wait for an answer (tcpi_last_data_sent not before tcpi_last_data_recv)",
+                upstream.perhaps_waiting, upstream.address
             )],
             format!(
                 "the pool of connections is full: {}, or look at why an answer from there takes so long",
@@ -246,12 +245,13 @@ fn is_pool(kind: &ThreadKind, at_once: f64, facts: &Facts<'_>) -> bool {
     same(at_once, kind.threads) || same(at_once, kind.at_work)
 }
 
-/// Whether all connections wait, and are as many as the requests that are worked on.
+/// From this share of a pool's connections on that wait, it is full: between two uses one is with the server, however many want it.
+const BUSY: f64 = 0.75;
+
+/// Whether all connections wait, and are as many as the requests that are worked on. One that is used again at once has sent within the
+/// tick in which it received: it counts as one that waits, for an idle pool is as large as what is worked on by chance alone.
 fn is_full(upstream: &Upstream, at_once: f64) -> bool {
-    let all = upstream
-        .waiting
-        .is_some_and(|waiting| waiting >= ALL * upstream.established);
-    all && same(at_once, upstream.established)
+    upstream.perhaps_waiting >= BUSY * upstream.established && same(at_once, upstream.established)
 }
 
 fn same(a: f64, b: f64) -> bool {
