@@ -89,6 +89,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
             changes_s: Vec::new(),
         },
         checks: Vec::new(),
+        perturbed: Vec::new(),
         verdict: None,
         runtime: None,
         log_errors: Vec::new(),

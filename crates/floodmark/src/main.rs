@@ -16,6 +16,7 @@ mod out;
 mod report;
 mod run;
 mod serve;
+mod slow;
 mod why;
 mod worker;
 
@@ -44,6 +45,8 @@ enum Command {
     Worker,
     #[command(hide = true)]
     Delay(delay::DelayArgs),
+    #[command(hide = true)]
+    Slow(slow::SlowArgs),
 }
 
 fn main() -> ExitCode {
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Why(args) => why::run(args),
         Command::Worker => worker::run(),
         Command::Delay(args) => delay::run(args),
+        Command::Slow(args) => slow::run(args),
     };
     match ended {
         Ok(()) => ExitCode::from(Exit::Fine.code()),

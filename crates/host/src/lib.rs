@@ -12,6 +12,7 @@ pub mod namespace;
 pub mod scratch;
 pub mod side;
 pub mod signals;
+pub mod slow;
 pub mod wire;
 
 pub use child::{Child, ChildError, Used};

@@ -91,6 +91,17 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                 tally.observed = observed;
             }
         }
+        Event::Proved {
+            run,
+            windows,
+            missing,
+        } => {
+            // What was measured anew after a resumption has the same name.
+            if let Some(tally) = tallies.iter_mut().rfind(|tally| tally.id == run) {
+                tally.perturbed = windows;
+                tally.missing.extend(missing);
+            }
+        }
         event => {
             if let Some(tally) = tallies.last_mut() {
                 match event {
@@ -111,6 +122,7 @@ pub fn fold(folder: &Path) -> Result<Record, FoldError> {
                     | Event::Skipped { .. }
                     | Event::RunBegan { .. }
                     | Event::Connecting(_)
+                    | Event::Proved { .. }
                     | Event::Began { .. }
                     | Event::Observed(_) => {}
                 }
@@ -386,6 +398,7 @@ fn finish(mut tally: Tally, shape: Shape, times: &TimesInWindow) -> Run {
             notes: Vec::new(),
         },
         checks: Vec::new(),
+        perturbed: tally.perturbed,
         verdict: None,
     }
 }

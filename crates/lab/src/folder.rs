@@ -62,16 +62,16 @@ impl Folder {
         })
     }
 
-    /// Opens a result that is there, to append to it. An event that was being written when its floodmark died is taken away.
+    /// Opens a result that is there, to append to it; `flag` is where it was named. An event that was being written when its floodmark died is taken away.
     ///
     /// # Errors
     /// A folder without a result, one that another floodmark is writing, one that cannot be written.
-    pub fn reopen(path: &Path) -> Result<Self, FolderError> {
+    pub fn reopen(path: &Path, flag: &'static str) -> Result<Self, FolderError> {
         let failed = |what| {
             move |source| FolderError {
                 path: path.to_owned(),
                 what,
-                flag: "--resume",
+                flag,
                 source,
             }
         };
@@ -248,13 +248,13 @@ mod tests {
         };
         let mut first = Folder::create(&path).unwrap();
         first.append(&missing("one")).unwrap();
-        let text = Folder::reopen(&path).unwrap_err().to_string();
+        let text = Folder::reopen(&path, "--resume").unwrap_err().to_string();
         assert!(text.contains("another floodmark"), "{text}");
         drop(first);
         let whole = fs::read_to_string(path.join(EVENTS)).unwrap();
         for torn in ["", "{\"event\"", &"x".repeat(200_000)] {
             fs::write(path.join(EVENTS), whole.clone() + torn).unwrap();
-            Folder::reopen(&path)
+            Folder::reopen(&path, "--resume")
                 .unwrap()
                 .append(&missing("two"))
                 .unwrap();
@@ -262,9 +262,9 @@ mod tests {
             assert_eq!(now, whole.clone() + &whole.replace("one", "two"));
         }
         fs::write(path.join(EVENTS), "no end").unwrap();
-        drop(Folder::reopen(&path).unwrap());
+        drop(Folder::reopen(&path, "--resume").unwrap());
         assert_eq!(fs::read(path.join(EVENTS)).unwrap(), b"");
-        assert!(Folder::reopen(&parent.path().join("none")).is_err());
+        assert!(Folder::reopen(&parent.path().join("none"), "--resume").is_err());
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod input;
 mod judge;
 pub mod manifest;
 pub mod mix;
+pub mod proving;
 pub mod read;
 pub mod server_log;
 mod source;

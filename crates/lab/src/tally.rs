@@ -8,6 +8,7 @@ use floodmark_record::groups::GroupPoint;
 use floodmark_record::logged::Logged;
 use floodmark_record::place::Place;
 use floodmark_record::plan::Plan;
+use floodmark_record::proof::Windows;
 use floodmark_record::run::{Ended, SeriesRow};
 use floodmark_record::units::show_ns;
 use floodmark_record::watch::{Observed, ServerUsed};
@@ -35,6 +36,8 @@ pub struct Tally {
     /// The same of the store behind it.
     pub store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
+    /// Windows with and without a change, taken after it.
+    pub perturbed: Vec<Windows>,
     pub logged: Logged,
     pub cut_short: Option<String>,
     /// Whether the run was measured anew later.
@@ -66,6 +69,7 @@ impl Tally {
             server_used: None,
             store_used: None,
             missing: Vec::new(),
+            perturbed: Vec::new(),
             logged: Logged::default(),
             cut_short: None,
             counts_not: false,

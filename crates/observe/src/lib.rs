@@ -50,4 +50,5 @@ pub use observer::Observer;
 pub use root::Root;
 pub use sampler::Sampler;
 pub use system_check::facts;
+pub use tree::family;
 pub use watch::{StoreKind, UsedCpu, Watch, WatchedStore};

@@ -75,6 +75,16 @@ impl Member {
     }
 }
 
+/// A process and its descendants, those of them that may be read.
+#[must_use]
+pub fn family(root: &Root, pid: u32) -> Vec<u32> {
+    let tree = Tree::new(root, &[pid], &[]);
+    tree.map_or_else(
+        |_| Vec::new(),
+        |tree| tree.members.iter().map(|member| member.pid).collect(),
+    )
+}
+
 /// An ended process, until it is known whether its parent was charged with it.
 #[derive(Debug)]
 struct Ended {

@@ -14,6 +14,7 @@ use crate::logged::Logged;
 use crate::outcome::Counts;
 use crate::place::Place;
 use crate::plan::Plan;
+use crate::proof::Windows;
 use crate::run::{Environment, ToolInfo};
 use crate::target::Address;
 use crate::times::TimeKind;
@@ -92,6 +93,15 @@ pub enum Event {
         run: RunId,
         /// Why it did not run its course, when it did not.
         cut_short: Option<String>,
+    },
+    /// Parts of a measured run's setup were changed in turn.
+    Proved {
+        /// Which run.
+        run: RunId,
+        /// What came of each change.
+        windows: Vec<Windows>,
+        /// What could not be changed or measured, one line each.
+        missing: Vec<String>,
     },
 }
 

@@ -18,6 +18,7 @@ pub mod outcome;
 pub mod place;
 pub mod plan;
 pub mod profile;
+pub mod proof;
 pub mod result;
 pub mod run;
 pub mod sweep;

@@ -13,6 +13,7 @@ use crate::logged::LogErrors;
 use crate::outcome::Counts;
 use crate::place::Place;
 use crate::plan::Plan;
+use crate::proof::Windows;
 use crate::times::Times;
 use crate::tls::TlsRun;
 use crate::verdict::Verdict;
@@ -177,6 +178,9 @@ pub struct Run {
     pub steady: Steady,
     /// Correctness of the answers.
     pub checks: Vec<CheckResult>,
+    /// Windows with and without a change, taken after it to prove the verdict; empty where none were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub perturbed: Vec<Windows>,
     /// What limited it; null where there is no figure to explain, and in records that were made before this was judged.
     #[serde(default)]
     pub verdict: Option<Verdict>,

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
+use crate::proof::Tested;
 
 /// What limited a run, as it was judged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +25,9 @@ pub struct Verdict {
     pub ruled_out: Vec<String>,
     /// What to do next, in this setup.
     pub next: String,
+    /// What was changed to prove it, and what came of that; empty where nothing was.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tested: Vec<Tested>,
     /// What could not be seen, and what it would have told.
     pub unseen: Vec<String>,
     /// Where requests were.

@@ -269,6 +269,7 @@ pub(crate) fn closed() -> Run {
             changes_s: Vec::new(),
         },
         checks: Vec::new(),
+        perturbed: Vec::new(),
         verdict: None,
         runtime: None,
         log_errors: Vec::new(),

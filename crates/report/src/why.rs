@@ -1,5 +1,6 @@
 //! Verdicts on a terminal: the cause first, its evidence and the next step, then what it is not and where requests were.
 
+use floodmark_record::proof::Tested;
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Verdict};
 
@@ -96,6 +97,27 @@ pub(crate) fn evidence(page: &mut Page, verdict: &Verdict) {
     }
 }
 
+/// One change, what its cause predicts of it, and what came of it.
+pub(crate) fn tried(tested: &Tested) -> String {
+    let measured = match (tested.ratio, &tested.interval) {
+        (Some(ratio), Some(i)) => format!("× {ratio:.3} ({:.3} – {:.3})", i.low, i.high),
+        _ => "not measured".to_owned(),
+    };
+    let predicted = tested.predicted.map_or_else(
+        || "the cause predicts nothing of it".to_owned(),
+        |(low, high)| format!("predicted {low:.2} to {high:.2}"),
+    );
+    let agrees = match tested.agrees {
+        Some(true) => ": as predicted",
+        Some(false) => ": not as predicted",
+        None => "",
+    };
+    format!(
+        "{}: throughput {measured}, {predicted}{agrees}",
+        tested.change.words()
+    )
+}
+
 /// Draws one verdict.
 fn draw(page: &mut Page, verdict: &Verdict) {
     page.entry(
@@ -109,6 +131,9 @@ fn draw(page: &mut Page, verdict: &Verdict) {
     );
     evidence(page, verdict);
     page.entry("next", &[plain(&verdict.next)]);
+    for tested in &verdict.tested {
+        page.entry("tried", &[plain(tried(tested))]);
+    }
     if !verdict.also.is_empty() {
         let also: Vec<&str> = verdict.also.iter().map(|cause| cause.id()).collect();
         page.entry("also", &[plain(also.join(", "))]);

@@ -3,6 +3,7 @@
 mod candidate;
 mod facts;
 mod ledger;
+pub mod proof;
 mod rules;
 
 use floodmark_record::cause::Cause;
@@ -32,14 +33,15 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     rank(&mut candidates);
     let mut ranked = candidates.into_iter();
     let Some(first) = ranked.next() else {
-        return Some(Verdict {
+        let verdict = Verdict {
             ledger,
             ceilings,
             ..unknown(&facts, &ruled_out, unseen)
-        });
+        };
+        return Some(proof::judge(run, verdict));
     };
     let also = also(&first, ranked.as_slice());
-    Some(Verdict {
+    let verdict = Verdict {
         cause: first.cause,
         also: also.clone(),
         confidence: Confidence::Likely,
@@ -52,10 +54,12 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             .map(|(cause, why)| format!("{cause}: {why}"))
             .collect(),
         next: first.next,
+        tested: Vec::new(),
         unseen,
         ledger,
         ceilings,
-    })
+    };
+    Some(proof::judge(run, verdict))
 }
 
 /// The most telling first; of two that tell as much, the one nearer to its limit.
@@ -101,6 +105,7 @@ fn unknown(facts: &Facts<'_>, ruled_out: &[(Cause, String)], unseen: Vec<String>
             .map(|(cause, why)| format!("{cause}: {why}"))
             .collect(),
         next,
+        tested: Vec::new(),
         unseen,
         ledger: None,
         ceilings: Vec::new(),

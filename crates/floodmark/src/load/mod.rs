@@ -26,7 +26,7 @@ mod resolve;
 mod schedule;
 mod sockets;
 pub mod target;
-mod tls;
+pub mod tls;
 
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {

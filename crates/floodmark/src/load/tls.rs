@@ -37,6 +37,18 @@ pub fn plan(
     }
 }
 
+/// Whom to trust as a plan has it, whose own authorities are not kept in its record; `cacert` is their file, where it had one.
+pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, Ending> {
+    match (plan.trust, cacert) {
+        (Trust::Nothing, _) => Ok(Vec::new()),
+        (Trust::System, _) => system(),
+        (Trust::File, Some(path)) => file(path),
+        (Trust::File, None) => Err(Ending::usage(
+            "the run trusted a certificate authority of a file; name it again: --cacert FILE",
+        )),
+    }
+}
+
 /// A flag of HTTPS says nothing of plain HTTP.
 fn for_plain_http(args: &LoadArgs) -> Result<(), Ending> {
     let given = [

@@ -33,6 +33,11 @@ pub struct RunArgs {
     #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
+    /// After each process was measured, change parts of its setup in turn in short windows, to prove what limited it: twice the
+    /// connections, the client, the server and the store stopped for a fifth of the time; half a minute for each process
+    #[arg(long)]
+    pub prove: bool,
+
     /// Exit with 1 where a published claim does not hold; one that is undecided fails nothing
     #[arg(long)]
     pub fail_on_claims: bool,

@@ -52,7 +52,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         .map_err(|e| Ending::failed(format!("floodmark cannot find itself: {e}")))?;
     let folder = match (&args.out, &args.resume) {
         (Some(path), _) => Folder::create(path),
-        (None, Some(path)) => Folder::reopen(path),
+        (None, Some(path)) => Folder::reopen(path, "--resume"),
         (None, None) => Folder::create_temporary(),
     };
     let mut folder = folder.map_err(Ending::usage)?;
@@ -116,6 +116,7 @@ fn read(args: &RunArgs) -> Result<Experiment, Ending> {
         attempts: args.attempts,
         processes: args.processes,
         duration: args.duration,
+        prove: args.prove,
     };
     Experiment::read(&path)
         .map_err(Ending::usage)?

@@ -24,7 +24,7 @@ use floodmark_observe::{Root, cpu};
 use floodmark_record::events::RunId;
 use floodmark_record::experiment::Resumed;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::ToolInfo;
+use floodmark_record::run::{Run, ToolInfo};
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record};
 
@@ -32,6 +32,7 @@ use crate::alive::Alive;
 use crate::attempt::{self, Attempts, Driver, LabError, Listener, Watching};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
+use crate::proving::{Proved, Proving};
 use crate::server_log::ServerLog;
 use client::Other;
 use delayed::Delayed;
@@ -116,6 +117,31 @@ struct Up<'a> {
     hosts: &'a Hosts,
     running: &'a mut Running,
     standing: Option<&'a mut Standing>,
+}
+
+/// Changes parts of a trial's setup after it was measured, where that could tell its cause from others, and keeps what came of it.
+fn prove(
+    trial: &Trial,
+    process: u32,
+    proving: &Proving<'_>,
+    state: &mut State<'_, '_>,
+) -> Result<(), LabError> {
+    state.folder.sync()?;
+    let record = crate::fold(state.folder.path())?;
+    let of_process = |run: &&Run| run.trial.as_ref() == Some(&trial.name) && run.process == process;
+    let Some(run) = record.runs.iter().rfind(of_process) else {
+        return Ok(());
+    };
+    if proving.stop.is_set() {
+        return Ok(());
+    }
+    let what = format!("changing parts of {} in turn", trial.name);
+    state.watcher.doing(&what);
+    if let Proved::Failed(what) = proving.prove(run, state.folder)? {
+        let what = format!("{}: the verdict is not proven: {what}", trial.name);
+        state.watcher.trouble(&what);
+    }
+    Ok(())
 }
 
 /// What a run of an experiment has come to so far.
@@ -392,7 +418,8 @@ impl<'a> Runner<'a> {
         let behind = trial.at.store.as_ref();
         let store = behind.map_or("", |behind| behind.name());
         let mut watched = vec![("the server".to_owned(), running.pid())];
-        if let Some(pid) = standing.as_ref().and_then(|standing| standing.pid()) {
+        let store_pid = standing.as_ref().and_then(|standing| standing.pid());
+        if let Some(pid) = store_pid {
             watched.push((format!("the store {store}"), pid));
         }
         let alive = Alive::watch(watched);
@@ -470,6 +497,17 @@ impl<'a> Runner<'a> {
                 trial.name
             );
             state.fail(what)?;
+        } else if self.experiment.prove && failure.is_none() && running.ended().is_none() {
+            let proving = Proving {
+                floodmark: &self.floodmark,
+                plan: &planned.plan,
+                anchors: &planned.anchors,
+                side: &hosts.client,
+                server: Some(running.pid()),
+                store: store_pid,
+                stop: self.stop,
+            };
+            prove(trial, process, &proving, state)?;
         }
         Ok(failure)
     }

@@ -46,6 +46,11 @@ pub(super) const EXPERIMENT: &[Field] = &[
         Kind::Tables(CLAIM),
         "Published figures to hold it against.",
     ),
+    field(
+        "prove",
+        Kind::Flag,
+        "Whether parts of each setup are changed after it was measured, to prove what limited it: half a minute more for each process. Without it false.",
+    ),
     field("expect", Kind::Table(EXPECT), "What its author expects."),
 ];
 
@@ -90,6 +95,8 @@ pub struct Experiment {
     sweeps: Vec<Sweep>,
     claims: Vec<PublishedClaim>,
     expected_causes: Vec<String>,
+    /// Whether parts of each setup are changed after it was measured, to prove what limited it.
+    pub prove: bool,
     /// What becomes of the check, where something was said.
     pub expected_check: Option<ExpectedCheck>,
 }
@@ -105,6 +112,8 @@ pub struct Changes {
     pub processes: Option<u32>,
     /// Length of each measurement.
     pub duration: Option<Duration>,
+    /// Whether verdicts are to be proven where the experiment does not ask for it.
+    pub prove: bool,
 }
 
 impl Experiment {
@@ -178,6 +187,7 @@ impl Experiment {
             sweeps,
             claims,
             expected_causes: expect.as_ref().map(causes).transpose()?.unwrap_or_default(),
+            prove: file.scalar("prove").is_some_and(|prove| prove == "true"),
             expected_check: check.map(|word| match word {
                 "violated" => ExpectedCheck::Violated,
                 _ => ExpectedCheck::Held,
@@ -251,6 +261,7 @@ impl Experiment {
             }
             self.sweeps.retain(|sweep| !sweep.points.is_empty());
         }
+        self.prove |= changes.prove;
         for trial in &mut self.trials {
             if let Some(attempts) = changes.attempts {
                 trial.load.set_attempts(attempts);

@@ -157,8 +157,10 @@ fn the_command_line_goes_before_the_file() {
         attempts: Some(4),
         processes: Some(2),
         duration: Some(Duration::from_millis(1500)),
+        prove: true,
     })
     .unwrap();
+    assert!(experiment.prove && !lab.read().unwrap().prove);
     let [mine] = &experiment.trials[..] else {
         panic!("{experiment:?}");
     };

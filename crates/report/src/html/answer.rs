@@ -1,5 +1,8 @@
 //! The answer in one sentence for each load: the figure, what it is worth, and what to do next.
 
+use std::collections::BTreeMap;
+
+use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Model;
 use floodmark_record::result::{Overall, Record};
@@ -22,10 +25,13 @@ use crate::why;
 pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup {
     let loads: Vec<&[Named]> = by_load(all).collect();
     let several = loads.len() > 1;
+    let (swept, single): (Vec<&[Named]>, Vec<&[Named]>) =
+        loads.into_iter().partition(|load| is_swept(record, load));
     html! {
         section.answer {
             @if all.is_empty() { p { "Nothing was measured." } }
-            @for load in &loads {
+            // Of a sweep its curves say more than a sentence for each of its points would.
+            @for load in &single {
                 p {
                     @if several { b { (Shown(&load_name(load))) ": " } }
                     (Shown(&capital(&sentence(load, record.overall.as_ref().filter(|_| !several)))))
@@ -33,10 +39,40 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                 }
                 (because(load, several))
             }
+            (causes_of(&swept))
             @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
             @for sentence in knobs::sentences(record).chain(beside::sentences(record)) { p { (Shown(&capital(&sentence))) "." } }
             @for skipped in &record.skipped { p { "Left out: " (Shown(skipped)) } }
             @if let Some(next) = next { p { b { "Next: " } (Shown(next)) "." } }
+        }
+    }
+}
+
+/// Whether a load is a point of a sweep, with nothing to be said of it alone.
+fn is_swept(record: &Record, load: &[Named]) -> bool {
+    let mut points = record.sweeps.iter().flat_map(|swept| &swept.sweep.points);
+    let trial = load[0].run.trial.as_ref();
+    let is_point = trial.is_some_and(|trial| points.any(|point| point.trial == *trial));
+    let fine = |run: &Run| {
+        run.validity.status == Status::Valid && run.checks.iter().all(|check| check.held)
+    };
+    is_point && load.iter().all(|one| fine(one.run))
+}
+
+/// What limited the points of sweeps: each cause with its points.
+fn causes_of(swept: &[&[Named]]) -> Markup {
+    let mut causes: BTreeMap<Cause, Vec<String>> = BTreeMap::new();
+    for load in swept {
+        if let Some((verdict, _)) = why::most(load.iter().map(|one| one.run)) {
+            causes
+                .entry(verdict.cause)
+                .or_default()
+                .push(load_name(load));
+        }
+    }
+    html! {
+        @for (cause, names) in &causes {
+            div.why { "Why: " b { (cause.id()) } " limits " (Shown(&names.join(", "))) "." }
         }
     }
 }
@@ -50,7 +86,10 @@ fn because(load: &[Named], several: bool) -> Markup {
                 "Why: " b { (verdict.cause.id()) } " (" (why::sure(verdict, alike, load.len())) "): " (Shown(&verdict.summary)) "."
                 // Beside other loads the list would hide them.
                 @if !several && !verdict.evidence.is_empty() {
-                    ul { @for line in &verdict.evidence { li { (Shown(line)) } } }
+                    ul {
+                        @for line in &verdict.evidence { li { (Shown(line)) } }
+                        @for tested in &verdict.tested { li { (Shown(&why::tried(tested))) } }
+                    }
                 }
             }
         }

@@ -65,7 +65,7 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, PageErro
         header {
             p.kind { "floodmark report" }
             h1 { (Shown(&title)) }
-            @for load in names::by_load(&all) { (asked(load)) }
+            (asked(&all))
         }
         (answer::draw(record, &all, next))
         @if let Some(ladder) = knobs::ladder(record) { section { (ladder) } }
@@ -146,14 +146,27 @@ fn title(all: &[Named]) -> String {
     }
 }
 
-/// The plan in words and when it was carried out.
-fn asked(load: &[Named]) -> Markup {
-    let run = load[0].run;
+/// Each plan in words, once for all loads that had it, and when it was carried out first.
+fn asked(all: &[Named]) -> Markup {
+    let mut plans: Vec<(String, u64, u64)> = Vec::new();
+    for load in names::by_load(all) {
+        let run = load[0].run;
+        let mut words = crate::load_line::describe(&run.plan, load.len());
+        if let Some(name) = &run.client.name {
+            words = format!("{name}: {words}");
+        }
+        match plans.iter_mut().find(|(other, ..)| *other == words) {
+            Some((_, loads, _)) => *loads += 1,
+            None => plans.push((words, 1, run.started_unix_ms)),
+        }
+    }
     html! {
-        p.asked {
-            @if let Some(name) = &run.client.name { (Shown(name)) ": " }
-            (Shown(&crate::load_line::describe(&run.plan, load.len())))
-            ". Begun " (Shown(&text::moment(run.started_unix_ms))) "."
+        @for (words, loads, begun) in &plans {
+            p.asked {
+                (Shown(words))
+                @if *loads > 1 { ", " (loads) " times" }
+                ". Begun " (Shown(&text::moment(*begun))) "."
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ mod failing;
 mod hosts;
 mod left_over;
 mod logs;
+mod proving;
 mod resumed;
 mod separate;
 mod stores;

@@ -1,0 +1,19 @@
+//! `floodmark slow`: stops processes for a part of the time; started by floodmark itself.
+
+use clap::Args;
+
+use crate::exit::Ending;
+
+/// Stop processes for 1 ms of each 5 ms until stdin ends; started by floodmark run
+#[derive(Debug, Clone, Args)]
+pub struct SlowArgs {
+    /// The processes
+    #[arg(value_name = "PID", required = true)]
+    pids: Vec<u32>,
+}
+
+/// Runs the command until its stdin ends.
+pub fn run(args: &SlowArgs) -> Result<(), Ending> {
+    floodmark_host::slow::serve(&args.pids, std::io::stdin())
+        .map_err(|error| Ending::failed(format!("slow: processes cannot be stopped: {error}")))
+}
