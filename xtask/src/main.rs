@@ -110,7 +110,12 @@ fn run(chore: &Chore) -> Result<bool, Error> {
     match chore {
         Chore::Test(selection) => return Ok(suite::run(&workspace, selection)),
         Chore::Deps => Error::of_all([deps::check(&workspace), features::check(&workspace)])?,
-        Chore::Truth { only } => drop(truth::run(&workspace, only.as_deref())?),
+        Chore::Truth { only } => {
+            let which = only
+                .as_deref()
+                .map_or(truth::Cases::All, truth::Cases::Only);
+            drop(truth::run(&workspace, which)?);
+        }
         Chore::Peers(options) => peers::run(&workspace, options)?,
         Chore::Performance(options) => performance::run(&workspace, options)?,
         Chore::Scale(options) => scale::run(&workspace, options)?,

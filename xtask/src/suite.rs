@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use crate::command;
 use crate::error::Error;
 use crate::page::Mode;
-use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, PYTHON, Tool, XZ};
+use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, NODE, PYTHON, Tool, XZ};
 use crate::workspace::Workspace;
-use crate::{deps, features, fuzz, release, schema, systems, truth, usage};
+use crate::{confusion, deps, features, fuzz, release, schema, systems, truth, usage};
 
 /// Time that the suite gives each fuzz target, in seconds; a longer search is `cargo xtask fuzz`.
 const FUZZ_SECONDS: u32 = 20;
@@ -48,6 +48,8 @@ enum Step {
     Systems,
     /// floodmark against the known-truth server.
     Truth,
+    /// Ten servers with one fault each, or none: is the cause judged right?
+    Causes,
     /// The fuzz targets, for a bounded time.
     Fuzz,
 }
@@ -66,6 +68,7 @@ impl Step {
         match self {
             Step::Tests => &[PYTHON],
             Step::Systems => &[JAVA, MAVEN, NGINX, XZ],
+            Step::Causes => &[PYTHON, NODE, JAVA, NGINX],
             Step::Fuzz => &[CPLUSPLUS],
             _ => &[],
         }
@@ -100,7 +103,8 @@ impl Step {
             Step::Build => release::floodmark(workspace).map(drop),
             Step::Usage => usage::run(workspace, Mode::Check),
             Step::Systems => return systems::run(workspace),
-            Step::Truth => return truth::run(workspace, None),
+            Step::Truth => return truth::run(workspace, truth::Cases::Suite),
+            Step::Causes => confusion::some(workspace),
             Step::Fuzz => fuzz::run(workspace, FUZZ_SECONDS),
         };
         done.map(|()| None)

@@ -52,6 +52,13 @@ pub const NGINX: Tool = Tool {
     needed_for: "the system nginx",
 };
 
+/// The interpreter of some servers with faults.
+pub const NODE: Tool = Tool {
+    program: "node",
+    package: "nodejs",
+    needed_for: "the cases of causes",
+};
+
 /// The interpreter of the servers of one's own that experiments are tested with.
 pub const PYTHON: Tool = Tool {
     program: "python3",

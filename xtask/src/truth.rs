@@ -14,8 +14,22 @@ const BACKENDS: [&str; 2] = ["uring", "epoll"];
 /// How Rust shows EPERM, EACCES and ENOSYS: io_uring is forbidden, or the kernel has none.
 const FORBIDDEN_OR_LACKING: [&str; 3] = ["(os error 1)", "(os error 13)", "(os error 38)"];
 
-/// Runs all cases, or one, on each backend, with the release build of both sides; what was left out, and why.
-pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<Option<String>, Error> {
+/// Cases that are about schedules and judgements, which both backends share: the suite has no time for them twice.
+const ONCE: [&str; 2] = ["T8", "T9"];
+
+/// Which cases are run.
+#[derive(Debug, Clone, Copy)]
+pub enum Cases<'a> {
+    /// All of them on each backend.
+    All,
+    /// One.
+    Only(&'a str),
+    /// All of them on the first backend, and on the others those whose outcome a backend decides.
+    Suite,
+}
+
+/// Runs cases on each backend, with the release build of both sides; what was left out, and why.
+pub fn run(workspace: &Workspace, which: Cases<'_>) -> Result<Option<String>, Error> {
     let binaries = [release::floodmark(workspace)?, release::truth(workspace)?];
     let [floodmark, _] = &binaries;
     let mut left_out = None;
@@ -25,7 +39,7 @@ pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<Option<String>, 
             left_out = Some(format!("without {backend}: {why}"));
             Ok(())
         }
-        None => on_backend(workspace, &binaries, backend, only),
+        None => on_backend(workspace, &binaries, backend, which),
     });
     // Last, where it is seen.
     if let Some(left_out) = &left_out {
@@ -61,13 +75,17 @@ fn on_backend(
     workspace: &Workspace,
     [floodmark, truth]: &[PathBuf; 2],
     backend: &str,
-    only: Option<&str>,
+    which: Cases<'_>,
 ) -> Result<(), Error> {
     let mut cases = Command::new(truth);
     cases.args(["cases", "--floodmark"]).arg(floodmark);
     cases.args(["--backend", backend]);
-    if let Some(case) = only {
-        cases.args(["--only", case]);
+    match which {
+        Cases::Only(case) => drop(cases.args(["--only", case])),
+        Cases::Suite if backend != BACKENDS[0] => {
+            cases.args(ONCE.iter().flat_map(|case| ["--skip", case]));
+        }
+        Cases::All | Cases::Suite => {}
     }
     command::run(cases.current_dir(&workspace.root))
 }

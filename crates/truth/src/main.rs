@@ -36,6 +36,9 @@ enum Command {
         /// Only this case, such as T2
         #[arg(long)]
         only: Option<String>,
+        /// Not this case (may be repeated)
+        #[arg(long)]
+        skip: Vec<String>,
         /// The backend that floodmark is to use; without it the best there is
         #[arg(long)]
         backend: Option<String>,
@@ -51,9 +54,10 @@ fn main() -> ExitCode {
         Command::Cases {
             floodmark,
             only,
+            skip,
             backend,
             json,
-        } => cases(&floodmark, backend, only.as_deref(), json.as_deref()),
+        } => cases(&floodmark, backend, only.as_deref(), &skip, json.as_deref()),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -88,9 +92,10 @@ fn cases(
     floodmark: &Path,
     backend: Option<String>,
     only: Option<&str>,
+    skip: &[String],
     json: Option<&Path>,
 ) -> Result<bool, Box<dyn std::error::Error>> {
-    let reports = run_cases(floodmark, backend, only);
+    let reports = run_cases(floodmark, backend, only, skip);
     if reports.is_empty() {
         return Err(format!("no case is called {}", only.unwrap_or("so")).into());
     }

@@ -6,10 +6,11 @@
 mod baseline;
 mod outcome;
 mod page;
+mod proved;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +26,7 @@ use crate::page::Mode;
 use crate::release;
 use crate::workspace::Workspace;
 
-use outcome::{Outcome, is_set_aside};
+use outcome::{Accuracy, Outcome, is_set_aside};
 
 /// The trial whose cause is asked for, and the one that it is held against.
 const FAULT: &str = "fault";
@@ -58,9 +59,57 @@ pub struct Options {
     /// Keep it as another pass, and say how often it agrees with the first.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pass: u32,
+    /// One process of each in place of three: faster, and a case whose fault moved little may be none.
+    #[arg(long)]
+    quick: bool,
+    /// Then have the verdicts of every third case proven by changing parts of it, and say how often that is right.
+    #[arg(long)]
+    prove: bool,
     /// Write docs/accuracy.md.
     #[arg(long)]
     write: bool,
+}
+
+impl Options {
+    /// The folder of their results.
+    fn folder(&self) -> String {
+        if self.quick {
+            return "quick".to_owned();
+        }
+        self.pass.to_string()
+    }
+}
+
+/// The part of the cases that is run on every change, and the fewest of ten that have to be right there. Where nine in ten are, fewer are
+/// by chance alone once in six hundred times (binomial).
+const SUITE: (usize, usize) = (1, 7);
+const FEWEST: f64 = 0.6;
+
+/// Runs the part of the suite that is run on every change; whether enough of it was judged right.
+///
+/// # Errors
+/// Cases that cannot be measured, and too many wrong verdicts.
+pub fn some(workspace: &Workspace) -> Result<(), Error> {
+    let options = Options {
+        only: None,
+        shard: Some(SUITE),
+        judge: false,
+        fresh: true,
+        open: false,
+        pass: 1,
+        quick: true,
+        prove: false,
+        write: false,
+    };
+    let Judged { outcomes, void } = judge(workspace, &options)?;
+    let right = Accuracy::of(&outcomes).right;
+    if outcomes.len() < void.len() || right.share() < FEWEST {
+        return Err(Error::Found(vec![format!(
+            "causes judged right: {right}; no cases: {}",
+            void.len()
+        )]));
+    }
+    Ok(())
 }
 
 fn shard(text: &str) -> Result<(usize, usize), String> {
@@ -81,15 +130,48 @@ struct Case {
 
 /// Measures what has not been measured, judges all, and says how good that is; whether every case could be judged.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<bool, Error> {
+    Ok(judge(workspace, options)?.void.is_empty())
+}
+
+/// What became of cases.
+struct Judged {
+    outcomes: Vec<Outcome>,
+    /// Those that are none, with why.
+    void: Vec<(String, String)>,
+}
+
+fn judge(workspace: &Workspace, options: &Options) -> Result<Judged, Error> {
     let folder = workspace.root.join("cases");
     let results = workspace.target.join("confusion");
     let names = cases(&folder, options)?;
     if !options.judge {
-        measure(workspace, options, &folder, &results, &names)?;
+        let plan = Measuring {
+            into: &results.join(options.folder()),
+            flags: if options.quick {
+                &["--processes", "1"]
+            } else {
+                &[]
+            },
+            fresh: options.fresh,
+        };
+        measure(workspace, &plan, &folder, &names)?;
+    }
+    let third: Vec<String> = names
+        .iter()
+        .filter(|name| proved::is_drawn(name))
+        .cloned()
+        .collect();
+    if options.prove && !options.judge {
+        let plan = Measuring {
+            into: &results.join(proved::FOLDER),
+            flags: &["--prove", "--only", FAULT, "--processes", "1"],
+            fresh: options.fresh,
+        };
+        measure(workspace, &plan, &folder, &third)?;
     }
     let (mut all, mut void) = (Vec::new(), Vec::new());
     for name in &names {
-        match judged(&kept(&results, options.pass, name), name) {
+        match judged(&results.join(options.folder()).join(name), name) {
             Ok(case) => all.push(case),
             Err(why) => void.push((name.clone(), why)),
         }
@@ -99,13 +181,23 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<bool, Error> {
     for (name, why) in &void {
         println!("no case: {name}: {why}");
     }
-    let text = page::text(&outcomes, &void, agreement(&results, options, &outcomes));
+    // What did not hold as a case is none here either.
+    let cases = third
+        .iter()
+        .filter(|name| outcomes.iter().any(|outcome| outcome.name == **name));
+    let proofs = proved::of(&results, cases);
+    let text = page::text(
+        &outcomes,
+        &void,
+        agreement(&results, options, &outcomes),
+        &proofs,
+    );
     println!("\n{text}");
     if options.write {
         let chore = "cargo xtask confusion --write";
         crate::page::settle(workspace, "docs/accuracy.md", &text, Mode::Write, chore)?;
     }
-    Ok(void.is_empty())
+    Ok(Judged { outcomes, void })
 }
 
 /// The names of the cases that are meant, in order.
@@ -144,17 +236,21 @@ fn cases(folder: &Path, options: &Options) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Where the result of a case is kept.
-fn kept(results: &Path, pass: u32, name: &str) -> PathBuf {
-    results.join(pass.to_string()).join(name)
+/// How cases are measured.
+struct Measuring<'a> {
+    /// Where their results are kept.
+    into: &'a Path,
+    /// Flags of `floodmark run`.
+    flags: &'a [&'a str],
+    /// Whether those that have a result are measured anew.
+    fresh: bool,
 }
 
 /// Measures cases that have no result yet, or whose file is younger than it.
 fn measure(
     workspace: &Workspace,
-    options: &Options,
+    how: &Measuring<'_>,
     folder: &Path,
-    results: &Path,
     names: &[String],
 ) -> Result<(), Error> {
     let floodmark = release::floodmark(workspace)?;
@@ -163,8 +259,8 @@ fn measure(
     let output = tempfile::tempdir().map_err(found)?;
     for (i, name) in names.iter().enumerate() {
         let case = folder.join(format!("{name}.toml"));
-        let result = kept(results, options.pass, name);
-        if !options.fresh && is_younger(&result.join("record.json"), &case) {
+        let result = how.into.join(name);
+        if !how.fresh && is_younger(&result.join("record.json"), &case) {
             continue;
         }
         if result.exists() {
@@ -176,6 +272,7 @@ fn measure(
         println!("{} of {}: {name}", i + 1, names.len());
         let mut run = Command::new(&floodmark);
         run.args(["run", "--quiet"])
+            .args(how.flags)
             .arg(&case)
             .arg("--out")
             .arg(&result);
@@ -327,11 +424,11 @@ fn show(cases: &[Case], open: bool) {
 
 /// How many cases have the same verdict as in the first pass.
 fn agreement(results: &Path, options: &Options, outcomes: &[Outcome]) -> Option<outcome::Share> {
-    if options.pass == 1 {
+    if options.pass == 1 || options.quick {
         return None;
     }
     let first = outcomes.iter().filter_map(|outcome| {
-        let first = judged(&kept(results, 1, &outcome.name), &outcome.name).ok()?;
+        let first = judged(&results.join("1").join(&outcome.name), &outcome.name).ok()?;
         Some(first.outcome.judged == outcome.judged)
     });
     let same: Vec<bool> = first.collect();

@@ -155,12 +155,16 @@ pub fn matrix<'a>(
     matrix
 }
 
-/// Whether a case is set aside: one in five, drawn by its name (FNV-1a, 64 bits), so that nobody chooses.
+/// Whether a case is set aside: one in five, drawn by its name, so that nobody chooses.
 pub fn is_set_aside(name: &str) -> bool {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+    drawn(name).is_multiple_of(5)
+}
+
+/// The number of a name, by which cases are drawn (FNV-1a, 64 bits).
+pub fn drawn(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    hash % 5 == 0
+    })
 }
 
 #[cfg(test)]

@@ -4,9 +4,16 @@ use std::fmt::Write as _;
 
 use super::baseline;
 use super::outcome::{Accuracy, Outcome, Share, matrix};
+use super::proved::Proof;
+use floodmark_record::verdict::Confidence;
 
 /// The page; `void` are files that are no case, with why.
-pub fn text(outcomes: &[Outcome], void: &[(String, String)], agreement: Option<Share>) -> String {
+pub fn text(
+    outcomes: &[Outcome],
+    void: &[(String, String)],
+    agreement: Option<Share>,
+    proofs: &[Proof],
+) -> String {
     let mut text = "# How often verdicts are right\n\n\
         Written by `cargo xtask confusion --write`; no figure is typed by hand. A case is a server with one fault (or none) under a load; \
         it counts only where the fault moved throughput or p99 in every run beyond what its control did. Intervals are of 95 % (Wilson). \
@@ -47,6 +54,24 @@ pub fn text(outcomes: &[Outcome], void: &[(String, String)], agreement: Option<S
             "\nThe same verdict as in the first pass: {agreement}."
         );
     }
+    if !proofs.is_empty() {
+        let of = |confidence: Confidence| {
+            let these = proofs.iter().filter(|proof| proof.confidence == confidence);
+            let these: Vec<bool> = these.map(|proof| proof.right).collect();
+            Share {
+                those: these.iter().filter(|right| **right).count(),
+                of: these.len(),
+            }
+        };
+        let _ = writeln!(
+            text,
+            "\n## After parts were changed in turn\n\nOf every third case, one process each (`floodmark run --prove`).\n\n\
+             | verdict | cause is right |\n|---|---:|\n| proven | {} |\n| likely | {} |\n| unknown | {} |",
+            of(Confidence::Proven),
+            of(Confidence::Likely),
+            of(Confidence::Unknown)
+        );
+    }
     let _ = writeln!(
         text,
         "\n## Which is taken for which\n\nOf the cases that are not set aside.\n\n| cause | judged to be |\n|---|---|"
@@ -74,7 +99,6 @@ pub fn text(outcomes: &[Outcome], void: &[(String, String)], agreement: Option<S
 mod tests {
     use super::*;
     use floodmark_record::cause::Cause;
-    use floodmark_record::verdict::Confidence;
 
     #[test]
     fn what_is_set_aside_is_counted_and_not_named() {
@@ -93,7 +117,15 @@ mod tests {
             outcome(Cause::Serialised, Cause::Concurrency, true),
         ];
         let void = [("y".to_owned(), "it did nothing".to_owned())];
-        let text = text(&outcomes, &void, None);
+        let proof = |confidence, right| Proof { confidence, right };
+        let proofs = [
+            proof(Confidence::Proven, true),
+            proof(Confidence::Likely, true),
+            proof(Confidence::Likely, false),
+        ];
+        let text = text(&outcomes, &void, None, &proofs);
+        assert!(text.contains("| proven | 1 of 1: 100.0 %"), "{text}");
+        assert!(text.contains("| likely | 1 of 2: 50.0 %"), "{text}");
         assert!(text.contains("| gc | 1 right, **1 jit** |"), "{text}");
         assert!(text.contains("| set aside | 0 of 1: 0.0 %"), "{text}");
         assert!(!text.contains("serialised"), "{text}");
