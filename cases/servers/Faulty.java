@@ -1,9 +1,6 @@
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
-import java.net.ServerSocket;
 import java.net.Socket;
 import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
@@ -262,41 +259,15 @@ final class Faulty {
 
     /** What stands behind the server: a line asked for is answered after a time, each connection on its own. */
     private static void openStore(long afterMs, int connections) throws IOException {
-        ServerSocket backend = new ServerSocket(0, 256, InetAddress.getLoopbackAddress());
-        Thread accepts = new Thread(() -> {
-            try {
-                while (true) {
-                    Socket socket = backend.accept();
-                    Thread serves = new Thread(() -> serve(socket, afterMs), "backend");
-                    serves.setDaemon(true);
-                    serves.start();
-                }
-            } catch (IOException ended) {
-                throw new IllegalStateException(ended);
-            }
-        });
-        accepts.setDaemon(true);
-        accepts.start();
+        Process behind = new ProcessBuilder("python3", "servers/store.py", Long.toString(afterMs))
+                .redirectError(ProcessBuilder.Redirect.INHERIT)
+                .start();
+        int port = Integer.parseInt(behind.inputReader(StandardCharsets.US_ASCII).readLine());
         store = new ArrayBlockingQueue<>(connections);
         for (int i = 0; i < connections; i++) {
-            Socket socket = new Socket(backend.getInetAddress(), backend.getLocalPort());
+            Socket socket = new Socket(InetAddress.getLoopbackAddress(), port);
             socket.setTcpNoDelay(true);
             store.add(socket);
-        }
-    }
-
-    private static void serve(Socket socket, long afterMs) {
-        try (socket) {
-            InputStream in = socket.getInputStream();
-            OutputStream out = socket.getOutputStream();
-            socket.setTcpNoDelay(true);
-            byte[] bytes = new byte[64];
-            while (in.read(bytes) > 0) {
-                pause(afterMs);
-                out.write("answer\n".getBytes(StandardCharsets.US_ASCII));
-            }
-        } catch (IOException gone) {
-            // The other end has ended, and so does this.
         }
     }
 

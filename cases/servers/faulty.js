@@ -1,5 +1,6 @@
 // A server with a fault on demand, on Node's event loop. See ../README.md.
 'use strict';
+const fs = require('fs');
 const net = require('net');
 
 const options = { sleep: 0, lock: 0, burn: 0, body: 11, 'close-after': 0, 'two-writes': false, backlog: 1024, limit: 0, errors: 0,
@@ -88,8 +89,8 @@ async function answer(number) {
     one.leave();
   }
   if (store) await store.ask();
-  // Where its standard output is a pipe, Node writes to it before it goes on.
-  if (options.log) process.stdout.write(`a request was answered ${number} times, which is told in a line as long as those of servers are: 200 OK\n`);
+  // Node's own stream of standard output would queue what a slow reader leaves.
+  if (options.log) fs.writeSync(1, `a request was answered ${number} times, which is told in a line as long as those of servers are: 200 OK\n`);
   return options.errors && number % 100 < options.errors ? 500 : 200;
 }
 
@@ -114,7 +115,8 @@ const server = net.createServer((socket) => {
     const head = `HTTP/1.1 ${status} ${REASONS[status]}\r\nContent-Type: text/plain\r\nContent-Length: ${body.length}\r\n${last ? 'Connection: close\r\n' : ''}\r\n`;
     if (options['two-writes']) {
       socket.write(head);
-      setImmediate(() => socket.write(body));
+      await new Promise((done) => setImmediate(done));
+      socket.write(body);
     } else {
       socket.write(head + body);
     }

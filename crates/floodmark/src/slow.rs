@@ -1,6 +1,7 @@
 //! `floodmark slow`: stops processes for a part of the time; started by floodmark itself.
 
 use clap::Args;
+use floodmark_host::Stop;
 
 use crate::exit::Ending;
 
@@ -14,6 +15,8 @@ pub struct SlowArgs {
 
 /// Runs the command until its stdin ends.
 pub fn run(args: &SlowArgs) -> Result<(), Ending> {
-    floodmark_host::slow::serve(&args.pids, std::io::stdin())
+    // Whoever ends it by a signal does not mean to leave them stopped.
+    Stop::on_signals()
+        .and_then(|stop| floodmark_host::slow::serve(&args.pids, std::io::stdin(), &stop))
         .map_err(|error| Ending::failed(format!("slow: processes cannot be stopped: {error}")))
 }

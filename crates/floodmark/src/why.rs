@@ -85,6 +85,7 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         side: &Side::default(),
         server: args.server_pid,
         store: None,
+        beside: None,
         stop: &stop,
     };
     let proved = proving

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::signals::Stop;
+
 /// For how long processes are stopped at a time.
 pub const STOPPED: Duration = Duration::from_millis(1);
 
@@ -44,16 +46,24 @@ impl Held {
     }
 
     /// Sends it a signal; nothing where it has ended.
-    fn signal(&self, signal: libc::c_int) {
+    fn signal(&self, signal: libc::c_int) -> io::Result<()> {
         // SAFETY: pidfd_send_signal takes a descriptor that is open, and no siginfo.
-        unsafe {
+        let sent = unsafe {
             libc::syscall(
                 libc::SYS_pidfd_send_signal,
                 self.0.as_raw_fd(),
                 signal,
                 std::ptr::null::<libc::siginfo_t>(),
                 0,
-            );
+            )
+        };
+        if sent == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ESRCH) => Ok(()),
+            _ => Err(error),
         }
     }
 }
@@ -64,16 +74,17 @@ struct Going(Vec<Held>);
 impl Drop for Going {
     fn drop(&mut self) {
         for process in &self.0 {
-            process.signal(libc::SIGCONT);
+            // Whoever may be stopped may be continued.
+            let _ = process.signal(libc::SIGCONT);
         }
     }
 }
 
-/// Stops processes for [`STOPPED`] after each [`RUNNING`], until `until` ends or fails to be read.
+/// Stops processes for [`STOPPED`] after each [`RUNNING`], until `until` ends or fails to be read, or `stop` is set.
 ///
 /// # Errors
 /// A process that may not be signalled, or a kernel without pidfd_open (before Linux 5.3).
-pub fn serve(pids: &[u32], mut until: impl Read + Send + 'static) -> io::Result<()> {
+pub fn serve(pids: &[u32], mut until: impl Read + Send + 'static, stop: &Stop) -> io::Result<()> {
     let held = pids.iter().map(|pid| Held::of(*pid));
     let held: Vec<Option<Held>> = held.collect::<io::Result<_>>()?;
     let going = Going(held.into_iter().flatten().collect());
@@ -84,13 +95,13 @@ pub fn serve(pids: &[u32], mut until: impl Read + Send + 'static) -> io::Result<
         while until.read(&mut [0; 16]).is_ok_and(|n| n > 0) {}
         told.store(true, Ordering::Relaxed);
     });
-    while !over.load(Ordering::Relaxed) {
+    while !over.load(Ordering::Relaxed) && !stop.is_set() {
         for process in &going.0 {
-            process.signal(libc::SIGSTOP);
+            process.signal(libc::SIGSTOP)?;
         }
         thread::sleep(STOPPED);
         for process in &going.0 {
-            process.signal(libc::SIGCONT);
+            process.signal(libc::SIGCONT)?;
         }
         thread::sleep(RUNNING);
     }
@@ -116,11 +127,26 @@ impl Slowed {
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
         Ok(Slowed { child })
     }
+
+    /// Lets them go on.
+    ///
+    /// # Errors
+    /// They were not slowed, or not until now: it has failed, and said why on stderr.
+    pub fn end(mut self) -> io::Result<()> {
+        drop(self.child.stdin.take());
+        let status = self.child.wait()?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(io::Error::other(format!(
+                "what stops them ended early ({status})"
+            ))),
+        }
+    }
 }
 
 impl Drop for Slowed {
     fn drop(&mut self) {
-        // Its pipe ends, and it within one turn.
+        // Its pipe ends, and it within one turn; one that was waited for before is not waited for again.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -153,7 +179,10 @@ mod tests {
 
     fn slow(pids: Vec<u32>) -> (PipeWriter, thread::JoinHandle<io::Result<()>>) {
         let (reader, writer) = io::pipe().unwrap();
-        (writer, thread::spawn(move || serve(&pids, reader)))
+        (
+            writer,
+            thread::spawn(move || serve(&pids, reader, &Stop::new())),
+        )
     }
 
     #[test]

@@ -22,6 +22,9 @@ const WINDOW_S: f64 = 0.8;
 /// Load before each window, seconds: connections are opened, and what the window before left is over.
 const SETTLE_S: f64 = 0.2;
 
+/// Load on a server that was started beside the other one, before its first window, seconds, where that had no longer warm-up.
+const WARM_S: f64 = 3.0;
+
 /// How often all changes are made, each time there and back: two windows of each.
 const ROUNDS: usize = 3;
 
@@ -43,8 +46,19 @@ pub struct Proving<'a> {
     pub server: Option<u32>,
     /// The store, where it may be slowed.
     pub store: Option<u32>,
+    /// A server with a knob set to twice its value, where there is one.
+    pub beside: Option<Beside<'a>>,
     /// Ends it.
     pub stop: &'a Stop,
+}
+
+/// A server of the same kind with one knob changed.
+#[derive(Debug)]
+pub struct Beside<'a> {
+    /// Which knob, and from which value to which.
+    pub knob: String,
+    /// What is sent to it.
+    pub plan: &'a Plan,
 }
 
 /// What came of trying to prove a verdict.
@@ -94,10 +108,14 @@ impl Proving<'_> {
         changes.retain(|change| match change {
             Change::SlowedServer => self.server.is_some(),
             Change::SlowedStore => self.store.is_some(),
+            Change::TwiceKnob => self.beside.is_some(),
             Change::TwiceConnections | Change::SlowedClient => true,
         });
         if changes.is_empty() {
             return Ok(Proved::NothingToChange);
+        }
+        if self.beside.is_some() {
+            changes.push(Change::TwiceKnob);
         }
         let (windows, proved) = match self.windows(run, &changes) {
             Ok(windows) => (windows, Proved::Changed),
@@ -125,8 +143,12 @@ impl Proving<'_> {
             .iter()
             .map(|change| Windows {
                 change: *change,
+                knob: match (change, &self.beside) {
+                    (Change::TwiceKnob, Some(beside)) => Some(beside.knob.clone()),
+                    _ => None,
+                },
                 connections: match change {
-                    Change::TwiceConnections => connections,
+                    Change::TwiceConnections | Change::TwiceKnob => connections,
                     _ => deep,
                 },
                 base_per_s: Vec::new(),
@@ -141,9 +163,15 @@ impl Proving<'_> {
             conditions.push((Some(windows.change), windows.connections));
         }
         let mut next_number = FIRST_NUMBER;
+        if self.beside.is_some() {
+            // It was started just now: as warm as the other one it has to be.
+            let warmup_s = self.plan.warmup_s.max(WARM_S);
+            let knob = Some(Change::TwiceKnob);
+            self.window(knob, connections, warmup_s, &mut next_number)?;
+        }
         for _ in 0..ROUNDS {
             for (change, connections) in conditions.iter().chain(conditions.iter().rev()) {
-                let per_s = self.window(*change, *connections, &mut next_number)?;
+                let per_s = self.window(*change, *connections, SETTLE_S, &mut next_number)?;
                 for windows in &mut taken {
                     match change {
                         None if windows.connections == *connections => {
@@ -165,16 +193,21 @@ impl Proving<'_> {
         &self,
         change: Option<Change>,
         connections: u32,
+        warmup_s: f64,
         next_number: &mut u64,
     ) -> Result<f64, String> {
+        let of = match (change, &self.beside) {
+            (Some(Change::TwiceKnob), Some(beside)) => beside.plan,
+            _ => self.plan,
+        };
         let mut plan = Plan {
             duration_s: Some(WINDOW_S),
             requests: None,
-            warmup_s: SETTLE_S,
+            warmup_s,
             figures_of: FiguresOf::Whole,
             check: None,
             connections,
-            ..self.plan.clone()
+            ..of.clone()
         };
         if change == Some(Change::TwiceConnections) {
             plan.connections = plan.connections.saturating_mul(2);
@@ -188,7 +221,7 @@ impl Proving<'_> {
             Slowed::start(self.floodmark, pids)
                 .map_err(|error| format!("what was to be slowed cannot be: {error}"))
         };
-        let _slowed = slowed
+        let slowed = slowed
             .map(|pid| slow(&family(&Root::host(), pid)))
             .transpose()?;
         let input = WorkerInput {
@@ -219,8 +252,10 @@ impl Proving<'_> {
             },
         )
         .map_err(|error| error.to_string())?;
-        if let Some(Err(what)) = client {
-            return Err(what);
+        for slowed in [slowed, client.transpose()?].into_iter().flatten() {
+            slowed
+                .end()
+                .map_err(|error| format!("what was to be slowed was not: {error}"))?;
         }
         if self.stop.is_set() {
             return Err("it was interrupted".to_owned());

@@ -313,7 +313,8 @@ impl Side {
         samples.add_every(SLOW, source, SELDOM, Vec::new(), Box::new(upstreams));
     }
 
-    /// Reads how often the control group of the first process was kept from running, where it is another one than `own`.
+    /// Reads how often the control group of its processes was kept from running: that of the first of them which is in another one than
+    /// `own`, for what starts a server may put it in one and stay outside.
     pub(crate) fn open_cgroup(
         &self,
         samples: &mut Samples,
@@ -321,9 +322,11 @@ impl Side {
         own: Option<cgroup::Group>,
     ) {
         let own = host::throttled_level(root, own);
-        let first = self.pids.first().copied().unwrap_or_default();
-        let level = host::throttled_level(root, cgroup::group_of(root, first, "cpu"));
-        if let Some(level) = level.filter(|level| Some(level) != own.as_ref()) {
+        let tree = self.tree.borrow();
+        let pids = tree.members().iter().map(|member| member.pid);
+        let mut levels =
+            pids.filter_map(|pid| host::throttled_level(root, cgroup::group_of(root, pid, "cpu")));
+        if let Some(level) = levels.find(|level| Some(level) != own.as_ref()) {
             host::throttling(samples, root, "server cgroup", &level);
         }
     }

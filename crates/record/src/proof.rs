@@ -13,6 +13,8 @@ use crate::run::Interval;
 pub enum Change {
     /// Twice as many connections.
     TwiceConnections,
+    /// A server of the same kind beside it, with a knob set to twice its value.
+    TwiceKnob,
     /// The load process is stopped for 1 ms of each 5 ms.
     SlowedClient,
     /// The server's processes are.
@@ -27,6 +29,7 @@ impl Change {
     pub const fn words(self) -> &'static str {
         match self {
             Change::TwiceConnections => "connections × 2",
+            Change::TwiceKnob => "a server whose knob is twice as high",
             Change::SlowedClient => "client stopped for a fifth of the time",
             Change::SlowedServer => "server stopped for a fifth of the time",
             Change::SlowedStore => "store stopped for a fifth of the time",
@@ -39,6 +42,9 @@ impl Change {
 pub struct Windows {
     /// What was changed.
     pub change: Change,
+    /// Which knob, and from which value to which; null for changes of something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knob: Option<String>,
     /// Connections in the windows without it. Where fewer requests are under way than bridge a stop, these are more than in the run, for
     /// a side that is not stopped would have nothing to do either.
     pub connections: u32,
@@ -53,6 +59,9 @@ pub struct Windows {
 pub struct Tested {
     /// What was changed.
     pub change: Change,
+    /// Which knob, and from which value to which; null for changes of something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knob: Option<String>,
     /// Lowest and highest ratio of throughput (with the change over without) that the cause allows; null where it predicts none.
     pub predicted: Option<(f64, f64)>,
     /// The ratio that was measured; null where a window gave no figure.

@@ -114,7 +114,7 @@ pub(crate) fn tried(tested: &Tested) -> String {
     };
     format!(
         "{}: throughput {measured}, {predicted}{agrees}",
-        tested.change.words()
+        tested.knob.as_deref().unwrap_or(tested.change.words())
     )
 }
 

@@ -186,12 +186,13 @@ fn judge(workspace: &Workspace, options: &Options) -> Result<Judged, Error> {
         .iter()
         .filter(|name| outcomes.iter().any(|outcome| outcome.name == **name));
     let proofs = proved::of(&results, cases);
-    let text = page::text(
-        &outcomes,
-        &void,
-        agreement(&results, options, &outcomes),
-        &proofs,
-    );
+    let text = page::text(&page::Results {
+        outcomes: &outcomes,
+        void: &void,
+        agreement: agreement(&results, options, &outcomes),
+        proofs: &proofs,
+        wrong: &wrong(&all),
+    });
     println!("\n{text}");
     if options.write {
         let chore = "cargo xtask confusion --write";
@@ -420,6 +421,36 @@ fn show(cases: &[Case], open: bool) {
             }
         }
     }
+}
+
+/// Of the cases that may be looked at and were judged wrongly what was said, with what ruled the cause out.
+fn wrong(cases: &[Case]) -> Vec<String> {
+    let shown = cases
+        .iter()
+        .filter(|case| !case.outcome.set_aside && !case.outcome.is_right());
+    shown
+        .map(|Case { outcome, verdict }| {
+            let said = verdict.as_ref().map_or("", |verdict| &verdict.summary);
+            let expected: Vec<&str> = outcome.expected.iter().map(|cause| cause.id()).collect();
+            let of = |line: &&String| {
+                expected
+                    .iter()
+                    .any(|id| line.starts_with(&format!("{id}: ")))
+            };
+            let lines = verdict.iter().flat_map(|verdict| &verdict.ruled_out);
+            let why: Vec<&str> = lines.filter(of).map(String::as_str).collect();
+            let why = match &why[..] {
+                [] => "nothing spoke for it or against it".to_owned(),
+                why => why.join("; "),
+            };
+            format!(
+                "{}: {} in place of {}: {said}. Not {why}",
+                outcome.name,
+                outcome.judged,
+                expected.join(" or ")
+            )
+        })
+        .collect()
 }
 
 /// How many cases have the same verdict as in the first pass.

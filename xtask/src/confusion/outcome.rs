@@ -29,6 +29,11 @@ impl Outcome {
     fn right(&self, judged: Cause) -> bool {
         self.expected.contains(&judged)
     }
+
+    /// Whether it was judged to be what it has to be.
+    pub fn is_right(&self) -> bool {
+        self.right(self.judged)
+    }
 }
 
 /// A share of some cases.

@@ -7,13 +7,29 @@ use super::outcome::{Accuracy, Outcome, Share, matrix};
 use super::proved::Proof;
 use floodmark_record::verdict::Confidence;
 
-/// The page; `void` are files that are no case, with why.
-pub fn text(
-    outcomes: &[Outcome],
-    void: &[(String, String)],
-    agreement: Option<Share>,
-    proofs: &[Proof],
-) -> String {
+/// What the page is made of.
+pub struct Results<'a> {
+    /// All cases.
+    pub outcomes: &'a [Outcome],
+    /// Files that are no case, with why.
+    pub void: &'a [(String, String)],
+    /// How often another pass says the same.
+    pub agreement: Option<Share>,
+    /// Verdicts after parts were changed.
+    pub proofs: &'a [Proof],
+    /// What was said of those that were judged wrongly and are not set aside.
+    pub wrong: &'a [String],
+}
+
+/// The page.
+pub fn text(results: &Results<'_>) -> String {
+    let Results {
+        outcomes,
+        void,
+        agreement,
+        proofs,
+        wrong,
+    } = *results;
     let mut text = "# How often verdicts are right\n\n\
         Written by `cargo xtask confusion --write`; no figure is typed by hand. A case is a server with one fault (or none) under a load; \
         it counts only where the fault moved throughput or p99 in every run beyond what its control did. Intervals are of 95 % (Wilson). \
@@ -86,6 +102,12 @@ pub fn text(
             .collect();
         let _ = writeln!(text, "| {cause} | {} |", judged.join(", "));
     }
+    if !wrong.is_empty() {
+        let _ = writeln!(text, "\n## What was judged wrongly\n");
+        for line in wrong {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
     if !void.is_empty() {
         let _ = writeln!(text, "\n## No cases\n");
         for (name, why) in void {
@@ -123,7 +145,15 @@ mod tests {
             proof(Confidence::Likely, true),
             proof(Confidence::Likely, false),
         ];
-        let text = text(&outcomes, &void, None, &proofs);
+        let wrong = ["x: jit in place of gc: it compiles. Not gc: it was idle".to_owned()];
+        let text = text(&Results {
+            outcomes: &outcomes,
+            void: &void,
+            agreement: None,
+            proofs: &proofs,
+            wrong: &wrong,
+        });
+        assert!(text.contains("- x: jit in place of gc"), "{text}");
         assert!(text.contains("| proven | 1 of 1: 100.0 %"), "{text}");
         assert!(text.contains("| likely | 1 of 2: 50.0 %"), "{text}");
         assert!(text.contains("| gc | 1 right, **1 jit** |"), "{text}");

@@ -36,6 +36,9 @@ pub struct Facts<'a> {
     pub store: Option<Side>,
     /// CPUs that were busy with anything.
     pub host_busy: Option<f64>,
+    /// The same of the server's machine, and how many CPUs that has: another one's where it was observed there.
+    pub server_host_busy: Option<f64>,
+    pub server_cpus: f64,
     /// The server's JVM.
     pub jvm: Option<Jvm>,
     /// Connections and their queues.
@@ -143,8 +146,11 @@ impl<'a> Facts<'a> {
         let seen = Seen::of(run);
         let jvm = Jvm::of(&seen);
         let cpus = f64::from(environment.cpus.max(1));
+        let elsewhere = run.elsewhere.as_ref();
+        let server_cpus = elsewhere.map_or(cpus, |there| f64::from(there.environment.cpus.max(1)));
         let place = run.place.as_ref();
         let may_use = |count: Option<u32>| count.map_or(cpus, f64::from);
+        let server_may_use = place.map_or(server_cpus, |p| f64::from(p.server.cpu_count));
         let side = |of: &Server, subject: &str, may_use: f64| {
             processes(of, subject, &seen, may_use, answered_per_s)
         };
@@ -165,12 +171,17 @@ impl<'a> Facts<'a> {
             server: run
                 .server
                 .as_ref()
-                .map(|of| side(of, "server", may_use(place.map(|p| p.server.cpu_count)))),
+                .map(|of| side(of, "server", server_may_use)),
             store: run
                 .store
                 .as_ref()
-                .map(|of| side(of, "store", may_use(place.map(|p| p.server.cpu_count)))),
+                .map(|of| side(of, "store", server_may_use)),
             host_busy: seen.mean("host", "busy"),
+            server_host_busy: match elsewhere {
+                Some(_) => seen.mean("server host", "busy"),
+                None => seen.mean("host", "busy"),
+            },
+            server_cpus,
             at_once: at_once(run, ok_per_s, jvm.as_ref()),
             jvm,
             network: Network::of(&seen),
@@ -180,22 +191,26 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// CPUs that nobody used, where that is known.
+    /// Whether client and server have CPUs of their own, or machines.
     #[must_use]
-    pub fn idle_cpus(&self) -> Option<f64> {
-        self.host_busy.map(|busy| (self.cpus - busy).max(0.0))
+    pub fn server_is_apart(&self) -> bool {
+        let place = self.run.place.as_ref();
+        let both =
+            place.is_some_and(|place| place.client.cpus.is_some() && place.server.cpus.is_some());
+        self.run.elsewhere.is_some() || both
     }
 
-    /// CPUs that nobody used of those that the server might use, and how many these are; where it has its own, those of others do not
-    /// count.
+    /// CPUs that nobody used of those that the server might use, and how many these are; none where nothing is known of the server, which
+    /// may be on another machine then.
     #[must_use]
     pub fn idle_to_server(&self) -> Option<(f64, f64)> {
+        let server = self.server.as_ref()?;
         let place = self.run.place.as_ref();
-        let own = place.is_some_and(|place| place.server.cpus.is_some());
-        match &self.server {
-            Some(server) if own => Some(((server.may_use - server.used).max(0.0), server.may_use)),
-            _ => self.idle_cpus().map(|idle| (idle, self.cpus)),
+        if place.is_some_and(|place| place.server.cpus.is_some()) {
+            return Some(((server.may_use - server.used).max(0.0), server.may_use));
         }
+        let busy = self.server_host_busy?;
+        Some(((self.server_cpus - busy).max(0.0), self.server_cpus))
     }
 }
 
@@ -242,14 +257,19 @@ impl<'a> Seen<'a> {
     fn within(&self, subject: &str, metric: &str) -> Option<(Vec<f64>, f64)> {
         let series = self.series(subject, metric)?;
         let (start, step) = (series.start_ms as f64, series.step_ms as f64);
-        let steps = (0..).zip(&series.values);
-        let values: Vec<f64> = steps
-            .filter(|(i, _)| {
+        let beyond = |by: f64| -> Vec<f64> {
+            let steps = (0..).zip(&series.values);
+            let inside = steps.filter(|(i, _)| {
                 let begin = start + f64::from(*i) * step;
-                begin >= self.from_ms - step * 0.5 && begin + step <= self.to_ms + step * 0.5
-            })
-            .map(|(_, value)| *value)
-            .collect();
+                begin >= self.from_ms - step * by && begin + step <= self.to_ms + step * by
+            });
+            inside.map(|(_, value)| *value).collect()
+        };
+        // Of a step that is half outside only half is of the window: it counts where there is no better one.
+        let mut values = beyond(0.1);
+        if values.is_empty() {
+            values = beyond(0.5);
+        }
         let seconds = values.len() as f64 * step / 1e3;
         (!values.is_empty()).then_some((values, seconds))
     }
@@ -321,15 +341,13 @@ fn load(run: &Run, seen: &Seen<'_>, may_use: f64, answered: f64) -> Side {
         waiting: share(t.run_delay_s.unwrap_or(0.0), t),
     });
     if run.client.name.is_some() || run.client.threads.is_empty() {
-        let user = seen
-            .rate("client", "user")
-            .unwrap_or(run.client.user_s / run.sending_s);
-        let in_kernel = seen
-            .rate("client", "system")
-            .unwrap_or(run.client.system_s / run.sending_s);
+        // What its processes used that came and went between two looks is in its own account alone (wait4).
+        let whole_s = run.client.tool.as_ref().map(|tool| tool.wall_s);
+        let whole_s = whole_s.filter(|s| *s > 0.0).unwrap_or(run.sending_s);
+        let in_kernel = run.client.system_s / whole_s;
         return Side {
             may_use,
-            used: user + in_kernel,
+            used: run.client.user_s / whole_s + in_kernel,
             in_kernel,
             waiting: seen.rate("client", "run_delay"),
             cpu_us: run.client.cpu_us_per_request,

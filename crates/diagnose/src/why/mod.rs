@@ -113,4 +113,6 @@ fn unknown(facts: &Facts<'_>, ruled_out: &[(Cause, String)], unseen: Vec<String>
 }
 
 #[cfg(test)]
+mod apart_tests;
+#[cfg(test)]
 mod tests;

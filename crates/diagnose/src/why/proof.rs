@@ -1,13 +1,18 @@
 //! Proof by perturbation: what each kind of cause predicts of each change, and what a verdict is worth after it was tried
 //! (docs/decisions/0022-proof.md).
 
+use std::collections::BTreeMap;
+
 use floodmark_record::cause::Cause;
 use floodmark_record::plan::Model;
 use floodmark_record::proof::{Change, Tested, Windows};
-use floodmark_record::run::{Interval, Run};
+use floodmark_record::run::{Environment, Interval, Run};
 use floodmark_record::verdict::{Confidence, Verdict};
 use floodmark_stats::Estimate;
 use floodmark_stats::interval::CONFIDENCE;
+
+use super::facts::Facts;
+use super::rules;
 
 /// Between this ratio and 1 throughput stayed; below, it fell with what was stopped for a fifth of the time. Halfway between 0.8, which a
 /// part that is full loses at least, and what stopping costs one that is not (tried: 0.95).
@@ -36,17 +41,20 @@ enum Kind {
     Shared,
     /// Too little that is asked for.
     Asked,
-    /// Something in the server or behind it that waits.
+    /// A pool whose threads or connections all wait.
+    Pool,
+    /// Something else in the server or behind it that waits.
     Waiting,
 }
 
 impl Kind {
-    const ALL: [Kind; 6] = [
+    const ALL: [Kind; 7] = [
         Kind::Client,
         Kind::Server,
         Kind::Store,
         Kind::Shared,
         Kind::Asked,
+        Kind::Pool,
         Kind::Waiting,
     ];
 
@@ -63,9 +71,8 @@ impl Kind {
             Cause::StoreCpu => Some(Kind::Store),
             Cause::SharedCpu => Some(Kind::Shared),
             Cause::Concurrency | Cause::DelayedAck => Some(Kind::Asked),
-            Cause::WorkerPool
-            | Cause::ConnectionPool
-            | Cause::Serialised
+            Cause::WorkerPool | Cause::ConnectionPool => Some(Kind::Pool),
+            Cause::Serialised
             | Cause::RateLimiter
             | Cause::StoreLock
             | Cause::SyncLogging
@@ -86,14 +93,15 @@ impl Kind {
         let short = run.least_service_time_us.is_none_or(|us| us < LONG_US);
         let waits = if short { (FELL, ABOVE) } else { stays };
         Some(match (change, self) {
-            (Change::TwiceConnections, Kind::Asked) => (1.4, 2.3),
-            (Change::TwiceConnections, _) => (0.8, 1.2),
+            // The knob is that of the pool which is said to be full.
+            (Change::TwiceConnections, Kind::Asked) | (Change::TwiceKnob, Kind::Pool) => (1.4, 2.3),
+            (Change::TwiceConnections | Change::TwiceKnob, _) => (0.8, 1.2),
             (Change::SlowedClient, Kind::Client)
             | (Change::SlowedServer, Kind::Server)
             | (Change::SlowedStore, Kind::Store) => falls,
             // What one side leaves the other may take.
             (Change::SlowedClient | Change::SlowedServer, Kind::Shared) => (FELL, 0.96),
-            (_, Kind::Asked | Kind::Waiting) => waits,
+            (_, Kind::Asked | Kind::Pool | Kind::Waiting) => waits,
             _ => stays,
         })
     }
@@ -134,6 +142,40 @@ pub fn changes(run: &Run) -> Vec<Change> {
         changes.push(Change::SlowedStore);
     }
     changes
+}
+
+/// A knob of the server that could be set to twice its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Knob {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub from: u32,
+    /// Twice that.
+    pub to: u32,
+}
+
+/// The knob of the pool that is said to limit a run: of those that are set to as many as are worked on at once the one that is called for
+/// threads or connections.
+#[must_use]
+pub fn knob(
+    run: &Run,
+    environment: &Environment,
+    settings: &BTreeMap<String, String>,
+) -> Option<Knob> {
+    let called = match run.verdict.as_ref()?.cause {
+        Cause::WorkerPool => "thread",
+        Cause::ConnectionPool => "connection",
+        _ => return None,
+    };
+    let at_once = Facts::of(run, environment)?.at_once?;
+    let (name, value) = rules::knob(settings, at_once, called)?;
+    let from: u32 = value.parse().ok()?;
+    Some(Knob {
+        name: name.to_owned(),
+        from,
+        to: from.checked_mul(2)?,
+    })
 }
 
 /// The ratio of each pair of neighbours, its mean and its interval by Student's t on their logarithms.
@@ -190,6 +232,7 @@ pub(super) fn judge(run: &Run, verdict: Verdict) -> Verdict {
             });
             Tested {
                 change: windows.change,
+                knob: windows.knob.clone(),
                 predicted,
                 ratio: measured.as_ref().map(|(ratio, _)| *ratio),
                 interval,
@@ -214,8 +257,18 @@ pub(super) fn judge(run: &Run, verdict: Verdict) -> Verdict {
     let mut others = Kind::ALL.into_iter();
     let alone =
         others.all(|kind| kind == own || contradicted(kind) || is_ruled_out(kind, run, &verdict));
-    // Changes tell kinds of causes; which of one kind it is, counters have to. Of what waits they are not enough.
-    if alone && own != Kind::Waiting && verdict.also.is_empty() {
+    // Changes tell kinds of causes; which of one kind it is, counters have to. Of what waits they are not enough, and which pool it is its
+    // knob has to say.
+    let told = match own {
+        Kind::Waiting => false,
+        Kind::Pool => {
+            let knob = |tested: &&Tested| tested.change == Change::TwiceKnob;
+            let tried = verdict.tested.iter().find(knob);
+            tried.is_some_and(|tested| tested.agrees == Some(true))
+        }
+        _ => verdict.also.is_empty(),
+    };
+    if alone && told {
         return Verdict {
             confidence: Confidence::Proven,
             ..verdict

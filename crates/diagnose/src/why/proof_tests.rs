@@ -32,6 +32,7 @@ fn windows(change: Change, ratio: f64) -> Windows {
     let noise = [0.99, 1.01, 1.0, 1.01, 0.99, 1.0];
     Windows {
         change,
+        knob: None,
         connections: 50,
         base_per_s: vec![1_000.0; 6],
         changed_per_s: noise.iter().map(|n| 1_000.0 * ratio * n).collect(),
@@ -118,9 +119,10 @@ fn a_short_request_that_waits_is_told_from_work_by_counters_alone() {
     ];
     let likely = judge(&run, verdict.clone());
     assert_eq!(likely.confidence, Confidence::Likely, "{likely:#?}");
-    let waiting = Cause::ALL
-        .iter()
-        .filter(|cause| Kind::of(**cause) == Some(Kind::Waiting) && **cause != Cause::StoreLock);
+    let waiting = Cause::ALL.iter().filter(|cause| {
+        let waits = matches!(Kind::of(**cause), Some(Kind::Waiting | Kind::Pool));
+        waits && **cause != Cause::StoreLock
+    });
     let ruled_out = waiting
         .map(|cause| format!("{cause}: no CPU was idle"))
         .collect();
@@ -140,12 +142,14 @@ fn windows_without_an_answer_and_noisy_ones_decide_nothing() {
     run.perturbed = vec![
         Windows {
             change: Change::SlowedServer,
+            knob: None,
             connections: 50,
             base_per_s: vec![1_000.0, 1_000.0],
             changed_per_s: vec![0.0, 800.0],
         },
         Windows {
             change: Change::SlowedClient,
+            knob: None,
             connections: 50,
             base_per_s: vec![1_000.0, 1_000.0, 1_000.0],
             changed_per_s: vec![500.0, 1_500.0, 900.0],
@@ -188,4 +192,49 @@ fn with_more_connections_than_the_run_had_few_of_them_predict_nothing() {
     let verdict = judge(&run, verdict);
     assert_eq!(verdict.confidence, Confidence::Proven, "{verdict:#?}");
     assert_eq!(verdict.tested[1].predicted, None);
+}
+
+#[test]
+fn a_pool_is_proven_by_its_knob_alone() {
+    let (mut run, verdict) = run_of(Cause::WorkerPool);
+    run.perturbed = vec![
+        windows(Change::TwiceConnections, 1.0),
+        windows(Change::SlowedClient, 0.99),
+        windows(Change::SlowedServer, 0.97),
+    ];
+    let likely = judge(&run, verdict.clone());
+    assert_eq!(likely.confidence, Confidence::Likely, "{likely:#?}");
+    run.perturbed.push(windows(Change::TwiceKnob, 1.95));
+    let proven = judge(&run, verdict.clone());
+    assert_eq!(proven.confidence, Confidence::Proven, "{proven:#?}");
+    // It was something else of the same size.
+    run.perturbed[3] = windows(Change::TwiceKnob, 1.0);
+    assert_eq!(judge(&run, verdict).confidence, Confidence::Unknown);
+}
+
+#[test]
+fn the_knob_is_that_of_the_pool() {
+    let (mut run, _) = run_of(Cause::WorkerPool);
+    run.warmup = Some(floodmark_record::run::Warmup {
+        duration_s: 1.0,
+        requests: run.requests.clone(),
+    });
+    // 1,000 a second of 8 ms each are eight at a time.
+    run.least_service_time_us = Some(8_000.0);
+    let settings: BTreeMap<String, String> = [
+        ("connections", "8"),
+        ("threads", "8"),
+        ("heap", "256m"),
+        ("backlog", "100"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let named = |run: &Run| {
+        knob(run, &Environment::default(), &settings).map(|knob| (knob.name, knob.from, knob.to))
+    };
+    assert_eq!(named(&run), Some(("threads".to_owned(), 8, 16)));
+    run.verdict.as_mut().unwrap().cause = Cause::ConnectionPool;
+    assert_eq!(named(&run), Some(("connections".to_owned(), 8, 16)));
+    run.verdict.as_mut().unwrap().cause = Cause::Serialised;
+    assert_eq!(named(&run), None);
 }

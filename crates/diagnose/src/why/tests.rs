@@ -22,7 +22,7 @@ fn machine() -> Environment {
 }
 
 /// Values that a series has in each second of a run of ten.
-fn series(subject: &str, metric: &str, value: f64) -> Observation {
+pub(super) fn series(subject: &str, metric: &str, value: f64) -> Observation {
     Observation {
         subject: subject.to_owned(),
         metric: metric.to_owned(),
@@ -36,7 +36,7 @@ fn series(subject: &str, metric: &str, value: f64) -> Observation {
 
 /// A closed run of 50 connections at 1,000/s whose client is hardly busy, on a machine that used `busy` CPUs, with a server of four threads
 /// that used `server` CPUs, of which its busiest thread had `busiest`.
-fn seen(busy: f64, server: f64, busiest: f64) -> Run {
+pub(super) fn seen(busy: f64, server: f64, busiest: f64) -> Run {
     let mut run = run(closed());
     run.client.threads = vec![thread(0.1, 0.0)];
     run.service_time_us = Times {
@@ -88,7 +88,7 @@ fn judged(run: &Run) -> Verdict {
     verdict
 }
 
-fn is(run: &Run, cause: Cause) -> Verdict {
+pub(super) fn is(run: &Run, cause: Cause) -> Verdict {
     let verdict = judged(run);
     assert_eq!(verdict.cause, cause, "{verdict:#?}");
     verdict

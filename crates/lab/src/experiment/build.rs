@@ -11,7 +11,7 @@ use floodmark_record::units::show_duration;
 use ring::digest::{Context, SHA256};
 
 use super::Ended;
-use super::launch::{last_line, no_lease};
+use super::launch::{error_line, no_lease};
 use crate::folder::own_temporary;
 use crate::manifest::{Build, Filler};
 
@@ -82,7 +82,7 @@ pub fn build(
         }
     };
     if !status.success() {
-        let said = last_line(log);
+        let said = error_line(log);
         return Err(failed(format!(
             "{status}{said}; its log is {}",
             log.display()

@@ -266,9 +266,27 @@ fn without_colours(line: &str) -> String {
     plain + rest
 }
 
-/// The last line of a log that says anything, as ` – it said "…"`; empty where there is none. Only its end is read: a log may be
-/// long.
+/// The last line of a log that says anything, as ` – it said "…"`; empty where there is none.
 pub fn last_line(log: &Path) -> String {
+    quoted(lines(log).last())
+}
+
+/// The same of a build: what Maven says last is where to read about errors, and the first of them is what is wrong.
+pub fn error_line(log: &Path) -> String {
+    let lines = lines(log);
+    let error = lines.iter().find(|line| line.starts_with("[ERROR]"));
+    quoted(error.or(lines.last()))
+}
+
+fn quoted(line: Option<&String>) -> String {
+    line.map_or_else(String::new, |line| {
+        let line: String = line.chars().take(LONGEST_LINE).collect();
+        format!(" – it said \"{line}\"")
+    })
+}
+
+/// The lines of a log that say anything. Only its end is read: a log may be long.
+fn lines(log: &Path) -> Vec<String> {
     const END: u64 = 4096;
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = fs::File::open(log)?;
@@ -283,13 +301,7 @@ pub fn last_line(log: &Path) -> String {
     let lines = text
         .lines()
         .map(|line| without_colours(line).trim().to_owned());
-    let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
-    // What Maven says last is where to read about errors; the first one is what is wrong.
-    let error = lines.iter().find(|line| line.starts_with("[ERROR]"));
-    error.or(lines.last()).map_or_else(String::new, |line| {
-        let line: String = line.chars().take(LONGEST_LINE).collect();
-        format!(" – it said \"{line}\"")
-    })
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -307,14 +319,14 @@ mod tests {
                 "a\n\u{1b}[31;1mred\u{1b}[0m thing\u{1b}[",
                 " – it said \"red thing\"",
             ),
-            (
-                "fine\n[ERROR] A.scala:3: not found\n[ERROR] [Help 1] somewhere\n\u{1b}[0m",
-                " – it said \"[ERROR] A.scala:3: not found\"",
-            ),
         ] {
             fs::write(&log, text).unwrap();
             assert_eq!(last_line(&log), said, "{text:?}");
         }
+        let maven = "fine\n[ERROR] A.scala:3: not found\n[ERROR] [Help 1] somewhere\n\u{1b}[0m";
+        fs::write(&log, maven).unwrap();
+        let said = " – it said \"[ERROR] A.scala:3: not found\"";
+        assert_eq!(error_line(&log), said);
         assert_eq!(last_line(&folder.path().join("none")), "");
     }
 }

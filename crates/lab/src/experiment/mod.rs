@@ -9,6 +9,7 @@ mod delayed;
 mod hosts;
 mod launch;
 mod probe;
+mod proof;
 mod provide;
 mod resume;
 mod schedule;
@@ -24,7 +25,7 @@ use floodmark_observe::{Root, cpu};
 use floodmark_record::events::RunId;
 use floodmark_record::experiment::Resumed;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::{Run, ToolInfo};
+use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record};
 
@@ -32,7 +33,7 @@ use crate::alive::Alive;
 use crate::attempt::{self, Attempts, Driver, LabError, Listener, Watching};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
-use crate::proving::{Proved, Proving};
+use crate::proving::Proving;
 use crate::server_log::ServerLog;
 use client::Other;
 use delayed::Delayed;
@@ -119,31 +120,6 @@ struct Up<'a> {
     standing: Option<&'a mut Standing>,
 }
 
-/// Changes parts of a trial's setup after it was measured, where that could tell its cause from others, and keeps what came of it.
-fn prove(
-    trial: &Trial,
-    process: u32,
-    proving: &Proving<'_>,
-    state: &mut State<'_, '_>,
-) -> Result<(), LabError> {
-    state.folder.sync()?;
-    let record = crate::fold(state.folder.path())?;
-    let of_process = |run: &&Run| run.trial.as_ref() == Some(&trial.name) && run.process == process;
-    let Some(run) = record.runs.iter().rfind(of_process) else {
-        return Ok(());
-    };
-    if proving.stop.is_set() {
-        return Ok(());
-    }
-    let what = format!("changing parts of {} in turn", trial.name);
-    state.watcher.doing(&what);
-    if let Proved::Failed(what) = proving.prove(run, state.folder)? {
-        let what = format!("{}: the verdict is not proven: {what}", trial.name);
-        state.watcher.trouble(&what);
-    }
-    Ok(())
-}
-
 /// What a run of an experiment has come to so far.
 struct State<'a, 'b> {
     folder: &'b mut Folder,
@@ -158,6 +134,18 @@ impl<'a> State<'a, '_> {
     fn leave_out(&mut self, trial: &'a Trial) {
         self.watcher.left_out(&trial.name);
         self.out.insert(&trial.name);
+    }
+
+    /// Where a program of that name puts its log and its files.
+    fn places(&self, name: &str) -> Places<'_> {
+        // Programs run in folders of their own, where a relative path would lead elsewhere.
+        let result = std::path::absolute(self.folder.path());
+        let result = result.unwrap_or_else(|_| self.folder.path().to_owned());
+        Places {
+            log: result.join(format!("{name}.log")),
+            run: result.join(name),
+            leases: &self.leases,
+        }
     }
 
     fn skip(&mut self, what: String) -> Result<(), LabError> {
@@ -285,11 +273,7 @@ impl<'a> Runner<'a> {
                 return Ok(None);
             }
         };
-        let mut filler = self.filler(trial);
-        filler.set("host", hosts.address.to_string());
-        if let Some(cpus) = hosts.server_cpus {
-            filler.set("threads", cpus.to_string());
-        }
+        let filler = self.filler(trial, &hosts);
         let started = self.stand(trial, &name, &hosts, &filler, state);
         let (mut running, mut standing) = match started {
             Ok(both) => both,
@@ -342,14 +326,7 @@ impl<'a> Runner<'a> {
         filler: &Filler,
         state: &State<'_, '_>,
     ) -> Result<(Running, Option<Standing>), Ended> {
-        // Programs run in folders of their own, where a relative path would lead elsewhere.
-        let result = std::path::absolute(state.folder.path());
-        let result = result.unwrap_or_else(|_| state.folder.path().to_owned());
-        let places = |name: String| Places {
-            log: result.join(format!("{name}.log")),
-            run: result.join(name),
-            leases: &state.leases,
-        };
+        let places = |name: String| state.places(&name);
         let data = store::data_folder();
         let standing = match &trial.at.store {
             None => None,
@@ -363,14 +340,31 @@ impl<'a> Runner<'a> {
                 Some(standing.map_err(|ended| ended.of(&trial.name))?)
             }
         };
-        let mut filler = filler.clone();
         let reached = standing.as_ref().map(|standing| standing.reached.as_str());
+        let running = self.serve(
+            trial,
+            hosts,
+            filler.clone(),
+            reached,
+            places(name.to_owned()),
+        );
+        running.map(|running| (running, standing))
+    }
+
+    /// Starts the server of a trial before a store that stands.
+    fn serve(
+        &self,
+        trial: &Trial,
+        hosts: &Hosts,
+        mut filler: Filler,
+        reached: Option<&str>,
+        places: Places<'_>,
+    ) -> Result<Running, Ended> {
         filler.set("store", reached.unwrap_or("none"));
         if let Server::System(system) = &trial.server {
             system.fill(&trial.setting, &mut filler);
         }
-        let running = Running::start(trial, hosts, filler, places(name.to_owned()), self.stop);
-        running.map(|running| (running, standing))
+        Running::start(trial, hosts, filler, places, self.stop)
     }
 
     fn measure(
@@ -418,6 +412,7 @@ impl<'a> Runner<'a> {
         let behind = trial.at.store.as_ref();
         let store = behind.map_or("", |behind| behind.name());
         let mut watched = vec![("the server".to_owned(), running.pid())];
+        let reached = standing.as_ref().map(|standing| standing.reached.clone());
         let store_pid = standing.as_ref().and_then(|standing| standing.pid());
         if let Some(pid) = store_pid {
             watched.push((format!("the store {store}"), pid));
@@ -505,21 +500,23 @@ impl<'a> Runner<'a> {
                 side: &hosts.client,
                 server: Some(running.pid()),
                 store: store_pid,
+                beside: None,
                 stop: self.stop,
             };
-            prove(trial, process, &proving, state)?;
+            let of = (process, hosts, reached.as_deref());
+            proof::prove(self, trial, of, proving, state)?;
         }
         Ok(failure)
     }
 
     /// What placeholders stand for in the commands of a trial, but for the port and the folder.
-    fn filler(&self, trial: &Trial) -> Filler {
+    fn filler(&self, trial: &Trial, hosts: &Hosts) -> Filler {
         let mut filler = Filler::default();
+        filler.set("host", hosts.address.to_string());
         filler.set("floodmark", self.floodmark.display().to_string());
-        filler.set(
-            "threads",
-            (cpu::allowed(&Root::host()) / 2).max(1).to_string(),
-        );
+        let half = (cpu::allowed(&Root::host()) / 2).max(1).to_string();
+        let threads = hosts.server_cpus.map_or(half, |cpus| cpus.to_string());
+        filler.set("threads", threads);
         filler.set(
             "workload",
             trial.workload.map_or("", |workload| workload.name()),

@@ -42,7 +42,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
                 .as_ref()
                 .is_some_and(|place| place.client.cpus.is_some());
             let server = facts.server.as_ref().map_or(0.0, |server| server.used);
-            let has = could_have(facts, client, own, server);
+            let has = could_have(facts.host_busy, client, own, server);
             (
                 (client.used / has).min(1.0),
                 format!(
@@ -57,7 +57,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     }
     // Of two that fill the CPUs together the one that takes less is not what to mend first.
     let server = facts.server.as_ref().map_or(0.0, |server| server.used);
-    if client.busiest.is_none() && client.used < server {
+    if client.busiest.is_none() && !facts.server_is_apart() && client.used < server {
         return findings.not(Cause::ClientCpu, how);
     }
     // A thread that spends its time looking for a port that is not there could send far more.

@@ -4,7 +4,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{HALF, per_s, percent, working};
+use super::{HALF, NEARLY, per_s, percent, working};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
 
@@ -80,9 +80,14 @@ pub(super) fn keepalive(facts: &Facts<'_>, findings: &mut Findings) {
     let again = opened.saturating_sub(first) as f64 / sent.max(1) as f64;
     // What broke or was given up was not ended after a number of requests.
     let broken = run.requests.reset + run.requests.timed_out + run.requests.malformed;
-    // It takes CPU: where that is idle, something else is waited for.
+    // It takes CPU: where that is idle, something else is waited for. One CPU is all that a server may be able to use.
+    let idle = working::has_time(facts)
+        && facts
+            .server
+            .as_ref()
+            .is_none_or(|server| server.used < NEARLY);
     let broke = opened.saturating_sub(first) <= 2 * broken;
-    if again < REOPENED || broke || working::has_time(facts) {
+    if again < REOPENED || broke || idle {
         return findings.not(
             Cause::KeepaliveLimit,
             format!(
@@ -116,6 +121,9 @@ pub(super) fn keepalive(facts: &Facts<'_>, findings: &mut Findings) {
 /// From this share of the connections on that nobody accepts, they are not just on their way in.
 const LEFT_OUT: f64 = 0.1;
 
+/// A connection that is not let in for so long, seconds, is not just waiting for a thread that accepts to have its turn.
+const LONG_S: f64 = 0.1;
+
 /// A process at its limit of open files opens and closes some as it goes.
 const ALL_FILES: f64 = 0.98;
 
@@ -138,7 +146,15 @@ pub(super) fn not_let_in(facts: &Facts<'_>, findings: &mut Findings) {
             said_files.clone().unwrap_or_else(|| said.clone()),
         );
     }
+    // Where connections come and go with the requests, some are always on their way in: by Little's law each of them waited so long. Those
+    // that the server cut off, as one that has no room does, are others.
+    let run = facts.run;
+    let broken = run.requests.reset + run.requests.timed_out + run.requests.malformed;
+    let opened = run.connections.opened.saturating_sub(2 * broken) as f64;
+    let stands_s = waiting * run.sending_s / opened.max(1.0);
+    let go = opened >= REOPENED * run.requests.sent as f64;
     let left_out = waiting >= LEFT_OUT * connections && waiting >= 1.0;
+    let left_out = left_out && (!go || stands_s >= LONG_S);
     if !left_out {
         return findings.not(Cause::MaxConnections, said);
     }

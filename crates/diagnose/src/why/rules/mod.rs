@@ -8,6 +8,8 @@ mod store;
 mod waiting;
 mod working;
 
+pub(super) use working::knob;
+
 use super::candidate::Findings;
 use super::facts::{Facts, Side};
 
@@ -63,17 +65,29 @@ pub(super) fn apply(facts: &Facts<'_>) -> Findings {
     findings
 }
 
-/// CPUs that a side could have: of those that it may use what others do not take, where they are not its own. `other` is what the other
-/// side takes, where nothing tells of the whole machine.
-fn could_have(facts: &Facts<'_>, side: &Side, own: bool, other: f64) -> f64 {
+/// CPUs that a side could have of its machine, which was busy so much: what others do not take of those that it may use, where they are not
+/// its own. `other` is what the other side takes, where nothing tells of the whole machine.
+fn could_have(busy: Option<f64>, side: &Side, own: bool, other: f64) -> f64 {
     /// Others are read by another clock, so that they may seem to leave nothing.
     const LEAST: f64 = 0.05;
-    let others = match facts.host_busy {
+    let others = match busy {
         _ if own => 0.0,
         Some(busy) => (busy - side.used).max(0.0),
         None => other,
     };
     (side.may_use - others).max(LEAST)
+}
+
+/// The same of the server.
+fn server_could_have(facts: &Facts<'_>, server: &Side) -> f64 {
+    let place = facts.run.place.as_ref();
+    let own = place.is_some_and(|place| place.server.cpus.is_some());
+    let client = if facts.server_is_apart() {
+        0.0
+    } else {
+        facts.client.used
+    };
+    could_have(facts.server_host_busy, server, own, client)
 }
 
 fn percent(share: f64) -> String {

@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{HALF, NEARLY, SHARED, could_have, percent};
+use super::{HALF, NEARLY, SHARED, percent, server_could_have, working};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Side};
 
@@ -22,11 +22,7 @@ pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
     let Some(server) = &facts.server else {
         return;
     };
-    let apart = facts
-        .run
-        .place
-        .as_ref()
-        .is_some_and(|place| place.client.cpus.is_some() && place.server.cpus.is_some());
+    let apart = facts.server_is_apart();
     let wait = |side: &Side| side.waiting.map(|waiting| waiting / side.used.max(1e-9));
     let (Some(client_waits), Some(server_waits)) = (wait(&facts.client), wait(server)) else {
         findings.unseen.push("the time that threads wait for a CPU (schedstat), which tells whether client and server take it from each other".to_owned());
@@ -86,12 +82,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
         );
         return;
     };
-    let own = facts
-        .run
-        .place
-        .as_ref()
-        .is_some_and(|place| place.server.cpus.is_some());
-    let has = could_have(facts, server, own, facts.client.used);
+    let has = server_could_have(facts, server);
     let used = (server.used / has).min(1.0);
     let full = server
         .busiest
@@ -130,6 +121,8 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
                 format!("{idle:.2} CPUs were idle, which a second thread could have used"),
             );
         }
+    } else if let Some(candidate) = in_turn(facts, server) {
+        findings.found(candidate);
     } else if let Some(busiest) = &server.busiest {
         findings.not(
             Cause::ServerCpuOneThread,
@@ -146,7 +139,12 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     );
     // Of those that fill the CPUs together one that takes less is not what to mend first.
     let store = facts.store.as_ref().map_or(0.0, |store| store.used);
-    if used < NEARLY || (!own && server.used < facts.client.used.max(store)) {
+    let client = if facts.server_is_apart() {
+        0.0
+    } else {
+        facts.client.used
+    };
+    if used < NEARLY || server.used < client.max(store) {
         return findings.not(Cause::ServerCpu, said);
     }
     let each = server
@@ -169,6 +167,40 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
             .to_owned(),
         takes: None,
     });
+}
+
+/// What threads take together that run one at a time: a CPU, less what handing it over costs.
+const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
+
+/// Threads of which only one runs at a time, as those of an interpreter with one lock for all do: none of them is full, but together they
+/// fill one CPU, and one request is worked on at a time.
+fn in_turn(facts: &Facts<'_>, server: &Side) -> Option<Candidate> {
+    let (idle, cpus) = facts.idle_to_server()?;
+    let one = facts
+        .at_once
+        .is_some_and(|at_once| working::ONE.contains(&at_once));
+    if !one || !ONE_CPU.contains(&server.used) || idle <= 0.1 * (cpus - idle) || cpus <= 1.0 {
+        return None;
+    }
+    Some(Candidate {
+        cause: Cause::ServerCpuOneThread,
+        shown: Shown::Full,
+        used: server.used.min(1.0),
+        limit_per_s: Some(facts.answered_per_s / server.used.min(1.0)),
+        summary: "the server's threads run one at a time (such as under an interpreter's lock): together they take one CPU, while others are \
+                  idle"
+            .to_owned(),
+        evidence: vec![
+            format!(
+                "server: {:.2} CPUs (/proc/PID/stat), none of its threads more than {}",
+                server.used,
+                server.busiest.as_ref().map_or_else(|| "a part of it".to_owned(), |b| percent(b.on_cpu))
+            ),
+            format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
+        ],
+        next: "run several processes of the server, for its threads cannot use another CPU".to_owned(),
+        takes: None,
+    })
 }
 
 /// The quota of the control group.
@@ -231,10 +263,13 @@ pub(super) fn steal(facts: &Facts<'_>, findings: &mut Findings) {
 /// the run.
 fn is_full(facts: &Facts<'_>, server: &Side) -> bool {
     let store = facts.store.as_ref().map_or(0.0, |store| store.used);
-    let most = server.used >= HALF * (server.used + facts.client.used + store);
-    let place = facts.run.place.as_ref();
-    let own = place.is_some_and(|place| place.server.cpus.is_some());
-    let has = could_have(facts, server, own, facts.client.used);
+    let client = if facts.server_is_apart() {
+        0.0
+    } else {
+        facts.client.used
+    };
+    let most = server.used >= HALF * (server.used + client + store);
+    let has = server_could_have(facts, server);
     let busiest = server.busiest.as_ref();
     let thread = busiest.is_some_and(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY);
     most && (thread || server.used >= NEARLY * has)

@@ -2,7 +2,7 @@
 
 use floodmark_record::cause::Cause;
 
-use super::{FULL, HALF};
+use super::{FULL, HALF, could_have};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Sessions};
 
@@ -11,10 +11,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     let Some(store) = &facts.store else {
         return;
     };
-    let others = facts
-        .host_busy
-        .map_or(0.0, |busy| (busy - store.used).max(0.0));
-    let has = (store.may_use - others).max(0.05);
+    let has = could_have(facts.server_host_busy, store, false, 0.0);
     let used = (store.used / has).min(1.0);
     let said = format!(
         "store: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",

@@ -119,6 +119,10 @@ pub(super) fn logging(facts: &Facts<'_>, findings: &mut Findings) {
     });
 }
 
+/// What one segment of Ethernet carries, bytes. An answer that is smaller came as a whole, and is not acknowledged since the client's kernel
+/// waits for something to send along (delayed ACK).
+const SEGMENT: f64 = 1_448.0;
+
 /// A link that is full: answers that have left the server and have not come to the client.
 pub(super) fn link(facts: &Facts<'_>, findings: &mut Findings) {
     let (Some(under_way), Some(on_the_way)) = (facts.under_way, facts.network.unacknowledged)
@@ -136,7 +140,9 @@ pub(super) fn link(facts: &Facts<'_>, findings: &mut Findings) {
     // A large answer is never on the way as a whole, for a connection holds no more than its buffers: one above half a megabyte counts as
     // that much. A choice, not a figure of the kernel's.
     let most = answer.min(512.0 * 1024.0) * under_way;
-    if on_the_way < HALF * most || unread > on_the_way * HALF || !working::has_time(facts) {
+    let small = answer < SEGMENT;
+    if small || on_the_way < HALF * most || unread > on_the_way * HALF || !working::has_time(facts)
+    {
         return findings.not(Cause::Bandwidth, said);
     }
     let bytes_per_s = answer * facts.ok_per_s;

@@ -1,9 +1,11 @@
 //! How many requests the server works on at once, where no resource is full.
 
+use std::collections::BTreeMap;
+
 use floodmark_record::cause::Cause;
 use floodmark_record::units::show_ns;
 
-use super::{NEARLY, client, per_s, percent};
+use super::{HALF, NEARLY, client, per_s, percent};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, ThreadKind, Upstream};
 
@@ -14,7 +16,7 @@ const IDLE: f64 = 0.25;
 const ALL: f64 = 0.8;
 
 /// What works on one request at a time is told from what works on two.
-const ONE: std::ops::Range<f64> = 0.7..1.4;
+pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
 
 /// Two counts are the same within a third: both are means of readings, and times differ from request to request.
 const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
@@ -51,15 +53,19 @@ pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
         Cause::WorkerPool,
         Cause::ConnectionPool,
     ];
-    let Some((idle, cpus)) = facts.idle_to_server() else {
-        return;
-    };
-    if !has_time(facts) {
-        let said = self::idle(facts, idle);
-        for cause in AMONG {
-            findings.not(cause, said.clone());
+    let idle = facts.idle_to_server();
+    // Of a server of which nothing is known it is at least seen whether requests wait for one another at all.
+    if facts.server.is_some() {
+        let Some((idle, _)) = idle else {
+            return;
+        };
+        if !has_time(facts) {
+            let said = self::idle(facts, idle);
+            for cause in AMONG {
+                findings.not(cause, said.clone());
+            }
+            return;
         }
-        return;
     }
     let (Some(under_way), Some(least_us)) = (facts.under_way, facts.run.least_service_time_us)
     else {
@@ -73,16 +79,15 @@ pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
         );
         return;
     };
-    let evidence = [
-        format!(
-            "the shortest of all answers took {} (least_service_time_us), the mean {}: at {} the server works on {at_once:.1} requests at \
+    let mut evidence = vec![format!(
+        "the shortest of all answers took {} (least_service_time_us), the mean {}: at {} the server works on {at_once:.1} requests at \
              once, of {under_way:.1} under way",
-            show_ns(least_us * 1e3),
-            show_ns(facts.run.service_time_us.mean.unwrap_or(least_us) * 1e3),
-            per_s(facts.ok_per_s)
-        ),
-        format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
-    ];
+        show_ns(least_us * 1e3),
+        show_ns(facts.run.service_time_us.mean.unwrap_or(least_us) * 1e3),
+        per_s(facts.ok_per_s)
+    )];
+    evidence
+        .extend(idle.map(|(idle, cpus)| format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)")));
     let said =
         format!("the server works on {at_once:.1} requests at once, of {under_way:.1} under way");
     let limit = |count: f64| Some(count / (least_us / 1e6));
@@ -122,6 +127,13 @@ pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
                 (connections * 4.0).max(50.0)
             ),
         );
+        return;
+    }
+    if facts.server.is_none() {
+        findings.not(Cause::Concurrency, said.clone());
+        findings.unseen.push(format!(
+            "why {said}: its CPU, one thread of it, a lock and a pool all look alike from here"
+        ));
         return;
     }
     findings_of_few(facts, at_once, &said, &mut found);
@@ -201,7 +213,12 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
         );
     }
     let pool = facts.kinds.iter().any(|kind| is_pool(kind, at_once, facts));
-    if ONE.contains(&at_once) && !pool {
+    // What runs most of that time does not wait for others: it is one thread's work.
+    let runs = facts
+        .server
+        .as_ref()
+        .is_some_and(|server| server.used >= HALF);
+    if ONE.contains(&at_once) && !pool && !runs {
         found(
             Cause::Serialised,
             limit,
@@ -214,27 +231,39 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
     }
 }
 
-/// What to do about a limit: the knob of the server that is set to it is named, of several the one that is called for what is limited.
+/// What to do about a limit: the knob of the server that is set to it is named.
 fn raise(facts: &Facts<'_>, at_once: f64, called: &str) -> String {
-    let set_to_it = |value: &str| {
-        let value = value.parse::<f64>();
-        value.is_ok_and(|value| same(at_once, value))
-    };
-    let knobs = facts.run.setting.iter();
-    let knobs: Vec<_> = knobs.filter(|(_, value)| set_to_it(value)).collect();
-    let named = knobs.iter().find(|(name, _)| name.contains(called));
-    named.or(knobs.first()).map_or_else(
+    knob(&facts.run.setting, at_once, called).map_or_else(
         || "raise it, or make each request shorter".to_owned(),
         |(name, value)| format!("raise `{name}` (it is {value}), or make each request shorter"),
     )
 }
 
+/// The knob that is set to as many as are worked on at once, of several the one that is called for what is limited.
+pub(in crate::why) fn knob<'a>(
+    settings: &'a BTreeMap<String, String>,
+    at_once: f64,
+    called: &str,
+) -> Option<(&'a str, &'a str)> {
+    let set_to_it = |value: &str| {
+        let value = value.parse::<f64>();
+        value.is_ok_and(|value| same(at_once, value))
+    };
+    let knobs = settings.iter().filter(|(_, value)| set_to_it(value));
+    let knobs: Vec<(&str, &str)> = knobs.map(|(name, value)| (&**name, &**value)).collect();
+    let named = knobs.iter().find(|(name, _)| name.contains(called));
+    named.or(knobs.first()).copied()
+}
+
+/// From this share of a kind's threads on that wait for events, it is no pool of threads that wait for something else.
+const FOR_EVENTS: f64 = 0.25;
+
 /// Whether threads of a kind are as many as the requests that are worked on, do that work, and wait for something else than work.
 fn is_pool(kind: &ThreadKind, at_once: f64, facts: &Facts<'_>) -> bool {
     let takes_part = |kind: &ThreadKind| kind.waits_per_s >= TAKES_PART * facts.answered_per_s;
     // An event loop waits for events: what it works on is in no thread.
-    let for_events = kind.waiting_in(|function| function.contains("ep_poll"));
-    if !takes_part(kind) || for_events >= kind.threads / 2.0 {
+    let for_events = kind.waiting_in(|f| f.contains("ep_poll") || f.contains("epoll_wait"));
+    if !takes_part(kind) || for_events >= FOR_EVENTS * kind.threads {
         return false;
     }
     if ONE.contains(&at_once) {
