@@ -205,6 +205,8 @@ impl Proving<'_> {
             requests: None,
             warmup_s,
             figures_of: FiguresOf::Whole,
+            // What comes after the window is in no figure, and of a server that leaves some unanswered it would be the whole timeout.
+            drain: false,
             check: None,
             connections,
             ..of.clone()

@@ -266,7 +266,7 @@ impl<'a> Seen<'a> {
             inside.map(|(_, value)| *value).collect()
         };
         // Of a step that is half outside only half is of the window: it counts where there is no better one.
-        let mut values = beyond(0.1);
+        let mut values = beyond(0.15);
         if values.is_empty() {
             values = beyond(0.5);
         }

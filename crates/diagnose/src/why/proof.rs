@@ -14,9 +14,12 @@ use floodmark_stats::interval::CONFIDENCE;
 use super::facts::Facts;
 use super::rules;
 
-/// Between this ratio and 1 throughput stayed; below, it fell with what was stopped for a fifth of the time. Halfway between 0.8, which a
-/// part that is full loses at least, and what stopping costs one that is not (tried: 0.95).
+/// From this ratio on throughput stayed, whatever stopping costs a part that is not full (tried: 0.95).
 const STAYED: f64 = 0.875;
+
+/// Up to this ratio it fell: a part that is full loses a fifth, or less where many threads take a while to stop (tried: 0.92, with 64 of
+/// them on two CPUs). What is between the two tells nothing.
+const FALLEN: f64 = 0.95;
 
 /// A part that is full loses a fifth and what stops and goes cost besides: 0.71 was the most that was seen.
 const FELL: f64 = 0.6;
@@ -89,7 +92,7 @@ impl Kind {
             return None;
         }
         let stays = (STAYED, ABOVE);
-        let falls = (FELL, STAYED);
+        let falls = (FELL, FALLEN);
         let short = run.least_service_time_us.is_none_or(|us| us < LONG_US);
         let waits = if short { (FELL, ABOVE) } else { stays };
         Some(match (change, self) {
