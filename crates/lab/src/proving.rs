@@ -16,11 +16,16 @@ use floodmark_record::tls::TrustAnchor;
 use crate::folder::{Folder, FolderError};
 use crate::worker;
 
-/// Length of a window, seconds: some hundred answers of a server that gives few, and short enough that a minute holds all of them.
-const WINDOW_S: f64 = 0.8;
+/// Shortest and longest window, seconds: some hundred answers of a server that gives few, and short enough that a minute or two hold all
+/// of them.
+const WINDOW_S: (f64, f64) = (0.8, 4.0);
 
-/// Load before each window, seconds: connections are opened, and what the window before left is over.
-const SETTLE_S: f64 = 0.2;
+/// The same of the load before each window: connections are opened, and what the window before left is over.
+const SETTLE_S: (f64, f64) = (0.2, 2.0);
+
+/// A window is as long as so many mean service times where answers take long: with twice the connections they take twice as long, and
+/// three of them are a figure.
+const ANSWERS: f64 = 6.0;
 
 /// Load on a server that was started beside the other one, before its first window, seconds, where that had no longer warm-up.
 const WARM_S: f64 = 3.0;
@@ -162,16 +167,24 @@ impl Proving<'_> {
             }
             conditions.push((Some(windows.change), windows.connections));
         }
+        let mean_s = run.service_time_us.mean.map_or(0.0, |us| us / 1e6);
+        let length_s = (mean_s * ANSWERS).clamp(WINDOW_S.0, WINDOW_S.1);
+        let settle_s = (mean_s * ANSWERS / 2.0).clamp(SETTLE_S.0, SETTLE_S.1);
         let mut next_number = FIRST_NUMBER;
         if self.beside.is_some() {
             // It was started just now: as warm as the other one it has to be.
             let warmup_s = self.plan.warmup_s.max(WARM_S);
             let knob = Some(Change::TwiceKnob);
-            self.window(knob, connections, warmup_s, &mut next_number)?;
+            self.window(knob, connections, (warmup_s, length_s), &mut next_number)?;
         }
         for _ in 0..ROUNDS {
             for (change, connections) in conditions.iter().chain(conditions.iter().rev()) {
-                let per_s = self.window(*change, *connections, SETTLE_S, &mut next_number)?;
+                let per_s = self.window(
+                    *change,
+                    *connections,
+                    (settle_s, length_s),
+                    &mut next_number,
+                )?;
                 for windows in &mut taken {
                     match change {
                         None if windows.connections == *connections => {
@@ -193,7 +206,7 @@ impl Proving<'_> {
         &self,
         change: Option<Change>,
         connections: u32,
-        warmup_s: f64,
+        (warmup_s, length_s): (f64, f64),
         next_number: &mut u64,
     ) -> Result<f64, String> {
         let of = match (change, &self.beside) {
@@ -201,7 +214,7 @@ impl Proving<'_> {
             _ => self.plan,
         };
         let mut plan = Plan {
-            duration_s: Some(WINDOW_S),
+            duration_s: Some(length_s),
             requests: None,
             warmup_s,
             figures_of: FiguresOf::Whole,
