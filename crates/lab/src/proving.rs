@@ -104,7 +104,7 @@ fn id(run: &Run) -> RunId {
 }
 
 impl Proving<'_> {
-    /// Makes those changes that tell the cause of a run from others, and keeps in its folder what came of them; how many were made.
+    /// Makes those changes that tell the cause of a run from others, and keeps in its folder what came of them.
     ///
     /// # Errors
     /// A folder that cannot be written.
