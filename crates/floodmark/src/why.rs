@@ -26,7 +26,7 @@ pub struct WhyArgs {
     pub record: PathBuf,
 
     /// Change parts of the last run's setup in turn: twice the connections, the load process stopped for a fifth of the time, and with
-    /// --server-pid the server; half a minute of its load. What comes of it is kept in the result folder
+    /// --server-pid the server; a minute or more of its load. What comes of it is kept in the result folder
     #[arg(long)]
     pub prove: bool,
 

@@ -7,7 +7,7 @@ use floodmark_host::slow::Slowed;
 use floodmark_host::{Side, Stop};
 use floodmark_observe::{Root, family};
 use floodmark_record::Event;
-use floodmark_record::events::{Phase, RunId};
+use floodmark_record::events::RunId;
 use floodmark_record::plan::{FiguresOf, Plan, WorkerInput};
 use floodmark_record::proof::{Change, Windows};
 use floodmark_record::run::Run;
@@ -16,15 +16,16 @@ use floodmark_record::tls::TrustAnchor;
 use crate::folder::{Folder, FolderError};
 use crate::worker;
 
-/// Shortest and longest window, seconds: some hundred answers of a server that gives few, and short enough that a minute or two hold all
-/// of them.
-const WINDOW_S: (f64, f64) = (0.8, 4.0);
+/// Shortest and longest window, whole seconds, for that is how a worker counts: some hundred answers of a server that gives few, and short
+/// enough that a minute or two hold all of them.
+const WINDOW_S: (f64, f64) = (1.0, 4.0);
 
-/// The same of the load before each window: connections are opened, and what the window before left is over.
-const SETTLE_S: (f64, f64) = (0.2, 2.0);
+/// The same of the load before each window, which belongs to the same stretch of sending: connections are opened, and what the stretch
+/// before left in the server is worked off. With a pause in between, answers to what was sent before it would be in no window.
+const SETTLE_S: (f64, f64) = (1.0, 4.0);
 
-/// A window is as long as so many mean service times where answers take long: with twice the connections they take twice as long, and
-/// three of them are a figure.
+/// Where answers take long, a window is as long as so many mean service times: with twice the connections they take twice as long, and
+/// three of them are a figure. What is under way is worked off in half of that, also after twice the connections.
 const ANSWERS: f64 = 6.0;
 
 /// Load on a server that was started beside the other one, before its first window, seconds, where that had no longer warm-up.
@@ -168,14 +169,15 @@ impl Proving<'_> {
             conditions.push((Some(windows.change), windows.connections));
         }
         let mean_s = run.service_time_us.mean.map_or(0.0, |us| us / 1e6);
-        let length_s = (mean_s * ANSWERS).clamp(WINDOW_S.0, WINDOW_S.1);
-        let settle_s = (mean_s * ANSWERS / 2.0).clamp(SETTLE_S.0, SETTLE_S.1);
+        let whole = |s: f64, (least, most): (f64, f64)| s.ceil().clamp(least, most);
+        let length_s = whole(mean_s * ANSWERS, WINDOW_S);
+        let settle_s = whole(mean_s * ANSWERS / 2.0, SETTLE_S);
         let mut next_number = FIRST_NUMBER;
         if self.beside.is_some() {
             // It was started just now: as warm as the other one it has to be.
-            let warmup_s = self.plan.warmup_s.max(WARM_S);
+            let warm_s = self.plan.warmup_s.max(WARM_S).ceil();
             let knob = Some(Change::TwiceKnob);
-            self.window(knob, connections, (warmup_s, length_s), &mut next_number)?;
+            self.window(knob, connections, (warm_s, length_s), &mut next_number)?;
         }
         for _ in 0..ROUNDS {
             for (change, connections) in conditions.iter().chain(conditions.iter().rev()) {
@@ -201,12 +203,12 @@ impl Proving<'_> {
         Ok(taken)
     }
 
-    /// Ok answers per second of one window.
+    /// Ok answers per second of one window: all that came in it, whenever they were asked for.
     fn window(
         &self,
         change: Option<Change>,
         connections: u32,
-        (warmup_s, length_s): (f64, f64),
+        (settle_s, length_s): (f64, f64),
         next_number: &mut u64,
     ) -> Result<f64, String> {
         let of = match (change, &self.beside) {
@@ -214,9 +216,9 @@ impl Proving<'_> {
             _ => self.plan,
         };
         let mut plan = Plan {
-            duration_s: Some(length_s),
+            duration_s: Some(settle_s + length_s),
             requests: None,
-            warmup_s,
+            warmup_s: 0.0,
             figures_of: FiguresOf::Whole,
             // What comes after the window is in no figure, and of a server that leaves some unanswered it would be the whole timeout.
             drain: false,
@@ -246,6 +248,7 @@ impl Proving<'_> {
             answers_file: None,
             anchors: self.anchors.to_vec(),
         };
+        let settle_ns = (settle_s * 1e9) as u64;
         let (mut ok, mut window_ns) = (0, None);
         let mut client = None;
         let program = worker::this_program();
@@ -258,10 +261,10 @@ impl Proving<'_> {
                 Event::Ready(ready) if change == Some(Change::SlowedClient) => {
                     client = Some(slow(&[ready.pid]));
                 }
-                Event::Second(row) if row.phase == Phase::Measure => ok += row.ok_in_window,
+                Event::Second(row) if row.from_ns >= settle_ns => ok += row.ok_in_window,
                 Event::End(end) => {
                     *next_number = end.next_number.max(*next_number);
-                    window_ns = Some(end.window_ns);
+                    window_ns = end.window_ns.checked_sub(settle_ns);
                 }
                 _ => {}
             },

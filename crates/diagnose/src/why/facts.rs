@@ -200,6 +200,16 @@ impl<'a> Facts<'a> {
         self.run.elsewhere.is_some() || both
     }
 
+    /// CPUs that the client takes of those that the server might have.
+    #[must_use]
+    pub fn client_beside(&self) -> f64 {
+        if self.server_is_apart() {
+            0.0
+        } else {
+            self.client.used
+        }
+    }
+
     /// CPUs that nobody used of those that the server might use, and how many these are; none where nothing is known of the server, which
     /// may be on another machine then.
     #[must_use]

@@ -381,6 +381,32 @@ fn a_pool_of_threads_is_told_from_one_of_connections_and_from_one_at_a_time() {
 }
 
 #[test]
+fn threads_that_share_a_name_with_others_are_told_by_the_servers_setting() {
+    let mut run = working_on(8.0);
+    run.observations
+        .extend(kind("application-pek", 20.0, 1_000.0, "futex_wait_queue"));
+    run.observations.extend(upstream(30.0, 7.5));
+    is(&run, Cause::Unknown);
+    run.setting.insert("connections".to_owned(), "8".to_owned());
+    is(&run, Cause::Unknown);
+    run.setting.insert("threads".to_owned(), "8".to_owned());
+    let verdict = is(&run, Cause::WorkerPool);
+    let said = verdict.evidence.join("\n");
+    assert!(
+        said.contains("`threads` of the server is set to 8"),
+        "{said}"
+    );
+    assert!(said.contains("7.5 of 30 connections"), "{said}");
+    run.setting.insert("threads".to_owned(), "24".to_owned());
+    is(&run, Cause::Unknown);
+    // A full pool of connections is seen, and what is seen comes before what is set.
+    run.setting.insert("threads".to_owned(), "8".to_owned());
+    run.observations.truncate(run.observations.len() - 2);
+    run.observations.extend(upstream(8.0, 7.9));
+    is(&run, Cause::ConnectionPool);
+}
+
+#[test]
 fn connections_that_nobody_lets_in_are_counted() {
     let queue = |run: &mut Run, waiting: f64, open: f64| {
         run.observations.extend([

@@ -34,7 +34,7 @@ pub struct RunArgs {
     pub duration: Option<Duration>,
 
     /// After each process was measured, change parts of its setup in turn in short windows, to prove what limited it: twice the
-    /// connections, the client, the server and the store stopped for a fifth of the time; half a minute for each process
+    /// connections, the client, the server and the store stopped for a fifth of the time; a minute or more for each process
     #[arg(long)]
     pub prove: bool,
 

@@ -3,7 +3,7 @@
 use floodmark_record::events::EndReason;
 use floodmark_truth::Scenario;
 
-use crate::support::{Serve, alive, folded, start_load, truth, wait_for};
+use crate::support::{Serve, alive, code, floodmark, folded, run, start_load, truth, wait_for};
 
 #[test]
 fn a_server_that_dies_midway_ends_the_run_with_what_was_measured() {
@@ -50,6 +50,42 @@ fn a_floodmark_that_is_killed_leaves_its_result_and_no_process() {
     assert!(record.runs[0].requests.ok > 0);
     assert_eq!(record.runs[0].ended.reason, EndReason::Interrupted);
     assert!(record.runs[0].ended.detail.is_some());
+}
+
+/// The process that stops another one for a part of the time.
+fn stopper(of: u32) -> Option<u32> {
+    let wanted = format!("\0slow\0{of}\0");
+    std::fs::read_dir("/proc").unwrap().find_map(|entry| {
+        let entry = entry.ok()?;
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let line = std::fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        line.ends_with(&wanted).then_some(pid)
+    })
+}
+
+#[test]
+fn a_proof_that_is_killed_leaves_nothing_stopped() {
+    let server = Serve::start(&["hello"]);
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("result");
+    let out = out.to_str().unwrap();
+    let load = ["load", &server.url, "-c", "2", "-d", "1s", "--out", out];
+    assert!(matches!(code(&run(&load)), 0 | 4));
+    let pid = server.pid().to_string();
+    let mut proving = floodmark(&["why", out, "--prove", "--server-pid", &pid])
+        .spawn()
+        .unwrap();
+    let stopper = wait_for("the server's being stopped", || stopper(server.pid()));
+    proving.kill().unwrap();
+    proving.wait().unwrap();
+    wait_for("the stopper's end", || (!alive(stopper)).then_some(()));
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    assert!(
+        !stat.rsplit(')').next().unwrap().starts_with(" T"),
+        "{stat}"
+    );
+    let again = ["load", &server.url, "-c", "2", "-n", "100"];
+    assert!(matches!(code(&run(&again)), 0 | 4));
 }
 
 #[test]

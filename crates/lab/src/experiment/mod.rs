@@ -8,6 +8,7 @@ mod counter;
 mod delayed;
 mod hosts;
 mod launch;
+mod measure;
 mod probe;
 mod proof;
 mod provide;
@@ -16,28 +17,22 @@ mod schedule;
 mod server;
 mod store;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use floodmark_host::{Stop, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
-use floodmark_record::events::RunId;
 use floodmark_record::experiment::Resumed;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::ToolInfo;
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record};
 
-use crate::alive::Alive;
-use crate::attempt::{self, Attempts, Driver, LabError, Listener, Watching};
+use crate::attempt::{self, LabError, Listener};
 use crate::folder::{Folder, own_temporary};
 use crate::manifest::{Experiment, Filler, Server, Trial};
-use crate::proving::Proving;
-use crate::server_log::ServerLog;
-use client::Other;
-use delayed::Delayed;
 use launch::Places;
+use measure::Up;
 use server::Running;
 use store::{Around, Standing};
 
@@ -111,13 +106,6 @@ impl Ended {
             Ended::Interrupted => Ended::Interrupted,
         }
     }
-}
-
-/// What a trial is measured on.
-struct Up<'a> {
-    hosts: &'a Hosts,
-    running: &'a mut Running,
-    standing: Option<&'a mut Standing>,
 }
 
 /// What a run of an experiment has come to so far.
@@ -285,7 +273,6 @@ impl<'a> Runner<'a> {
                 return Ok(None);
             }
         };
-        let setting = trial.setting.clone();
         let mut failure = None;
         if let Some(fault) = running.fault(trial, &hosts) {
             state.leave_out(trial);
@@ -300,7 +287,7 @@ impl<'a> Runner<'a> {
                 running: &mut running,
                 standing: standing.as_mut(),
             };
-            failure = self.measure(trial, process, setting, up, state)?;
+            failure = measure::measure(self, trial, process, up, state)?;
         }
         let store = trial.at.store.as_ref().map_or("", |behind| behind.name());
         // The server first: it would only complain that its store is gone.
@@ -365,148 +352,6 @@ impl<'a> Runner<'a> {
             system.fill(&trial.setting, &mut filler);
         }
         Running::start(trial, hosts, filler, places, self.stop)
-    }
-
-    fn measure(
-        &self,
-        trial: &'a Trial,
-        process: u32,
-        setting: BTreeMap<String, String>,
-        up: Up<'_>,
-        state: &mut State<'a, '_>,
-    ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
-        let Up {
-            hosts,
-            running,
-            standing,
-        } = up;
-        let delayed = trial
-            .at
-            .delay
-            .map(|delay| Delayed::start(&self.floodmark, hosts, running.address(), delay));
-        let delayed = match delayed.transpose() {
-            Ok(delayed) => delayed,
-            Err(what) => {
-                state.leave_out(trial);
-                state.fail(format!("{}: {what}", trial.name))?;
-                return Ok(None);
-            }
-        };
-        let address = delayed
-            .as_ref()
-            .map_or_else(|| running.address(), Delayed::address);
-        let url = format!("http://{address}{}", trial.sent_to());
-        let mut planned = match (self.planner)(trial, hosts, &url) {
-            Ok(planned) => planned,
-            Err(what) => {
-                state.leave_out(trial);
-                state.fail(format!("{}: {what}", trial.place))?;
-                return Ok(None);
-            }
-        };
-        let attempts = trial.load.attempts();
-        // Each process has its own arrivals, the same for all trials.
-        let earlier = u64::from(process - 1) * u64::from(attempts);
-        planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
-        let leases = state.leases.clone();
-        let behind = trial.at.store.as_ref();
-        let store = behind.map_or("", |behind| behind.name());
-        let mut watched = vec![("the server".to_owned(), running.pid())];
-        let reached = standing.as_ref().map(|standing| standing.reached.clone());
-        let store_pid = standing.as_ref().and_then(|standing| standing.pid());
-        if let Some(pid) = store_pid {
-            watched.push((format!("the store {store}"), pid));
-        }
-        let alive = Alive::watch(watched);
-        let log = match &trial.server {
-            Server::System(system) => {
-                let runtime = system.runtime.as_deref();
-                let log = ServerLog::from_now(running.log(), &system.errors, runtime);
-                Some(RefCell::new(log))
-            }
-            Server::Own { .. } => None,
-        };
-        let other = trial.client.as_ref().map(|client| Other {
-            client,
-            load: &trial.load,
-            address: running.address(),
-            counter: trial.workload.and_then(|workload| workload.counter()),
-            side: &hosts.client,
-            leases: &leases,
-        });
-        let measuring = Attempts {
-            driver: other.as_ref().map(|other| other as &dyn Driver),
-            plan: &planned.plan,
-            anchors: &planned.anchors,
-            attempts,
-            of: RunId {
-                system: trial.server.name(&trial.name).to_owned(),
-                workload: trial
-                    .workload
-                    .map_or(trial.path.as_str(), |workload| workload.name())
-                    .to_owned(),
-                trial: Some(trial.name.clone()),
-                setting,
-                process,
-                attempt: 1,
-            },
-            notices: &planned.notices,
-            side: &hosts.client,
-            place: hosts.place.as_ref(),
-            proxy: delayed.as_ref().map(Delayed::pid),
-            watching: Watching::On {
-                server_pid: Some(running.pid()),
-                store: standing
-                    .as_ref()
-                    .zip(behind)
-                    .map(|(standing, behind)| standing.watched(behind)),
-            },
-            alive: Some(&alive),
-            log: log.as_ref(),
-            stop: self.stop,
-        };
-        let watcher = &mut *state.watcher;
-        let mut client_failed = None;
-        let failure = measuring.measure(state.folder, &mut |event: &Event| {
-            if let Event::ClientRan(ran) = event {
-                client_failed.clone_from(&ran.failure);
-            }
-            watcher.on(event);
-        })?;
-        if let Some(what) = client_failed {
-            state.leave_out(trial);
-            state.fail(format!("{}: {what}", trial.name))?;
-        }
-        if let Some(status) = running.ended() {
-            let what = format!(
-                "{}: the server ended while it was loaded ({status}){}",
-                trial.name,
-                running.said()
-            );
-            state.fail(what)?;
-        }
-        if let Some(how) = standing.and_then(|standing| standing.ended()) {
-            state.leave_out(trial);
-            let what = format!(
-                "{}: the store {store} ended while it was loaded {how}",
-                trial.name
-            );
-            state.fail(what)?;
-        } else if self.experiment.prove && failure.is_none() && running.ended().is_none() {
-            let proving = Proving {
-                floodmark: &self.floodmark,
-                plan: &planned.plan,
-                anchors: &planned.anchors,
-                side: &hosts.client,
-                server: Some(running.pid()),
-                store: store_pid,
-                beside: None,
-                stop: self.stop,
-            };
-            let of = (process, hosts, reached.as_deref());
-            proof::prove(self, trial, of, proving, state)?;
-        }
-        Ok(failure)
     }
 
     /// What placeholders stand for in the commands of a trial, but for the port and the folder.

@@ -49,7 +49,7 @@ pub(super) const EXPERIMENT: &[Field] = &[
     field(
         "prove",
         Kind::Flag,
-        "Whether parts of each setup are changed after it was measured, to prove what limited it: half a minute more for each process. Without it false.",
+        "Whether parts of each setup are changed after it was measured, to prove what limited it: a minute more for each process, or some where answers take long. Without it false.",
     ),
     field("expect", Kind::Table(EXPECT), "What its author expects."),
 ];

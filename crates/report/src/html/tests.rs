@@ -424,3 +424,46 @@ fn the_cause_and_its_evidence_are_in_the_answer() {
     assert_eq!(texts(&read, ".answer .why li").len(), 3);
     assert!(select(&read, "script, img").is_empty());
 }
+
+#[test]
+fn a_plan_that_many_loads_have_is_said_once() {
+    let named = |trial: &str| {
+        let mut run = fixture::closed();
+        run.trial = Some(trial.to_owned());
+        run
+    };
+    let mut other = named("c");
+    other.plan.connections += 1;
+    let (_, read) = page(&fixture::record(vec![named("a"), named("b"), other]));
+    let said = texts(&read, ".asked");
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].contains(", 2 times. Begun"), "{said:?}");
+    assert!(!said[1].contains("times"), "{said:?}");
+}
+
+#[test]
+fn of_the_points_of_a_sweep_each_cause_is_said_once() {
+    let swept = crate::sweep::tests::swept();
+    let names = swept.sweep.points.iter().map(|point| point.trial.clone());
+    let causes = [Cause::WorkerPool, Cause::WorkerPool, Cause::ServerCpu];
+    let runs = names.zip(causes).map(|(name, cause)| {
+        let mut run = fixture::judged(cause);
+        run.trial = Some(name);
+        run
+    });
+    let mut record = fixture::record(runs.collect());
+    record.sweeps.push(swept);
+    let (_, read) = page(&record);
+    let one = "bars-threads-1-connections-10";
+    let two = "bars-threads-2-connections-10";
+    let four = "bars-threads-4-connections-10";
+    assert_eq!(
+        texts(&read, ".answer .why"),
+        [
+            format!("Why: worker-pool limits {one}, {two}."),
+            format!("Why: server-cpu limits {four}.")
+        ]
+    );
+    let said = texts(&read, ".answer p").join("\n");
+    assert!(!said.contains(&format!("{one}: ")), "{said}");
+}

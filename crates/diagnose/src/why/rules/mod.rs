@@ -82,12 +82,7 @@ fn could_have(busy: Option<f64>, side: &Side, own: bool, other: f64) -> f64 {
 fn server_could_have(facts: &Facts<'_>, server: &Side) -> f64 {
     let place = facts.run.place.as_ref();
     let own = place.is_some_and(|place| place.server.cpus.is_some());
-    let client = if facts.server_is_apart() {
-        0.0
-    } else {
-        facts.client.used
-    };
-    could_have(facts.server_host_busy, server, own, client)
+    could_have(facts.server_host_busy, server, own, facts.client_beside())
 }
 
 fn percent(share: f64) -> String {

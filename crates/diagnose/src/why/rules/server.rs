@@ -139,12 +139,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     );
     // Of those that fill the CPUs together one that takes less is not what to mend first.
     let store = facts.store.as_ref().map_or(0.0, |store| store.used);
-    let client = if facts.server_is_apart() {
-        0.0
-    } else {
-        facts.client.used
-    };
-    if used < NEARLY || server.used < client.max(store) {
+    if used < NEARLY || server.used < facts.client_beside().max(store) {
         return findings.not(Cause::ServerCpu, said);
     }
     let each = server
@@ -263,12 +258,7 @@ pub(super) fn steal(facts: &Facts<'_>, findings: &mut Findings) {
 /// the run.
 fn is_full(facts: &Facts<'_>, server: &Side) -> bool {
     let store = facts.store.as_ref().map_or(0.0, |store| store.used);
-    let client = if facts.server_is_apart() {
-        0.0
-    } else {
-        facts.client.used
-    };
-    let most = server.used >= HALF * (server.used + client + store);
+    let most = server.used >= HALF * (server.used + facts.client_beside() + store);
     let has = server_could_have(facts, server);
     let busiest = server.busiest.as_ref();
     let thread = busiest.is_some_and(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY);

@@ -213,6 +213,35 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
         );
     }
     let pool = facts.kinds.iter().any(|kind| is_pool(kind, at_once, facts));
+    let full = facts
+        .upstreams
+        .iter()
+        .any(|upstream| is_full(upstream, at_once));
+    // Threads of several pools may have one name as far as the kernel keeps it (15 bytes): then the server's own setting says which of
+    // them are as many as are worked on.
+    let set = knob(&facts.run.setting, at_once, "thread")
+        .filter(|(name, _)| name.contains("thread") && !ONE.contains(&at_once));
+    if let (Some((name, value)), false, false) = (set, pool, full) {
+        let waiting = facts.upstreams.iter().find_map(|upstream| {
+            let waiting = upstream.waiting.filter(|waiting| same(at_once, *waiting))?;
+            Some(format!(
+                "{waiting:.1} of {:.0} connections to {} wait for an answer at a time: there are more than are used",
+                upstream.established.round(),
+                upstream.address
+            ))
+        });
+        let evidence = format!("`{name}` of the server is set to {value}");
+        found(
+            Cause::WorkerPool,
+            limit,
+            format!("all {value} threads that `{name}` allows wait: {said}, and CPUs are idle"),
+            [evidence].into_iter().chain(waiting).collect(),
+            format!(
+                "the pool of threads is full of calls that wait: {}",
+                raise(facts, at_once, "thread")
+            ),
+        );
+    }
     // What runs most of that time does not wait for others: it is one thread's work.
     let runs = facts
         .server
