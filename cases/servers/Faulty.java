@@ -1,4 +1,5 @@
 import java.io.IOException;
+import java.math.BigDecimal;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.Socket;
@@ -9,26 +10,39 @@ import java.nio.channels.Selector;
 import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.time.LocalDate;
+import java.time.format.DateTimeFormatter;
 import java.util.Arrays;
+import java.util.Base64;
+import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Queue;
+import java.util.TreeMap;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Collectors;
+import java.util.stream.LongStream;
 
 /** A server with a fault on demand: a selector that reads requests and a pool of threads that answers them. See ../README.md. */
 final class Faulty {
-    private static final List<String> FLAGS = List.of("two-writes", "log");
+    private static final List<String> FLAGS = List.of("two-writes", "log", "upstream-fresh");
     private static final Map<String, Double> OPTIONS = new HashMap<>(Map.ofEntries(
         Map.entry("threads", 64.0), Map.entry("sleep", 0.0), Map.entry("lock", 0.0), Map.entry("burn", 0.0), Map.entry("body", 11.0),
         Map.entry("close-after", 0.0), Map.entry("backlog", 1024.0), Map.entry("accept-sleep", 0.0), Map.entry("max-connections", 0.0),
-        Map.entry("limit", 0.0), Map.entry("errors", 0.0), Map.entry("upstream", 0.0), Map.entry("upstream-pool", 64.0),
-        Map.entry("allocate", 0.0), Map.entry("keep", 0.0), Map.entry("two-writes", 0.0), Map.entry("log", 0.0)));
+        Map.entry("limit", 0.0), Map.entry("errors", 0.0), Map.entry("upstream", -1.0), Map.entry("upstream-pool", 64.0),
+        Map.entry("upstream-fresh", 0.0), Map.entry("allocate", 0.0), Map.entry("keep", 0.0), Map.entry("work", 0.0),
+        Map.entry("two-writes", 0.0), Map.entry("log", 0.0)));
 
     private static final AtomicLong NUMBER = new AtomicLong();
     private static final Object LOCK = new Object();
@@ -38,7 +52,10 @@ final class Faulty {
     private static ServerSocketChannel listener;
     private static ExecutorService pool;
     private static BlockingQueue<Socket> store;
+    private static int storePort;
     private static byte[][] kept;
+    /** Where a result goes, so that the compiler cannot leave the work away. */
+    private static volatile int worked;
     private static double tokens;
     private static long filled = System.nanoTime();
     private static int open;
@@ -68,6 +85,48 @@ final class Faulty {
         }
     }
 
+    /** What pages of shops do, in small: text is rendered, read again, sorted, summed and hashed. */
+    private static final class Work {
+        private static final Pattern FIELD = Pattern.compile("\"(\\w+)\":(?:\"([^\"]*)\"|([-\\d.]+))");
+
+        record Item(long id, String name, BigDecimal price, LocalDate since) {
+        }
+
+        static int page(long number) {
+            List<Item> items = LongStream.range(number, number + 8).mapToObj(Work::item).toList();
+            String text = items.stream().map(Work::render).collect(Collectors.joining(",", "[", "]"));
+            Map<String, BigDecimal> sums = new TreeMap<>();
+            List<Item> again = Arrays.stream(text.substring(1, text.length() - 1).split("(?<=\\}),")).map(Work::parse)
+                .sorted(Comparator.comparing(Item::price).thenComparing(Item::name).reversed()).toList();
+            again.forEach(item -> sums.merge(item.name().substring(0, 1), item.price(), BigDecimal::add));
+            try {
+                byte[] hash = MessageDigest.getInstance("SHA-256").digest((text + sums).getBytes(StandardCharsets.UTF_8));
+                return Base64.getEncoder().encodeToString(hash).hashCode();
+            } catch (NoSuchAlgorithmException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+
+        private static Item item(long id) {
+            return new Item(id, Long.toString(id * 7919, 36), BigDecimal.valueOf(id * 31 % 10_000, 2), LocalDate.ofEpochDay(id % 20_000));
+        }
+
+        private static String render(Item item) {
+            return String.format(Locale.ROOT, "{\"id\":%d,\"name\":\"%s\",\"price\":%.2f,\"since\":\"%s\"}",
+                item.id(), item.name(), item.price(), DateTimeFormatter.ISO_DATE.format(item.since()));
+        }
+
+        private static Item parse(String text) {
+            Map<String, String> fields = new HashMap<>();
+            Matcher field = FIELD.matcher(text);
+            while (field.find()) {
+                fields.put(field.group(1), field.group(2) == null ? field.group(3) : field.group(2));
+            }
+            return new Item(Long.parseLong(fields.get("id")), fields.get("name"), new BigDecimal(fields.get("price")),
+                LocalDate.parse(fields.get("since"), DateTimeFormatter.ISO_DATE));
+        }
+    }
+
     private Faulty() {
     }
 
@@ -77,22 +136,26 @@ final class Faulty {
 
     public static void main(String[] words) throws IOException {
         int port = Integer.parseInt(words[0]);
+        String host = "127.0.0.1";
         for (int i = 1; i < words.length; i++) {
             String name = words[i].substring(2);
-            if (!OPTIONS.containsKey(name)) {
+            if (name.equals("host")) {
+                host = words[++i];
+            } else if (OPTIONS.containsKey(name)) {
+                OPTIONS.put(name, FLAGS.contains(name) ? 1.0 : Double.parseDouble(words[++i]));
+            } else {
                 throw new IllegalArgumentException("unknown option " + words[i]);
             }
-            OPTIONS.put(name, FLAGS.contains(name) ? 1.0 : Double.parseDouble(words[++i]));
         }
         tokens = of("limit") / 10;
         kept = new byte[(int) of("keep")][];
         pool = Executors.newFixedThreadPool((int) of("threads"));
-        if (of("upstream") > 0) {
+        if (of("upstream") >= 0) {
             openStore((long) of("upstream"), (int) of("upstream-pool"));
         }
         selector = Selector.open();
         listener = ServerSocketChannel.open();
-        listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), (int) of("backlog"));
+        listener.bind(new InetSocketAddress(host, port), (int) of("backlog"));
         listener.configureBlocking(false);
         listener.register(selector, SelectionKey.OP_ACCEPT);
         while (true) {
@@ -127,7 +190,14 @@ final class Faulty {
 
     private static void accept() throws IOException {
         pause((long) of("accept-sleep"));
-        SocketChannel channel = listener.accept();
+        SocketChannel channel;
+        try {
+            channel = listener.accept();
+        } catch (IOException full) {
+            // No file is left: it is asked again.
+            pause(10);
+            return;
+        }
         if (channel == null) {
             return;
         }
@@ -219,6 +289,9 @@ final class Faulty {
             ask();
         }
         allocate((int) (of("allocate") * 1024), number);
+        for (int i = 0; i < of("work"); i++) {
+            worked = Work.page(number + i);
+        }
         if (of("log") > 0) {
             System.out.println("a request was answered " + number + " times, which is told in a line as long as those of servers are: 200 OK");
         }
@@ -262,25 +335,39 @@ final class Faulty {
         Process behind = new ProcessBuilder("python3", "servers/store.py", Long.toString(afterMs))
                 .redirectError(ProcessBuilder.Redirect.INHERIT)
                 .start();
-        int port = Integer.parseInt(behind.inputReader(StandardCharsets.US_ASCII).readLine());
+        storePort = Integer.parseInt(behind.inputReader(StandardCharsets.US_ASCII).readLine());
         store = new ArrayBlockingQueue<>(connections);
-        for (int i = 0; i < connections; i++) {
-            Socket socket = new Socket(InetAddress.getLoopbackAddress(), port);
-            socket.setTcpNoDelay(true);
-            store.add(socket);
+        for (int i = 0; i < connections && of("upstream-fresh") == 0; i++) {
+            store.add(toStore());
         }
+    }
+
+    private static Socket toStore() throws IOException {
+        Socket socket = new Socket(InetAddress.getLoopbackAddress(), storePort);
+        socket.setTcpNoDelay(true);
+        return socket;
     }
 
     private static void ask() {
         try {
-            Socket socket = store.take();
-            socket.getOutputStream().write("ask\n".getBytes(StandardCharsets.US_ASCII));
-            if (socket.getInputStream().read(new byte[64]) < 0) {
-                throw new IOException("the store is gone");
+            if (of("upstream-fresh") > 0) {
+                try (Socket socket = toStore()) {
+                    ask(socket);
+                }
+            } else {
+                Socket socket = store.take();
+                ask(socket);
+                store.add(socket);
             }
-            store.add(socket);
         } catch (IOException | InterruptedException error) {
             throw new IllegalStateException(error);
+        }
+    }
+
+    private static void ask(Socket socket) throws IOException {
+        socket.getOutputStream().write("ask\n".getBytes(StandardCharsets.US_ASCII));
+        if (socket.getInputStream().read(new byte[64]) < 0) {
+            throw new IOException("the store is gone");
         }
     }
 

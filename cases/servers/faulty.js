@@ -2,9 +2,11 @@
 'use strict';
 const fs = require('fs');
 const net = require('net');
+const path = require('path');
+const { spawn } = require('child_process');
 
 const options = { sleep: 0, lock: 0, burn: 0, body: 11, 'close-after': 0, 'two-writes': false, backlog: 1024, limit: 0, errors: 0,
-  host: '127.0.0.1', log: false, upstream: 0, 'upstream-pool': 64, slots: 0 };
+  host: '127.0.0.1', log: false, upstream: -1, 'upstream-pool': 64, 'upstream-fresh': false, slots: 0 };
 const port = Number(process.argv[2]);
 for (let i = 3; i < process.argv.length; i++) {
   const name = process.argv[i].slice(2);
@@ -42,33 +44,33 @@ class Slots {
   }
 }
 
-// What stands behind the server: a line asked for is answered after a time, each connection on its own.
+// What stands behind the server, which is a process of its own: it is asked over one of some connections, or over a new one each time.
 class Store {
-  constructor(ms, connections) {
+  constructor(ms, connections, fresh) {
+    this.fresh = fresh;
     this.slots = new Slots(connections);
     this.connections = [];
-    const backend = net.createServer((socket) => {
-      socket.setNoDelay(true);
-      socket.on('data', () => setTimeout(() => socket.write('answer\n'), ms));
-      socket.on('error', () => {});
-    });
-    backend.listen(0, '127.0.0.1', () => {
-      for (let i = 0; i < connections; i++) {
-        const socket = net.connect(backend.address().port, '127.0.0.1');
-        socket.setNoDelay(true);
-        this.connections.push(socket);
-      }
-    });
+    const behind = spawn('python3', [path.join(__dirname, 'store.py'), String(ms)], { stdio: ['pipe', 'pipe', 'inherit'] });
+    this.opened = new Promise((done) => behind.stdout.once('data', (data) => {
+      this.port = Number(data);
+      for (let i = 0; i < connections && !fresh; i++) this.connections.push(this.connect());
+      done();
+    }));
+  }
+  connect() {
+    const socket = net.connect(this.port, '127.0.0.1');
+    socket.setNoDelay(true);
+    return socket;
   }
   async ask() {
     await this.slots.enter();
-    const socket = this.connections.pop();
+    const socket = this.fresh ? this.connect() : this.connections.pop();
     await new Promise((done) => { socket.once('data', done); socket.write('ask\n'); });
-    this.connections.push(socket);
+    if (this.fresh) socket.end(); else this.connections.push(socket);
     this.slots.leave();
   }
 }
-const store = options.upstream ? new Store(options.upstream, options['upstream-pool']) : null;
+const store = options.upstream < 0 ? null : new Store(options.upstream, options['upstream-pool'], options['upstream-fresh']);
 const one = new Slots(1);
 const slots = options.slots ? new Slots(options.slots) : null;
 
@@ -124,4 +126,4 @@ const server = net.createServer((socket) => {
     if (last) socket.end(); else next();
   }
 });
-server.listen({ port, host: options.host, backlog: options.backlog });
+(store ? store.opened : Promise.resolve()).then(() => server.listen({ port, host: options.host, backlog: options.backlog }));

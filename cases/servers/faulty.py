@@ -1,9 +1,11 @@
 """A server with a fault on demand: an event loop that reads requests and a pool of threads that answers them. See ../README.md."""
 import argparse
 import concurrent.futures
+import os
 import queue
 import selectors
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -25,8 +27,9 @@ options.add_argument("--max-connections", type=int, default=0)
 options.add_argument("--limit", type=float, default=0)
 options.add_argument("--errors", type=float, default=0)
 options.add_argument("--log", action="store_true")
-options.add_argument("--upstream", type=float, default=0)
+options.add_argument("--upstream", type=float)
 options.add_argument("--upstream-pool", type=int, default=64)
+options.add_argument("--upstream-fresh", action="store_true")
 options = options.parse_args()
 
 BODY = b"x" * options.body
@@ -55,34 +58,31 @@ bucket = Bucket(options.limit) if options.limit else None
 
 
 class Store:
-    """What stands behind the server: a line asked for is answered after a time, each connection on its own."""
+    """What stands behind the server, which is a process of its own: it is asked over one of some connections, or over a new one each time."""
 
-    def __init__(self, after_ms, connections):
-        self.after_s = after_ms / 1000
-        listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
-        self.free = queue.SimpleQueue()
-        for _ in range(connections):
-            self.free.put(socket.create_connection(listener.getsockname()))
+    def __init__(self, after_ms, connections, fresh):
+        program = os.path.join(os.path.dirname(__file__), "store.py")
+        self.process = subprocess.Popen([sys.executable, program, str(after_ms)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.port, self.free, self.fresh = int(self.process.stdout.readline()), queue.SimpleQueue(), fresh
+        for _ in range(0 if fresh else connections):
+            self.free.put(self.connect())
 
-    def accept(self, listener):
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
-
-    def serve(self, connection):
-        while connection.recv(64):
-            time.sleep(self.after_s)
-            connection.sendall(b"answer\n")
+    def connect(self):
+        connection = socket.create_connection(("127.0.0.1", self.port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
 
     def ask(self):
-        connection = self.free.get()
+        connection = self.connect() if self.fresh else self.free.get()
         connection.sendall(b"ask\n")
         connection.recv(64)
-        self.free.put(connection)
+        if self.fresh:
+            connection.close()
+        else:
+            self.free.put(connection)
 
 
-store = Store(options.upstream, options.upstream_pool) if options.upstream else None
+store = None if options.upstream is None else Store(options.upstream, options.upstream_pool, options.upstream_fresh)
 
 
 def burn(ms):

@@ -81,10 +81,10 @@ impl Series {
     }
 
     /// Joins what was read in a last bit of a step to the step before, so that no increase is lost and no share is taken of
-    /// a time too short for the kernel's ticks.
+    /// a time too short for the kernel's ticks. A level stays as it was: the load may be over when the last one is read.
     pub(crate) fn fold(&mut self, value: f64) {
         if let Some(last) = self.values.last_mut()
-            && self.subject.kind != Kind::Mean
+            && self.subject.kind == Kind::Increase
         {
             *last = rounded(join(self.subject.kind, *last, value));
         }
@@ -217,7 +217,7 @@ mod tests {
         for (kind, expected) in [
             (Kind::Increase, [1.0, 3.0, 3.0, 5.0]),
             (Kind::Mean, [1.0, 9.0, 9.0, 9.0]),
-            (Kind::Level, [1.0, 9.0, 9.0, 5.5]),
+            (Kind::Level, [1.0, 9.0, 9.0, 9.0]),
         ] {
             let mut series = series(kind, &[1.0]);
             series.push(9.0, 3, STEP);

@@ -96,6 +96,9 @@ pub struct Jvm {
     pub compilations_per_s: Option<f64>,
     /// CPUs of the collector's threads.
     pub collecting: Option<f64>,
+    /// Share of the time in which its busiest compiler thread was on a CPU, or ready to be; none where it is not among the busiest of the
+    /// server.
+    pub compiler_busy: Option<f64>,
 }
 
 /// Connections and their queues over the window, by the counters' names.
@@ -200,6 +203,13 @@ impl<'a> Facts<'a> {
         self.run.elsewhere.is_some() || both
     }
 
+    /// Whether the server's CPUs were set apart for it and its store.
+    #[must_use]
+    pub fn has_cpus_of_its_own(&self) -> bool {
+        let place = self.run.place.as_ref();
+        place.is_some_and(|place| place.server.cpus.is_some())
+    }
+
     /// CPUs that the client takes of those that the server might have.
     #[must_use]
     pub fn client_beside(&self) -> f64 {
@@ -215,9 +225,10 @@ impl<'a> Facts<'a> {
     #[must_use]
     pub fn idle_to_server(&self) -> Option<(f64, f64)> {
         let server = self.server.as_ref()?;
-        let place = self.run.place.as_ref();
-        if place.is_some_and(|place| place.server.cpus.is_some()) {
-            return Some(((server.may_use - server.used).max(0.0), server.may_use));
+        if self.has_cpus_of_its_own() {
+            let store = self.store.as_ref().map_or(0.0, |store| store.used);
+            let idle = server.may_use - server.used - store;
+            return Some((idle.max(0.0), server.may_use));
         }
         let busy = self.server_host_busy?;
         Some(((self.server_cpus - busy).max(0.0), self.server_cpus))
@@ -267,21 +278,44 @@ impl<'a> Seen<'a> {
     fn within(&self, subject: &str, metric: &str) -> Option<(Vec<f64>, f64)> {
         let series = self.series(subject, metric)?;
         let (start, step) = (series.start_ms as f64, series.step_ms as f64);
-        let beyond = |by: f64| -> Vec<f64> {
-            let steps = (0..).zip(&series.values);
-            let inside = steps.filter(|(i, _)| {
-                let begin = start + f64::from(*i) * step;
-                begin >= self.from_ms - step * by && begin + step <= self.to_ms + step * by
+        let beyond = |by: f64| -> Vec<(f64, f64)> {
+            let steps = (0_u32..).zip(&series.values);
+            let inside = steps.filter_map(|(i, value)| {
+                let begin = start + f64::from(i) * step;
+                let last = i as usize + 1 == series.values.len();
+                // The last step was cut short by the end of the load.
+                let end = match last && begin < self.to_ms {
+                    true => (begin + step).min(self.to_ms),
+                    false => begin + step,
+                };
+                let inside = begin >= self.from_ms - step * by && end <= self.to_ms + step * by;
+                (inside && end > begin).then_some((*value, end - begin))
             });
-            inside.map(|(_, value)| *value).collect()
+            inside.collect()
         };
         // Of a step that is half outside only half is of the window: it counts where there is no better one.
-        let mut values = beyond(0.15);
-        if values.is_empty() {
-            values = beyond(0.5);
+        let mut steps = beyond(0.15);
+        if steps.is_empty() {
+            steps = beyond(0.5);
         }
-        let seconds = values.len() as f64 * step / 1e3;
+        let seconds = steps.iter().map(|(_, ms)| ms / 1e3).sum();
+        let values: Vec<f64> = steps.into_iter().map(|(value, _)| value).collect();
         (!values.is_empty()).then_some((values, seconds))
+    }
+
+    /// Of a level that is read seldom: the mean of what was read within the window. A step's value was read at its end.
+    fn level(&self, subject: &str, metric: &str) -> Option<f64> {
+        let series = self.series(subject, metric)?;
+        let (start, step) = (series.start_ms as f64, series.step_ms as f64);
+        let ends = (1_u32..).map(|i| start + f64::from(i) * step);
+        let inside = ends
+            .zip(&series.values)
+            .filter(|(end, _)| *end > self.from_ms && *end <= self.to_ms + step * 0.15);
+        let values: Vec<f64> = inside.map(|(_, value)| *value).collect();
+        if values.is_empty() {
+            return self.mean(subject, metric);
+        }
+        Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
     /// Of a counter: its increase per second.
@@ -384,8 +418,20 @@ impl Jvm {
             compiling: seen.rate("jvm", "compiler_threads"),
             compilations_per_s: seen.rate("jvm", "compilations"),
             collecting: seen.rate("jvm", "collector_threads"),
+            compiler_busy: compiler_busy(seen.run),
         })
     }
+}
+
+/// The kernel keeps 15 bytes of the names that HotSpot gives its compilers' threads.
+fn compiler_busy(run: &Run) -> Option<f64> {
+    const COMPILERS: [&str; 2] = ["C1 CompilerThre", "C2 CompilerThre"];
+    let server = run.server.as_ref().filter(|server| server.wall_s > 0.0)?;
+    let threads = server.seen.threads.iter();
+    let compilers = threads.filter(|thread| COMPILERS.contains(&&*thread.name));
+    compilers
+        .map(|thread| (thread.on_cpu_s + thread.run_delay_s) / server.wall_s)
+        .max_by(f64::total_cmp)
 }
 
 impl Network {
@@ -402,8 +448,8 @@ impl Network {
             unacknowledged: seen.mean("server sockets", "send_queue"),
             delayed_acks_per_s: seen.of_client_network("DelayedACKs"),
             opened_by_others_per_s: opened_by_others(seen),
-            open_files: seen.mean("server", "open_files"),
-            open_files_limit: seen.mean("server", "open_files_limit"),
+            open_files: seen.level("server", "open_files"),
+            open_files_limit: seen.level("server", "open_files_limit"),
             throttled_per_s: seen
                 .rate("server cgroup", "nr_throttled")
                 .or_else(|| seen.rate("cgroup", "nr_throttled")),

@@ -172,6 +172,13 @@ fn a_queue_that_overflows_is_named_and_one_that_once_did_is_not() {
     run.observations[5] = series("network", "ListenOverflows", 50.0);
     run.observations[6] = series("network", "ActiveOpens", 900.0);
     is(&run, Cause::ListenBacklog);
+    // Other programs of the machine overflow too: a queue with room for all connections is not the one.
+    let mut roomy = run.clone();
+    roomy.observations.extend([
+        series("listener", "accept_queue", 0.0),
+        series("listener", "accept_queue_limit", 1_024.0),
+    ]);
+    is(&roomy, Cause::Unknown);
     run.observations[5] = series("network", "ListenOverflows", 0.1);
     is(&run, Cause::Unknown);
 }
@@ -193,6 +200,22 @@ fn mechanisms_come_before_the_cpu_that_they_take() {
         [Cause::ServerCpu]
     );
     assert_eq!(is(&jvm(0.1, 0.6, 0.9), Cause::Gc).also, [Cause::ServerCpu]);
+    // Both take the CPU: the one that takes more.
+    is(&jvm(1.0, 0.4, 0.9), Cause::Gc);
+    is(&jvm(1.0, 0.15, 0.4), Cause::Jit);
+    // Compilers that the server's own threads keep from running, and that never catch up.
+    let mut starved = jvm(0.3, 0.02, 0.1);
+    let server = starved.server.as_mut().unwrap();
+    server.seen.threads.push(ServerThread {
+        name: "C2 CompilerThre".to_owned(),
+        on_cpu_s: 2.0,
+        run_delay_s: 7.5,
+        ..ServerThread::default()
+    });
+    is(&starved, Cause::Jit);
+    let server = starved.server.as_mut().unwrap();
+    server.seen.threads[1].run_delay_s = 4.0;
+    is(&starved, Cause::ServerCpu);
     let mut warm = jvm(0.3, 0.02, 0.1);
     is(&warm, Cause::ServerCpu);
     warm.steady.class = SteadyClass::Warming;
@@ -381,6 +404,21 @@ fn a_pool_of_threads_is_told_from_one_of_connections_and_from_one_at_a_time() {
 }
 
 #[test]
+fn a_store_that_takes_the_cpus_is_told_from_two_that_share_them() {
+    let mut run = seen(3.98, 0.8, 0.3);
+    run.client.threads = vec![thread(0.7, 0.25)];
+    run.observations[3] = series("server", "run_delay", 1.0);
+    is(&run, Cause::SharedCpu);
+    let mut store = run.server.clone().unwrap();
+    store.cpu_s = 26.0;
+    run.store = Some(store);
+    run.observations
+        .extend([series("store", "user", 2.4), series("store", "system", 0.2)]);
+    let verdict = is(&run, Cause::StoreCpu);
+    assert!(!verdict.also.contains(&Cause::SharedCpu), "{verdict:#?}");
+}
+
+#[test]
 fn threads_that_share_a_name_with_others_are_told_by_the_servers_setting() {
     let mut run = working_on(8.0);
     run.observations
@@ -434,19 +472,24 @@ fn connections_that_nobody_lets_in_are_counted() {
 
 #[test]
 fn sessions_of_the_store_tell_locks_from_commits() {
-    let with = |locks: f64, commits: f64| {
+    let with = |locks: f64, commits: f64, idle: f64| {
         let mut run = working_on(1.0);
         run.observations.extend([
             series("postgresql", "active", 30.0),
             series("postgresql", "waiting for locks", locks),
+            series("postgresql", "idle in transaction", idle),
             series("postgresql", "waiting IO:WALSync", commits / 10.0),
             series("postgresql", "waiting LWLock:WALWrite", commits * 0.9),
         ]);
         run
     };
-    is(&with(28.0, 1.0), Cause::StoreLock);
-    is(&with(0.0, 25.0), Cause::StoreCommit);
-    is(&with(1.0, 2.0), Cause::Serialised);
+    // Whoever has the lock waits for its client in the meantime, or for its commit.
+    is(&with(28.0, 0.2, 0.8), Cause::StoreLock);
+    is(&with(28.0, 0.8, 0.0), Cause::StoreCommit);
+    is(&with(0.0, 25.0, 0.0), Cause::StoreCommit);
+    // Sessions that wait for their clients are in use, and what few others do does not limit them.
+    is(&with(0.0, 18.0, 20.0), Cause::Serialised);
+    is(&with(1.0, 2.0, 0.0), Cause::Serialised);
 }
 
 #[test]
@@ -530,4 +573,36 @@ fn without_the_servers_processes_it_is_said_what_they_would_tell() {
 fn it_is_the_same_each_time() {
     let run = seen(3.98, 3.8, 0.96);
     assert_eq!(verdict(&run, &machine()), verdict(&run, &machine()));
+}
+
+/// A run of 2 s after a warm-up of 1 s, whose series of levels has such values, steps of so many seconds long.
+fn watched_seldom(metric: &str, step_s: u64, values: &[f64]) -> Run {
+    let mut run = seen(0.3, 0.1, 0.1);
+    run.measured_from_ms = Some(1_040);
+    run.window.from_s = 0.0;
+    run.window.to_s = 2.0;
+    run.observations.push(Observation {
+        step_ms: step_s * 1_000,
+        values: values.to_vec(),
+        ..series("server", metric, 0.0)
+    });
+    run
+}
+
+#[test]
+fn what_was_read_before_or_after_the_load_does_not_count() {
+    let open_files = |step_s, values: &[f64]| {
+        let run = watched_seldom("open_files", step_s, values);
+        let facts = super::facts::Facts::of(&run, &machine()).unwrap();
+        facts.network.open_files
+    };
+    assert_eq!(open_files(1, &[5.0, 41.0, 41.0, 27.0]), Some(41.0));
+    assert_eq!(open_files(2, &[45.5, 0.0]), Some(45.5));
+    // Of the last step of a counter only what lies before the end is its length.
+    let mut run = watched_seldom("user", 2, &[0.1, 0.5]);
+    run.observations.remove(1);
+    let facts = super::facts::Facts::of(&run, &machine()).unwrap();
+    let used = facts.server.unwrap().used;
+    let expected = 0.5 / 1.04 + 0.02;
+    assert!((used - expected).abs() < 1e-9, "{used} {expected}");
 }

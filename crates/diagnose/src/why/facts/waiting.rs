@@ -42,6 +42,8 @@ pub struct Upstream {
 pub struct Sessions {
     pub active: f64,
     pub waiting_for_locks: f64,
+    /// Those that wait for their client between two statements of a transaction.
+    pub idle_in_transaction: f64,
     /// Those whose commit waits for the log to reach the disk, or for another's to.
     pub committing: f64,
 }
@@ -62,12 +64,12 @@ pub(super) fn kinds(seen: &Seen<'_>) -> Vec<ThreadKind> {
     let names = metrics.iter().filter_map(|m| m.strip_suffix(" threads"));
     names
         .map(|name| {
-            let level = |what: &str| seen.mean(OF, &format!("{name} {what}")).unwrap_or(0.0);
+            let level = |what: &str| seen.level(OF, &format!("{name} {what}")).unwrap_or(0.0);
             let rate = |what: &str| seen.rate(OF, &format!("{name} {what}")).unwrap_or(0.0);
             let functions = metrics.iter().filter_map(|metric| {
                 let function = metric.strip_prefix(name)?.strip_prefix(" in ")?;
                 let largest = function.ends_with(".max");
-                (!largest).then(|| (function.to_owned(), seen.mean(OF, metric).unwrap_or(0.0)))
+                (!largest).then(|| (function.to_owned(), seen.level(OF, metric).unwrap_or(0.0)))
             });
             let mut waits_in: Vec<(String, f64)> = functions.collect();
             waits_in.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -90,7 +92,7 @@ pub(super) fn upstreams(seen: &Seen<'_>) -> Vec<Upstream> {
     let addresses = all.filter_map(|o| o.metric.strip_suffix(" established"));
     addresses
         .map(|address| {
-            let level = |what: &str| seen.mean(OF, &format!("{address} {what}")).unwrap_or(0.0);
+            let level = |what: &str| seen.level(OF, &format!("{address} {what}")).unwrap_or(0.0);
             let established = level("established");
             let known = established - level("waiting or not");
             Upstream {
@@ -107,10 +109,11 @@ pub(super) fn upstreams(seen: &Seen<'_>) -> Vec<Upstream> {
 
 /// PostgreSQL's sessions, where it could be asked.
 pub(super) fn sessions(seen: &Seen<'_>) -> Option<Sessions> {
-    let level = |metric: &str| seen.mean("postgresql", metric);
+    let level = |metric: &str| seen.level("postgresql", metric);
     Some(Sessions {
         active: level("active")?,
         waiting_for_locks: level("waiting for locks").unwrap_or(0.0),
+        idle_in_transaction: level("idle in transaction").unwrap_or(0.0),
         committing: COMMITTING
             .iter()
             .filter_map(|event| level(event))

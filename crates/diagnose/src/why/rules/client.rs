@@ -4,7 +4,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::plan::{ConnectionUse, Model, Sources};
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{FULL, SHARED, could_have, per_s, percent};
+use super::{FULL, SHARED, STOPPED, could_have, per_s, percent};
 use crate::validity::{STALL_S, load_threads};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::Facts;
@@ -42,7 +42,8 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
                 .as_ref()
                 .is_some_and(|place| place.client.cpus.is_some());
             let server = facts.server.as_ref().map_or(0.0, |server| server.used);
-            let has = could_have(facts.host_busy, client, own, server);
+            let beside = if own { 0.0 } else { server };
+            let has = could_have(facts.host_busy, client, own, beside);
             (
                 (client.used / has).min(1.0),
                 format!(
@@ -114,9 +115,14 @@ pub(super) fn stall(facts: &Facts<'_>, findings: &mut Findings) {
             ),
         );
     }
+    // A standstill costs as much of the throughput as it takes of the time: one that costs less than that is not what limits it.
+    let shown = match longest < STOPPED * window {
+        true => Shown::Lesser,
+        false => Shown::Counted,
+    };
     findings.found(Candidate {
         cause: Cause::ClientStall,
-        shown: Shown::Counted,
+        shown,
         used: 1.0,
         limit_per_s: None,
         summary: format!(

@@ -27,6 +27,19 @@ pub(super) fn backlog(facts: &Facts<'_>, findings: &mut Findings) {
         return;
     };
     let share = overflows / opened.max(1.0);
+    // They are of all listeners of the machine: a queue that all of our connections fit into is not the one.
+    let roomy = network
+        .accept_queue
+        .zip(network.accept_queue_limit)
+        .filter(|(queue, limit)| {
+            *limit >= 2.0 * f64::from(facts.run.plan.connections) && *queue < HALF * limit
+        });
+    if let Some((queue, limit)) = roomy {
+        let said = format!(
+            "the accept queue of {limit:.0} had {queue:.0} connections in it on average (sock_diag)"
+        );
+        return findings.not(Cause::ListenBacklog, said);
+    }
     if overflows == 0.0 || share < OVERFLOWED {
         return findings.not(
             Cause::ListenBacklog,

@@ -27,6 +27,9 @@ const HALF: f64 = 0.5;
 /// Both sides wait for CPUs this long for each second that they have one: the rule of the catalogue for CPUs that are shared.
 const SHARED: f64 = 0.2;
 
+/// A stop of all threads for this share of the time lowers throughput by as much, which is more than runs differ by.
+const STOPPED: f64 = 0.1;
+
 /// All of them, in no order of importance.
 const RULES: &[fn(&Facts<'_>, &mut Findings)] = &[
     answers::met,
@@ -65,24 +68,24 @@ pub(super) fn apply(facts: &Facts<'_>) -> Findings {
     findings
 }
 
-/// CPUs that a side could have of its machine, which was busy so much: what others do not take of those that it may use, where they are not
-/// its own. `other` is what the other side takes, where nothing tells of the whole machine.
-fn could_have(busy: Option<f64>, side: &Side, own: bool, other: f64) -> f64 {
+/// CPUs that a side could have of its machine, which was busy so much: what others do not take of those that it may use. `beside` is what
+/// is known to take them, which is all there is where they were set apart for both, or where nothing tells of the whole machine.
+fn could_have(busy: Option<f64>, side: &Side, set_apart: bool, beside: f64) -> f64 {
     /// Others are read by another clock, so that they may seem to leave nothing.
     const LEAST: f64 = 0.05;
     let others = match busy {
-        _ if own => 0.0,
-        Some(busy) => (busy - side.used).max(0.0),
-        None => other,
+        Some(busy) if !set_apart => (busy - side.used).max(0.0),
+        _ => beside,
     };
     (side.may_use - others).max(LEAST)
 }
 
 /// The same of the server.
 fn server_could_have(facts: &Facts<'_>, server: &Side) -> f64 {
-    let place = facts.run.place.as_ref();
-    let own = place.is_some_and(|place| place.server.cpus.is_some());
-    could_have(facts.server_host_busy, server, own, facts.client_beside())
+    let apart = facts.has_cpus_of_its_own();
+    let client = if apart { 0.0 } else { facts.client_beside() };
+    let beside = client + facts.store.as_ref().map_or(0.0, |store| store.used);
+    could_have(facts.server_host_busy, server, apart, beside)
 }
 
 fn percent(share: f64) -> String {

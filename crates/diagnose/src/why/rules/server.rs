@@ -3,16 +3,13 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{HALF, NEARLY, SHARED, percent, server_could_have, working};
+use super::{HALF, NEARLY, SHARED, STOPPED, percent, server_could_have, working};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Side};
 
 /// Of what both take together the lesser takes at least this share: CPUs of its own would give the other as much more, and by less than that
 /// fresh processes differ anyway.
 const IN_THE_WAY: f64 = 0.15;
-
-/// A stop of all threads for this share of the time lowers throughput by as much, which is more than runs differ by.
-const STOPPED: f64 = 0.1;
 
 /// Periods cut short: a quota that is met once a second holds up every request at that moment.
 const THROTTLED: f64 = 0.05;
@@ -33,14 +30,16 @@ pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
         percent(client_waits),
         percent(server_waits)
     );
-    // CPUs of their own would give each as much more as the other takes now.
+    // CPUs of their own would give each as much more as the other takes now, and what the store takes it would take then too.
+    let store = facts.store.as_ref().map_or(0.0, |store| store.used);
     let lesser = server.used.min(facts.client.used);
-    let takes = lesser / (server.used + facts.client.used).max(1e-9);
-    if apart || client_waits < SHARED || server_waits < SHARED || takes < IN_THE_WAY {
+    let takes = lesser / (server.used + facts.client.used + store).max(1e-9);
+    let others = store > server.used.max(facts.client.used);
+    if apart || others || client_waits < SHARED || server_waits < SHARED || takes < IN_THE_WAY {
         return findings.not(
             Cause::SharedCpu,
             format!(
-                "{said}, and the one that takes less takes {} of what both take",
+                "{said}, and the one that takes less takes {} of what they and the store take",
                 percent(takes)
             ),
         );
@@ -279,16 +278,31 @@ pub(super) fn jit(facts: &Facts<'_>, findings: &mut Findings) {
         server.used
     );
     let warming = facts.run.steady.class == floodmark_record::run::SteadyClass::Warming;
-    // Code that is not compiled yet is slow beyond what compiling it takes: a fifth of the CPU shows that much is still interpreted.
+    // Code that is not compiled yet is slow beyond what compiling it takes: a fifth of the CPU shows that much is still interpreted, and so
+    // does a compiler that never runs out of work, however little of the CPU the server's own threads leave it.
     // Where CPUs are idle, requests do not wait for the compiler.
-    let compiles = share >= 0.2 || (warming && share > 0.05);
+    let never_idle = jvm.compiler_busy.is_some_and(|busy| busy >= NEARLY);
+    let compiles = share >= 0.2 || ((warming || never_idle) && share > 0.05);
     if !compiles || !is_full(facts, server) {
         return findings.not(Cause::Jit, said);
+    }
+    if let Some(collecting) = jvm.gc.filter(|collecting| *collecting > share) {
+        let more = format!(
+            "{said}, and collections more of the time ({})",
+            percent(collecting)
+        );
+        return findings.not(Cause::Jit, more);
     }
     let mut evidence = vec![said];
     if let Some(per_s) = jvm.compilations_per_s {
         evidence.push(format!(
             "{per_s:.0} methods compiled per second (sun.ci.totalCompiles)"
+        ));
+    }
+    if let Some(busy) = jvm.compiler_busy.filter(|_| never_idle) {
+        evidence.push(format!(
+            "a compiler thread was at work, or ready and without a CPU, for {} of its time (schedstat)",
+            percent(busy)
         ));
     }
     if warming {

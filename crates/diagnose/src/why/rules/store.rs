@@ -11,18 +11,16 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     let Some(store) = &facts.store else {
         return;
     };
-    let has = could_have(facts.server_host_busy, store, false, 0.0);
+    let server = facts.server.as_ref().map_or(0.0, |server| server.used);
+    let apart = facts.has_cpus_of_its_own();
+    let has = could_have(facts.server_host_busy, store, apart, server);
     let used = (store.used / has).min(1.0);
     let said = format!(
         "store: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
         store.used
     );
     // Where the server takes more of the same CPUs, it is the server's CPU that is short.
-    let more = facts
-        .server
-        .as_ref()
-        .is_some_and(|server| server.used > store.used);
-    if used < FULL || more {
+    if used < FULL || server > store.used {
         return findings.not(Cause::StoreCpu, said);
     }
     findings.found(Candidate {
@@ -49,6 +47,14 @@ pub(super) fn locks(facts: &Facts<'_>, findings: &mut Findings) {
     if sessions.waiting_for_locks < at_least(sessions) {
         return findings.not(Cause::StoreLock, said);
     }
+    // Whoever holds a lock while its commit is under way lets it go as soon as that is done.
+    if commits_what_it_holds(sessions) {
+        let said = format!(
+            "{said}, but the one that has it commits: {:.1} do, and {:.1} are idle in a transaction",
+            sessions.committing, sessions.idle_in_transaction
+        );
+        return findings.not(Cause::StoreLock, said);
+    }
     findings.found(Candidate {
         cause: Cause::StoreLock,
         shown: Shown::Placed,
@@ -73,7 +79,8 @@ pub(super) fn commits(facts: &Facts<'_>, findings: &mut Findings) {
         "{:.1} of {:.1} active sessions waited for the write-ahead log (pg_stat_activity: WALSync, WALWrite, SyncRep)",
         sessions.committing, sessions.active
     );
-    if sessions.committing < at_least(sessions) {
+    let held = sessions.waiting_for_locks >= at_least(sessions) && commits_what_it_holds(sessions);
+    if sessions.committing < at_least(sessions) && !held {
         return findings.not(Cause::StoreCommit, said);
     }
     findings.found(Candidate {
@@ -91,9 +98,15 @@ pub(super) fn commits(facts: &Facts<'_>, findings: &mut Findings) {
     });
 }
 
-/// Half of what the sessions do, and at least half a session all the time: less is nobody's limit.
+/// Half of the sessions in use, and at least half a session all the time: less is nobody's limit. One that waits for its client within a
+/// transaction is in use too.
 fn at_least(sessions: &Sessions) -> f64 {
-    (HALF * sessions.active).max(HALF)
+    (HALF * (sessions.active + sessions.idle_in_transaction)).max(HALF)
+}
+
+/// Whether what holds a lock is mostly a commit: at least half a session is at it all the time, and fewer wait for their client.
+fn commits_what_it_holds(sessions: &Sessions) -> bool {
+    sessions.committing >= HALF && sessions.committing > sessions.idle_in_transaction
 }
 
 fn asked<'a>(facts: &'a Facts<'_>, findings: &mut Findings) -> Option<&'a Sessions> {
