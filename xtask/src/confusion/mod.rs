@@ -74,10 +74,10 @@ pub struct Options {
 impl Options {
     /// The folder of their results.
     fn folder(&self) -> String {
-        if self.quick {
-            return "quick".to_owned();
+        match (self.quick, self.pass) {
+            (true, 1) => "quick".to_owned(),
+            (_, pass) => pass.to_string(),
         }
-        self.pass.to_string()
     }
 }
 
@@ -462,7 +462,7 @@ fn wrong(cases: &[Case]) -> Vec<String> {
 
 /// How many cases have the same verdict as in the first pass.
 fn agreement(results: &Path, options: &Options, outcomes: &[Outcome]) -> Option<outcome::Share> {
-    if options.pass == 1 || options.quick {
+    if options.pass == 1 {
         return None;
     }
     let first = outcomes.iter().filter_map(|outcome| {

@@ -65,12 +65,12 @@ pub fn text(results: &Results<'_>) -> String {
         );
     }
     let passes = agreement.map_or_else(
-        || {
-            "Rules were mended by what these very runs showed, but for those that are set aside: of the others the figure says that the rules \
-             fit them, and no more. A second pass was not made."
-                .to_owned()
-        },
+        || "A second pass was not made.".to_owned(),
         |agreement| format!("The same verdict as in the first pass: {agreement}."),
+    );
+    let passes = format!(
+        "Rules were made on earlier runs of these cases, but for those that are set aside: of the others the figure says how well the rules fit \
+         them when they are measured anew. {passes}"
     );
     let _ = writeln!(text, "\n{passes}");
     if !proofs.is_empty() {

@@ -73,3 +73,18 @@ fn another_load_generator_that_fills_the_cpus_is_the_limit_though_the_server_tak
     run.client.threads = vec![thread(0.6, 0.38)];
     is(&run, Cause::ServerCpu);
 }
+
+#[test]
+fn a_store_that_takes_the_cpus_is_told_from_two_that_share_them() {
+    let mut run = seen(3.98, 0.8, 0.3);
+    run.client.threads = vec![thread(0.7, 0.25)];
+    run.observations[3] = series("server", "run_delay", 1.0);
+    is(&run, Cause::SharedCpu);
+    let mut store = run.server.clone().unwrap();
+    store.cpu_s = 26.0;
+    run.store = Some(store);
+    run.observations
+        .extend([series("store", "user", 2.4), series("store", "system", 0.2)]);
+    let verdict = is(&run, Cause::StoreCpu);
+    assert!(!verdict.also.contains(&Cause::SharedCpu), "{verdict:#?}");
+}

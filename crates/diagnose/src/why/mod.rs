@@ -116,3 +116,5 @@ fn unknown(facts: &Facts<'_>, ruled_out: &[(Cause, String)], unseen: Vec<String>
 mod apart_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;

@@ -67,3 +67,5 @@ mod client_tests;
 mod schema_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod wrong_tests;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::*;
 
 /// A folder with `systems/one` and an experiment of the given text.
-struct Lab(tempfile::TempDir);
+pub(super) struct Lab(tempfile::TempDir);
 
 impl Lab {
-    fn new(system: &str, experiment: &str) -> Self {
+    pub(super) fn new(system: &str, experiment: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let one = folder.path().join("systems/one");
         fs::create_dir_all(&one).unwrap();
@@ -19,7 +19,7 @@ impl Lab {
         Lab(folder)
     }
 
-    fn read(&self) -> Result<Experiment, String> {
+    pub(super) fn read(&self) -> Result<Experiment, String> {
         let path = self.0.path().join("experiments/e.toml");
         Experiment::read(&path).map_err(|error| {
             // The folder's name is no matter.
@@ -171,212 +171,6 @@ fn the_command_line_goes_before_the_file() {
         ..Changes::default()
     });
     assert!(wrong.unwrap_err().contains("did you mean \"mine\"?"));
-}
-
-#[test]
-fn what_is_wrong_with_an_experiment_has_its_line() {
-    for (from, to, said) in [
-        (
-            "[load]",
-            "[laod]",
-            "e.toml:2: unknown key \"laod\"; did you mean \"load\"?",
-        ),
-        (
-            "connections = \"1k\"",
-            "conections = 1",
-            "e.toml:3: unknown key \"conections\" in [load]; did you mean \"connections\"?",
-        ),
-        (
-            "\"2s\"",
-            "2",
-            "e.toml:4: duration: expected a time with its unit, longer than nothing, like duration = \"10s\"",
-        ),
-        (
-            "\"2s\"",
-            "\"2\"",
-            "e.toml:4: duration: expected a time with its unit, longer than nothing, like duration = \"10s\", not \"2\"",
-        ),
-        ("\"2s\"", "\"0s\"", "e.toml:4: duration: expected"),
-        (
-            "rate = 2500",
-            "rate = -1",
-            "e.toml:5: rate: expected a number per second above 0",
-        ),
-        (
-            "rate = 2500",
-            "fresh = 1",
-            "e.toml:5: fresh: expected true or false",
-        ),
-        (
-            "\"shared\"",
-            "\"shard\"",
-            "e.toml:7: hosts: unknown value \"shard\"; did you mean \"shared\"?",
-        ),
-        (
-            "\"shared\"",
-            "\"sep\"",
-            "e.toml:7: hosts: unknown value \"sep\"; did you mean \"separate\"?",
-        ),
-        (
-            "\"shared\"",
-            "\"s\"",
-            "e.toml:7: hosts: unknown value \"s\"; expected shared, separate",
-        ),
-        (
-            "rate = 2500",
-            "fresh = \"True\"",
-            "e.toml:5: fresh: unknown value \"True\"; did you mean fresh = true, without quotes?",
-        ),
-        (
-            "rate = 2500",
-            "warmup = \"atuo\"",
-            "e.toml:5: warmup: unknown value \"atuo\"; did you mean \"auto\"?",
-        ),
-        (
-            "rate = 2500",
-            "warmup = \"5\"",
-            "e.toml:5: warmup: expected \"auto\" or a time with its unit",
-        ),
-        (
-            "processes = 3",
-            "processes = 0",
-            "e.toml:8: processes: expected a whole number from 1 to 1000",
-        ),
-        (
-            "system = \"one\"",
-            "system = \"on\"",
-            "e.toml:10: unknown system \"on\"; did you mean \"one\"?",
-        ),
-        (
-            "workload = \"hello\"\n",
-            "",
-            "e.toml:9: workload is missing; one serves hello",
-        ),
-        (
-            "workload = \"hello\"",
-            "workload = \"json\"",
-            "e.toml:11: workload: one does not serve json; expected hello",
-        ),
-        (
-            "threads = 2",
-            "threds = 2",
-            "e.toml:12: setting: one has no knob \"threds\"; did you mean \"threads\"?",
-        ),
-        (
-            "threads = 2",
-            "threads = 5",
-            "e.toml:12: setting: threads: expected a whole number from 1 to 4, not \"5\"",
-        ),
-        (
-            "threads = 2",
-            "journal = \"fiel\"",
-            "e.toml:12: setting: journal: unknown value \"fiel\"; did you mean \"file\"?",
-        ),
-        (
-            "name = \"mine\"",
-            "name = \"../x\"",
-            "e.toml:14: name: expected a name",
-        ),
-        (
-            "name = \"mine\"",
-            "name = \"one\"",
-            "e.toml:14: the trial of ",
-        ),
-        (
-            "{port}",
-            "{prot}",
-            "e.toml:15: command: unknown placeholder {prot}; did you mean \"port\"?",
-        ),
-        (
-            "server.py --port",
-            "'server.py",
-            "e.toml:15: command: the command",
-        ),
-        (
-            "\"GET /up\"",
-            "\"up\"",
-            "e.toml:16: ready: expected a method and a path",
-        ),
-        (
-            "port = 8000",
-            "port = 80000",
-            "e.toml:17: port: expected a whole number from 1 to 65535",
-        ),
-        (
-            "ratio = [\"one\", \"mine\"]",
-            "ratio = [\"one\", \"mne\"]",
-            "e.toml:21: ratio: no trial is called \"mne\"; did you mean \"mine\"?",
-        ),
-        (
-            "check = \"violated\"",
-            "check = \"broken\"",
-            "e.toml:25: check: unknown value \"broken\"; expected held, violated",
-        ),
-        ("[[trial]]\nname", "[trial]\nname", "not TOML"),
-    ] {
-        assert!(EXPERIMENT.contains(from), "{from}");
-        let text = EXPERIMENT.replacen(from, to, 1);
-        let error = Lab::new(SYSTEM, &text).read().unwrap_err();
-        assert!(error.contains(said), "{from} → {to}: {error}");
-    }
-    let none = Lab::new(SYSTEM, "question = \"?\"").read().unwrap_err();
-    assert!(none.contains("trial is missing"), "{none}");
-    let no_port = EXPERIMENT
-        .replace(" --port {port}", "")
-        .replace("port = 8000\n", "");
-    let error = Lab::new(SYSTEM, &no_port).read().unwrap_err();
-    assert!(error.contains("which port"), "{error}");
-}
-
-#[test]
-fn what_is_wrong_with_a_system_has_its_line() {
-    for (from, to, said) in [
-        (
-            "name = \"one\"",
-            "name = \"two\"",
-            "system.toml:1: name: \"two\" must be the folder's name, \"one\"",
-        ),
-        (
-            "[\"hello\"]",
-            "[\"helo\"]",
-            "system.toml:2: workloads: unknown workload \"helo\"; did you mean \"hello\"?",
-        ),
-        (
-            "[\"hello\"]",
-            "[\"hello\"]\nneeds = [\"java >= new\"]",
-            "system.toml:3: needs: \"java >= new\" is no need",
-        ),
-        (
-            "{journal}",
-            "{jornal}",
-            "system.toml:4: command: unknown placeholder {jornal}; did you mean \"journal\"?",
-        ),
-        (
-            "[start]",
-            "[start]\nfiles = [\"none.conf\"]",
-            "is no file of its folder",
-        ),
-        (
-            "[start]",
-            "[build]\ncommand = \"make\"\ninputs = [\"src\"]\n[start]",
-            "src does not exist",
-        ),
-        (
-            "default = \"none\", ",
-            "",
-            "the knob \"journal\" has no default",
-        ),
-        (
-            "journal =",
-            "port = { default = 1 }\njournal =",
-            "the knob \"port\" has the name of a placeholder",
-        ),
-    ] {
-        assert!(SYSTEM.contains(from), "{from}");
-        let text = SYSTEM.replacen(from, to, 1);
-        let error = Lab::new(&text, EXPERIMENT).read().unwrap_err();
-        assert!(error.contains(said), "{from} → {to}: {error}");
-    }
 }
 
 /// What is said of a trial of `one` with a store of the given keys; there is a store `two`.

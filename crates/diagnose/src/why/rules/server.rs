@@ -166,14 +166,22 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
 /// What threads take together that run one at a time: a CPU, less what handing it over costs.
 const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
 
+/// Threads that take turns after each request look like this many at most.
+const SOME: f64 = 3.0;
+
 /// Threads of which only one runs at a time, as those of an interpreter with one lock for all do: none of them is full, but together they
 /// fill one CPU, and one request is worked on at a time.
 fn in_turn(facts: &Facts<'_>, server: &Side) -> Option<Candidate> {
     let (idle, cpus) = facts.idle_to_server()?;
-    let one = facts
+    // A request that meets no other takes turns all the same, with the threads that read and write: it takes up to some times as long.
+    let at_once = facts
         .at_once
-        .is_some_and(|at_once| working::ONE.contains(&at_once));
-    if !one || !ONE_CPU.contains(&server.used) || idle <= 0.1 * (cpus - idle) || cpus <= 1.0 {
+        .filter(|at_once| (working::ONE.start..SOME).contains(at_once))?;
+    let pool = facts
+        .kinds
+        .iter()
+        .any(|kind| working::is_pool(kind, at_once, facts));
+    if pool || !ONE_CPU.contains(&server.used) || idle <= 0.1 * (cpus - idle) || cpus <= 1.0 {
         return None;
     }
     Some(Candidate {
@@ -241,9 +249,14 @@ pub(super) fn steal(facts: &Facts<'_>, findings: &mut Findings) {
     if share < STOPPED {
         return findings.not(Cause::Steal, said);
     }
+    // What is left to the machine is more than what others took: then what fills it is what to mend first.
+    let shown = match share >= HALF {
+        true => Shown::Within,
+        false => Shown::Lesser,
+    };
     findings.found(Candidate {
         cause: Cause::Steal,
-        shown: Shown::Within,
+        shown,
         used: 1.0,
         limit_per_s: None,
         summary: format!("the host gives {} of this machine's CPUs to others, so that the figure is of what was left", percent(share)),

@@ -288,7 +288,7 @@ pub(in crate::why) fn knob<'a>(
 const FOR_EVENTS: f64 = 0.25;
 
 /// Whether threads of a kind are as many as the requests that are worked on, do that work, and wait for something else than work.
-fn is_pool(kind: &ThreadKind, at_once: f64, facts: &Facts<'_>) -> bool {
+pub(super) fn is_pool(kind: &ThreadKind, at_once: f64, facts: &Facts<'_>) -> bool {
     let takes_part = |kind: &ThreadKind| kind.waits_per_s >= TAKES_PART * facts.answered_per_s;
     // An event loop waits for events: what it works on is in no thread.
     let for_events = kind.waiting_in(|f| f.contains("ep_poll") || f.contains("epoll_wait"));
