@@ -436,16 +436,24 @@ fn compiler_busy(run: &Run) -> Option<f64> {
 
 impl Network {
     fn of(seen: &Seen<'_>) -> Self {
+        let there = |metric: &str| seen.mean("listener", metric).is_some_and(|n| n > 0.0);
+        let ends = seen.mean("server sockets", "established");
+        // Of a server on another machine, which nobody observed there, its ends of the connections and its kernel are not seen: zeros are
+        // of this one.
+        let here = seen.run.server.is_some()
+            || ends.is_some_and(|n| n > 0.0)
+            || there("accept_queue_limit");
+        let of_server = |subject: &str, metric: &str| seen.mean(subject, metric).filter(|_| here);
         Network {
-            listen_overflows_per_s: seen.of_server_network("ListenOverflows"),
+            listen_overflows_per_s: seen.of_server_network("ListenOverflows").filter(|_| here),
             syn_retransmits_per_s: seen.of_client_network("TCPSynRetrans"),
             active_opens_per_s: seen.of_client_network("ActiveOpens"),
             client_time_wait: seen.mean("client sockets", "time_wait"),
-            accept_queue: seen.mean("listener", "accept_queue"),
-            accept_queue_limit: seen.mean("listener", "accept_queue_limit"),
-            unread_by_server: seen.mean("server sockets", "receive_queue"),
+            accept_queue: of_server("listener", "accept_queue"),
+            accept_queue_limit: of_server("listener", "accept_queue_limit"),
+            unread_by_server: of_server("server sockets", "receive_queue"),
             unread_by_client: seen.mean("client sockets", "receive_queue"),
-            unacknowledged: seen.mean("server sockets", "send_queue"),
+            unacknowledged: of_server("server sockets", "send_queue"),
             delayed_acks_per_s: seen.of_client_network("DelayedACKs"),
             opened_by_others_per_s: opened_by_others(seen),
             open_files: seen.level("server", "open_files"),

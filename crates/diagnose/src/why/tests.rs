@@ -366,6 +366,15 @@ fn without_the_servers_processes_it_is_said_what_they_would_tell() {
             .any(|line| line.contains("server's processes")),
         "{verdict:#?}"
     );
+    // Its kernel is another one, or this one where its ends of the connections are seen.
+    let of_queue = |verdict: &Verdict| {
+        let backlog = |line: &String| line.starts_with("listen-backlog: ");
+        verdict.ruled_out.iter().any(backlog)
+    };
+    assert!(!of_queue(&verdict), "{verdict:#?}");
+    run.observations
+        .push(series("server sockets", "established", 50.0));
+    assert!(of_queue(&judged(&run)));
     run.throughput_per_s = None;
     assert_eq!(super::verdict(&run, &machine()), None);
 }
