@@ -170,7 +170,12 @@ fn unsettled(run: &Run) -> Option<String> {
     if seconds < SHORT_RUN_S {
         return Some(format!("measure for longer: {longer}"));
     }
-    (run.steady.class == SteadyClass::Unsteady && !run.steady.changes_s.is_empty()).then(|| {
+    let never = match run.steady.class {
+        SteadyClass::Unsteady => !run.steady.changes_s.is_empty(),
+        SteadyClass::Warming | SteadyClass::Slowing => run.steady.from_s.is_none(),
+        SteadyClass::Steady | SteadyClass::Varied => false,
+    };
+    never.then(|| {
         format!(
             "the server did not settle: load it before with --warmup {:.0}s, or measure for longer: -d {:.0}s",
             seconds,

@@ -456,7 +456,7 @@ pub struct Observation {
 pub struct Steady {
     /// What it did.
     pub class: SteadyClass,
-    /// From when on it was steady, seconds.
+    /// From when on it was steady, seconds; null where it never was.
     pub from_s: Option<f64>,
     /// Where its level changed, seconds.
     pub changes_s: Vec<f64>,
@@ -468,9 +468,9 @@ pub struct Steady {
 pub enum SteadyClass {
     /// One level throughout.
     Steady,
-    /// Slower first, then steady.
+    /// Slower first, then steady; without `from_s` faster throughout.
     Warming,
-    /// Faster first, then steady.
+    /// Faster first, then steady; without `from_s` slower throughout.
     Slowing,
     /// No steady end, or too short to tell.
     Unsteady,

@@ -34,6 +34,12 @@ pub const SHORTEST_END_S: f64 = 5.0;
 /// And at least this share of the run (Barrett et al. ask for the last quarter).
 pub const SHORTEST_END_SHARE: f64 = 0.25;
 
+/// Fewest values of a third of a run that say that it drifts: six of each lie apart by chance in 1 of 924 orders.
+const FEWEST_OF_THIRD: usize = 6;
+
+/// Least drift that matters, as a share of the higher level: the machine's own hour moves a run by some hundredths.
+const DRIFT: f64 = 0.1;
+
 /// A change in the median this near to one in throughput (rows) is the same change.
 const SAME_CHANGE: usize = 2;
 
@@ -66,6 +72,13 @@ pub fn steady(series: &[Point]) -> Steady {
     cuts.sort_unstable();
     let changes_s: Vec<f64> = cuts.iter().map(|c| rows[*c].from_s).collect();
     let Some(&end_from) = cuts.last() else {
+        if let Some(class) = drift(&signals) {
+            return Steady {
+                class,
+                from_s: None,
+                changes_s,
+            };
+        }
         return Steady {
             class: SteadyClass::Steady,
             from_s: Some(first.from_s),
@@ -106,6 +119,12 @@ pub fn window(steady: &Steady, whole: (f64, f64)) -> Window {
     match steady.class {
         SteadyClass::Steady => whole_because("the whole run: one level throughout".to_owned()),
         SteadyClass::Varied => whole_because("the whole run: its rate was to change".to_owned()),
+        SteadyClass::Warming if steady.from_s.is_none() => whole_because(
+            "the whole run: it became faster throughout and came to no level".to_owned(),
+        ),
+        SteadyClass::Slowing if steady.from_s.is_none() => whole_because(
+            "the whole run: it became slower throughout and came to no level".to_owned(),
+        ),
         SteadyClass::Warming => end_because("slower before, one level since"),
         SteadyClass::Slowing => end_because("faster before, one level since"),
         SteadyClass::Unsteady if steady.changes_s.is_empty() => {
@@ -238,6 +257,37 @@ fn median_speed(rows: &[Point]) -> Signal {
         .filter_map(|(row, p)| Some((row, p.p50_us.filter(|us| us.is_finite() && *us > 0.0)?)))
         .map(|(row, us)| (row, -us.ln()));
     Signal::new(Scale::Log, values.collect())
+}
+
+/// Of a run whose level changes nowhere at once: warming where it becomes faster from beginning to end, slowing where slower. All values of
+/// its first third lie on one side of all values of its last, which of unordered ones happens by chance less often than once in a thousand
+/// times (a permutation test on [`FEWEST_OF_THIRD`] of each), and far from them on the whole; neighbouring values may be alike, so that a
+/// small drift is nothing.
+fn drift(signals: &[Signal]) -> Option<SteadyClass> {
+    let mut found = None;
+    for signal in signals {
+        let values: Vec<f64> = signal.values.iter().map(|(_, value)| *value).collect();
+        let third = values.len() / 3;
+        if third < FEWEST_OF_THIRD {
+            continue;
+        }
+        let (first, last) = (&values[..third], &values[values.len() - third..]);
+        let least = |of: &[f64]| of.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = |of: &[f64]| of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let rise = signal.scale.rise(mean(first), mean(last));
+        let class = if rise >= DRIFT && most(first) < least(last) {
+            SteadyClass::Warming
+        } else if rise <= -DRIFT && least(first) > most(last) {
+            SteadyClass::Slowing
+        } else {
+            continue;
+        };
+        if found.is_some_and(|found| found != class) {
+            return None;
+        }
+        found = Some(class);
+    }
+    found
 }
 
 /// Warming where every part is slower than the last one, slowing where every part is faster; none where parts differ

@@ -168,6 +168,25 @@ fn slowing_down_and_never_settling() {
 }
 
 #[test]
+fn what_becomes_faster_throughout_is_not_steady() {
+    // Akka HTTP's first 30 s, thousands a second: no place at which one level ends and another begins.
+    let rates = [
+        2.2, 6.6, 20.2, 14.5, 13.9, 14.2, 14.6, 13.3, 14.9, 16.3, 17.7, 19.5, 20.1, 22.3, 33.4,
+        36.0, 44.9, 45.9, 51.1, 48.7, 51.0, 47.5, 50.4, 49.7, 57.9, 53.0, 50.1, 56.6, 57.5, 56.8,
+    ];
+    let series = closed(rates.map(|rate| rate * 1e3), &[0.0; 30], 1);
+    let judged = steady(&series);
+    assert_eq!((judged.class, judged.from_s), (SteadyClass::Warming, None));
+    let window = window(&judged, (0.0, 30.0));
+    assert_eq!((window.from_s, window.to_s), (0.0, 30.0));
+    assert!(window.why.contains("faster throughout"), "{window:?}");
+    let mut backwards = rates;
+    backwards.reverse();
+    let series = closed(backwards.map(|rate| rate * 1e3), &[0.0; 30], 1);
+    assert_eq!(steady(&series).class, SteadyClass::Slowing);
+}
+
+#[test]
 fn a_slow_first_second_of_ten_is_a_warm_up() {
     let noise = scaled(ar1(0.0, 10, 6), 0.02);
     let levels = (0..10).map(|s| if s < 1 { 4e3 } else { 1e4 });
