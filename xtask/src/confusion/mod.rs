@@ -27,6 +27,7 @@ use crate::release;
 use crate::workspace::Workspace;
 
 use outcome::{Accuracy, Outcome, is_set_aside};
+use page::Agreement;
 
 /// The trial whose cause is asked for, and the one that it is held against.
 const FAULT: &str = "fault";
@@ -460,18 +461,22 @@ fn wrong(cases: &[Case]) -> Vec<String> {
         .collect()
 }
 
-/// How many cases have the same verdict as in the first pass.
-fn agreement(results: &Path, options: &Options, outcomes: &[Outcome]) -> Option<outcome::Share> {
-    if options.pass == 1 {
-        return None;
-    }
-    let first = outcomes.iter().filter_map(|outcome| {
-        let first = judged(&results.join("1").join(&outcome.name), &outcome.name).ok()?;
-        Some(first.outcome.judged == outcome.judged)
-    });
-    let same: Vec<bool> = first.collect();
-    Some(outcome::Share {
-        those: same.iter().filter(|same| **same).count(),
-        of: same.len(),
+/// How the other pass compares, where there is one.
+fn agreement(results: &Path, options: &Options, outcomes: &[Outcome]) -> Option<Agreement> {
+    let other = results.join(if options.pass == 1 { "2" } else { "1" });
+    let again: Vec<(&Outcome, Outcome)> = outcomes
+        .iter()
+        .filter_map(|outcome| {
+            let again = judged(&other.join(&outcome.name), &outcome.name).ok()?;
+            Some((outcome, again.outcome))
+        })
+        .collect();
+    let share = |holds: &dyn Fn(&(&Outcome, Outcome)) -> bool| outcome::Share {
+        those: again.iter().filter(|pair| holds(pair)).count(),
+        of: again.len(),
+    };
+    (!again.is_empty()).then(|| Agreement {
+        same: share(&|(one, other)| one.judged == other.judged),
+        right: share(&|(_, other)| other.is_right()),
     })
 }

@@ -7,14 +7,23 @@ use super::outcome::{Accuracy, Outcome, Share, matrix};
 use super::proved::Proof;
 use floodmark_record::verdict::Confidence;
 
+/// How another pass compares with this one.
+#[derive(Debug, Clone, Copy)]
+pub struct Agreement {
+    /// Cases with the same verdict in both.
+    pub same: Share,
+    /// Cases that were right in the other one.
+    pub right: Share,
+}
+
 /// What the page is made of.
 pub struct Results<'a> {
     /// All cases.
     pub outcomes: &'a [Outcome],
     /// Files that are no case, with why.
     pub void: &'a [(String, String)],
-    /// How often another pass says the same.
-    pub agreement: Option<Share>,
+    /// How another pass compares, where there is one.
+    pub agreement: Option<Agreement>,
     /// Verdicts after parts were changed.
     pub proofs: &'a [Proof],
     /// What was said of those that were judged wrongly and are not set aside.
@@ -66,7 +75,9 @@ pub fn text(results: &Results<'_>) -> String {
     }
     let passes = agreement.map_or_else(
         || "A second pass was not made.".to_owned(),
-        |agreement| format!("The same verdict as in the first pass: {agreement}."),
+        |Agreement { same, right }| {
+            format!("In another pass the verdict was the same in {same}, and right in {right}.")
+        },
     );
     let passes = format!(
         "Rules were made on earlier runs of these cases, but for those that are set aside: of the others the figure says how well the rules fit \

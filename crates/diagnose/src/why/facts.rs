@@ -81,6 +81,13 @@ pub struct Busiest {
     pub waiting: f64,
 }
 
+impl Busiest {
+    /// Share of its time in which it had work to do.
+    pub fn busy(&self) -> f64 {
+        self.on_cpu + self.waiting
+    }
+}
+
 /// The server's JVM, as shares of the window.
 #[derive(Debug, Clone, Default)]
 pub struct Jvm {
@@ -404,7 +411,7 @@ fn load(run: &Run, seen: &Seen<'_>, may_use: f64, answered: f64) -> Side {
         in_kernel,
         waiting: waiting.sum(),
         cpu_us: (answered > 0.0).then(|| used / answered * 1e6),
-        busiest: busiest.max_by(|a, b| (a.on_cpu + a.waiting).total_cmp(&(b.on_cpu + b.waiting))),
+        busiest: busiest.max_by(|a, b| a.busy().total_cmp(&b.busy())),
     }
 }
 

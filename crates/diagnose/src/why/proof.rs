@@ -110,6 +110,30 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// Whether the figure was seen to move as this kind says when its own part was changed: the whole interval lies on that side.
+    fn has_moved(self, tested: &[Tested]) -> bool {
+        let interval = |change: Change| {
+            let tested = tested.iter().find(|tested| tested.change == change);
+            tested.and_then(|tested| tested.interval.as_ref())
+        };
+        let fell = |change: Change| interval(change).is_some_and(|i| i.high < 1.0);
+        let agrees = |change: Change| {
+            let tested = tested.iter().find(|tested| tested.change == change);
+            tested.is_some_and(|tested| tested.agrees == Some(true))
+        };
+        match self {
+            Kind::Client => fell(Change::SlowedClient),
+            Kind::Server => fell(Change::SlowedServer),
+            Kind::Store => fell(Change::SlowedStore),
+            Kind::Shared => fell(Change::SlowedClient) && fell(Change::SlowedServer),
+            Kind::Asked => agrees(Change::TwiceConnections),
+            Kind::Pool => agrees(Change::TwiceKnob),
+            Kind::Waiting => false,
+        }
+    }
+}
+
 /// Whether counters have ruled a kind of cause out: each cause of it, but for those of a store that is not there.
 fn is_ruled_out(kind: Kind, run: &Run, verdict: &Verdict) -> bool {
     let of_store = |cause: Cause| matches!(cause, Cause::StoreCpu | Cause::StoreLock);
@@ -260,17 +284,8 @@ pub(super) fn judge(run: &Run, verdict: Verdict) -> Verdict {
     let mut others = Kind::ALL.into_iter();
     let alone =
         others.all(|kind| kind == own || contradicted(kind) || is_ruled_out(kind, run, &verdict));
-    // Changes tell kinds of causes; which of one kind it is, counters have to. Of what waits they are not enough, and which pool it is its
-    // knob has to say.
-    let told = match own {
-        Kind::Waiting => false,
-        Kind::Pool => {
-            let knob = |tested: &&Tested| tested.change == Change::TwiceKnob;
-            let tried = verdict.tested.iter().find(knob);
-            tried.is_some_and(|tested| tested.agrees == Some(true))
-        }
-        _ => verdict.also.is_empty(),
-    };
+    // Changes tell kinds of causes; which of one kind it is, counters have to. Which pool it is its knob says.
+    let told = own.has_moved(&verdict.tested) && (own == Kind::Pool || verdict.also.is_empty());
     if alone && told {
         return Verdict {
             confidence: Confidence::Proven,

@@ -90,6 +90,25 @@ fn what_moved_otherwise_is_not_likely_any_more() {
 }
 
 #[test]
+fn a_part_whose_change_shows_nothing_proves_nothing() {
+    let (mut run, mut verdict) = run_of(Cause::ServerCpu);
+    // Counters rule all others out, so that only the figure is left to speak.
+    let others = Cause::ALL
+        .iter()
+        .filter(|cause| **cause != Cause::ServerCpu);
+    verdict.ruled_out = others.map(|cause| format!("{cause}: no")).collect();
+    run.perturbed = vec![
+        windows(Change::TwiceConnections, 1.0),
+        windows(Change::SlowedServer, 0.9),
+    ];
+    let proven = judge(&run, verdict.clone());
+    assert_eq!(proven.confidence, Confidence::Proven, "{proven:#?}");
+    run.perturbed[1].changed_per_s = vec![700.0, 1_150.0, 800.0, 1_050.0, 750.0, 1_000.0];
+    let noisy = judge(&run, verdict);
+    assert_eq!(noisy.confidence, Confidence::Likely, "{noisy:#?}");
+}
+
+#[test]
 fn what_several_causes_predict_proves_none_of_them() {
     // Both sides lost: what each kind of work predicts of the other's stop is contradicted, but for CPUs that are shared.
     let verdict = judged(Cause::SharedCpu, 1.0, 0.84, 0.82);

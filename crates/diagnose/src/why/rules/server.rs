@@ -86,7 +86,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
     let full = server
         .busiest
         .as_ref()
-        .filter(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY);
+        .filter(|busiest| busiest.busy() >= NEARLY);
     if full.is_some() && facts.idle_to_server().is_none() {
         findings.unseen.push(
             "how many CPUs were idle (/proc/stat), which tells whether more than one full thread could be served".to_owned(),
@@ -97,7 +97,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
             findings.found(Candidate {
                 cause: Cause::ServerCpuOneThread,
                 shown: Shown::Full,
-                used: (busiest.on_cpu + busiest.waiting).min(1.0),
+                used: busiest.busy().min(1.0),
                 limit_per_s: Some(facts.answered_per_s / busiest.on_cpu.min(1.0)),
                 summary: format!(
                     "one thread of the server ({}) does the work and is full, while CPUs are idle",
@@ -273,7 +273,7 @@ fn is_full(facts: &Facts<'_>, server: &Side) -> bool {
     let most = server.used >= HALF * (server.used + facts.client_beside() + store);
     let has = server_could_have(facts, server);
     let busiest = server.busiest.as_ref();
-    let thread = busiest.is_some_and(|busiest| busiest.on_cpu + busiest.waiting >= NEARLY);
+    let thread = busiest.is_some_and(|busiest| busiest.busy() >= NEARLY);
     most && (thread || server.used >= NEARLY * has)
 }
 

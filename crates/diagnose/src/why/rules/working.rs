@@ -30,7 +30,7 @@ pub(super) fn has_time(facts: &Facts<'_>) -> bool {
         .idle_to_server()
         .is_some_and(|(idle, of)| idle >= IDLE * of);
     let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
-    idle && busiest.is_none_or(|busiest| busiest.on_cpu < NEARLY)
+    idle && busiest.is_none_or(|busiest| busiest.busy() < NEARLY)
 }
 
 /// How many CPUs were idle, and how full the server's busiest thread was.
