@@ -193,7 +193,7 @@ fn judge(workspace: &Workspace, options: &Options) -> Result<Judged, Error> {
     let text = page::text(&page::Results {
         outcomes: &outcomes,
         void: &void,
-        agreement: agreement(&results, options, &outcomes),
+        agreement: agreement(&results, options, &outcomes).as_ref(),
         proofs: &proofs,
         wrong: &wrong(&all),
     });
@@ -464,19 +464,22 @@ fn wrong(cases: &[Case]) -> Vec<String> {
 /// How the other pass compares, where there is one.
 fn agreement(results: &Path, options: &Options, outcomes: &[Outcome]) -> Option<Agreement> {
     let other = results.join(if options.pass == 1 { "2" } else { "1" });
-    let again: Vec<(&Outcome, Outcome)> = outcomes
+    let again = |outcome: &Outcome| judged(&other.join(&outcome.name), &outcome.name).ok();
+    let again: Vec<(&Outcome, Case)> = outcomes
         .iter()
-        .filter_map(|outcome| {
-            let again = judged(&other.join(&outcome.name), &outcome.name).ok()?;
-            Some((outcome, again.outcome))
-        })
+        .filter_map(|outcome| Some((outcome, again(outcome)?)))
         .collect();
-    let share = |holds: &dyn Fn(&(&Outcome, Outcome)) -> bool| outcome::Share {
-        those: again.iter().filter(|pair| holds(pair)).count(),
+    let same = again
+        .iter()
+        .filter(|(one, other)| one.judged == other.outcome.judged);
+    let same = outcome::Share {
+        those: same.count(),
         of: again.len(),
     };
+    let again: Vec<Case> = again.into_iter().map(|(_, case)| case).collect();
     (!again.is_empty()).then(|| Agreement {
-        same: share(&|(one, other)| one.judged == other.judged),
-        right: share(&|(_, other)| other.is_right()),
+        same,
+        accuracy: Accuracy::of(again.iter().map(|case| &case.outcome)),
+        wrong: wrong(&again),
     })
 }

@@ -8,12 +8,14 @@ use super::proved::Proof;
 use floodmark_record::verdict::Confidence;
 
 /// How another pass compares with this one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Agreement {
     /// Cases with the same verdict in both.
     pub same: Share,
-    /// Cases that were right in the other one.
-    pub right: Share,
+    /// How good the other one is.
+    pub accuracy: Accuracy,
+    /// What was said in it of those that were judged wrongly and are not set aside.
+    pub wrong: Vec<String>,
 }
 
 /// What the page is made of.
@@ -23,7 +25,7 @@ pub struct Results<'a> {
     /// Files that are no case, with why.
     pub void: &'a [(String, String)],
     /// How another pass compares, where there is one.
-    pub agreement: Option<Agreement>,
+    pub agreement: Option<&'a Agreement>,
     /// Verdicts after parts were changed.
     pub proofs: &'a [Proof],
     /// What was said of those that were judged wrongly and are not set aside.
@@ -74,14 +76,16 @@ pub fn text(results: &Results<'_>) -> String {
         );
     }
     let passes = agreement.map_or_else(
-        || "A second pass was not made.".to_owned(),
-        |Agreement { same, right }| {
-            format!("In another pass the verdict was the same in {same}, and right in {right}.")
+        || "Another pass was not made.".to_owned(),
+        |Agreement { same, accuracy, .. }| {
+            format!(
+                "In another pass the verdict was the same in {same}; right were {}, sure and wrong {}, and {} abstained.",
+                accuracy.right, accuracy.wrong, accuracy.abstains
+            )
         },
     );
     let passes = format!(
-        "Rules were made on earlier runs of these cases, but for those that are set aside: of the others the figure says how well the rules fit \
-         them when they are measured anew. {passes}"
+        "Rules were mended by what the first pass showed of cases that are not set aside, before the second was measured: of these the first one's figure says that the rules fit them. {passes}"
     );
     let _ = writeln!(text, "\n{passes}");
     if !proofs.is_empty() {
@@ -118,6 +122,13 @@ pub fn text(results: &Results<'_>) -> String {
     }
     if !wrong.is_empty() {
         let _ = writeln!(text, "\n## What was judged wrongly\n");
+        for line in wrong {
+            let _ = writeln!(text, "- {line}");
+        }
+    }
+    if let Some(Agreement { wrong, .. }) = agreement.filter(|agreement| !agreement.wrong.is_empty())
+    {
+        let _ = writeln!(text, "\n## What was judged wrongly in the other pass\n");
         for line in wrong {
             let _ = writeln!(text, "- {line}");
         }
@@ -160,10 +171,15 @@ mod tests {
             proof(Confidence::Likely, false),
         ];
         let wrong = ["x: jit in place of gc: it compiles. Not gc: it was idle".to_owned()];
+        let again = Agreement {
+            same: Share { those: 2, of: 3 },
+            accuracy: Accuracy::of(&outcomes),
+            wrong: vec!["z: unknown in place of gc: nothing. Not gc: it was idle".to_owned()],
+        };
         let text = text(&Results {
             outcomes: &outcomes,
             void: &void,
-            agreement: None,
+            agreement: Some(&again),
             proofs: &proofs,
             wrong: &wrong,
         });
@@ -174,6 +190,8 @@ mod tests {
         assert!(text.contains("| set aside | 0 of 1: 0.0 %"), "{text}");
         assert!(!text.contains("serialised"), "{text}");
         assert!(text.contains("- y: it did nothing"), "{text}");
+        assert!(text.contains("the same in 2 of 3: 66.7 %"), "{text}");
+        assert!(text.contains("other pass\n\n- z: unknown"), "{text}");
         for name in baseline::NAMES {
             assert!(text.contains(name), "{text}");
         }

@@ -8,7 +8,7 @@ use floodmark_record::watch::{Server, ServerThread};
 
 mod waiting;
 
-pub use waiting::{Sessions, ThreadKind, Upstream};
+pub use waiting::{Calls, Sessions, ThreadKind, Upstream};
 
 /// CPUs that a JVM's compiler may take where its program is warm.
 const WARM: f64 = 0.05;
@@ -52,6 +52,8 @@ pub struct Facts<'a> {
     pub upstreams: Vec<Upstream>,
     /// The store's sessions, where it is a PostgreSQL that could be asked.
     pub sessions: Option<Sessions>,
+    /// What its Cassandra works on, where that was asked.
+    pub calls: Option<Calls>,
 }
 
 /// CPU of one side.
@@ -198,6 +200,7 @@ impl<'a> Facts<'a> {
             kinds: waiting::kinds(&seen),
             upstreams: waiting::upstreams(&seen),
             sessions: waiting::sessions(&seen),
+            calls: waiting::calls(&seen),
         })
     }
 

@@ -228,3 +228,26 @@ fn what_is_written_or_on_the_way_is_seen_there() {
         .push(series("client sockets", "receive_queue", 5e6));
     is(&run, Cause::Serialised);
 }
+
+#[test]
+fn a_store_that_never_has_two_requests_is_asked_by_one_writer() {
+    let with = |most: f64, statements: f64, busy: f64| {
+        let mut run = seen(busy, 0.8, 0.3);
+        let mut active = series("cassandra", "Native-Transport-Requests active", 0.0);
+        active.values[3] = most;
+        run.observations.extend([
+            active,
+            series("cassandra", "prepared_statements_executed", statements),
+        ]);
+        run
+    };
+    let verdict = is(&with(1.0, 1_000.0, 3.4), Cause::Serialised);
+    assert!(
+        verdict.evidence[0].starts_with("at most 1 request at once in Cassandra, in 10 readings"),
+        "{verdict:#?}"
+    );
+    // Two at once, one that is hardly asked, and CPUs that are full.
+    is(&with(2.0, 1_000.0, 3.4), Cause::Unknown);
+    is(&with(1.0, 100.0, 3.4), Cause::Unknown);
+    is(&with(1.0, 1_000.0, 3.8), Cause::Unknown);
+}

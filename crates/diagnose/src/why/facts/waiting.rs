@@ -48,6 +48,16 @@ pub struct Sessions {
     pub committing: f64,
 }
 
+/// What Cassandra works on.
+#[derive(Debug, Clone, Default)]
+pub struct Calls {
+    /// The most requests of its clients that it was found working on at once, of all readings of the load and its warm-up.
+    pub most: f64,
+    pub readings: usize,
+    /// Statements that it executed per second.
+    pub per_s: f64,
+}
+
 /// Events of sessions that wait for the write-ahead log (`pg_stat_activity`, "Wait Event" tables of the manual).
 const COMMITTING: [&str; 4] = [
     "waiting IO:WALSync",
@@ -118,5 +128,15 @@ pub(super) fn sessions(seen: &Seen<'_>) -> Option<Sessions> {
             .iter()
             .filter_map(|event| level(event))
             .fold(0.0, |sum, sessions| sum + sessions),
+    })
+}
+
+/// What Cassandra works on, where it could be asked.
+pub(super) fn calls(seen: &Seen<'_>) -> Option<Calls> {
+    let active = seen.series("cassandra", "Native-Transport-Requests active")?;
+    Some(Calls {
+        most: active.values.iter().copied().fold(0.0, f64::max),
+        readings: active.values.len(),
+        per_s: seen.rate("cassandra", "prepared_statements_executed")?,
     })
 }

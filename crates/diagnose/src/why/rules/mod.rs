@@ -51,6 +51,7 @@ const RULES: &[fn(&Facts<'_>, &mut Findings)] = &[
     store::cpu,
     store::locks,
     store::commits,
+    store::one_call,
     connections::not_let_in,
     connections::proxy,
     waiting::delayed_ack,

@@ -2,7 +2,7 @@
 
 use floodmark_record::cause::Cause;
 
-use super::{FULL, HALF, could_have};
+use super::{FULL, HALF, NEARLY, could_have, per_s};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Sessions};
 
@@ -94,6 +94,55 @@ pub(super) fn commits(facts: &Facts<'_>, findings: &mut Findings) {
         ),
         evidence: vec![said],
         next: "commit several changes at once, use a faster disk, or (as a test only) synchronous_commit = off".to_owned(),
+        takes: None,
+    });
+}
+
+/// Fewest readings that show that a store never works on two requests at once: were it two for a quarter of the time, ten would miss that
+/// in one of eighteen runs, and what serves many at once has two far more often.
+const READINGS: usize = 10;
+
+/// From so many requests on that are under way, many wait for the one that is let through.
+const MANY: f64 = 10.0;
+
+/// A store that is asked for each answer, and never for two at once, while CPUs are idle and many requests wait: they go through one at a
+/// time before it. In a closed load of so many requests what they wait for is busy nearly all the time, so that CPUs which are idle for a
+/// tenth of it are not that.
+pub(super) fn one_call(facts: &Facts<'_>, findings: &mut Findings) {
+    let (Some(calls), Some(under_way), Some((idle, cpus))) =
+        (&facts.calls, facts.under_way, facts.idle_to_server())
+    else {
+        return;
+    };
+    let each = calls.per_s / facts.answered_per_s.max(f64::MIN_POSITIVE);
+    let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
+    let full = idle < (1.0 - NEARLY) * cpus || busiest.is_some_and(|b| b.busy() >= NEARLY);
+    let one = calls.most <= 1.0 && calls.readings >= READINGS && each >= HALF;
+    if full || !one || under_way < MANY {
+        return;
+    }
+    findings.found(Candidate {
+        cause: Cause::Serialised,
+        shown: Shown::Waiting,
+        used: 1.0,
+        limit_per_s: None,
+        summary: format!(
+            "requests go through one at a time: of {under_way:.0} under way the store never had more than one, and it is asked for each of \
+             them; a single writer or actor waits for each write"
+        ),
+        evidence: vec![
+            format!(
+                "at most {:.0} request at once in Cassandra, in {} readings (thread_pools: Native-Transport-Requests active)",
+                calls.most, calls.readings
+            ),
+            format!(
+                "{} statements (prepared_statements_executed), {each:.2} for each answer",
+                per_s(calls.per_s)
+            ),
+            format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
+        ],
+        next: "split what all requests go through over several (one actor or writer for each key), or write what has come meanwhile at once"
+            .to_owned(),
         takes: None,
     });
 }
