@@ -229,7 +229,8 @@ pub(super) fn proxy(facts: &Facts<'_>, findings: &mut Findings) {
     let (to, seen) = match &to[..] {
         [] => (
             "of which no connection was open when it was looked at".to_owned(),
-            "as many connections as answers: no other program opens just as many".to_owned(),
+            "as many connections as answers; no other program is known that opens just as many"
+                .to_owned(),
         ),
         to => (
             to.join(", "),

@@ -234,7 +234,9 @@ fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<
         found(
             Cause::WorkerPool,
             limit,
-            format!("all {value} threads that `{name}` allows wait: {said}, and CPUs are idle"),
+            format!(
+                "as many requests are worked on at once as `{name}` allows threads ({value}): {said}, and CPUs are idle"
+            ),
             [evidence].into_iter().chain(waiting).collect(),
             format!(
                 "the pool of threads is full of calls that wait: {}",
