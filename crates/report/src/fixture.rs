@@ -16,9 +16,11 @@ use floodmark_record::watch::{Server, ServerSeen};
 use floodmark_stats::Histogram;
 
 mod changing;
+mod failing;
 mod judged;
 
 pub(crate) use changing::{ramp, replay, steps};
+pub(crate) use failing::{failing, invalid, no_answers, violated};
 pub(crate) use judged::judged;
 
 pub(crate) fn record(runs: Vec<Run>) -> Record {
@@ -384,111 +386,6 @@ pub(crate) fn bound() -> Run {
     run
 }
 
-/// Open, sent too late, only the later part steady.
-pub(crate) fn invalid() -> Run {
-    let mut run = open_censored();
-    run.response_time_us = times(&even(40_000), 0);
-    run.requests = Counts {
-        intended: 12_000,
-        sent: 11_000,
-        unsent: 1_000,
-        ok: 11_000,
-        statuses: BTreeMap::from([(200, 11_000)]),
-        ..Counts::default()
-    };
-    run.errors = BTreeMap::from([("no local port free".to_owned(), 1_000)]);
-    run.lateness_us = times(&even(12_000), 0);
-    run.window = Window {
-        from_s: 3.0,
-        to_s: 12.0,
-        why: "slower before; steady from 3 s on".to_owned(),
-    };
-    run.steady.class = SteadyClass::Warming;
-    run.validity = Validity {
-        status: Status::Invalid,
-        reasons: vec![
-            "requests were sent late: lateness p99 11.9 ms is 30 % of response-time p99; leave \
-             floodmark a CPU of its own"
-                .to_owned(),
-            "only 91.7 % of the intended requests were sent: local ports ran out; add --sources \
-             127.0.0.2-127.0.0.9"
-                .to_owned(),
-        ],
-        notes: vec!["the CPU governor is powersave".to_owned()],
-    };
-    run.missing = vec!["/proc/net/netstat: permission denied".to_owned()];
-    run
-}
-
-/// Fresh connections, some refused, some answered wrongly, ended early.
-pub(crate) fn failing() -> Run {
-    let mut run = closed();
-    run.plan.connection_use = ConnectionUse::Fresh;
-    run.plan.close_first = CloseFirst::Reset;
-    run.plan.duration_s = None;
-    run.plan.requests = Some(12_000);
-    run.plan.request.method = "POST".to_owned();
-    run.plan.target.url = "http://127.0.0.1:8080/orders?day=1".to_owned();
-    run.throughput_per_s = Some(1170.4);
-    run.throughput_interval = None;
-    run.goodput_per_s = Some(1170.4);
-    run.requests = Counts {
-        intended: 12_000,
-        sent: 11_900,
-        unsent: 50,
-        connect_failed: 50,
-        ok: 11_700,
-        rejected: 120,
-        wrong: 30,
-        malformed: 15,
-        reset: 25,
-        in_flight_at_end: 10,
-        statuses: BTreeMap::from([(201, 11_700), (503, 120), (404, 10), (500, 20)]),
-        ..Counts::default()
-    };
-    run.errors = BTreeMap::from([
-        ("connection refused".to_owned(), 50),
-        ("closed within the body".to_owned(), 15),
-    ]);
-    run
-}
-
-/// Nothing ever answered.
-pub(crate) fn no_answers() -> Run {
-    let mut run = closed();
-    run.ended = Ended {
-        reason: EndReason::ServerGone,
-        detail: Some("127.0.0.1:8080 refuses connections".to_owned()),
-    };
-    run.sending_s = 3.0;
-    run.window.to_s = 3.0;
-    run.server_gone_since_s = Some(0.0);
-    run.throughput_per_s = None;
-    run.throughput_interval = None;
-    run.goodput_per_s = None;
-    run.requests = Counts {
-        intended: 300,
-        connect_failed: 300,
-        ..Counts::default()
-    };
-    run.errors = BTreeMap::from([("connection refused".to_owned(), 300)]);
-    for times_us in [
-        &mut run.response_time_us,
-        &mut run.service_time_us,
-        &mut run.blocked_us,
-        &mut run.lateness_us,
-        &mut run.connect_time_us,
-        &mut run.first_byte_us,
-    ] {
-        *times_us = times(&[], 0);
-    }
-    run.bytes = Bytes::default();
-    run.client.cpu_us_per_request = None;
-    run.client.threads = Vec::new();
-    run.series.truncate(3);
-    run
-}
-
 /// Fresh connections over HTTPS.
 pub(crate) fn secured() -> Run {
     let mut run = closed();
@@ -510,18 +407,5 @@ pub(crate) fn secured() -> Run {
         },
         handshake_cpu_share: Some(0.31),
     });
-    run
-}
-
-/// A check that did not hold.
-pub(crate) fn violated() -> Run {
-    let mut run = closed();
-    run.plan.check = Some(Check::Sequence);
-    run.checks = vec![CheckResult {
-        name: "sequence".to_owned(),
-        held: false,
-        detail: "2 numbers were handed out twice: 17 (at 1.2 s and 3.4 s), 18 (at 1.2 s and 3.4 s)"
-            .to_owned(),
-    }];
     run
 }

@@ -1,0 +1,169 @@
+use super::*;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+
+fn shell(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+fn first_line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::new(child.stdout().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    line.trim().to_owned()
+}
+
+/// Whether a process runs; a zombie does not.
+fn runs(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| {
+        text.rsplit_once(')')
+            .is_some_and(|(_, rest)| !rest.starts_with(" Z") && !rest.starts_with(" X"))
+    })
+}
+
+fn ends_soon(pid: u32) -> bool {
+    let begin = Instant::now();
+    while runs(pid) {
+        if begin.elapsed() > Duration::from_secs(5) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+#[test]
+fn talks_and_ends_by_itself() {
+    let mut command = Command::new("cat");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = Child::start(command).unwrap();
+    assert_eq!(child.wait(Duration::from_millis(30)).unwrap(), None);
+    child.stdin().unwrap().write_all(b"a plan\n").unwrap();
+    let mut text = String::new();
+    child.stdout().unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "a plan\n");
+    let status = child.wait(Duration::from_secs(5)).unwrap().unwrap();
+    assert!(status.success());
+    assert_eq!(child.stop(Duration::ZERO).unwrap(), status, "again");
+    child.signal(Signal::Kill).unwrap();
+}
+
+#[test]
+fn asks_first() {
+    let mut child = Child::start(shell(
+        "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done",
+    ))
+    .unwrap();
+    assert_eq!(first_line(&mut child), "ready");
+    let status = child.stop(Duration::from_secs(5)).unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+#[test]
+fn kills_the_deaf_and_their_children() {
+    let mut child = Child::start(shell(
+        "trap '' TERM; sleep 30 & echo $!; while :; do sleep 1; done",
+    ))
+    .unwrap();
+    let grandchild: u32 = first_line(&mut child).parse().unwrap();
+    assert!(runs(grandchild));
+    let begin = Instant::now();
+    let status = child.stop(Duration::from_millis(100)).unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
+    assert!(begin.elapsed() >= Duration::from_millis(100));
+    assert!(ends_soon(grandchild), "{grandchild} is left over");
+}
+
+#[test]
+fn hurries_where_somebody_waits() {
+    let mut child = Child::start(shell("trap '' TERM; echo; while :; do sleep 1; done")).unwrap();
+    first_line(&mut child);
+    let hurry = Stop::new();
+    hurry.set();
+    let begin = Instant::now();
+    let status = child
+        .stop_or_hurry(Duration::from_secs(600), &hurry)
+        .unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
+    assert!((HURRIED..Duration::from_secs(300)).contains(&begin.elapsed()));
+}
+
+#[test]
+fn leaves_nothing_when_dropped_or_when_the_child_leaves_something() {
+    let mut child = Child::start(shell("sleep 30 & echo $!; wait")).unwrap();
+    let grandchild: u32 = first_line(&mut child).parse().unwrap();
+    let pid = child.pid();
+    drop(child);
+    assert!(ends_soon(pid) && ends_soon(grandchild));
+
+    let mut child = Child::start(shell("sleep 30 & echo $!")).unwrap();
+    let grandchild: u32 = first_line(&mut child).parse().unwrap();
+    assert!(
+        child
+            .wait(Duration::from_secs(5))
+            .unwrap()
+            .unwrap()
+            .success()
+    );
+    assert!(ends_soon(grandchild), "{grandchild} is left over");
+}
+
+#[test]
+fn dies_with_the_thread_that_started_it() {
+    // The kernel's rule, and the reason for starting children from the main thread.
+    let mut child = std::thread::spawn(|| Child::start(shell("echo; exec sleep 30")).unwrap())
+        .join()
+        .unwrap();
+    let status = child.wait(Duration::from_secs(5)).unwrap().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGKILL));
+}
+
+#[test]
+fn what_ended_children_of_it_used_counts() {
+    let mut child = Child::start(shell(
+        "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3",
+    ))
+    .unwrap();
+    assert_eq!(child.used(), None);
+    let status = child.wait(Duration::from_secs(60)).unwrap().unwrap();
+    assert_eq!(status.code(), Some(3));
+    let used = child.used().unwrap();
+    // The outer shell only waits: what was used was used by the inner one.
+    assert!(used.user_s + used.system_s > 0.005, "{used:?}");
+    assert!(used.peak_rss_bytes > 100_000, "{used:?}");
+}
+
+#[test]
+fn logs_to_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("server.log");
+    let mut child = Child::start_logged(shell("echo out; echo err >&2"), &log).unwrap();
+    assert!(
+        child
+            .wait(Duration::from_secs(5))
+            .unwrap()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(std::fs::read_to_string(&log).unwrap(), "out\nerr\n");
+    let error = Child::start_logged(shell("true"), &folder.path().join("no/such.log")).unwrap_err();
+    assert!(
+        error.to_string().starts_with("cannot write the log "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_missing_program_is_named() {
+    let error = Child::start(Command::new("no-such-program-here")).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "cannot start no-such-program-here: No such file or directory (os error 2); is it installed and on the PATH?"
+    );
+}
