@@ -9,6 +9,7 @@
 
 mod answer;
 mod connection;
+mod desk;
 mod error;
 mod listen;
 mod numbers;

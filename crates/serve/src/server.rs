@@ -13,6 +13,7 @@ use floodmark_host::raise_open_files;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{oneshot, watch};
 
+use crate::desk::desks;
 use crate::error::ServeError;
 use crate::listen;
 use crate::numbers::{Numbers, Reserver};
@@ -76,15 +77,17 @@ pub fn serve(
         }
         None => (Numbers::volatile(), None),
     };
+    let threads = threads.map_or_else(default_threads, NonZeroUsize::get);
     let shared = Arc::new(Shared {
         workload,
         limits,
         most_connections,
         open: AtomicUsize::new(0),
+        desks: desks(threads),
         shedding: AtomicUsize::new(0),
         numbers: Arc::clone(&numbers),
     });
-    let ran = run(&shared, listener, threads, shutdown, || on_ready(address));
+    let ran = run(&shared, listener, shutdown, || on_ready(address));
     // Also after a failure: nothing takes numbers any more.
     let next = match reserver {
         Some(reserver) => reserver.finish()?,
@@ -104,7 +107,6 @@ pub fn serve(
 fn run(
     shared: &Arc<Shared>,
     listener: TcpListener,
-    threads: Option<NonZeroUsize>,
     shutdown: impl Future<Output = ()> + Send + 'static,
     on_ready: impl FnOnce(),
 ) -> Result<Done, ServeError> {
@@ -116,7 +118,7 @@ fn run(
     let listener = Arc::new(listener);
     let mut workers = Vec::new();
     let mut started = Ok(());
-    for number in 0..threads.map_or_else(default_threads, NonZeroUsize::get) {
+    for number in 0..shared.desks.len() {
         started = start_worker(number, shared, &listener, &stopped, &mut workers);
         if started.is_err() {
             break;
@@ -158,7 +160,7 @@ fn start_worker(
             Ok(runtime) => {
                 // The receiver waits for exactly this.
                 let _ = ready.send(Ok(()));
-                Worker::run(shared, listener, &runtime, stopped)
+                Worker::run(number, shared, listener, &runtime, stopped)
             }
             Err(e) => {
                 let _ = ready.send(Err(e));

@@ -1,4 +1,4 @@
-//! One thread of the server: its event loop, and the connections that it accepted and keeps to their end.
+//! One thread of the server: its event loop, what it accepts, and the connections that it keeps to their end.
 
 use std::cell::Cell;
 use std::io;
@@ -17,6 +17,7 @@ use tokio::task::{spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::connection;
+use crate::desk::{self, Desk};
 use crate::listen;
 use crate::numbers::Numbers;
 use crate::pace::{Register, STEP};
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     /// Most connections open at once, over all workers.
     pub(crate) most_connections: usize,
     pub(crate) open: AtomicUsize,
+    /// One for each worker.
+    pub(crate) desks: Vec<Desk>,
     pub(crate) shedding: AtomicUsize,
     pub(crate) numbers: Arc<Numbers>,
 }
@@ -67,6 +70,8 @@ pub(crate) struct Worker {
     pub(crate) numbers: Arc<Numbers>,
     pub(crate) register: Rc<Register>,
     pub(crate) http: http1::Builder,
+    /// Its place among the desks.
+    number: usize,
     shared: Arc<Shared>,
     closing: Cell<bool>,
     accepted: Cell<u64>,
@@ -77,6 +82,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// Accepts and answers until `stop` turns true or its sender goes; then ends what is open, within the grace.
     pub(crate) fn run(
+        number: usize,
         shared: Arc<Shared>,
         listener: Arc<TcpListener>,
         runtime: &LocalRuntime,
@@ -88,6 +94,7 @@ impl Worker {
             numbers: Arc::clone(&shared.numbers),
             register: Rc::default(),
             http: connection::http(&shared.limits),
+            number,
             shared,
             closing: Cell::default(),
             accepted: Cell::default(),
@@ -97,11 +104,13 @@ impl Worker {
         runtime.block_on(async {
             let clock = spawn_local(Rc::clone(&worker).keep_time());
             let accepting = spawn_local(Rc::clone(&worker).accept(Arc::clone(&listener)));
+            let taking = spawn_local(Rc::clone(&worker).take_over());
             // An error means that whoever could stop us is gone, which is as good as being stopped.
             let _ = stop.wait_for(|stop| *stop).await;
             accepting.abort();
-            // Only to know that it is over; it was told to end.
-            let _ = accepting.await;
+            taking.abort();
+            // Only to know that they are over; they were told to end.
+            let _ = (accepting.await, taking.await);
             let cut_at_end = worker.drain(listener).await;
             clock.abort();
             Done {
@@ -126,6 +135,25 @@ impl Worker {
     /// Gives back a connection's share of the limit.
     pub(crate) fn release(&self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        self.desk().release();
+    }
+
+    fn desk(&self) -> &Desk {
+        &self.shared.desks[self.number]
+    }
+
+    /// Serves a connection; the limit and the desk have counted it.
+    fn serve(self: &Rc<Self>, stream: TcpStream) {
+        spawn_local(connection::serve(Rc::clone(self), stream));
+    }
+
+    /// Serves what others accepted and hand over.
+    async fn take_over(self: Rc<Self>) {
+        loop {
+            for stream in self.desk().take().await {
+                self.serve(stream);
+            }
+        }
     }
 
     async fn keep_time(self: Rc<Self>) {
@@ -172,13 +200,21 @@ impl Worker {
             let stream = listen::accept(listener)?;
             let before = self.shared.open.fetch_add(1, Ordering::Relaxed);
             if before >= self.shared.most_connections {
-                self.release();
+                self.shared.open.fetch_sub(1, Ordering::Relaxed);
                 self.shed(stream);
                 continue;
             }
-            self.accepted.set(self.accepted.get() + 1);
             // The place is taken here, so that a connection counts from the moment it is accepted.
-            spawn_local(connection::serve(Rc::clone(self), stream));
+            self.accepted.set(self.accepted.get() + 1);
+            let own = if self.closing.get() {
+                Some(stream)
+            } else {
+                desk::hand_over(&self.shared.desks, self.number, stream)
+            };
+            if let Some(stream) = own {
+                self.desk().keep();
+                self.serve(stream);
+            }
         }
         Ok(())
     }
@@ -206,6 +242,9 @@ impl Worker {
         // Who is in the kernel's queue was told that the connection stands. The error is that there are no more.
         let _ = self.accept_some(&listener, self.limits_of_queue());
         drop(listener);
+        for stream in self.desk().close() {
+            self.serve(stream);
+        }
         // Twice, as requests that have arrived are seen only when the event loop has asked the kernel.
         yield_now().await;
         yield_now().await;
