@@ -2,6 +2,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::client::Tool;
+use floodmark_record::outcome::Counts;
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::{Environment, Observation, Run, SteadyClass};
 use floodmark_record::times::Times;
@@ -116,6 +117,14 @@ fn one_full_thread_is_told_from_full_cpus() {
             .any(|line| line.starts_with("server-cpu-one-thread: "))
     );
     is(&seen(2.0, 1.5, 0.5), Cause::Unknown);
+    // A thread that is ready but has no CPU wants for one, where the others leave next to none.
+    let ready = |on_cpu: f64| {
+        let mut run = seen(3.4, 3.3, on_cpu);
+        run.server.as_mut().unwrap().seen.threads[0].run_delay_s = (0.95 - on_cpu) * 10.0;
+        run
+    };
+    is(&ready(0.88), Cause::ServerCpuOneThread);
+    is(&ready(0.5), Cause::Unknown);
 }
 
 #[test]
@@ -128,6 +137,60 @@ fn cpus_that_both_sides_wait_for_are_shared() {
     // Where the client hardly waits, it is the server's CPU.
     run.client.threads = vec![thread(0.7, 0.05)];
     is(&run, Cause::ServerCpu);
+}
+
+#[test]
+fn a_full_thread_on_full_cpus_is_the_servers_cpu() {
+    // 3.75 of 4 CPUs are busy: too little is idle for a second thread to be worth it.
+    let mut run = seen(3.75, 2.0, 0.98);
+    run.client.threads = vec![thread(0.8, 0.02), thread(0.8, 0.02)];
+    let verdict = is(&run, Cause::ServerCpu);
+    assert!((verdict.limit_per_s.unwrap() - 1_000.0 * 4.0 / 3.75).abs() < 1e-6);
+    run.server.as_mut().unwrap().seen.threads[0].on_cpu_s = 5.0;
+    is(&run, Cause::Unknown);
+}
+
+#[test]
+fn where_nothing_is_answered_it_is_said_what_became_of_the_requests() {
+    let mut run = seen(0.5, 0.0, 0.0);
+    run.requests = Counts {
+        intended: 300,
+        connect_failed: 300,
+        ..Counts::default()
+    };
+    run.errors.insert("connect_refused".to_owned(), 300);
+    let verdict = is(&run, Cause::Errors);
+    let said = "requests: 300 could not connect, 0 answered";
+    assert_eq!(verdict.evidence, [said, "errors: connect_refused × 300"]);
+    assert!(verdict.next.contains("listens on localhost:8080"));
+    // A client that lacks ports lacks them for its own reasons.
+    run.errors.insert("ports_exhausted".to_owned(), 300);
+    is(&run, Cause::EphemeralPorts);
+}
+
+#[test]
+fn what_was_not_found_is_looked_for_in_the_url() {
+    let mut run = seen(3.0, 1.0, 0.5);
+    run.requests.wrong = run.requests.ok;
+    run.requests.ok = 0;
+    run.requests.statuses = [(404, run.requests.wrong)].into();
+    assert!(is(&run, Cause::Errors).next.contains("path"));
+}
+
+#[test]
+fn shared_cpus_may_be_idle_for_a_moment() {
+    let handing = |busy: f64, client: f64| {
+        let mut run = seen(busy, busy - client, 0.6);
+        run.client.threads = vec![thread(client / 2.0, 0.2); 2];
+        run.observations[3] = series("server", "run_delay", 1.5);
+        run
+    };
+    let verdict = is(&handing(3.4, 0.8), Cause::SharedCpu);
+    assert!((verdict.limit_per_s.unwrap() - 1_000.0 * 4.0 / 3.4).abs() < 1e-6);
+    // What is idle would give the server more than the client takes from it.
+    is(&handing(3.4, 0.55), Cause::Unknown);
+    // A thread that is ready finds a CPU here.
+    is(&handing(2.9, 1.2), Cause::Unknown);
 }
 
 #[test]

@@ -53,7 +53,10 @@ pub(super) fn errors(facts: &Facts<'_>, findings: &mut Findings) {
     let counts = &facts.run.requests;
     let failed = counts.wrong + counts.malformed;
     let whole = counts.ok + counts.rejected + failed;
-    let share = failed as f64 / whole.max(1) as f64;
+    if whole == 0 {
+        return none_came(facts, findings);
+    }
+    let share = failed as f64 / whole as f64;
     if share < FAILED_SHARE {
         return findings.not(
             Cause::Errors,
@@ -91,7 +94,55 @@ pub(super) fn errors(facts: &Facts<'_>, findings: &mut Findings) {
             per_s(facts.ok_per_s),
             per_s(facts.answered_per_s)
         )],
-        next: "find out in the server's log why it fails, and count right answers only".to_owned(),
+        next: match most {
+            Some((404 | 405, _)) => "see whether method and path are those that the server knows, and count right answers only",
+            Some((401 | 403, _)) => "give what the server asks for (-H 'Authorization: ...'), and count right answers only",
+            _ => "find out in the server's log why it fails, and count right answers only",
+        }
+        .to_owned(),
+        takes: None,
+    });
+}
+
+/// No request had an answer of any kind: what became of them says why.
+fn none_came(facts: &Facts<'_>, findings: &mut Findings) {
+    let run = facts.run;
+    let counts = &run.requests;
+    let became = [
+        ("could not connect", counts.connect_failed),
+        ("lost their connection", counts.reset),
+        ("timed out", counts.timed_out),
+        ("failed otherwise", counts.failed),
+    ];
+    let became: Vec<String> = became
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .map(|(what, n)| format!("{} {what}", show_count(*n)))
+        .collect();
+    if became.is_empty() {
+        return findings.not(Cause::Errors, "no answer came, and no request failed");
+    }
+    let errors: Vec<String> = run
+        .errors
+        .iter()
+        .map(|(what, n)| format!("{what} × {}", show_count(*n)))
+        .collect();
+    let mut evidence = vec![format!("requests: {}, 0 answered", became.join(", "))];
+    if !errors.is_empty() {
+        evidence.push(format!("errors: {}", errors.join(", ")));
+    }
+    findings.found(Candidate {
+        cause: Cause::Errors,
+        // What keeps the client from asking, or the server from letting anybody in, says more.
+        shown: Shown::Lesser,
+        used: 1.0,
+        limit_per_s: None,
+        summary: "nothing was answered, so that there is no figure of the server".to_owned(),
+        evidence,
+        next: format!(
+            "see whether the server runs and listens on {}, and ask it once by hand (curl -i {})",
+            run.plan.target.authority, run.plan.target.url
+        ),
         takes: None,
     });
 }

@@ -20,6 +20,9 @@ const FULL: f64 = crate::validity::FULL_SHARE;
 /// From this share on a resource is near its limit: two limits within a tenth of each other are both named.
 const NEARLY: f64 = 0.9;
 
+/// Where this share of the CPUs is idle, a thread that is ready to run finds one.
+const IDLE: f64 = 0.25;
+
 /// A mechanism is named before the resource when it makes up this share of it, and a place is where requests wait when so many of them
 /// are there.
 const HALF: f64 = 0.5;

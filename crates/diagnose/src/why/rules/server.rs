@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{HALF, NEARLY, SHARED, STOPPED, percent, server_could_have, working};
+use super::{HALF, IDLE, NEARLY, SHARED, STOPPED, percent, server_could_have, working};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Side};
 
@@ -48,7 +48,11 @@ pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
         return;
     };
     let used = (busy / facts.cpus).min(1.0);
-    if used < NEARLY {
+    // Threads that hand each other the work leave CPUs idle for a moment while they wait for them. Where that is little and less than
+    // what either side takes from the other, it is still the other that is in the way.
+    let idle = (facts.cpus - busy).max(0.0);
+    let moments = idle < IDLE * facts.cpus && idle < lesser;
+    if used < NEARLY && !moments {
         return findings.not(
             Cause::SharedCpu,
             format!("{busy:.2} of {:.0} CPUs were busy", facts.cpus),
@@ -82,7 +86,11 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
         return;
     };
     let has = server_could_have(facts, server);
-    let used = (server.used / has).min(1.0);
+    let mut used = (server.used / has).min(1.0);
+    let mut evidence = vec![format!(
+        "server: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
+        server.used
+    )];
     let full = server
         .busiest
         .as_ref()
@@ -92,8 +100,10 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
             "how many CPUs were idle (/proc/stat), which tells whether more than one full thread could be served".to_owned(),
         );
     } else if let (Some(busiest), Some((idle, cpus))) = (full, facts.idle_to_server()) {
-        // What the idle CPUs could add must be more than two limits within a tenth of each other.
-        if idle > 0.1 * (cpus - idle) && server.may_use > 1.0 {
+        // What the idle CPUs could add must be more than two limits within a tenth of each other, and the thread has to run out of time before
+        // all CPUs do: one that is ready as long as it runs wants for a CPU, not for a second thread.
+        let could_add = idle > 0.1 * (cpus - idle) && busiest.on_cpu >= (cpus - idle) / cpus;
+        if could_add && server.may_use > 1.0 {
             findings.found(Candidate {
                 cause: Cause::ServerCpuOneThread,
                 shown: Shown::Full,
@@ -115,9 +125,23 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
                 takes: None,
             });
         } else {
+            // What is idle is too little for another thread to be worth it: the thread is full, and so are the CPUs.
+            used = used.max((cpus - idle) / cpus);
+            evidence.push(format!(
+                "its thread {} was on a CPU for {} of its time, or ready for one for {} (schedstat); {idle:.2} of {cpus:.0} CPUs idle (/proc/stat)",
+                busiest.name,
+                percent(busiest.on_cpu),
+                percent(busiest.waiting)
+            ));
             findings.not(
                 Cause::ServerCpuOneThread,
-                format!("{idle:.2} CPUs were idle, which a second thread could have used"),
+                format!(
+                    "{idle:.2} CPUs were idle, which a second thread could have used; the busiest, {}, was on one for {} of its time and ready \
+                     for one for {}",
+                    busiest.name,
+                    percent(busiest.on_cpu),
+                    percent(busiest.waiting)
+                ),
             );
         }
     } else if let Some(candidate) = in_turn(facts, server) {
@@ -132,31 +156,25 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
             ),
         );
     }
-    let said = format!(
-        "server: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
-        server.used
-    );
     // Of those that fill the CPUs together one that takes less is not what to mend first.
     let store = facts.store.as_ref().map_or(0.0, |store| store.used);
     if used < NEARLY || server.used < facts.client_beside().max(store) {
-        return findings.not(Cause::ServerCpu, said);
+        return findings.not(Cause::ServerCpu, evidence.join("; "));
     }
     let each = server
         .cpu_us
         .map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3));
+    evidence.push(format!(
+        "server: {each} of CPU per request, {} of it in the kernel",
+        percent(server.in_kernel / server.used.max(1e-9))
+    ));
     findings.found(Candidate {
         cause: Cause::ServerCpu,
         shown: Shown::Full,
         used,
         limit_per_s: Some(facts.answered_per_s / used),
         summary: format!("the server has no CPU left: each request takes {each} of it"),
-        evidence: vec![
-            said,
-            format!(
-                "server: {each} of CPU per request, {} of it in the kernel",
-                percent(server.in_kernel / server.used.max(1e-9))
-            ),
-        ],
+        evidence,
         next: "make a request cheaper (profile the server), or give the server more CPUs"
             .to_owned(),
         takes: None,
@@ -181,7 +199,8 @@ fn in_turn(facts: &Facts<'_>, server: &Side) -> Option<Candidate> {
         .kinds
         .iter()
         .any(|kind| working::is_pool(kind, at_once, facts));
-    if pool || !ONE_CPU.contains(&server.used) || idle <= 0.1 * (cpus - idle) || cpus <= 1.0 {
+    // With fewer idle CPUs the threads may take turns on the one that others leave them.
+    if pool || !ONE_CPU.contains(&server.used) || idle < IDLE * cpus || cpus <= 1.0 {
         return None;
     }
     Some(Candidate {

@@ -2,7 +2,7 @@
 
 use floodmark_record::cause::Cause;
 
-use super::{FULL, HALF, NEARLY, could_have, per_s};
+use super::{HALF, NEARLY, could_have, per_s};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, Sessions};
 
@@ -20,7 +20,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
         store.used
     );
     // Where the server takes more of the same CPUs, it is the server's CPU that is short.
-    if used < FULL || server > store.used {
+    if used < NEARLY || server > store.used {
         return findings.not(Cause::StoreCpu, said);
     }
     findings.found(Candidate {

@@ -5,12 +5,9 @@ use std::collections::BTreeMap;
 use floodmark_record::cause::Cause;
 use floodmark_record::units::show_ns;
 
-use super::{HALF, NEARLY, client, per_s, percent};
+use super::{HALF, IDLE, NEARLY, client, per_s, percent};
 use crate::why::candidate::{Candidate, Findings, Shown};
 use crate::why::facts::{Facts, ThreadKind, Upstream};
-
-/// Where this share of the CPUs is idle, a thread that is ready to run finds one.
-const IDLE: f64 = 0.25;
 
 /// From this share of the requests under way on that are worked on, none waits for another.
 const ALL: f64 = 0.8;
