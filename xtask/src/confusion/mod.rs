@@ -4,21 +4,18 @@
 //! kept in the target folder, so that a suite that was cut short goes on, and rules that were changed are tried on the same runs.
 
 mod baseline;
+mod judging;
 mod outcome;
 mod page;
 mod proved;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use floodmark_record::Record;
 use floodmark_record::cause::Cause;
-use floodmark_record::run::Run;
-use floodmark_record::verdict::{Confidence, Verdict};
 
 use crate::error::Error;
 use crate::measuring::child::{self, Interrupt};
@@ -26,19 +23,13 @@ use crate::page::Mode;
 use crate::release;
 use crate::workspace::Workspace;
 
-use outcome::{Accuracy, Outcome, is_set_aside};
+use judging::{Case, FAULT, Rules, judged};
+use outcome::{Accuracy, Outcome};
 use page::Agreement;
-
-/// The trial whose cause is asked for, and the one that it is held against.
-const FAULT: &str = "fault";
-const CONTROL: &str = "control";
 
 /// Longest time that a case may take; it should take less than half a minute, and with parts changed some minutes.
 const LONGEST: Duration = Duration::from_secs(180);
 const LONGEST_PROOF: Duration = Duration::from_secs(480);
-
-/// A fault has to move a figure by more than this beside moving it in every run: less is nobody's limit.
-const MOVED: f64 = 0.05;
 
 /// What to run and to show.
 #[derive(Debug, Args)]
@@ -123,13 +114,6 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// One case that was measured.
-struct Case {
-    outcome: Outcome,
-    /// The run whose verdict it is.
-    verdict: Option<Verdict>,
-}
-
 /// Measures what has not been measured, judges all, and says how good that is; whether every case could be judged.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<bool, Error> {
     Ok(judge(workspace, options)?.void.is_empty())
@@ -174,8 +158,9 @@ fn judge(workspace: &Workspace, options: &Options) -> Result<Judged, Error> {
         measure(workspace, &plan, &folder, &third)?;
     }
     let (mut all, mut void) = (Vec::new(), Vec::new());
+    let of = results.join(options.folder());
     for name in &names {
-        match judged(&results.join(options.folder()).join(name), name) {
+        match judged(&of.join(name), name, Rules::Present) {
             Ok(case) => all.push(case),
             Err(why) => void.push((name.clone(), why)),
         }
@@ -192,6 +177,7 @@ fn judge(workspace: &Workspace, options: &Options) -> Result<Judged, Error> {
     let proofs = proved::of(&results, cases);
     let text = page::text(&page::Results {
         outcomes: &outcomes,
+        then: &then(&of, &outcomes),
         void: &void,
         agreement: agreement(&results, options, &outcomes).as_ref(),
         proofs: &proofs,
@@ -299,107 +285,21 @@ fn is_younger(result: &Path, case: &Path) -> bool {
     matches!((changed(result), changed(case)), (Some(result), Some(case)) if result >= case)
 }
 
-/// Judges a case anew; why it is none, where it is none.
-fn judged(result: &Path, name: &str) -> Result<Case, String> {
-    let record = floodmark_lab::fold(result).map_err(|error| error.to_string())?;
-    if let Some(what) = record.skipped.first() {
-        return Err(what.clone());
-    }
-    let runs = |trial: &str| -> Vec<&Run> {
-        let of = |run: &&Run| run.trial.as_deref() == Some(trial);
-        record.runs.iter().filter(of).collect()
-    };
-    let (fault, control) = (runs(FAULT), runs(CONTROL));
-    if fault.is_empty() {
-        return Err(format!("it has no run of the trial {FAULT}"));
-    }
-    let clean = control.is_empty();
-    if !clean && !moved(&fault, &control) {
-        return Err(format!(
-            "the fault did not move throughput or p99 beyond what the control does by itself ({} beside {})",
-            rates(&fault),
-            rates(&control)
-        ));
-    }
-    let (verdict, confidence) = most(&fault);
-    let cpus = f64::from(record.environment.cpus);
-    Ok(Case {
-        outcome: Outcome {
-            name: name.to_owned(),
-            expected: expected(&record)?,
-            judged: verdict.as_ref().map_or(Cause::Unknown, |v| v.cause),
-            confidence,
-            baselines: baseline::of(fault[fault.len() - 1], cpus),
-            set_aside: is_set_aside(name),
-            clean,
-        },
-        verdict,
-    })
-}
-
-/// What the case says that it is.
-fn expected(record: &Record) -> Result<Vec<Cause>, String> {
-    let asked = record.experiment.as_ref();
-    let named = asked.map_or(&[][..], |asked| &asked.expected_causes[..]);
-    let cause = |id: &String| {
-        let found = Cause::ALL.iter().find(|cause| cause.id() == id);
-        found
-            .copied()
-            .ok_or_else(|| format!("unknown cause {id:?}"))
-    };
-    let causes: Vec<Cause> = named.iter().map(cause).collect::<Result<_, _>>()?;
-    if causes.is_empty() {
-        return Err("it does not say what its cause is ([expect] cause)".to_owned());
-    }
-    Ok(causes)
-}
-
-/// Whether throughput was lower, or p99 higher, in each run of one than in each of the other, by more than a little. With three of each
-/// chance alone does that in one of 20 cases (a permutation test), and for either figure in at most one of 10.
-fn moved(fault: &[&Run], control: &[&Run]) -> bool {
-    let lower = |of: fn(&Run) -> Option<f64>, a: &[&Run], b: &[&Run]| {
-        let values =
-            |runs: &[&Run]| -> Vec<f64> { runs.iter().filter_map(|run| of(run)).collect() };
-        let (a, b) = (values(a), values(b));
-        let most = a.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let least = b.iter().copied().fold(f64::INFINITY, f64::min);
-        !a.is_empty() && !b.is_empty() && most < least * (1.0 - MOVED)
-    };
-    let p99 = |run: &Run| run.response_time_us.p99;
-    lower(|run| run.throughput_per_s, fault, control) || lower(p99, control, fault)
-}
-
-fn rates(runs: &[&Run]) -> String {
-    let each = runs.iter().filter_map(|run| run.throughput_per_s);
-    let each: Vec<String> = each
-        .map(|per_s| format!("{}/s", floodmark_record::units::show_rate(per_s)))
-        .collect();
-    each.join(", ")
-}
-
-/// The verdict that most runs have; where several are as frequent it abstains.
-fn most(runs: &[&Run]) -> (Option<Verdict>, Confidence) {
-    let mut counts: BTreeMap<Cause, usize> = BTreeMap::new();
-    for verdict in runs.iter().filter_map(|run| run.verdict.as_ref()) {
-        *counts.entry(verdict.cause).or_default() += 1;
-    }
-    let Some(most) = counts.values().max().copied() else {
-        return (None, Confidence::Unknown);
-    };
-    let mut causes = counts.iter().filter(|(_, n)| **n == most);
-    let (Some((cause, _)), None) = (causes.next(), causes.next()) else {
-        return (None, Confidence::Unknown);
-    };
-    let mut verdicts = runs.iter().filter_map(|run| run.verdict.as_ref());
-    let verdict = verdicts.rfind(|verdict| verdict.cause == *cause);
-    let confidence = verdict.map_or(Confidence::Unknown, |verdict| verdict.confidence);
-    (verdict.cloned(), confidence)
+/// Why no cause is named, where a case's runs do not agree.
+fn apart(causes: &[Cause]) -> String {
+    let ids: Vec<&str> = causes.iter().map(|cause| cause.id()).collect();
+    format!("its processes were judged to be {}", ids.join(", "))
 }
 
 /// One line for each case that is not set aside, and of those that are judged wrongly what was said.
 fn show(cases: &[Case], open: bool) {
     let shown = cases.iter().filter(|case| open || !case.outcome.set_aside);
-    for Case { outcome, verdict } in shown {
+    for Case {
+        outcome,
+        verdict,
+        causes,
+    } in shown
+    {
         let Outcome {
             name,
             expected,
@@ -414,6 +314,9 @@ fn show(cases: &[Case], open: bool) {
             "{word} {name}: {judged} ({confidence:?}), expected {}",
             expected.join(" or ")
         );
+        if verdict.is_none() {
+            println!("      {}", apart(causes));
+        }
         if let Some(verdict) = verdict.as_ref().filter(|_| !right) {
             println!("      {}", verdict.summary);
             for line in verdict.evidence.iter().chain(&verdict.unseen) {
@@ -437,22 +340,31 @@ fn wrong(cases: &[Case]) -> Vec<String> {
         .iter()
         .filter(|case| !case.outcome.set_aside && !case.outcome.is_right());
     shown
-        .map(|Case { outcome, verdict }| {
-            let said = verdict.as_ref().map_or("", |verdict| &verdict.summary);
+        .map(|case| {
+            let outcome = &case.outcome;
             let expected: Vec<&str> = outcome.expected.iter().map(|cause| cause.id()).collect();
             let of = |line: &&String| {
                 expected
                     .iter()
                     .any(|id| line.starts_with(&format!("{id}: ")))
             };
-            let lines = verdict.iter().flat_map(|verdict| &verdict.ruled_out);
-            let why: Vec<&str> = lines.filter(of).map(String::as_str).collect();
-            let why = match &why[..] {
-                [] => "nothing spoke for it or against it".to_owned(),
-                why => why.join("; "),
+            let said = match &case.verdict {
+                None => apart(&case.causes),
+                Some(verdict) => {
+                    let why: Vec<&str> = verdict
+                        .ruled_out
+                        .iter()
+                        .filter(of)
+                        .map(String::as_str)
+                        .collect();
+                    match &why[..] {
+                        [] => format!("{}, and nothing spoke against that", verdict.summary),
+                        why => format!("{}. Not {}", verdict.summary, why.join("; ")),
+                    }
+                }
             };
             format!(
-                "{}: {} in place of {}: {said}. Not {why}",
+                "{}: {} in place of {}: {said}",
                 outcome.name,
                 outcome.judged,
                 expected.join(" or ")
@@ -461,10 +373,18 @@ fn wrong(cases: &[Case]) -> Vec<String> {
         .collect()
 }
 
+/// The same cases, by the rules that were there when they were measured.
+fn then(results: &Path, outcomes: &[Outcome]) -> Vec<Outcome> {
+    let of = |Outcome { name, .. }: &Outcome| judged(&results.join(name), name, Rules::OfThen);
+    let cases = outcomes.iter().filter_map(|outcome| of(outcome).ok());
+    cases.map(|case| case.outcome).collect()
+}
+
 /// How the other pass compares, where there is one.
 fn agreement(results: &Path, options: &Options, outcomes: &[Outcome]) -> Option<Agreement> {
     let other = results.join(if options.pass == 1 { "2" } else { "1" });
-    let again = |outcome: &Outcome| judged(&other.join(&outcome.name), &outcome.name).ok();
+    let again =
+        |outcome: &Outcome| judged(&other.join(&outcome.name), &outcome.name, Rules::Present).ok();
     let again: Vec<(&Outcome, Case)> = outcomes
         .iter()
         .filter_map(|outcome| Some((outcome, again(outcome)?)))
@@ -480,6 +400,7 @@ fn agreement(results: &Path, options: &Options, outcomes: &[Outcome]) -> Option<
     (!again.is_empty()).then(|| Agreement {
         same,
         accuracy: Accuracy::of(again.iter().map(|case| &case.outcome)),
+        then: Accuracy::of(&then(&other, outcomes)),
         wrong: wrong(&again),
     })
 }

@@ -14,6 +14,8 @@ pub struct Agreement {
     pub same: Share,
     /// How good the other one is.
     pub accuracy: Accuracy,
+    /// The same by the rules that were there when it was measured.
+    pub then: Accuracy,
     /// What was said in it of those that were judged wrongly and are not set aside.
     pub wrong: Vec<String>,
 }
@@ -22,6 +24,8 @@ pub struct Agreement {
 pub struct Results<'a> {
     /// All cases.
     pub outcomes: &'a [Outcome],
+    /// The same cases, by the rules that were there when they were measured.
+    pub then: &'a [Outcome],
     /// Files that are no case, with why.
     pub void: &'a [(String, String)],
     /// How another pass compares, where there is one.
@@ -36,6 +40,7 @@ pub struct Results<'a> {
 pub fn text(results: &Results<'_>) -> String {
     let Results {
         outcomes,
+        then,
         void,
         agreement,
         proofs,
@@ -63,6 +68,10 @@ pub fn text(results: &Results<'_>) -> String {
     };
     row("all", Accuracy::of(outcomes));
     row(
+        "all, by the rules that were there when they were measured",
+        Accuracy::of(then),
+    );
+    row(
         "looked at while rules were made",
         Accuracy::of(aside(false)),
     );
@@ -77,15 +86,28 @@ pub fn text(results: &Results<'_>) -> String {
     }
     let passes = agreement.map_or_else(
         || "Another pass was not made.".to_owned(),
-        |Agreement { same, accuracy, .. }| {
+        |Agreement {
+             same,
+             accuracy,
+             then,
+             ..
+         }| {
+            let said = |of: &Accuracy| {
+                format!(
+                    "right were {}, sure and wrong {}, and {} abstained",
+                    of.right, of.wrong, of.abstains
+                )
+            };
             format!(
-                "In another pass the verdict was the same in {same}; right were {}, sure and wrong {}, and {} abstained.",
-                accuracy.right, accuracy.wrong, accuracy.abstains
+                "In another pass the verdict was the same in {same}; {}. By the rules that were there when that was measured {}.",
+                said(accuracy),
+                said(then)
             )
         },
     );
     let passes = format!(
-        "Rules were mended by what the first pass showed of cases that are not set aside, before the second was measured: of these the first one's figure says that the rules fit them. {passes}"
+        "Rules are mended by what a pass shows of cases that are not set aside; what they say of it from then on says that they fit it, and \
+         only the rules that were there when it was measured can be wrong of it. {passes}"
     );
     let _ = writeln!(text, "\n{passes}");
     if !proofs.is_empty() {
@@ -174,10 +196,12 @@ mod tests {
         let again = Agreement {
             same: Share { those: 2, of: 3 },
             accuracy: Accuracy::of(&outcomes),
+            then: Accuracy::of(&outcomes[..2]),
             wrong: vec!["z: unknown in place of gc: nothing. Not gc: it was idle".to_owned()],
         };
         let text = text(&Results {
             outcomes: &outcomes,
+            then: &outcomes[1..],
             void: &void,
             agreement: Some(&again),
             proofs: &proofs,
@@ -191,6 +215,11 @@ mod tests {
         assert!(!text.contains("serialised"), "{text}");
         assert!(text.contains("- y: it did nothing"), "{text}");
         assert!(text.contains("the same in 2 of 3: 66.7 %"), "{text}");
+        assert!(text.contains("were measured | 0 of 2: 0.0 %"), "{text}");
+        assert!(
+            text.contains("was measured right were 1 of 2: 50.0 %"),
+            "{text}"
+        );
         assert!(text.contains("other pass\n\n- z: unknown"), "{text}");
         for name in baseline::NAMES {
             assert!(text.contains(name), "{text}");

@@ -49,7 +49,7 @@ pub fn of<'a>(results: &Path, names: impl Iterator<Item = &'a String>) -> Vec<Pr
         let Ok(record) = floodmark_lab::fold(&results.join(FOLDER).join(name)) else {
             continue;
         };
-        let Ok(expected) = super::expected(&record) else {
+        let Ok(expected) = super::judging::expected(&record) else {
             continue;
         };
         let verdict = record.runs.last().and_then(|run| run.verdict.as_ref());
