@@ -17,8 +17,8 @@ use crate::style::Paint;
 use crate::summary;
 use crate::why;
 
-/// Draws `runs`, all of one load; `overall` holds what was judged over them.
-pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
+/// Draws `runs`, all of one load; `overall` holds what was judged over them, `next` what to do then.
+pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>, next: Option<&str>) {
     let [first, ..] = runs else { return };
     load_line::draw(page, first, runs.len());
     page.blank();
@@ -30,6 +30,12 @@ pub(crate) fn draw(page: &mut Page, runs: &[Run], overall: Option<&Overall>) {
         draw_overall(page, overall);
     }
     why::line(page, runs, "");
+    if let Some((verdict, _)) = why::most(runs) {
+        why::evidence(page, verdict);
+    }
+    if let Some(next) = next {
+        page.entry("next", &[plain(next)]);
+    }
     draw_table(page, runs, &names);
     for (run, name) in runs.iter().zip(&names) {
         summary::draw_window(page, run, &format!("{name}:"));

@@ -56,9 +56,11 @@ pub fn of_record(record: &Record, style: Style) -> String {
         "({over}ok answers per second in the window, percentiles of response time, CPU time of the load process per request sent; {whose}{others})"
     );
     page.headline(&[faint(explained)]);
-    for name in &asked.trials {
-        why::line(&mut page, of(record, name), &format!("{name}:"));
-    }
+    let trials = asked.trials.iter();
+    let trials: Vec<_> = trials
+        .map(|name| (name.as_str(), of(record, name)))
+        .collect();
+    why::of_trials(&mut page, &trials);
     draw_clients(&mut page, asked, record);
     draw_reasons(&mut page, record);
     draw_checks(&mut page, asked, record);

@@ -27,27 +27,27 @@ use crate::why;
 #[must_use]
 pub fn of_record(record: &Record, next: Option<&str>, style: Style) -> String {
     let mut page = Page::new(style);
-    let one = record.runs.len() == 1;
+    let whole = |runs: &[Run]| runs.len() == record.runs.len();
+    // Of one load the next step stands below its cause; of several it is the last line.
+    let mut last = next;
     for (i, runs) in record.runs.chunk_by(same_load).enumerate() {
         if i > 0 {
             page.blank();
         }
+        let here = last.take_if(|_| whole(runs));
         match runs {
-            [run] => draw_run(&mut page, run, next.filter(|_| one)),
+            [run] => draw_run(&mut page, run, here),
             several => {
                 // `overall` is of all runs of a record: it belongs to the attempts only where they are all.
-                let overall = record
-                    .overall
-                    .as_ref()
-                    .filter(|_| several.len() == record.runs.len());
-                attempts::draw(&mut page, several, overall);
+                let overall = record.overall.as_ref().filter(|_| whole(several));
+                attempts::draw(&mut page, several, overall, here);
             }
         }
     }
     for skipped in &record.skipped {
         page.entry("skipped", &[plain(skipped)]);
     }
-    draw_end(&mut page, &record.thresholds, next.filter(|_| !one));
+    draw_end(&mut page, &record.thresholds, last);
     page.finish()
 }
 

@@ -392,4 +392,10 @@ fn the_cause_its_evidence_and_the_next_step_stand_right_below_the_figure() {
         "{drawn}"
     );
     assert_eq!(drawn.matches(NEXT).count(), 1, "{drawn}");
+    let at = |label: &str| drawn.find(&format!("\n{label} ")).unwrap();
+    assert!(
+        at("why") < at("evidence") && at("evidence") < at("next"),
+        "{drawn}"
+    );
+    assert!(at("next") < at("outcomes"), "{drawn}");
 }

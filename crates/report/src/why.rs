@@ -118,6 +118,37 @@ pub(crate) fn tried(tested: &Tested) -> String {
     )
 }
 
+/// Trials whose evidence and next step stand below the table; of more they would hide the others.
+const FEW: usize = 3;
+
+/// Draws the cause of each trial, with its evidence and the next step where there are few.
+pub(crate) fn of_trials<'a>(page: &mut Page, trials: &[(&'a str, Vec<&'a Run>)]) {
+    let mut left_out = false;
+    for (name, runs) in trials {
+        line(page, runs.iter().copied(), &format!("{name}:"));
+        let Some((verdict, _)) = most(runs.iter().copied()) else {
+            continue;
+        };
+        if trials.len() > FEW {
+            left_out = true;
+            continue;
+        }
+        evidence(page, verdict);
+        for tested in &verdict.tested {
+            page.entry("tried", &[plain(tried(tested))]);
+        }
+        page.entry("next", &[plain(&verdict.next)]);
+    }
+    if left_out {
+        page.entry(
+            "next",
+            &[plain(
+                "floodmark why, with this result, has the evidence and the next step of each",
+            )],
+        );
+    }
+}
+
 /// Draws one verdict.
 fn draw(page: &mut Page, verdict: &Verdict) {
     page.entry(
@@ -181,5 +212,36 @@ fn draw(page: &mut Page, verdict: &Verdict) {
                 ceiling.used * 100.0
             ))],
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use floodmark_record::cause::Cause;
+
+    #[test]
+    fn few_trials_have_their_evidence_and_many_say_where_it_is() {
+        let run = fixture::judged(Cause::WorkerPool);
+        let drawn = |trials: usize| {
+            let mut page = Page::new(Style {
+                colour: false,
+                width: 80,
+            });
+            of_trials(&mut page, &vec![("kept", vec![&run]); trials]);
+            page.finish()
+        };
+        let few = drawn(FEW);
+        assert_eq!(few.matches("raise `threads`").count(), FEW, "{few}");
+        assert_eq!(few.matches("1.50 of 2 CPUs idle").count(), FEW, "{few}");
+        let many = drawn(FEW + 1);
+        assert_eq!(
+            many.matches("worker-pool (likely)").count(),
+            FEW + 1,
+            "{many}"
+        );
+        assert!(!many.contains("evidence     "), "{many}");
+        assert_eq!(many.matches("floodmark why").count(), 1, "{many}");
     }
 }
