@@ -118,8 +118,8 @@ pub(crate) fn tried(tested: &Tested) -> String {
     )
 }
 
-/// Trials whose evidence and next step stand below the table; of more they would hide the others.
-const FEW: usize = 3;
+/// Loads whose evidence and next steps are shown with a result; of more they would hide the others.
+pub(crate) const FEW: usize = 3;
 
 /// Draws the cause of each trial, with its evidence and the next step where there are few.
 pub(crate) fn of_trials<'a>(page: &mut Page, trials: &[(&'a str, Vec<&'a Run>)]) {

@@ -25,8 +25,11 @@ use crate::why;
 pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup {
     let loads: Vec<&[Named]> = by_load(all).collect();
     let several = loads.len() > 1;
-    let (swept, single): (Vec<&[Named]>, Vec<&[Named]>) =
-        loads.into_iter().partition(|load| is_swept(record, load));
+    // One point makes no curve.
+    let curves = loads.iter().filter(|load| is_swept(record, load)).count() > 1;
+    let (swept, single): (Vec<&[Named]>, Vec<&[Named]>) = loads
+        .into_iter()
+        .partition(|load| curves && is_swept(record, load));
     html! {
         section.answer {
             @if all.is_empty() { p { "Nothing was measured." } }
@@ -37,7 +40,7 @@ pub(crate) fn draw(record: &Record, all: &[Named], next: Option<&str>) -> Markup
                     (Shown(&capital(&sentence(load, record.overall.as_ref().filter(|_| !several)))))
                     " " (worth(load)) (broken(load))
                 }
-                (because(load, several))
+                (because(load, several, single.len() <= why::FEW))
             }
             (causes_of(&swept))
             @if let Some(resumed) = resumed(record) { p { "The measurement was " (resumed) "." } }
@@ -77,18 +80,19 @@ fn causes_of(swept: &[&[Named]]) -> Markup {
     }
 }
 
-/// What limited a load, by most of its runs, with the figures that speak for it.
-fn because(load: &[Named], several: bool) -> Markup {
+/// What limited a load, by most of its runs, with the figures that speak for it where there are few loads, and what to do next where that
+/// is not the whole page's.
+fn because(load: &[Named], several: bool, few: bool) -> Markup {
     let runs = load.iter().map(|one| one.run);
     html! {
         @if let Some((verdict, alike)) = why::most(runs) {
             div.why {
                 "Why: " b { (verdict.cause.id()) } " (" (why::sure(verdict, alike, load.len())) "): " (Shown(&verdict.summary)) "."
-                // Beside other loads the list would hide them.
-                @if !several && !verdict.evidence.is_empty() {
+                @if few && !verdict.evidence.is_empty() {
                     ul {
                         @for line in &verdict.evidence { li { (Shown(line)) } }
                         @for tested in &verdict.tested { li { (Shown(&why::tried(tested))) } }
+                        @if several { li { b { "Next: " } (Shown(&verdict.next)) } }
                     }
                 }
             }

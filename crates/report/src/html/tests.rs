@@ -423,6 +423,21 @@ fn the_cause_and_its_evidence_are_in_the_answer() {
     );
     assert_eq!(texts(&read, ".answer .why li").len(), 3);
     assert!(select(&read, "script, img").is_empty());
+
+    let named = |trial: usize| {
+        let mut run = fixture::judged(Cause::WorkerPool);
+        run.trial = Some(format!("t{trial}"));
+        run
+    };
+    // Beside two others it has its evidence and its own next step, beside more neither.
+    for (trials, lines) in [(3, 9), (4, 0)] {
+        let (_, read) = page(&fixture::record((0..trials).map(named).collect()));
+        assert_eq!(texts(&read, ".answer .why").len(), trials);
+        let said = texts(&read, ".answer .why li");
+        assert_eq!(said.len(), lines, "{said:?}");
+        let next = said.iter().filter(|line| line.starts_with("Next: "));
+        assert_eq!(next.count(), lines / 3);
+    }
 }
 
 #[test]
@@ -466,4 +481,12 @@ fn of_the_points_of_a_sweep_each_cause_is_said_once() {
     );
     let said = texts(&read, ".answer p").join("\n");
     assert!(!said.contains(&format!("{one}: ")), "{said}");
+
+    record.runs.truncate(1);
+    let (_, read) = page(&record);
+    let said = texts(&read, ".answer .why");
+    assert!(
+        said[0].starts_with("Why: worker-pool (likely): all 8"),
+        "{said:?}"
+    );
 }
