@@ -50,3 +50,14 @@ fn a_check_that_holds_is_fine_and_one_that_does_not_fails_unless_it_is_expected(
         assert!(first || fault == "unlocked", "{}", check.detail);
     }
 }
+
+#[test]
+fn of_a_part_of_an_experiment_no_violation_is_expected() {
+    let lab = experiment("nothing", "[expect]\ncheck = \"violated\"\n");
+    let (code, record, said) = lab.run(&["--only", "scores"]);
+    assert!(code == 0 || code == 4, "{code} {said}");
+    assert!(
+        record.runs[0].checks[0].held && !said.contains("the check holds"),
+        "{said}"
+    );
+}
