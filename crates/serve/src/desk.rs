@@ -55,9 +55,10 @@ impl Desk {
         let Some(waiting) = handed.as_mut() else {
             return Some(stream);
         };
+        // Before its worker can see it, and be done with it.
+        self.keep();
         waiting.push(stream);
         drop(handed);
-        self.keep();
         self.arrived.notify_one();
         None
     }
