@@ -136,7 +136,7 @@ pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
             findings.not(
                 Cause::ServerCpuOneThread,
                 format!(
-                    "{idle:.2} CPUs were idle, which a second thread could have used; the busiest, {}, was on one for {} of its time and ready \
+                    "a second thread could have no more than the {idle:.2} CPUs that were idle; the busiest, {}, was on one for {} of its time and ready \
                      for one for {}",
                     busiest.name,
                     percent(busiest.on_cpu),
