@@ -34,7 +34,7 @@ import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import java.util.stream.LongStream;
 
-/** A server with a fault on demand: a selector that reads requests and a pool of threads that answers them. See ../README.md. */
+/** A server with a configurable fault: a selector reads requests, a thread pool responds. See ../README.md. */
 final class Faulty {
     private static final List<String> FLAGS = List.of("two-writes", "log", "upstream-fresh");
     private static final Map<String, Double> OPTIONS = new HashMap<>(Map.ofEntries(
@@ -54,13 +54,13 @@ final class Faulty {
     private static BlockingQueue<Socket> store;
     private static int storePort;
     private static byte[][] kept;
-    /** Where a result goes, so that the compiler cannot leave the work away. */
+    /** Receives results, so that the compiler cannot remove the work. */
     private static volatile int worked;
     private static double tokens;
     private static long filled = System.nanoTime();
     private static int open;
 
-    /** A connection, which is answered one request at a time. */
+    /** A connection with one request at a time. */
     private static final class Connection {
         final SocketChannel channel;
         final ByteBuffer read = ByteBuffer.allocate(16 * 1024);
@@ -71,7 +71,7 @@ final class Faulty {
             this.channel = channel;
         }
 
-        /** Takes a request out of what was read; whether there was a whole one. */
+        /** Takes a request from the input; returns whether there was a complete one. */
         boolean take() {
             String text = new String(read.array(), 0, read.position(), StandardCharsets.ISO_8859_1);
             int end = text.indexOf("\r\n\r\n");
@@ -85,7 +85,7 @@ final class Faulty {
         }
     }
 
-    /** What pages of shops do, in small: text is rendered, read again, sorted, summed and hashed. */
+    /** A small shop page: renders, parses, sorts, sums and hashes text. */
     private static final class Work {
         private static final Pattern FIELD = Pattern.compile("\"(\\w+)\":(?:\"([^\"]*)\"|([-\\d.]+))");
 
@@ -194,7 +194,7 @@ final class Faulty {
         try {
             channel = listener.accept();
         } catch (IOException full) {
-            // No file is left: it is asked again.
+            // No file descriptor is free: retry later.
             pause(10);
             return;
         }
@@ -215,7 +215,7 @@ final class Faulty {
         listener.keyFor(selector).interestOps(SelectionKey.OP_ACCEPT);
     }
 
-    /** Hands a request to the pool, or reads on. */
+    /** Passes a request to the pool, or continues reading. */
     private static void next(Connection connection) {
         SelectionKey key = connection.channel.keyFor(selector);
         if (key == null || !key.isValid()) {
@@ -273,7 +273,7 @@ final class Faulty {
         return bytes;
     }
 
-    /** Does what a request asks for; its status. */
+    /** Handles a request; returns its status. */
     private static int answer(long number) {
         if (of("limit") > 0 && !take()) {
             return 429;
@@ -293,12 +293,12 @@ final class Faulty {
             worked = Work.page(number + i);
         }
         if (of("log") > 0) {
-            System.out.println("a request was answered " + number + " times, which is told in a line as long as those of servers are: 200 OK");
+            System.out.println("response number " + number + " sent with status 200, logged by a line with the length of a usual access log.");
         }
         return of("errors") > 0 && number % 100 < of("errors") ? 500 : 200;
     }
 
-    /** So many tokens a second, at most a tenth of them at once. */
+    /** A token bucket with a burst of a tenth of its rate. */
     private static synchronized boolean take() {
         long now = System.nanoTime();
         tokens = Math.min(of("limit") / 10, tokens + (now - filled) / 1e9 * of("limit"));
@@ -320,7 +320,7 @@ final class Faulty {
         }
     }
 
-    /** Makes garbage in pieces of 1 KiB, some of which lives for a while. */
+    /** Allocates garbage in pieces of 1 KiB, some of which stays for a while. */
     private static void allocate(int bytes, long number) {
         for (int i = 0; i < bytes / 1024; i++) {
             byte[] piece = new byte[1024];
@@ -330,7 +330,7 @@ final class Faulty {
         }
     }
 
-    /** What stands behind the server: a line asked for is answered after a time, each connection on its own. */
+    /** The upstream process: it responds to a line after a delay. */
     private static void openStore(long afterMs, int connections) throws IOException {
         Process behind = new ProcessBuilder("python3", "servers/store.py", Long.toString(afterMs))
                 .redirectError(ProcessBuilder.Redirect.INHERIT)

@@ -1,4 +1,4 @@
-// A server with a fault on demand, on Node's event loop. See ../README.md.
+// A server with a configurable fault on Node's event loop. See ../README.md.
 'use strict';
 const fs = require('fs');
 const net = require('net');
@@ -19,7 +19,7 @@ const BODY = 'x'.repeat(options.body);
 const REASONS = { 200: 'OK', 429: 'Too Many Requests', 500: 'Internal Server Error' };
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// So many tokens a second, at most a tenth of them at once.
+// A token bucket with a burst of a tenth of its rate.
 let tokens = options.limit / 10;
 let filled = performance.now();
 function take() {
@@ -31,7 +31,7 @@ function take() {
   return true;
 }
 
-// At most so many at once; the others wait in the order in which they came.
+// A FIFO semaphore.
 class Slots {
   constructor(free) { this.free = free; this.waiting = []; }
   async enter() {
@@ -44,7 +44,7 @@ class Slots {
   }
 }
 
-// What stands behind the server, which is a process of its own: it is asked over one of some connections, or over a new one each time.
+// The upstream process, with a connection pool or a fresh connection per request.
 class Store {
   constructor(ms, connections, fresh) {
     this.fresh = fresh;
@@ -91,8 +91,8 @@ async function answer(number) {
     one.leave();
   }
   if (store) await store.ask();
-  // Node's own stream of standard output would queue what a slow reader leaves.
-  if (options.log) fs.writeSync(1, `a request was answered ${number} times, which is told in a line as long as those of servers are: 200 OK\n`);
+  // Node's stdout stream would buffer lines for a slow reader.
+  if (options.log) fs.writeSync(1, `response number ${number} sent with status 200, logged by a line with the length of a usual access log.\n`);
   return options.errors && number % 100 < options.errors ? 500 : 200;
 }
 

@@ -1,4 +1,4 @@
-"""A server with a fault on demand: an event loop that reads requests and a pool of threads that answers them. See ../README.md."""
+"""A server with a configurable fault: an event loop reads requests, a thread pool responds. See ../README.md."""
 import argparse
 import concurrent.futures
 import os
@@ -38,7 +38,7 @@ lock = threading.Lock()
 
 
 class Bucket:
-    """So many tokens a second, at most a tenth of them at once."""
+    """A token bucket with a burst of a tenth of its rate."""
 
     def __init__(self, per_s):
         self.per_s, self.tokens, self.at, self.lock = per_s, per_s / 10, time.monotonic(), threading.Lock()
@@ -58,7 +58,7 @@ bucket = Bucket(options.limit) if options.limit else None
 
 
 class Store:
-    """What stands behind the server, which is a process of its own: it is asked over one of some connections, or over a new one each time."""
+    """The upstream process, with a connection pool or a fresh connection per request."""
 
     def __init__(self, after_ms, connections, fresh):
         program = os.path.join(os.path.dirname(__file__), "store.py")
@@ -92,7 +92,7 @@ def burn(ms):
 
 
 def answer(number):
-    """Does what a request asks for; its status."""
+    """Handles a request; returns its status."""
     if bucket and not bucket.take():
         return 429
     if options.sleep:
@@ -106,7 +106,7 @@ def answer(number):
         store.ask()
     if options.log:
         with lock:
-            sys.stdout.write("a request was answered %d times, which is told in a line as long as those of servers are: 200 OK\n" % number)
+            sys.stdout.write("response number %d sent with status 200, logged by a line with the length of a usual access log.\n" % number)
             sys.stdout.flush()
     if options.errors and number % 100 < options.errors:
         return 500
@@ -139,7 +139,7 @@ class Connection:
 
 
 class Loop:
-    """Reads one request of a connection at a time; while it is being answered the connection is not looked at."""
+    """Reads one request at a time; a connection is not polled while its request is handled."""
 
     def __init__(self):
         self.selector = selectors.DefaultSelector()
@@ -168,7 +168,7 @@ class Loop:
         try:
             stream, _ = self.listener.accept()
         except OSError:
-            # No file is left: it is asked again.
+            # No file descriptor is free: retry later.
             time.sleep(0.01)
             return
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0 if options.two_writes else 1)

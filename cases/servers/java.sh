@@ -1,10 +1,10 @@
-# java.sh [OPTIONS OF THE JVM] Faulty ARGUMENTS: java, with Faulty.java compiled once in place of at each start.
+# java.sh [JVM OPTIONS] Faulty ARGUMENTS: runs java and compiles Faulty.java if it has changed.
 set -eu
 here=$(dirname "$0")
 jar=$here/target/faulty.jar
 if ! [ "$jar" -nt "$here/Faulty.java" ]; then
     mkdir -p "$here/target"
-    # Others may start at the same time: each compiles for itself, and a whole file takes the place of what was there.
+    # Several scripts may start at the same time: each compiles its own copy and replaces the jar atomically.
     new=$(mktemp -d "$here/target/new.XXXXXX")
     trap 'rm -rf "$new"' EXIT
     javac -d "$new/classes" "$here/Faulty.java"

@@ -1,4 +1,4 @@
-# quota.sh MICROSECONDS COMMAND...: runs a command in a control group that may use so many of each 100,000 microseconds of CPU. Takes root.
+# quota.sh MICROSECONDS COMMAND...: runs a command in a control group with this CPU quota per 100,000 microseconds. Needs root.
 set -eu
 quota=$1
 shift
@@ -17,6 +17,6 @@ server=$!
 echo "$server" > "$group/cgroup.procs"
 trap 'kill "$server" 2> /dev/null || true' TERM INT
 wait "$server" || true
-# What it started goes with it.
+# Also end its child processes.
 while read -r left < "$group/cgroup.procs" && kill -9 "$left" 2> /dev/null; do sleep 0.1; done
 rmdir "$group"

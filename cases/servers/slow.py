@@ -1,4 +1,4 @@
-"""Reads its standard input at so many bytes a second: the other end of a log that nobody takes away fast enough."""
+"""Reads its stdin at a limited rate: a slow reader of a log."""
 import sys
 import time
 

@@ -1,4 +1,4 @@
-"""A server that asks a PostgreSQL one thing for each request: a thread for each client, and a pool of connections that they share. See ../README.md."""
+"""A server that sends PostgreSQL one query per request: one thread per client, one shared connection pool. See ../README.md."""
 import argparse
 import queue
 import random
@@ -23,7 +23,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n
 
 
 class Session:
-    """A connection to PostgreSQL: protocol 3.0, no password, simple queries, of whose answers only errors are looked at."""
+    """A connection to PostgreSQL: protocol 3.0, no password, simple queries; only errors are read from responses."""
 
     def __init__(self):
         host, port = options.store.rsplit(":", 1)
@@ -39,7 +39,7 @@ class Session:
         self.read()
 
     def read(self):
-        """Up to where the next query may be sent (ReadyForQuery)."""
+        """Reads until ReadyForQuery."""
         data, at = b"", 0
         while True:
             if len(data) >= at + 5:
@@ -58,7 +58,7 @@ class Session:
 
 
 def work(session):
-    """What a request does."""
+    """Handles a request."""
     row = 1 if options.update == "one" else random.randint(1, options.rows)
     if options.scan:
         session.ask("SELECT id FROM entries WHERE value = %d" % row)
@@ -95,7 +95,7 @@ for _ in range(options.connections):
 first = free.get()
 first.ask("CREATE TABLE entries AS SELECT id, id AS value FROM generate_series(1, %d) AS id" % options.rows)
 first.ask("ALTER TABLE entries ADD PRIMARY KEY (id)")
-# Else the first readers write what the load left behind, or PostgreSQL does so on its own some time.
+# Otherwise, the first reads would have to write pages that the inserts left dirty.
 first.ask("VACUUM ANALYZE entries")
 free.put(first)
 

@@ -1,4 +1,4 @@
-"""Stands behind a server: answers each line a time after it came, each connection on its own. It says its port and ends with its input."""
+"""An upstream process: responds to each line after a delay. It prints its port and ends when its stdin is closed."""
 import asyncio
 import sys
 

@@ -1,9 +1,9 @@
-# curl-loop.sh LOOPS SECONDS URL: the published endless loops in the background, but that each counts its answers and ends.
+# curl-loop.sh LOOPS SECONDS URL: the published endless loops, but each ends and counts its responses.
 loops=$1 seconds=$2 url=$3
 
 one_loop() {
     over= answers=0 failures=0
-    # The request that is under way is waited for.
+    # Finish the request in flight.
     trap over=1 TERM
     while [ -z "$over" ]; do
         if sh testit.sh "$url" > /dev/null 2>&1; then

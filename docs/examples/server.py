@@ -1,11 +1,11 @@
-# A server of one's own in Python: python3 server.py PORT
+# A minimal server in Python: python3 server.py PORT
 import http.server
 import sys
 
 
 class Hello(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"  # or every connection is closed after one answer
-    wbufsize = -1  # header and body in one write: in two, the second one waits 40 ms for a delayed ACK
+    protocol_version = "HTTP/1.1"  # 1.0 closes the connection after each response
+    wbufsize = -1  # one write for header and body; the second of two waits 40 ms for a delayed ACK
 
     def do_GET(self):
         self.send_response(200)
@@ -13,7 +13,7 @@ class Hello(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"Hello World!")
 
-    def log_message(self, *_):  # a line on the terminal for each request would be what is measured
+    def log_message(self, *_):  # printing a line per request would dominate the measurement
         pass
 
 

@@ -1,4 +1,5 @@
-//! Any bytes as the answers on one connection: every split must come to the same, and every answer be what its bytes say.
+//! Reads arbitrary bytes as the responses on one connection. Every split must yield the same
+//! responses, and the responses must match the bytes.
 #![no_main]
 
 #[path = "../../crates/wire/tests/common/check.rs"]

@@ -1,5 +1,6 @@
-# start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]: Cassandra in the foreground, all its files in the folder DATA. One node listens on
-# 127.0.0.1; three on 127.0.0.1, 127.0.0.2 and 127.0.0.3.
+# start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]: runs Cassandra in the foreground with all its
+# files in the folder DATA. One node listens on 127.0.0.1; three on 127.0.0.1, 127.0.0.2 and
+# 127.0.0.3.
 set -eu
 usage="sh start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]"
 port=${1:?which port? $usage}
@@ -15,17 +16,17 @@ fi
 mkdir -p "$data"
 data=$(cd "$data" && pwd)
 
-# The node that the others ask for the way is the first that is started.
+# The seed node starts first.
 seed=127.0.0.$nodes
 
-# How long others may take to make themselves heard, ms: a node alone has none.
+# Time to wait for gossip from other nodes, in ms. A single node has none to wait for.
 settle=100
 [ "$nodes" = 1 ] || settle=3000
 
-# node ADDRESS: becomes a node.
+# node ADDRESS: replaces this process with a node.
 node() {
-    # The last of three, whose port says that all are ready, waits until it has heard of the others: tables that are made before are not
-    # made on those that it does not know.
+    # The port of the last node signals that all nodes are ready, so the last node waits for gossip
+    # from the others. Otherwise, early tables would be missing on nodes that it does not know yet.
     gossip=0
     if [ "$nodes" != 1 ] && [ "$1" = 127.0.0.1 ]; then
         gossip=-1
@@ -34,10 +35,10 @@ node() {
     mkdir -p "$own/conf" "$own/tmp" "$own/triggers"
     sed -e "s|@DATA@|$own|" -e "s|@HOST@|$1|" -e "s|@SEED@|$seed|" -e "s|@PORT@|$port|" -e "s|@STORAGE_PORT@|$storage_port|" \
         "$here/cassandra.yaml" > "$own/conf/cassandra.yaml"
-    # What a killed node left there is of no use to the next.
+    # Remove the temporary files of a killed node.
     rm -rf "$own/tmp"/*
-    # Cassandra 5.0 reaches into these modules of Java 17. JMX, which would need more of them and a port, stays off. A node of an
-    # empty cluster has no news to wait for, and nothing to fetch from the others.
+    # Cassandra 5.0 needs access to these modules of Java 17. JMX, which needs more modules and a
+    # port, is off. A node of an empty cluster has no gossip to wait for and no data to fetch.
     exec java -Xms"$heap" -Xmx"$heap" -XX:+UseSerialGC -Xss512k -XX:MaxDirectMemorySize=128m -XX:+ExitOnOutOfMemoryError \
         -javaagent:"$here/target/lib/jamm-0.4.0.jar" -Djdk.attach.allowAttachSelf=true \
         --add-opens java.base/sun.nio.ch=ALL-UNNAMED --add-opens java.base/jdk.internal.ref=ALL-UNNAMED \
@@ -54,15 +55,15 @@ if [ "$nodes" = 1 ]; then
     node 127.0.0.1
 fi
 
-# 127.0.0.1, which is asked whether all is ready, comes last. Each waits for the one before: two that join at once may hold the same
-# part of the ring.
+# The readiness check probes 127.0.0.1, so that node starts last. Each node waits for the previous
+# one, because two nodes that join at the same time may claim the same part of the ring.
 started=
 trap 'kill $started 2> /dev/null || true; wait; exit 0' TERM INT
 number=$nodes
 while [ "$number" -gt 0 ]; do
     (node "127.0.0.$number") > "$data/node-$number.log" 2>&1 &
     started="$started $!"
-    # A port in hex and in the state of listening, from /proc/net/tcp: no tool is needed for it.
+    # A line of /proc/net/tcp for this port in state LISTEN. Reading the file needs no extra tool.
     listening=$(printf '0%d00007F:%04X 0*:0000 0A' "$number" "$port")
     until cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | grep -q "$listening"; do
         if ! kill -0 "$!" 2> /dev/null; then
@@ -75,7 +76,7 @@ while [ "$number" -gt 0 ]; do
     done
     number=$((number - 1))
 done
-# One that dies ends the others.
+# Stop all nodes if one ends.
 while kill -0 $started 2> /dev/null; do
     sleep 0.5 &
     wait $!

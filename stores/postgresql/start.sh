@@ -1,4 +1,5 @@
-# start.sh PORT DATA [HOST]: PostgreSQL with role and database bars in the foreground, all its files in the folder DATA.
+# start.sh PORT DATA [HOST]: runs PostgreSQL in the foreground, with a role and a database named
+# bars and with all its files in the folder DATA.
 set -eu
 port=${1:?which port? sh start.sh PORT DATA [HOST]}
 data=${2:?which folder? sh start.sh PORT DATA [HOST]}
@@ -13,8 +14,9 @@ fi
 mkdir -p "$data"
 data=$(cd "$data" && pwd)
 
-# PostgreSQL does not run as root. In a user namespace without a mapping it is nobody, and its files stay ours. The shared memory that
-# it locks its cluster with (shmget(2)) goes with the namespace, however it ends.
+# PostgreSQL refuses to run as root. In a user namespace without a mapping, it runs as nobody, but
+# its files keep their owner. The namespace also removes the shared memory (shmget(2)) that locks
+# the cluster.
 as=
 if unshare --user --ipc true 2> /dev/null; then
     as="unshare --user --ipc"
@@ -22,12 +24,12 @@ elif [ "$(id -u)" = 0 ]; then
     as="setpriv --reuid=65534 --regid=65534 --clear-groups"
     chown 65534:65534 "$data"
     if ! $as test -w "$data"; then
-        echo "$data: user 65534 cannot get there, and user namespaces are not allowed; give a folder that it can reach, or start as another user" >&2
+        echo "$data: user 65534 has no access to this folder, and user namespaces are not allowed; use another folder or run as another user" >&2
         exit 2
     fi
 fi
 
-# One that was interrupted halfway is begun anew.
+# Replace an incomplete cluster.
 if [ ! -d "$data/cluster" ]; then
     rm -rf "$data/cluster.new"
     $as "$bin/initdb" -D "$data/cluster.new" -U bars --auth=trust --encoding=UTF8 --locale=C --no-sync > "$data/initdb.log" 2>&1 || {
@@ -38,6 +40,6 @@ if [ ! -d "$data/cluster" ]; then
     mv "$data/cluster.new" "$data/cluster"
 fi
 
-# Shared memory as files of the cluster, so that a killed server leaves none in /dev/shm.
+# Keep shared memory in the cluster's files, so that a killed server leaves nothing in /dev/shm.
 exec $as "$bin/postgres" -D "$data/cluster" -c listen_addresses="$host" -c port="$port" -c unix_socket_directories= \
     -c max_connections=300 -c dynamic_shared_memory_type=mmap

@@ -1,80 +1,72 @@
-//! Reads the machine-readable parts of ARCHITECTURE.md: the fenced blocks `deps` and `never`, and the names
-//! in the first column of the crates' table.
+//! Reads ARCHITECTURE.md: its blocks `deps` and `never`, and the crate names in the first column of
+//! the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The page's name, from the root.
+/// Path of the page, relative to the root.
 pub const PAGE: &str = "ARCHITECTURE.md";
 
-/// What the page says.
+/// Rules on the page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Architecture {
-    /// Crate → crates it may depend on.
+    /// Maps each crate to the crates that it may depend on.
     pub allowed: BTreeMap<String, BTreeSet<String>>,
-    /// Crate → foreign packages it must not depend on.
+    /// Maps each crate to the external packages that it must not depend on.
     pub never: BTreeMap<String, BTreeSet<String>>,
-    /// Crates that the table describes.
+    /// Crates listed in the table.
     pub described: BTreeSet<String>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Prose,
-    Deps,
-    Never,
-    OtherBlock,
-}
-
-/// Reads the page.
+/// Parses the page.
 ///
 /// # Errors
-/// One line with the place: a block that is missing or not closed, a line without its colon, a name given twice.
+/// A block is missing or not closed, a colon is missing, or a name is repeated. The error names the
+/// line.
 pub fn parse(page: &str) -> Result<Architecture, String> {
     let mut read = Architecture::default();
-    let mut place = Place::Prose;
-    let (mut deps_seen, mut never_seen) = (false, false);
+    let mut block = None;
+    let mut blocks = BTreeSet::new();
     for (index, line) in page.lines().enumerate() {
-        let wrong = |what: &str| Err(format!("{PAGE}:{}: {what}", index + 1));
+        let invalid = |what: &str| Err(format!("{PAGE}:{}: {what}", index + 1));
         if let Some(info) = line.strip_prefix("```") {
-            place = match (place, info.trim()) {
-                (Place::Prose, "deps") => Place::Deps,
-                (Place::Prose, "never") => Place::Never,
-                (Place::Prose, _) => Place::OtherBlock,
-                _ => Place::Prose,
+            blocks.insert(info.trim());
+            block = match block {
+                None => Some(info.trim()),
+                Some(_) => None,
             };
-            deps_seen |= place == Place::Deps;
-            never_seen |= place == Place::Never;
             continue;
         }
-        match place {
-            Place::Prose => read.described.extend(table_name(line)),
-            Place::OtherBlock => {}
-            Place::Deps => {
+        match block {
+            None => read.described.extend(table_name(line)),
+            Some("deps") => {
                 let Some((name, uses)) = line.split_once(':') else {
-                    return wrong("expected `crate: crate crate …`");
+                    return invalid("expected `crate: crate crate …`");
                 };
                 let uses = words(uses);
                 if read.allowed.insert(name.trim().to_owned(), uses).is_some() {
-                    return wrong("this crate has a line already; merge the two");
+                    return invalid("this crate already has a line; merge them");
                 }
             }
-            Place::Never => {
+            Some("never") => {
                 let Some((names, banned)) = line.split_once(':') else {
-                    return wrong("expected `crate crate …: package package …`");
+                    return invalid("expected `crate crate …: package package …`");
                 };
                 for name in words(names) {
                     read.never.entry(name).or_default().extend(words(banned));
                 }
             }
+            Some(_) => {}
         }
     }
-    match (place, deps_seen, never_seen) {
-        (Place::Prose, true, true) => Ok(read),
-        (Place::Prose, false, _) => Err(format!("{PAGE}: no block that begins with ```deps")),
-        (Place::Prose, _, false) => Err(format!("{PAGE}: no block that begins with ```never")),
-        _ => Err(format!(
-            "{PAGE}: the last block is not closed; end it with ```"
-        )),
+    if block.is_some() {
+        return Err(format!("{PAGE}: unclosed block; end it with ```"));
+    }
+    match ["deps", "never"]
+        .iter()
+        .find(|name| !blocks.contains(*name))
+    {
+        Some(missing) => Err(format!("{PAGE}: missing block ```{missing}")),
+        None => Ok(read),
     }
 }
 
@@ -82,7 +74,7 @@ fn words(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The crate named in the first cell of a table's row: `` | `name` | … ``.
+/// Returns the crate in the first cell of a row: `` | `name` | … ``.
 fn table_name(line: &str) -> Option<String> {
     let (name, _) = line.strip_prefix("| `")?.split_once("` |")?;
     (!name.contains(' ')).then(|| name.to_owned())
@@ -113,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn says_where_a_line_is_wrong() {
+    fn names_the_line_of_an_error() {
         let error = parse("```deps\na\n```\n").unwrap_err();
         assert_eq!(error, "ARCHITECTURE.md:2: expected `crate: crate crate …`");
         let error = parse("```deps\na:\na: b\n```\n").unwrap_err();
@@ -123,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_or_open_block_is_an_error() {
+    fn refuses_missing_and_unclosed_blocks() {
         assert!(parse(NEVER).unwrap_err().contains("```deps"));
         assert!(
             parse("```deps\na:\n```\n")
@@ -131,6 +123,6 @@ mod tests {
                 .contains("```never")
         );
         let open = format!("{NEVER}```deps\na:\n");
-        assert!(parse(&open).unwrap_err().contains("not closed"));
+        assert!(parse(&open).unwrap_err().contains("unclosed"));
     }
 }

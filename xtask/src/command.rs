@@ -1,6 +1,6 @@
-//! Running other programs, each echoed as one could type it.
+//! Runs other programs and echoes their command lines.
 
-use std::collections::VecDeque;
+use std::borrow::Cow;
 use std::env;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, PipeReader};
@@ -10,133 +10,114 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
+use crate::error::ChoreError;
 
-/// Most lines of a command's output that are kept to be told again.
-const LINES_KEPT: usize = 50_000;
-/// How often a running command is looked at.
-const GLANCE: Duration = Duration::from_millis(50);
-/// How long what a command left running in the background may hold up its output.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How often a running command is polled.
+const POLL: Duration = Duration::from_millis(50);
+/// Maximum wait for further output after a command has ended, if it left background processes.
+const DRAIN: Duration = Duration::from_secs(2);
 
-/// The cargo that runs us, so that nested calls use the same toolchain.
+/// Returns the cargo that runs this program, so that nested calls use the same toolchain.
 pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Echoes a command and runs it without input, its output and errors shown in the order in which they come; where it
-/// fails, the error keeps them.
-pub fn run(command: &mut Command) -> Result<(), Error> {
+/// Echoes a command, runs it without stdin and prints its output as it arrives. The result and the
+/// error hold its lines.
+pub fn run(command: &mut Command) -> Result<Vec<String>, ChoreError> {
     let line = line(command);
     println!("$ {line}");
-    let (status, said) = watch(command).map_err(|source| Error::Start {
-        command: line.clone(),
-        source,
-    })?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Error::Failed {
+    let (status, output) = stream(command).map_err(ChoreError::start(command))?;
+    match status.success() {
+        true => Ok(output),
+        false => Err(ChoreError::Failed {
             command: line,
             status,
-            said,
-        })
+            output,
+        }),
     }
 }
 
-/// Runs a command, shows what it writes, and returns how it ended and its last lines.
-fn watch(command: &mut Command) -> io::Result<(ExitStatus, VecDeque<String>)> {
+/// Returns the ignored parts of a step with reasons: lines that start with `ignored: `, and ignored
+/// Rust tests.
+pub fn ignored(output: &[String]) -> Vec<String> {
+    let ignored = output.iter().filter_map(|line| {
+        if let Some(reason) = line.strip_prefix("ignored: ") {
+            return Some(reason.to_owned());
+        }
+        let (test, reason) = line.strip_prefix("test ")?.split_once(" ... ignored")?;
+        let reason = reason.strip_prefix(", ").unwrap_or("no reason given");
+        Some(format!("{test}: {reason}"))
+    });
+    ignored.collect()
+}
+
+/// Runs a command, prints its output, and returns its status and lines.
+fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
     let (reader, writer) = io::pipe()?;
     let again = writer.try_clone()?;
     let child = command.stdin(Stdio::null()).stdout(again).stderr(writer);
     let child = child.spawn();
-    // The command holds the pipe's other end, and with it open there would be no end of lines.
+    // The command holds the write end of the pipe, and reading ends only when it is closed.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let (mut child, lines) = (child?, lines(reader));
-    let mut said = VecDeque::new();
+    let mut output = Vec::new();
     let mut ended = None;
     loop {
-        match lines.recv_timeout(GLANCE) {
+        match lines.recv_timeout(POLL) {
             Ok(line) => {
                 println!("{line}");
-                said.push_back(line);
-                if said.len() > LINES_KEPT {
-                    said.pop_front();
-                }
+                output.push(line);
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok((child.wait()?, said)),
+            Err(RecvTimeoutError::Disconnected) => return Ok((child.wait()?, output)),
             Err(RecvTimeoutError::Timeout) => {}
         }
         if ended.is_none() {
             ended = child.try_wait()?.map(|status| (status, Instant::now()));
         }
         if let Some((status, at)) = ended
-            && at.elapsed() > LAST_WORDS
+            && at.elapsed() > DRAIN
         {
-            return Ok((status, said));
+            return Ok((status, output));
         }
     }
 }
 
-/// The lines of a pipe as they come, read in a thread of its own.
+/// Reads a pipe on another thread and returns its lines as they arrive.
 fn lines(reader: PipeReader) -> Receiver<String> {
     let (out, lines) = channel();
     thread::spawn(move || {
-        let mut reader = BufReader::new(reader);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            let text = String::from_utf8_lossy(&line);
-            if out
-                .send(text.trim_end_matches(['\r', '\n']).to_owned())
-                .is_err()
-            {
-                return;
-            }
-            line.clear();
-        }
+        let lines = BufReader::new(reader).split(b'\n').map_while(Result::ok);
+        let mut lines = lines.map(|line| String::from_utf8_lossy(&line).trim_end().to_owned());
+        lines.try_for_each(|line| out.send(line))
     });
     lines
 }
 
-/// Runs a command away from any terminal and returns what it wrote on stdout; what it wrote on stderr is
-/// shown only when it fails.
-pub fn capture(command: &mut Command) -> Result<String, Error> {
+/// Runs a command and returns its stdout. Prints its stderr only if it fails.
+pub fn capture(command: &mut Command) -> Result<String, ChoreError> {
     collect(command).map(|(stdout, _)| stdout)
 }
 
-/// Echoes a command, runs it and returns what it wrote on stderr; that is shown only when it fails.
-pub fn hush(command: &mut Command) -> Result<String, Error> {
-    println!("$ {}", line(command));
-    collect(command).map(|(_, stderr)| stderr)
-}
-
-/// Runs a command and returns what it wrote on stdout and on stderr.
-pub fn collect(command: &mut Command) -> Result<(String, String), Error> {
-    let line = line(command);
+/// Runs a command and returns its stdout and stderr. Prints its stderr only if it fails.
+pub fn collect(command: &mut Command) -> Result<(String, String), ChoreError> {
     let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(|source| Error::Start {
-        command: line.clone(),
-        source,
-    })?;
+    let output = output.map_err(ChoreError::start(command))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         eprint!("{stderr}");
-        return Err(Error::Failed {
-            command: line,
+        return Err(ChoreError::Failed {
+            command: line(command),
             status: output.status,
-            said: stderr.lines().map(str::to_owned).collect(),
+            output: stderr.lines().map(str::to_owned).collect(),
         });
     }
-    match String::from_utf8(output.stdout) {
-        Ok(stdout) => Ok((stdout, stderr)),
-        Err(e) => Err(Error::Output {
-            command: line,
-            why: e.to_string(),
-        }),
-    }
+    let stdout = String::from_utf8(output.stdout);
+    let stdout = stdout.map_err(|error| ChoreError::output(command, error))?;
+    Ok((stdout, stderr))
 }
 
-/// Whether a command can be run and ends with success; its output is dropped.
+/// Returns whether a command starts and succeeds. Discards its output.
 pub fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -146,7 +127,7 @@ pub fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// A command with its own variables as it would be typed in a shell.
+/// Formats a command and its environment variables as a shell command line.
 pub fn line(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         value.map(|value| format!("{}={}", name.to_string_lossy(), quoted(value)))
@@ -165,12 +146,8 @@ pub fn line(command: &Command) -> String {
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    let plain = |c: char| c.is_alphanumeric() || "-_=./:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.into_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    // Only a zero byte cannot be quoted, and no argument contains one.
+    shlex::try_quote(&word).map_or(word.to_string(), Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -178,63 +155,75 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_can_be_typed_again() {
+    fn quotes_a_line_for_the_shell() {
         let mut command = Command::new("/opt/toolchain/bin/cargo");
         command
             .args(["test", "-p", "it's"])
             .env("RUSTFLAGS", "-C a -C b");
         assert_eq!(
             line(&command),
-            r"RUSTFLAGS='-C a -C b' cargo test -p 'it'\''s'"
+            "RUSTFLAGS='-C a -C b' cargo test -p \"it's\""
         );
     }
 
     #[test]
-    fn each_stream_is_returned_apart() {
+    fn returns_each_stream() {
         let shell = || {
             let mut shell = Command::new("sh");
             shell.args(["-c", "echo out; echo err >&2"]);
             shell
         };
         assert_eq!(capture(&mut shell()).unwrap(), "out\n");
-        assert_eq!(hush(&mut shell()).unwrap(), "err\n");
+        assert_eq!(collect(&mut shell()).unwrap().1, "err\n");
     }
 
     #[test]
-    fn what_a_failing_command_said_is_kept() {
+    fn keeps_the_output_of_a_failing_command() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo out; echo err >&2; printf last; exit 3"]);
-        let Err(Error::Failed { status, said, .. }) = run(&mut shell) else {
+        let Err(ChoreError::Failed { status, output, .. }) = run(&mut shell) else {
             panic!("it fails");
         };
         assert_eq!(status.code(), Some(3));
-        assert_eq!(said, ["out", "err", "last"]);
+        assert_eq!(output, ["out", "err", "last"]);
     }
 
     #[test]
-    fn what_stays_in_the_background_is_not_awaited() {
+    fn finds_what_was_ignored_with_its_reason() {
+        let output = "test a ... ok\nignored: uring: forbidden\ntest b ... ignored, needs root\ntest c ... ignored\n";
+        let output: Vec<String> = output.lines().map(str::to_owned).collect();
+        let expected = ["uring: forbidden", "b: needs root", "c: no reason given"];
+        assert_eq!(ignored(&output), expected);
+    }
+
+    #[test]
+    fn does_not_wait_for_background_processes() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 60 & echo $!; exit 1"]);
-        let Err(Error::Failed { said, .. }) = run(&mut shell) else {
+        let Err(ChoreError::Failed { output, .. }) = run(&mut shell) else {
             panic!("it fails");
         };
-        let sleeper = said[0].clone();
+        let sleeper = output[0].clone();
         assert!(
             capture(Command::new("kill").arg(sleeper)).is_ok(),
-            "it still slept"
+            "the sleeper has ended"
         );
     }
 
     #[test]
-    fn a_failing_command_is_an_error() {
+    fn returns_an_error_for_a_failing_command() {
         assert!(matches!(
             run(&mut Command::new("false")),
-            Err(Error::Failed { .. })
+            Err(ChoreError::Failed { .. })
         ));
-        let missing = run(&mut Command::new("no-such-program-of-floodmark"));
-        assert!(matches!(missing, Err(Error::Start { .. })));
+        let missing = run(&mut Command::new("no-such-program")).unwrap_err();
+        assert!(
+            missing
+                .to_string()
+                .starts_with("cannot start `no-such-program`")
+        );
         assert!(capture(&mut Command::new("false")).is_err());
-        assert!(hush(&mut Command::new("false")).is_err());
+        assert!(collect(&mut Command::new("false")).is_err());
         assert!(!succeeds(&mut Command::new("false")));
     }
 }

@@ -1,67 +1,62 @@
-//! `cargo xtask deps`: the crates' direct dependencies against ARCHITECTURE.md.
+//! `cargo xtask deps`: checks the crates' direct dependencies against ARCHITECTURE.md.
 
 use std::collections::BTreeSet;
 
 use crate::architecture::{self, Architecture, PAGE};
-use crate::error::{Error, none_found};
+use crate::error::{ChoreError, none_found};
 use crate::workspace::{Dependency, Package, Workspace};
 
-/// The test server, which any crate may use in its tests.
+/// The test server. The tests of all crates may use it.
 const TRUTH: &str = "truth";
 
-/// Checks the workspace.
-pub fn check(workspace: &Workspace) -> Result<(), Error> {
+/// Checks the dependencies of all crates in the workspace.
+pub fn check(workspace: &Workspace) -> Result<(), ChoreError> {
     let page = workspace.text(PAGE)?;
-    let architecture = architecture::parse(&page).map_err(|line| Error::Found(vec![line]))?;
+    let architecture = architecture::parse(&page).map_err(ChoreError::found)?;
     let manifest = |package: &Package| {
-        workspace
-            .relative(&package.manifest_path)
-            .display()
-            .to_string()
+        let manifest = workspace.relative(&package.manifest_path);
+        manifest.display().to_string()
     };
     none_found(findings(&architecture, &workspace.packages, manifest))?;
     println!("deps: {} crates follow {PAGE}", workspace.packages.len());
     Ok(())
 }
 
-/// One line for each thing that differs, with both files and the mend.
+/// Returns one line per violation, with both files and the fix.
 fn findings(
     architecture: &Architecture,
     packages: &[Package],
     manifest: impl Fn(&Package) -> String,
 ) -> Vec<String> {
-    let ours: BTreeSet<&str> = packages
-        .iter()
-        .map(|package| short(&package.name))
-        .collect();
+    let ours = packages.iter().map(|package| short(&package.name));
+    let ours: BTreeSet<&str> = ours.collect();
     let mut found = Vec::new();
     for package in packages {
         let (name, manifest) = (short(&package.name), manifest(package));
         if !architecture.described.contains(name) {
             found.push(format!(
-                "{manifest}: {PAGE} does not describe `{name}`: give it a row in the table of crates there"
+                "{manifest}: {PAGE} does not describe `{name}`; add a row to its table of crates"
             ));
         }
         let Some(allowed) = architecture.allowed.get(name) else {
             found.push(format!(
-                "{manifest}: {PAGE} has no dependency line for `{name}`: add `{name}: …` to its ```deps block"
+                "{manifest}: {PAGE} has no dependency line for `{name}`; add `{name}: …` to its ```deps block"
             ));
             continue;
         };
-        for dependency in &package.dependencies {
-            found.extend(finding(
-                architecture,
-                allowed,
-                &ours,
-                (name, &manifest),
-                dependency,
-            ));
-        }
+        let dependencies = package.dependencies.iter();
+        found.extend(dependencies.filter_map(|dependency| {
+            let finding = finding(architecture, allowed, &ours, name, dependency)?;
+            Some(format!(
+                "{manifest}: depends on {}, {finding}",
+                dependency.name
+            ))
+        }));
     }
     for name in architecture.allowed.keys().chain(architecture.never.keys()) {
         if !ours.contains(name.as_str()) {
             found.push(format!(
-                "{PAGE}: `{name}` is no crate of this workspace (Cargo.toml): take it out of the blocks"
+                "{PAGE}: `{name}` is not a crate of this workspace; remove it from the blocks"
             ));
         }
     }
@@ -70,25 +65,22 @@ fn findings(
     found
 }
 
-/// What is wrong with one dependency of the crate `name`.
+/// Returns the violation by one dependency of the crate `name`, if any.
 fn finding(
     architecture: &Architecture,
     allowed: &BTreeSet<String>,
     ours: &BTreeSet<&str>,
-    (name, manifest): (&str, &str),
+    name: &str,
     dependency: &Dependency,
 ) -> Option<String> {
-    let (on, in_tests) = (
-        short(&dependency.name),
-        dependency.kind.as_deref() == Some("dev"),
-    );
+    let on = short(&dependency.name);
+    let in_tests = dependency.kind.as_deref() == Some("dev");
     if ours.contains(on) {
-        let fine = allowed.contains(on) || (in_tests && on == TRUTH) || on == name;
-        return (!fine).then(|| {
+        let is_allowed = allowed.contains(on) || (in_tests && on == TRUTH) || on == name;
+        return (!is_allowed).then(|| {
             let line: Vec<&str> = allowed.iter().map(String::as_str).collect();
             format!(
-                "{manifest} depends on {}, but {PAGE} allows `{name}: {}`: remove it from {manifest}, or add `{on}` to that line of {PAGE} if the architecture is to change",
-                dependency.name,
+                "but {PAGE} allows only `{name}: {}`; remove the dependency, or add `{on}` to that line to change the architecture",
                 line.join(" ")
             )
         });
@@ -96,13 +88,12 @@ fn finding(
     let banned = architecture.never.get(name)?.contains(&dependency.name);
     (banned && !in_tests).then(|| {
         format!(
-            "{manifest} depends on {}, which {PAGE} rules out for `{name}`: remove it from {manifest}, or from the ```never block of {PAGE} if the invariant is to change",
-            dependency.name
+            "which {PAGE} forbids for `{name}`; remove the dependency, or change the ```never block"
         )
     })
 }
 
-/// The name of a crate in the page: its folder.
+/// Returns the name of a crate on the page, which is the name of its folder.
 fn short(package: &str) -> &str {
     package.strip_prefix("floodmark-").unwrap_or(package)
 }
@@ -143,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_allows_is_fine() {
+    fn accepts_allowed_dependencies() {
         let wire = [
             ("floodmark-record", None),
             ("memchr", None),
@@ -154,14 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_upwards_names_both_files_and_the_mend() {
+    fn names_both_files_and_the_fix() {
         let lines = found(TEXT, &[], &[("floodmark-wire", None)]);
         assert_eq!(lines.len(), 1, "{lines:?}");
         for part in [
             "crates/record/Cargo.toml",
             "floodmark-wire",
             "ARCHITECTURE.md",
-            "remove it",
+            "remove the dependency",
         ] {
             assert!(lines[0].contains(part), "{part} in {}", lines[0]);
         }
@@ -173,21 +164,21 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_package_that_breaks_an_invariant_is_found() {
+    fn finds_external_packages_that_break_an_invariant() {
         let lines = found(TEXT, &[("tokio", None)], &[("tokio", None)]);
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].starts_with("crates/wire/Cargo.toml depends on tokio"));
+        assert!(lines[0].starts_with("crates/wire/Cargo.toml: depends on tokio"));
         assert_eq!(found(TEXT, &[("tokio", Some("build"))], &[]).len(), 1);
     }
 
     #[test]
-    fn page_and_workspace_name_the_same_crates() {
+    fn page_and_workspace_must_name_the_same_crates() {
         let page = TEXT
             .replace("wire: record", "gone: record")
             .replace("| `wire`", "| `gone`");
         let lines = found(&page, &[], &[]);
         assert!(
-            lines.iter().any(|l| l.contains("`gone` is no crate")),
+            lines.iter().any(|l| l.contains("`gone` is not a crate")),
             "{lines:?}"
         );
         assert!(

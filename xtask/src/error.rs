@@ -1,100 +1,86 @@
-//! Why a chore failed.
+//! Errors of chores.
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
-use std::process::ExitStatus;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
 
-use crate::digest;
+use crate::{command, digest};
 
-/// Why a chore failed, with the place and, where there is one, the mend.
+/// Reason why a chore failed, and the fix if it is known.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A program could not be started.
-    #[error("cannot start `{command}`: {source}")]
-    Start {
-        /// As it was echoed.
-        command: String,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A program ended otherwise than with success; it has said why itself.
+pub enum ChoreError {
+    /// A program failed after printing its own errors.
     #[error("`{command}` failed: {status}")]
     Failed {
-        /// As it was echoed.
+        /// The echoed command.
         command: String,
-        /// How it ended.
+        /// Exit status of the program.
         status: ExitStatus,
-        /// The last lines that it wrote.
-        said: VecDeque<String>,
+        /// Lines of the output.
+        output: Vec<String>,
     },
-    /// A program wrote what it should not have.
-    #[error("cannot read the output of `{command}`: {why}")]
-    Output {
-        /// As it was echoed.
-        command: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A file could not be read.
-    #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A file or folder could not be written.
-    #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// Which one.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// What was checked is not as it must be: one line for each finding.
+    /// Findings of a check, or another reason, one per line.
     #[error("{}", .0.join("\n"))]
     Found(Vec<String>),
     /// Several parts failed.
-    #[error("{}", lines(.0))]
-    Several(Vec<Error>),
+    #[error("{}", .0.iter().map(ChoreError::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<ChoreError>),
 }
 
-fn lines(errors: &[Error]) -> String {
-    let lines: Vec<String> = errors.iter().map(Error::to_string).collect();
-    lines.join("\n")
-}
+impl ChoreError {
+    /// A single finding.
+    pub fn found(line: impl Into<String>) -> Self {
+        ChoreError::Found(vec![line.into()])
+    }
 
-impl Error {
-    /// Of the parts of a chore: fine when none failed.
-    pub fn of_all(results: impl IntoIterator<Item = Result<(), Error>>) -> Result<(), Error> {
-        let mut errors: Vec<Error> = results.into_iter().filter_map(Result::err).collect();
+    /// A program cannot be started.
+    pub fn start(command: &Command) -> impl FnOnce(io::Error) -> Self {
+        let command = command::line(command);
+        move |error| Self::found(format!("cannot start `{command}`: {error}"))
+    }
+
+    /// A program printed something unexpected.
+    pub fn output(command: &Command, reason: impl fmt::Display) -> Self {
+        let command = command::line(command);
+        Self::found(format!("unexpected output of `{command}`: {reason}"))
+    }
+
+    /// A file or folder cannot be read or written.
+    pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::found(format!("{}: {error}", path.display()))
+    }
+
+    /// Combines the results of several parts.
+    pub fn of_all(
+        results: impl IntoIterator<Item = Result<(), ChoreError>>,
+    ) -> Result<(), ChoreError> {
+        let mut errors: Vec<ChoreError> = results.into_iter().filter_map(Result::err).collect();
         match errors.len() {
             0 => Ok(()),
             1 => Err(errors.remove(0)),
-            _ => Err(Error::Several(errors)),
+            _ => Err(ChoreError::Several(errors)),
         }
     }
 
-    /// What must be read to know what failed: each error, and what its command said of it.
+    /// Returns each error with the essential part of its command's output.
     pub fn digest(&self) -> Vec<String> {
         match self {
-            Error::Several(errors) => errors.iter().flat_map(Error::digest).collect(),
-            Error::Failed { said, .. } => {
+            ChoreError::Several(errors) => errors.iter().flat_map(ChoreError::digest).collect(),
+            ChoreError::Failed { output, .. } => {
                 let mut lines = vec![self.to_string()];
-                lines.extend(digest::of(said));
+                lines.extend(digest::of(output));
                 lines
             }
-            _ => vec![self.to_string()],
+            ChoreError::Found(_) => vec![self.to_string()],
         }
     }
 }
 
-/// Nothing found is fine; anything found is an error.
-pub fn none_found(findings: Vec<String>) -> Result<(), Error> {
-    if findings.is_empty() {
-        Ok(())
-    } else {
-        Err(Error::Found(findings))
+/// Returns an error if there are findings.
+pub fn none_found(findings: Vec<String>) -> Result<(), ChoreError> {
+    match findings.is_empty() {
+        true => Ok(()),
+        false => Err(ChoreError::Found(findings)),
     }
 }

@@ -1,8 +1,9 @@
-//! `cargo xtask fuzz`: libFuzzer on stable Rust, bounded in time.
+//! `cargo xtask fuzz`: runs libFuzzer on stable Rust for a limited time.
 //!
-//! The targets are a workspace of their own (`fuzz/`), because all of their code is built with coverage counters.
-//! These are the flags that `cargo fuzz` gives without a sanitizer; an explicit `--target` keeps them from build
-//! scripts and macros. What was learnt goes into a temporary folder, so that each run begins with the seeds alone.
+//! The targets have their own workspace (`fuzz/`), because all their code is built with coverage
+//! counters. The flags are those of `cargo fuzz` without a sanitizer. An explicit `--target` keeps
+//! the flags from build scripts and macros. The corpus is in a temporary folder, so each run starts
+//! from the seeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,35 +11,35 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use crate::command;
-use crate::error::{Error, none_found};
+use crate::error::{ChoreError, none_found};
 use crate::tools::{self, CPLUSPLUS};
 use crate::workspace::Workspace;
 
-/// The manifest of the targets, from the root.
+/// Path of the targets' manifest, relative to the root.
 pub const MANIFEST: &str = "fuzz/Cargo.toml";
-/// Coverage counters for libFuzzer.
+/// Compiler flags that add coverage counters for libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
     -Ccodegen-units=1";
-/// Longest time for one input, in seconds; longer is a finding.
+/// Maximum time per input, in seconds. A slower input is a finding.
 const INPUT_SECONDS: &str = "10";
-/// Longest input, in bytes: twice the longest head that an answer may have, so that the limit is met.
+/// Maximum input length, in bytes: twice the maximum length of a response head, so that inputs can
+/// exceed that limit.
 const INPUT_BYTES: u32 = 2 * 64 * 1024;
-/// Most memory of a target, in MiB; more is a finding.
+/// Maximum memory of a target, in MiB. Higher use is a finding.
 const MEMORY_MIB: &str = "1024";
-/// The line of libFuzzer's final statistics that says how many inputs it ran.
+/// Prefix of the line with the number of inputs in libFuzzer's statistics.
 const INPUTS: &str = "stat::number_of_executed_units:";
 
-/// Runs each target for the given time and fails on the first finding of each.
-pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), Error> {
+/// Runs each target for the given time, or until its first finding.
+pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), ChoreError> {
     tools::provide(&[CPLUSPLUS])?;
     let manifest = workspace.root.join(MANIFEST);
     let targets = Workspace::at(&manifest)?.binaries();
     if targets.is_empty() {
-        return Err(Error::Found(vec![format!(
-            "{MANIFEST} has no binary, so nothing would be fuzzed"
-        )]));
+        let error = format!("{MANIFEST}: no binary to fuzz; add a target");
+        return Err(ChoreError::found(error));
     }
     let built = build(workspace)?;
     let mut findings = Vec::new();
@@ -49,42 +50,31 @@ pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), Error> {
     none_found(findings)
 }
 
-/// Builds all targets and says in which folder they are.
-fn build(workspace: &Workspace) -> Result<PathBuf, Error> {
-    let host = host()?;
+/// Builds all targets and returns their folder.
+fn build(workspace: &Workspace) -> Result<PathBuf, ChoreError> {
+    let mut rustc = Command::new("rustc");
+    let host = command::capture(rustc.args(["--print", "host-tuple"]))?;
+    let host = host.trim();
     let target = workspace.target.join("fuzz");
     let mut build = command::cargo();
-    build.args([
-        "build",
-        "--release",
-        "--manifest-path",
-        MANIFEST,
-        "--target",
-        &host,
-        "--target-dir",
-    ]);
-    build
-        .arg(&target)
-        .env("RUSTFLAGS", FLAGS)
-        .current_dir(&workspace.root);
-    command::run(&mut build)?;
+    build.args(["build", "--release", "--manifest-path", MANIFEST]);
+    build.args(["--target", host, "--target-dir"]).arg(&target);
+    build.env("RUSTFLAGS", FLAGS);
+    command::run(build.current_dir(&workspace.root))?;
     Ok(target.join(host).join("release"))
 }
 
-/// Runs one target, with `fuzz/seeds/NAME/` and `fuzz/NAME.dict` where they exist; returns a line for each finding.
+/// Runs one target with `fuzz/seeds/NAME/` and `fuzz/NAME.dict`, if they exist. Returns a line per
+/// finding.
 fn fuzz(
     workspace: &Workspace,
     name: &str,
     binary: &Path,
     seconds: u32,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<String>, ChoreError> {
     let artifacts = workspace.root.join("fuzz/artifacts").join(name);
-    let write = |path: &Path| {
-        let path = path.to_owned();
-        move |source| Error::Write { path, source }
-    };
-    fs::create_dir_all(&artifacts).map_err(write(&artifacts))?;
-    let corpus = tempfile::tempdir().map_err(write(&std::env::temp_dir()))?;
+    fs::create_dir_all(&artifacts).map_err(ChoreError::file(&artifacts))?;
+    let corpus = tempfile::tempdir().map_err(ChoreError::file(&std::env::temp_dir()))?;
     let began = SystemTime::now();
     let mut fuzzer = Command::new(binary);
     fuzzer.arg(corpus.path());
@@ -102,27 +92,26 @@ fn fuzz(
     fuzzer.arg(format!("-rss_limit_mb={MEMORY_MIB}"));
     fuzzer.arg(format!("-artifact_prefix={}/", artifacts.display()));
     fuzzer.args(["-verbosity=0", "-print_final_stats=1"]);
-    let error = match command::hush(fuzzer.current_dir(&workspace.root)) {
-        Ok(report) => {
-            let inputs = inputs(&report).ok_or_else(|| Error::Output {
-                command: command::line(&fuzzer),
-                why: format!("no line `{INPUTS} N`"),
-            })?;
+    println!("$ {}", command::line(&fuzzer));
+    let error = match command::collect(fuzzer.current_dir(&workspace.root)) {
+        Ok((_, report)) => {
+            let missing = || ChoreError::output(&fuzzer, format!("no line `{INPUTS} N`"));
+            let inputs = inputs(&report).ok_or_else(missing)?;
             println!("{name}: {inputs} inputs in {seconds} s, no finding");
             return Ok(Vec::new());
         }
         Err(error) => error,
     };
-    let again = |input: PathBuf| {
+    let finding = |input: PathBuf| {
         let input = workspace.relative(&input).display().to_string();
         format!(
-            "{name}: finding in {input}; again: `{} {input}`",
+            "{name}: finding in {input}; reproduce with `{} {input}`",
             binary.display()
         )
     };
     let mut findings: Vec<String> = written_since(&artifacts, began)
         .into_iter()
-        .map(again)
+        .map(finding)
         .collect();
     if findings.is_empty() {
         findings.push(format!("{name}: {error}"));
@@ -130,32 +119,20 @@ fn fuzz(
     Ok(findings)
 }
 
-/// How many inputs libFuzzer says it ran.
+/// Parses the number of inputs in libFuzzer's report.
 fn inputs(report: &str) -> Option<u64> {
     let count = report.lines().find_map(|line| line.strip_prefix(INPUTS))?;
     count.trim().parse().ok()
 }
 
-/// The files of a folder that were written since then.
-fn written_since(folder: &Path, then: SystemTime) -> Vec<PathBuf> {
+/// Lists the files in a folder that were written since a time.
+fn written_since(folder: &Path, since: SystemTime) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let recent = entries.filter(|entry| {
         let written = entry.metadata().and_then(|metadata| metadata.modified());
-        written.is_ok_and(|written| written >= then)
+        written.is_ok_and(|written| written >= since)
     });
     recent.map(|entry| entry.path()).collect()
-}
-
-/// The platform that rustc builds for by default.
-fn host() -> Result<String, Error> {
-    let mut rustc = Command::new("rustc");
-    rustc.arg("-vV");
-    let text = command::capture(&mut rustc)?;
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Error::Output {
-        command: command::line(&rustc),
-        why: "no line `host: …`".to_owned(),
-    })
 }
 
 #[cfg(test)]
@@ -164,7 +141,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn only_files_of_this_run_are_findings() {
+    fn only_recent_files_are_findings() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("crash-1"), "x").unwrap();
         let (hour, now) = (Duration::from_secs(3600), SystemTime::now());
@@ -174,14 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn reads_how_many_inputs_were_run() {
+    fn reads_the_number_of_inputs() {
         let report = "INFO: x\nstat::number_of_executed_units: 348546\nstat::peak_rss_mb: 29\n";
         assert_eq!(inputs(report), Some(348_546));
         assert_eq!(inputs("INFO: x\n"), None);
-    }
-
-    #[test]
-    fn rustc_names_its_host() {
-        assert!(host().unwrap().contains('-'));
     }
 }

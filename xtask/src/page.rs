@@ -1,55 +1,48 @@
-//! A file of the repository that is made from something else: written, or only compared.
+//! Writes or checks the generated files of the repository.
 
 use std::fs;
 
-use crate::error::Error;
+use crate::error::ChoreError;
 use crate::workspace::Workspace;
 
-/// What to do with a file that differs from what it is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Write it anew.
-    Write,
-    /// Leave it and fail.
-    Check,
+/// Handling of a file that is out of date.
+#[derive(Debug, clap::Args)]
+pub struct Mode {
+    /// Write nothing; fail if a file differs
+    #[arg(long)]
+    pub check: bool,
 }
 
-impl Mode {
-    /// The mode that a `--check` flag asks for.
-    pub fn of(check: bool) -> Self {
-        if check { Mode::Check } else { Mode::Write }
-    }
-}
-
-/// Brings the file at `path` (from the root) to `wanted`, or says at which line it differs and which chore mends it.
-pub fn settle(
+/// Writes the file at `path` (relative to the root). In check mode, returns an error with the first
+/// line that differs and the chore that updates the file.
+pub fn update(
     workspace: &Workspace,
     path: &str,
     wanted: &str,
-    mode: Mode,
+    mode: &Mode,
     chore: &str,
-) -> Result<(), Error> {
+) -> Result<(), ChoreError> {
     let full = workspace.root.join(path);
     let present = fs::read_to_string(&full).ok();
     if present.as_deref() == Some(wanted) {
         println!("{path} is up to date");
         return Ok(());
     }
-    if mode == Mode::Check {
+    if mode.check {
         let place = match present {
             None => format!("{path} is missing"),
             Some(text) => format!("{path}:{} is out of date", first_difference(&text, wanted)),
         };
-        return Err(Error::Found(vec![format!(
+        return Err(ChoreError::found(format!(
             "{place}: run `{chore}` and commit it"
-        )]));
+        )));
     }
-    fs::write(&full, wanted).map_err(|source| Error::Write { path: full, source })?;
+    fs::write(&full, wanted).map_err(ChoreError::file(&full))?;
     println!("{path} written");
     Ok(())
 }
 
-/// Number of the first line, from 1, in which two texts differ.
+/// Returns the number of the first line that differs, starting at 1.
 fn first_difference(a: &str, b: &str) -> usize {
     let same = a.lines().zip(b.lines()).take_while(|(a, b)| a == b);
     same.count() + 1
@@ -68,17 +61,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_that_differs() {
+    fn finds_the_first_line_that_differs() {
         assert_eq!(first_difference("a\nb\nc\n", "a\nx\nc\n"), 2);
         assert_eq!(first_difference("a\n", "a\nb\n"), 2);
     }
 
     #[test]
-    fn check_fails_and_leaves_the_file_and_write_mends_it() {
+    fn check_fails_and_write_updates() {
         let folder = tempfile::tempdir().unwrap();
         let workspace = workspace(folder.path());
         let file = folder.path().join("page");
-        let check = |wanted: &str| settle(&workspace, "page", wanted, Mode::Check, "chore");
+        let check =
+            |wanted: &str| update(&workspace, "page", wanted, &Mode { check: true }, "chore");
         assert!(
             check("new\n")
                 .unwrap_err()
@@ -89,7 +83,7 @@ mod tests {
         let error = check("new\n").unwrap_err().to_string();
         assert_eq!(error, "page:1 is out of date: run `chore` and commit it");
         assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
-        settle(&workspace, "page", "new\n", Mode::Write, "chore").unwrap();
+        update(&workspace, "page", "new\n", &Mode { check: false }, "chore").unwrap();
         check("new\n").unwrap();
     }
 }

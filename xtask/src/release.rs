@@ -1,28 +1,19 @@
-//! The command as users run it, and the server whose truth is known.
+//! Release builds: floodmark as users run it, the known-truth server and the measurements.
 
 use std::path::PathBuf;
 
 use crate::command;
-use crate::error::Error;
+use crate::error::ChoreError;
 use crate::workspace::Workspace;
 
-/// Builds the release `floodmark` and says where it is.
-pub fn floodmark(workspace: &Workspace) -> Result<PathBuf, Error> {
-    build(workspace)?;
-    Ok(workspace.target.join("release").join("floodmark"))
-}
-
-/// Builds the release `floodmark-truth` and says where it is.
-pub fn truth(workspace: &Workspace) -> Result<PathBuf, Error> {
-    build(workspace)?;
-    Ok(workspace.target.join("release").join("floodmark-truth"))
-}
-
-/// Both together, which share what they are made of: `floodmark-truth` has no feature that changes `floodmark`, and alone it would be
-/// built of other ones. No other package is.
-fn build(workspace: &Workspace) -> Result<(), Error> {
+/// Builds all programs and returns the path of one. They are built together, so that they share
+/// their dependencies; none enables a feature that floodmark does not enable.
+pub fn build(workspace: &Workspace, program: &str) -> Result<PathBuf, ChoreError> {
     let mut build = command::cargo();
-    build.args(["build", "--release", "--package", "floodmark"]);
-    build.args(["--package", "floodmark-truth"]);
-    command::run(build.current_dir(&workspace.root))
+    build.args(["build", "--release", "--bins"]);
+    for package in ["floodmark", "floodmark-truth", "floodmark-bench"] {
+        build.args(["--package", package]);
+    }
+    command::run(build.current_dir(&workspace.root))?;
+    Ok(workspace.target.join("release").join(program))
 }

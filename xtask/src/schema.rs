@@ -1,26 +1,25 @@
-//! `cargo xtask schema`: the JSON Schemas of the record, of the manifests and of what `observe` writes as files, for readers and editors that are not Rust.
+//! `cargo xtask schema`: writes the JSON Schemas of records and manifests, for readers and editors.
 
-use floodmark_lab::manifest::{client_schema, experiment_schema, store_schema, system_schema};
+use std::collections::BTreeMap;
+use std::process::Command;
 
-use crate::error::Error;
+use serde_json::Value;
+
+use crate::command;
+use crate::error::ChoreError;
 use crate::page::{self, Mode};
+use crate::release;
 use crate::workspace::Workspace;
 
-/// Writes or compares the files.
-pub fn run(workspace: &Workspace, mode: Mode) -> Result<(), Error> {
-    for (file, schema) in [
-        ("docs/record.schema.json", floodmark_record::schema()),
-        ("docs/experiment.schema.json", experiment_schema()),
-        ("docs/system.schema.json", system_schema()),
-        ("docs/store.schema.json", store_schema()),
-        ("docs/client.schema.json", client_schema()),
-        (
-            "docs/observer.schema.json",
-            floodmark_record::elsewhere::schema(),
-        ),
-    ] {
-        let wanted = format!("{schema:#}\n");
-        page::settle(workspace, file, &wanted, mode, "cargo xtask schema")?;
+/// Writes or checks the files.
+pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), ChoreError> {
+    let mut print = Command::new(release::build(workspace, "floodmark-bench")?);
+    let text = command::capture(print.arg("schema"))?;
+    let schemas: BTreeMap<String, Value> =
+        serde_json::from_str(&text).map_err(|error| ChoreError::output(&print, error))?;
+    for (file, schema) in schemas {
+        let text = format!("{schema:#}\n");
+        page::update(workspace, &file, &text, mode, "cargo xtask schema")?;
     }
     Ok(())
 }

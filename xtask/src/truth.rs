@@ -1,115 +1,115 @@
-//! `cargo xtask truth`: floodmark's record against the log of a server whose misdeeds are known.
+//! `cargo xtask truth`: compares floodmark's record with the log of a server that injects known
+//! faults.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::command;
-use crate::error::Error;
+use crate::error::ChoreError;
 use crate::release;
 use crate::workspace::Workspace;
 
-/// The backends that must give the same results.
+/// Backends that must yield the same results.
 const BACKENDS: [&str; 2] = ["uring", "epoll"];
 
-/// How Rust shows EPERM, EACCES and ENOSYS: io_uring is forbidden, or the kernel has none.
-const FORBIDDEN_OR_LACKING: [&str; 3] = ["(os error 1)", "(os error 13)", "(os error 38)"];
+/// EPERM, EACCES and ENOSYS as formatted by Rust: io_uring is forbidden or missing.
+const UNAVAILABLE: [&str; 3] = ["(os error 1)", "(os error 13)", "(os error 38)"];
 
-/// Cases that are about schedules and judgements, which both backends share: the suite has no time for them twice.
-const ONCE: [&str; 2] = ["T8", "T9"];
+/// Cases about schedules and judgments, which do not depend on the backend. The suite runs them on
+/// one backend only.
+const INDEPENDENT: [&str; 2] = ["T8", "T9"];
 
-/// Which cases are run.
+/// Which cases to run.
 #[derive(Debug, Clone, Copy)]
 pub enum Cases<'a> {
-    /// All of them on each backend.
+    /// All cases on each backend.
     All,
-    /// One.
+    /// One case on each backend.
     Only(&'a str),
-    /// All of them on the first backend, and on the others those whose outcome a backend decides.
+    /// All cases on the first backend. On the others, only cases that depend on the backend.
     Suite,
 }
 
-/// Runs cases on each backend, with the release build of both sides; what was left out, and why.
-pub fn run(workspace: &Workspace, which: Cases<'_>) -> Result<Option<String>, Error> {
-    let binaries = [release::floodmark(workspace)?, release::truth(workspace)?];
-    let [floodmark, _] = &binaries;
-    let mut left_out = None;
-    let results = BACKENDS.map(|backend| match refusal(floodmark, backend)? {
-        // A container may forbid io_uring; then nobody here can use it, and epoll is what is tested.
-        Some(why) => {
-            left_out = Some(format!("without {backend}: {why}"));
+/// Runs cases on each backend with release builds; returns the ignored backends with reasons.
+pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, ChoreError> {
+    let floodmark = &release::build(workspace, "floodmark")?;
+    let mut ignored = Vec::new();
+    let results = BACKENDS.map(|backend| match unavailable(floodmark, backend)? {
+        Some(reason) => {
+            ignored.push(format!("{backend}: {reason}"));
             Ok(())
         }
-        None => on_backend(workspace, &binaries, backend, which),
+        None => on_backend(workspace, floodmark, backend, cases),
     });
-    // Last, where it is seen.
-    if let Some(left_out) = &left_out {
-        println!("{left_out}");
+    for line in &ignored {
+        println!("ignored: {line}");
     }
-    Error::of_all(results)?;
-    Ok(left_out)
+    ChoreError::of_all(results)?;
+    Ok(ignored)
 }
 
-/// Why a backend cannot be used here whatever floodmark does; none where it can, or where floodmark is to blame.
-fn refusal(floodmark: &Path, backend: &str) -> Result<Option<String>, Error> {
-    let folder = tempfile::tempdir().map_err(|e| Error::Found(vec![e.to_string()]))?;
+/// Returns why the kernel refuses a backend, or `None` if the backend works or floodmark itself
+/// fails.
+fn unavailable(floodmark: &Path, backend: &str) -> Result<Option<String>, ChoreError> {
+    let folder = tempfile::tempdir().map_err(ChoreError::file(&std::env::temp_dir()))?;
     let mut probe = Command::new(floodmark);
     probe.args(["load", "http://127.0.0.1:1/", "-n", "1", "--quiet", "--out"]);
     probe.arg(folder.path().join("probe"));
     probe.args(["--backend", backend]).stdin(Stdio::null());
-    let output = probe.output().map_err(|source| Error::Start {
-        command: command::line(&probe),
-        source,
-    })?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Ok(is_the_kernels(output.status.code(), &said).then_some(said))
+    let output = probe.output().map_err(ChoreError::start(&probe))?;
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Ok(is_refused_by_kernel(output.status.code(), &message).then_some(message))
 }
 
-/// Whether what floodmark said when it ended with `code` is a refusal of the kernel.
-fn is_the_kernels(code: Option<i32>, said: &str) -> bool {
-    // A backend that works says that nobody listens there; one that is refused names the other.
-    let refused = code == Some(2) && said.contains("or use --backend");
-    refused && FORBIDDEN_OR_LACKING.iter().any(|why| said.contains(why))
+/// Returns whether floodmark ended because the kernel refused its backend. A working backend
+/// reports a refused connection instead.
+fn is_refused_by_kernel(code: Option<i32>, message: &str) -> bool {
+    let refused = code == Some(2) && message.contains("--backend epoll");
+    refused && UNAVAILABLE.iter().any(|error| message.contains(error))
 }
 
 fn on_backend(
     workspace: &Workspace,
-    [floodmark, truth]: &[PathBuf; 2],
+    floodmark: &Path,
     backend: &str,
-    which: Cases<'_>,
-) -> Result<(), Error> {
-    let mut cases = Command::new(truth);
-    cases.args(["cases", "--floodmark"]).arg(floodmark);
-    cases.args(["--backend", backend]);
-    match which {
-        Cases::Only(case) => drop(cases.args(["--only", case])),
+    cases: Cases<'_>,
+) -> Result<(), ChoreError> {
+    let mut run = Command::new(floodmark.with_file_name("floodmark-truth"));
+    run.args(["cases", "--floodmark"]).arg(floodmark);
+    run.args(["--backend", backend]);
+    match cases {
+        Cases::Only(case) => drop(run.args(["--only", case])),
         Cases::Suite if backend != BACKENDS[0] => {
-            cases.args(ONCE.iter().flat_map(|case| ["--skip", case]));
+            run.args(INDEPENDENT.iter().flat_map(|case| ["--skip", case]));
         }
         Cases::All | Cases::Suite => {}
     }
-    command::run(cases.current_dir(&workspace.root))
+    command::run(run.current_dir(&workspace.root)).map(drop)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const EPERM: i32 = 1;
+    const EACCES: i32 = 13;
+    const EINVAL: i32 = 22;
+    const ENOSYS: i32 = 38;
+
     #[test]
-    fn only_the_kernel_excuses_a_backend() {
-        let said = |error: i32| {
+    fn only_the_kernel_makes_a_backend_unavailable() {
+        let message = |error: i32| {
             let error = std::io::Error::from_raw_os_error(error);
-            format!("floodmark: --backend uring: words ({error}); a mend, or use --backend epoll")
+            format!("floodmark: --backend uring: words ({error}); a fix, or use --backend epoll")
         };
-        for error in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
-            assert!(is_the_kernels(Some(2), &said(error)), "{}", said(error));
+        for error in [EPERM, EACCES, ENOSYS] {
+            assert!(is_refused_by_kernel(Some(2), &message(error)), "{error}");
         }
-        for error in [libc::EINVAL, libc::ENOMEM, libc::EMFILE] {
-            assert!(!is_the_kernels(Some(2), &said(error)), "{}", said(error));
-        }
-        assert!(!is_the_kernels(
+        assert!(!is_refused_by_kernel(Some(2), &message(EINVAL)));
+        assert!(!is_refused_by_kernel(
             Some(3),
             "connection refused (os error 111)"
         ));
-        assert!(!is_the_kernels(Some(3), &said(libc::EPERM)));
+        assert!(!is_refused_by_kernel(Some(3), &message(EPERM)));
     }
 }

@@ -1,4 +1,4 @@
-//! What cargo knows of this workspace.
+//! The workspace as described by `cargo metadata`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,94 +7,88 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::command;
-use crate::error::Error;
+use crate::error::ChoreError;
 
-/// Packages of the workspace without what they depend on: needs neither a lock file nor a network.
+/// Arguments that list only packages of the workspace. They need neither a lock file nor network
+/// access.
 const METADATA: [&str; 4] = ["metadata", "--format-version", "1", "--no-deps"];
 
-/// The part of `cargo metadata` that the chores need.
+/// The part of `cargo metadata` that chores need.
 #[derive(Debug, Deserialize)]
 pub struct Workspace {
-    /// The workspace's packages.
+    /// Packages of the workspace.
     pub packages: Vec<Package>,
-    /// The folder of the root manifest.
+    /// Folder of the root manifest.
     #[serde(rename = "workspace_root")]
     pub root: PathBuf,
-    /// Where cargo builds; follows `CARGO_TARGET_DIR`.
+    /// Build folder, which respects `CARGO_TARGET_DIR`.
     #[serde(rename = "target_directory")]
     pub target: PathBuf,
 }
 
-/// A package of the workspace.
+/// One package.
 #[derive(Debug, Deserialize)]
 pub struct Package {
-    /// Its name.
+    /// Name of the package.
     pub name: String,
-    /// Its `Cargo.toml`.
+    /// Path of its `Cargo.toml`.
     pub manifest_path: PathBuf,
-    /// What it depends on directly, optional ones included.
+    /// Direct dependencies, including optional ones.
     pub dependencies: Vec<Dependency>,
-    /// What is built of it.
-    pub targets: Vec<Target>,
+    /// Build targets of the package.
+    pub targets: Vec<BuildTarget>,
 }
 
-/// Something that is built of a package.
+/// A library, binary, test or example.
 #[derive(Debug, Deserialize)]
-pub struct Target {
-    /// Its name.
+pub struct BuildTarget {
+    /// Name of the target.
     pub name: String,
-    /// `bin`, `lib`, `test` and so on.
+    /// Kinds of the target: `bin`, `lib`, `test`, …
     pub kind: Vec<String>,
 }
 
 /// A direct dependency.
 #[derive(Debug, Deserialize)]
 pub struct Dependency {
-    /// The package's name, whatever it is called in the code.
+    /// Name of the package, even if the code renames it.
     pub name: String,
-    /// `dev`, `build`, or none for a normal one.
+    /// Kind of the dependency: `dev`, `build`, or `None` for a normal dependency.
     pub kind: Option<String>,
 }
 
 impl Workspace {
-    /// The workspace of the current folder.
-    pub fn read() -> Result<Self, Error> {
+    /// Reads the workspace of the current folder.
+    pub fn read() -> Result<Self, ChoreError> {
         metadata(command::cargo().args(METADATA))
     }
 
-    /// The workspace of a manifest.
-    pub fn at(manifest: &Path) -> Result<Self, Error> {
-        metadata(
-            command::cargo()
-                .args(METADATA)
-                .arg("--manifest-path")
-                .arg(manifest),
-        )
+    /// Reads the workspace of a manifest.
+    pub fn at(manifest: &Path) -> Result<Self, ChoreError> {
+        let mut cargo = command::cargo();
+        metadata(cargo.args(METADATA).arg("--manifest-path").arg(manifest))
     }
 
-    /// The names of its binaries.
+    /// Returns the names of the workspace's binaries.
     pub fn binaries(&self) -> Vec<String> {
         let targets = self.packages.iter().flat_map(|package| &package.targets);
         let binaries = targets.filter(|target| target.kind.iter().any(|kind| kind == "bin"));
         binaries.map(|target| target.name.clone()).collect()
     }
 
-    /// The text of a file given by its path from the root.
-    pub fn text(&self, path: &str) -> Result<String, Error> {
+    /// Reads a file by its path relative to the root.
+    pub fn text(&self, path: &str) -> Result<String, ChoreError> {
         let path = self.root.join(path);
-        fs::read_to_string(&path).map_err(|source| Error::Read { path, source })
+        fs::read_to_string(&path).map_err(ChoreError::file(&path))
     }
 
-    /// A path as it is seen from the root.
+    /// Returns a path relative to the root.
     pub fn relative<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }
 }
 
-fn metadata(command: &mut Command) -> Result<Workspace, Error> {
+fn metadata(command: &mut Command) -> Result<Workspace, ChoreError> {
     let text = command::capture(command)?;
-    serde_json::from_str(&text).map_err(|e| Error::Output {
-        command: command::line(command),
-        why: e.to_string(),
-    })
+    serde_json::from_str(&text).map_err(|error| ChoreError::output(command, error))
 }

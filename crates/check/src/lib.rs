@@ -1,11 +1,11 @@
-//! Correctness of the answers of a run, from what was kept of them. No I/O: bytes come in, a judgement goes out.
+//! Checks of the correctness of a run's responses, based on what was kept of them.
 
-pub mod answers;
-pub mod order;
+pub mod counter;
+pub mod responses;
 pub mod scoring;
 pub mod sequence;
 
-pub use answers::{Answer, decode_answers, decode_scores};
-pub use order::Beside;
+pub use counter::CheckContext;
+pub use responses::{DrawnNumber, decode_numbers, decode_scores};
 pub use scoring::scoring;
 pub use sequence::sequence;

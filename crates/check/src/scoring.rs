@@ -1,65 +1,71 @@
-//! `scoring`: were scores added up as by one that counts them all?
+//! The check `scoring`: scores are added up without losses.
 //!
-//! **What must hold.** The server keeps how many scores it was sent and their sum, and answers each with both, and with their mean, as
-//! they are after it. Its numbers are those of a counter ([`crate::order`]). Where every request adds the same score `s`, the total that
-//! goes with number `n` is `s · n` and what was there before: the same difference in all answers, and none where number 1 was among them. A
-//! mean is `total / n`.
+//! The server keeps the number of scores and their total. Each response has both, and their mean, after
+//! its own score. The numbers are those of a counter ([`crate::counter`]). Every request adds the same
+//! score `s`, so the total with number `n` is `s · n` plus a constant from before, which is 0 if number 1
+//! is among the responses. The mean is `total / n`.
 //!
-//! **Lost updates.** A server that reads, adds and writes without a lock loses what others wrote in between. Numbers then come twice,
-//! and fewer are used than were answered; totals fall behind in the same way, but seldom at the same moments, so that they
-//! no longer go with their numbers. Both are counted.
+//! A server that reads, adds and writes without a lock loses concurrent updates. Numbers then repeat, and
+//! fewer are used than there are responses. Totals fall behind at other moments, so they no longer match
+//! their numbers. Both losses are counted.
 
-use floodmark_record::kept::{KeptScore, Line, SHOWN, Scored};
+use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, TotalLine};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-use crate::order::{self, Beside, Found, listed, scan, show};
+use crate::counter::{self, CheckContext, NumberScan, count, keep_first, list, scan};
+use crate::responses::DrawnNumber;
 
-/// Judges what a scoring server answered, `answers` in any order; exact, O(n log n) in time and O(1) beyond the answers in memory,
-/// which are sorted in place. `line` is what their totals are held against, `scored` what the load process said of them.
+/// Judges the responses of a scoring server, in any order. Exact, in O(n log n) time and O(1) extra
+/// memory; sorts in place. `line` is the expected total per number, `scored` the report of the load
+/// process.
 ///
-/// Without a single answer it does not hold: nothing was shown.
+/// Fails without any response.
 #[must_use]
 pub fn scoring(
-    answers: &mut [KeptScore],
-    line: Line,
-    scored: &Scored,
-    beside: &Beside<'_>,
+    scores: &mut [KeptScore],
+    line: TotalLine,
+    scored: &ScoringSummary,
+    context: &CheckContext<'_>,
 ) -> CheckResult {
-    answers.sort_unstable_by_key(|a| (a.number(), a.sent_ns(), a.done_ns(), a.distance()));
-    let found = scan(answers);
-    let strays = Strays::of(answers, line);
-    let mut faults = Vec::from_iter(lost(&found, &strays, answers.len() as u64));
-    faults.extend(order::faults(&found, beside));
-    faults.extend(strays.fault(line, scored));
+    scores.sort_unstable_by_key(|a| (a.number(), a.sent_ns(), a.done_ns(), a.distance()));
+    let scan = scan(scores, |score| DrawnNumber {
+        number: score.number(),
+        sent_ns: score.sent_ns(),
+        done_ns: score.done_ns(),
+    });
+    let totals = TotalScan::of(scores, line);
+    let mut faults = Vec::from_iter(lost(&scan, &totals, scores.len() as u64));
+    faults.extend(counter::faults(&scan, context));
+    faults.extend(totals.fault(line, scored));
     if scored.wrong_averages > 0 {
-        let shown = &scored.first_wrong_averages;
+        let examples = &scored.first_wrong_averages;
         faults.push(format!(
             "{} not the total divided by the number ({})",
             count(scored.wrong_averages, "average is", "averages are"),
-            listed(
-                shown.iter().take(SHOWN).cloned(),
-                shown.len() as u64 == scored.wrong_averages
+            list(
+                examples.iter().take(SHOWN).cloned(),
+                examples.len() as u64 == scored.wrong_averages
             )
         ));
     }
-    if beside.unreadable > 0 {
+    if context.unreadable > 0 {
         faults.push(format!(
             "{} averageScore, totalScore and numberOfTrials",
             count(
-                beside.unreadable,
-                "ok answer did not say",
-                "ok answers did not say"
+                context.unreadable,
+                "ok response lacked",
+                "ok responses lacked"
             )
         ));
     }
-    if found.range.is_none() && faults.is_empty() {
-        faults.push("no score was answered, so there is nothing to check".to_owned());
+    if scan.range.is_none() && faults.is_empty() {
+        faults.push("no response had a score, so there is nothing to check".to_owned());
     }
     let held = faults.is_empty();
     if held {
-        faults.push(order::success(&found, answers.len(), beside.unknown));
-        faults.push(format!("totals are {}", strays.rule(line)));
+        faults.push(counter::success(&scan, scores.len(), context.unknown));
+        faults.push(format!("totals are {}", totals.rule(line)));
         faults.push("averages are total / number".to_owned());
     }
     CheckResult {
@@ -69,119 +75,106 @@ pub fn scoring(
     }
 }
 
-/// Totals that do not go with their numbers.
+/// Totals that don't match their numbers.
 #[derive(Debug, Default)]
-struct Strays {
-    /// The distance that right totals have; none where number 1's total already is no whole number of scores.
-    right: Option<i32>,
-    /// How many have another.
+struct TotalScan {
+    /// The distance of correct totals from the line; `None` if the total of number 1 is not a whole
+    /// number of scores.
+    expected: Option<i32>,
+    /// Number of totals with another distance.
     wrong: u64,
-    /// Number and distance of the first.
+    /// Number and distance of the first such totals.
     first: Vec<(u64, Option<i32>)>,
-    /// Totals that are whole numbers of scores, and the smallest and largest of these numbers.
+    /// Number of totals that are whole numbers of scores.
     whole: u64,
+    /// Smallest and largest number of scores among these totals.
     range: Option<(i128, i128)>,
 }
 
-impl Strays {
-    /// Of answers that are sorted by number.
-    fn of(answers: &[KeptScore], line: Line) -> Self {
-        let Some(first) = answers.first() else {
-            return Strays::default();
+impl TotalScan {
+    /// Scans scores that are sorted by number.
+    fn of(scores: &[KeptScore], line: TotalLine) -> Self {
+        let Some(first) = scores.first() else {
+            return TotalScan::default();
         };
-        let mut strays = Strays {
-            // Before number 1 there was nothing.
-            right: match first.number() {
+        let mut scan = TotalScan {
+            expected: match first.number() {
                 1 => line.from_zero(),
-                _ => answers.iter().find_map(KeptScore::distance),
+                _ => scores.iter().find_map(KeptScore::distance),
             },
-            ..Strays::default()
+            ..TotalScan::default()
         };
-        for answer in answers {
-            let distance = answer.distance();
-            if distance.is_none() || distance != strays.right {
-                strays.wrong += 1;
-                show(&mut strays.first, (answer.number(), distance));
+        for score in scores {
+            let distance = score.distance();
+            if distance.is_none() || distance != scan.expected {
+                scan.wrong += 1;
+                keep_first(&mut scan.first, (score.number(), distance));
             }
             if let Some(distance) = distance {
-                strays.whole += 1;
-                let sum = i128::from(answer.number()) + i128::from(distance);
-                let (low, high) = strays.range.unwrap_or((sum, sum));
-                strays.range = Some((low.min(sum), high.max(sum)));
+                scan.whole += 1;
+                let sum = i128::from(score.number()) + i128::from(distance);
+                let (low, high) = scan.range.unwrap_or((sum, sum));
+                scan.range = Some((low.min(sum), high.max(sum)));
             }
         }
-        strays
+        scan
     }
 
-    /// "10 × the number, and 25".
-    fn rule(&self, line: Line) -> String {
+    /// Describes correct totals: "10 × the number, plus 25 from before".
+    fn rule(&self, line: TotalLine) -> String {
         let product = format!("{} × the number", line.score);
-        if self.right.is_some() && self.right == line.from_zero() {
+        if self.expected.is_some() && self.expected == line.from_zero() {
             return product;
         }
-        let before = line.total(f64::from(self.right.unwrap_or_default()));
-        format!("{product}, and {before} from before")
+        let before = line.total(f64::from(self.expected.unwrap_or_default()));
+        format!("{product}, plus {before} from before")
     }
 
-    /// What is wrong with the totals.
-    fn fault(&self, line: Line, scored: &Scored) -> Option<String> {
+    /// Describes wrong totals.
+    fn fault(&self, line: TotalLine, scored: &ScoringSummary) -> Option<String> {
         if self.wrong == 0 {
             return None;
         }
         let mut strange = scored.first_strange_totals.iter();
-        let mut shown = |number: u64| strange.find(|total| total.number == number);
         let examples = self.first.iter().filter_map(|(number, distance)| {
+            let shown = show_count(*number);
             let Some(distance) = distance else {
-                let total = shown(*number)?.total;
-                return Some(format!("{total} with number {}", show_count(*number)));
+                let total = strange.find(|total| total.number == *number)?.total;
+                return Some(format!("{total} with number {shown}"));
             };
             let total = line.total(*number as f64 + f64::from(*distance));
-            let off = i64::from(*distance) - i64::from(self.right.unwrap_or_default());
-            let scores = count(off.unsigned_abs(), "score", "scores");
-            let way = if off < 0 { "short" } else { "over" };
-            Some(match self.right {
-                Some(_) => format!(
-                    "{total} with number {}, {scores} {way}",
-                    show_count(*number)
-                ),
-                None => format!("{total} with number {}", show_count(*number)),
-            })
+            let difference = self.expected.map_or_else(String::new, |expected| {
+                let difference = i64::from(*distance) - i64::from(expected);
+                let scores = count(difference.unsigned_abs(), "score", "scores");
+                let direction = if difference < 0 { "low" } else { "high" };
+                format!(", {scores} too {direction}")
+            });
+            Some(format!("{total} with number {shown}{difference}"))
         });
         Some(format!(
             "{} not {} ({})",
             count(self.wrong, "total is", "totals are"),
             self.rule(line),
-            listed(examples, self.first.len() < SHOWN)
+            list(examples, self.first.len() < SHOWN)
         ))
     }
 }
 
-/// How many of the scores are in no number or in no total.
-fn lost(found: &Found, strays: &Strays, answered: u64) -> Option<String> {
-    let beyond = |n: u64, range: Option<(i128, i128)>| {
+/// Describes how many scores are missing in the numbers or in the totals.
+fn lost(numbers: &NumberScan, totals: &TotalScan, responses: u64) -> Option<String> {
+    let missing = |n: u64, range: Option<(i128, i128)>| {
         range.map_or(0, |(low, high)| (i128::from(n) - (high - low + 1)).max(0)) as u64
     };
-    let of_numbers = beyond(answered, found.range.map(|(a, b)| (a.into(), b.into())));
-    let of_totals = beyond(strays.whole, strays.range);
-    (of_numbers + of_totals > 0).then(|| {
+    let in_numbers = missing(responses, numbers.range.map(|(a, b)| (a.into(), b.into())));
+    let in_totals = missing(totals.whole, totals.range);
+    (in_numbers + in_totals > 0).then(|| {
         format!(
-            "of {} at least {} lost in numberOfTrials and {} in totalScore",
-            count(answered, "answered score", "answered scores"),
-            count_are(of_numbers),
-            show_count(of_totals)
+            "lost updates among {}: at least {} in numberOfTrials, {} in totalScore",
+            count(responses, "score", "scores"),
+            show_count(in_numbers),
+            show_count(in_totals)
         )
     })
-}
-
-fn count_are(n: u64) -> String {
-    match n {
-        1 => "1 was".to_owned(),
-        n => format!("{} were", show_count(n)),
-    }
-}
-
-fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{} {}", show_count(n), if n == 1 { one } else { many })
 }
 
 #[cfg(test)]

@@ -1,46 +1,47 @@
-//! Tests of [`super`]: on simulated servers, honest and not, and of its words.
+//! Tests on simulated servers, correct and faulty.
 
 use floodmark_record::kept::StrangeTotal;
 use proptest::prelude::*;
 
 use super::*;
 
-/// A server that is asked one score after the other, with what it answered.
-struct Server {
+/// A sequential scoring server and its responses.
+struct ScoringServer {
     score: f64,
     number: u64,
     total: f64,
-    line: Option<Line>,
+    line: Option<TotalLine>,
     answers: Vec<KeptScore>,
-    scored: Scored,
+    scored: ScoringSummary,
     moment: u64,
 }
 
-impl Server {
+impl ScoringServer {
     fn new(score: f64, number: u64, total: f64) -> Self {
-        Server {
+        ScoringServer {
             score,
             number,
             total,
             line: None,
             answers: Vec::new(),
-            scored: Scored::default(),
+            scored: ScoringSummary::default(),
             moment: 1_000,
         }
     }
 
-    /// One that was never asked before.
+    /// Returns a server without earlier scores.
     fn fresh(score: f64) -> Self {
-        Server::new(score, 0, 0.0)
+        ScoringServer::new(score, 0, 0.0)
     }
 
-    /// Answers with the figures as they are, as if asked `before` and answered `after` its moment, ns.
+    /// Adds a response with the current figures. Its request was sent `before` ns before the moment
+    /// of effect, and the response was complete `after` ns after it.
     fn answer(&mut self, before: u64, after: u64) {
         self.moment += 10;
         let (score, number, total) = (self.score, self.number, self.total);
         let line = self
             .line
-            .get_or_insert_with(|| Line::through(score, number, total));
+            .get_or_insert_with(|| TotalLine::through(score, number, total));
         let distance = line.distance(number, total);
         if distance.is_none() {
             self.scored.strange(StrangeTotal { number, total });
@@ -50,7 +51,7 @@ impl Server {
             .push(KeptScore::new(number, distance, sent, self.moment + after));
     }
 
-    /// Counts a score, as it should.
+    /// Adds a score correctly.
     fn add(&mut self) {
         self.number += 1;
         self.total += self.score;
@@ -63,21 +64,21 @@ impl Server {
         }
     }
 
-    fn judged(mut self, beside: &Beside<'_>) -> CheckResult {
-        // As answers of several threads come.
+    fn judged(mut self, context: &CheckContext<'_>) -> CheckResult {
+        // Reorder the responses as several threads would.
         self.answers.sort_by_key(|a| a.done_ns() % 7);
-        let line = self.line.unwrap_or(Line::through(self.score, 0, 0.0));
-        scoring(&mut self.answers, line, &self.scored, beside)
+        let line = self.line.unwrap_or(TotalLine::through(self.score, 0, 0.0));
+        scoring(&mut self.answers, line, &self.scored, context)
     }
 
     fn detail(self) -> String {
-        let result = self.judged(&Beside::default());
+        let result = self.judged(&CheckContext::default());
         assert!(!result.held, "{}", result.detail);
         result.detail
     }
 }
 
-/// What a score, a start and a history may be.
+/// Possible scores.
 fn scores() -> impl Strategy<Value = f64> {
     prop_oneof![
         Just(10.0),
@@ -96,20 +97,20 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn an_honest_server_is_never_flagged(score in scores(), number in 0u64..1_000_000, other in -1e3f64..1e3, times in times()) {
+    fn correct_server_passes(score in scores(), number in 0u64..1_000_000, other in -1e3f64..1e3, times in times()) {
         let before = if number == 0 { 0.0 } else { other };
-        let mut server = Server::new(score, number, before);
+        let mut server = ScoringServer::new(score, number, before);
         for (before, after) in times {
             server.add();
             server.answer(before, after);
         }
-        let result = server.judged(&Beside::default());
+        let result = server.judged(&CheckContext::default());
         prop_assert!(result.held, "{}", result.detail);
     }
 
     #[test]
-    fn a_lost_number_is_found(score in scores(), times in times(), at in any::<prop::sample::Index>()) {
-        let mut server = Server::fresh(score);
+    fn finds_a_lost_number(score in scores(), times in times(), at in any::<prop::sample::Index>()) {
+        let mut server = ScoringServer::fresh(score);
         let at = at.index(times.len() - 1) + 1;
         for (i, (before, after)) in times.into_iter().enumerate() {
             server.add();
@@ -117,14 +118,14 @@ proptest! {
             server.answer(before, after);
         }
         let detail = server.detail();
-        prop_assert!(detail.contains("at least 1 was lost in numberOfTrials and 0 in totalScore"), "{}", detail);
-        prop_assert!(detail.contains("1 number was handed out more than once"), "{}", detail);
-        prop_assert!(detail.contains("1 score over"), "{}", detail);
+        prop_assert!(detail.contains("at least 1 in numberOfTrials, 0 in totalScore"), "{}", detail);
+        prop_assert!(detail.contains("1 number occurs more than once"), "{}", detail);
+        prop_assert!(detail.contains("1 score too high"), "{}", detail);
     }
 
     #[test]
-    fn a_lost_total_is_found(score in scores(), times in times(), at in any::<prop::sample::Index>()) {
-        let mut server = Server::fresh(score);
+    fn finds_a_lost_total(score in scores(), times in times(), at in any::<prop::sample::Index>()) {
+        let mut server = ScoringServer::fresh(score);
         let (at, n) = (at.index(times.len()), times.len());
         for (i, (before, after)) in times.into_iter().enumerate() {
             server.number += 1;
@@ -136,13 +137,13 @@ proptest! {
         let wrong = n - at;
         let detail = server.detail();
         prop_assert!(detail.contains(&format!("{wrong} total{} not", if wrong == 1 { " is" } else { "s are" })), "{}", detail);
-        prop_assert!(detail.contains("1 score short"), "{}", detail);
-        prop_assert!(!detail.contains("handed out"), "{}", detail);
+        prop_assert!(detail.contains("1 score too low"), "{}", detail);
+        prop_assert!(!detail.contains("more than once") && !detail.contains("missing"), "{}", detail);
     }
 
     #[test]
-    fn an_update_lost_in_both_is_found(score in scores(), times in times(), at in any::<prop::sample::Index>()) {
-        let mut server = Server::fresh(score);
+    fn finds_an_update_lost_in_both(score in scores(), times in times(), at in any::<prop::sample::Index>()) {
+        let mut server = ScoringServer::fresh(score);
         let at = at.index(times.len() - 1) + 1;
         for (i, (before, after)) in times.into_iter().enumerate() {
             if i != at {
@@ -151,27 +152,27 @@ proptest! {
             server.answer(before, after);
         }
         let detail = server.detail();
-        prop_assert!(detail.contains("at least 1 was lost in numberOfTrials and 1 in totalScore"), "{}", detail);
+        prop_assert!(detail.contains("at least 1 in numberOfTrials, 1 in totalScore"), "{}", detail);
         prop_assert!(!detail.contains("total is not") && !detail.contains("totals are not"), "{}", detail);
     }
 
     #[test]
-    fn a_score_nobody_answered_is_a_gap_unless_its_request_is_unknown(score in scores(), n in 2usize..50) {
+    fn missing_response_is_a_gap_unless_its_outcome_is_unknown(score in scores(), n in 2usize..50) {
         let history = || {
-            let mut server = Server::fresh(score);
+            let mut server = ScoringServer::fresh(score);
             server.serve(n);
             server.add();
             server.serve(n);
             server
         };
-        prop_assert!(history().detail().contains("1 number was never handed out"));
-        let beside = Beside { unknown: 1, ..Beside::default() };
-        prop_assert!(history().judged(&beside).held);
+        prop_assert!(history().detail().contains("1 number is missing"));
+        let context = CheckContext { unknown: 1, ..CheckContext::default() };
+        prop_assert!(history().judged(&context).held);
     }
 
     #[test]
-    fn a_total_that_no_score_explains_is_found(score in scores(), n in 1usize..50, part in 0.3f64..0.7) {
-        let mut server = Server::fresh(score);
+    fn finds_a_total_that_is_not_a_number_of_scores(score in scores(), n in 1usize..50, part in 0.3f64..0.7) {
+        let mut server = ScoringServer::fresh(score);
         server.serve(n);
         server.total += part * score;
         server.serve(1);
@@ -183,28 +184,28 @@ proptest! {
 }
 
 #[test]
-fn success_reads_plainly() {
-    let mut server = Server::fresh(10.0);
+fn describes_success() {
+    let mut server = ScoringServer::fresh(10.0);
     server.serve(200_000);
-    let result = server.judged(&Beside::default());
+    let result = server.judged(&CheckContext::default());
     assert_eq!((result.name.as_str(), result.held), ("scoring", true));
     assert_eq!(
         result.detail,
         "200,000 numbers, 1 to 200,000, each once, no gap, in order; totals are 10 × the number; averages are total / number"
     );
-    let mut server = Server::new(2.5, 4, 7.0);
+    let mut server = ScoringServer::new(2.5, 4, 7.0);
     server.serve(2);
     assert_eq!(
-        server.judged(&Beside::default()).detail,
-        "2 numbers, 5 to 6, each once, no gap, in order; totals are 2.5 × the number, and -3 from before; averages are total / number"
+        server.judged(&CheckContext::default()).detail,
+        "2 numbers, 5 to 6, each once, no gap, in order; totals are 2.5 × the number, plus -3 from before; averages are total / number"
     );
 }
 
 #[test]
-fn each_kind_of_fault_is_counted_and_its_first_offenders_shown() {
-    let mut server = Server::fresh(10.0);
+fn describes_each_kind_of_fault() {
+    let mut server = ScoringServer::fresh(10.0);
     server.serve(1);
-    // The number is lost, then the total, then both go back to what another thread had read.
+    // Lose the number, then the total, then both.
     server.total += 10.0;
     server.answer(5, 5);
     server.number += 1;
@@ -215,33 +216,33 @@ fn each_kind_of_fault_is_counted_and_its_first_offenders_shown() {
     server.serve(1);
     server.scored.wrong_averages = 2;
     server.scored.first_wrong_averages = vec!["20 for 20 / 1".to_owned()];
-    let beside = Beside {
+    let context = CheckContext {
         unreadable: 1,
-        ..Beside::default()
+        ..CheckContext::default()
     };
-    let result = server.judged(&beside);
+    let result = server.judged(&context);
     assert!(!result.held);
     assert_eq!(
         result.detail,
-        "of 5 answered scores at least 2 were lost in numberOfTrials and 2 in totalScore; 2 numbers were handed out more than once \
-         (1, 2); 2 totals are not 10 × the number (20 with number 1, 1 score over, 30.5 with number 3); 2 averages are not the total divided by the number \
-         (first: 20 for 20 / 1); 1 ok answer did not say averageScore, totalScore and numberOfTrials"
+        "lost updates among 5 scores: at least 2 in numberOfTrials, 2 in totalScore; 2 numbers occur more than once \
+         (1, 2); 2 totals are not 10 × the number (20 with number 1, 1 score too high, 30.5 with number 3); 2 averages are not the total divided by the number \
+         (first: 20 for 20 / 1); 1 ok response lacked averageScore, totalScore and numberOfTrials"
     );
 }
 
 #[test]
-fn a_fresh_server_starts_at_nothing() {
+fn fresh_server_starts_at_0() {
     for (total, words) in [
         (
             20.0,
-            "3 totals are not 10 × the number (30 with number 1, 2 scores over, 40",
+            "3 totals are not 10 × the number (30 with number 1, 2 scores too high, 40",
         ),
         (
             5.0,
-            "3 totals are not 10 × the number, and 5 from before (15 with number 1, 25 with",
+            "3 totals are not 10 × the number, plus 5 from before (15 with number 1, 25 with",
         ),
     ] {
-        let mut server = Server::new(10.0, 0, total);
+        let mut server = ScoringServer::new(10.0, 0, total);
         server.serve(3);
         let detail = server.detail();
         assert!(detail.contains(words), "{detail}");
@@ -249,10 +250,10 @@ fn a_fresh_server_starts_at_nothing() {
 }
 
 #[test]
-fn a_check_of_nothing_does_not_hold() {
-    let detail = Server::fresh(10.0).detail();
+fn fails_without_responses() {
+    let detail = ScoringServer::fresh(10.0).detail();
     assert_eq!(
         detail,
-        "no score was answered, so there is nothing to check"
+        "no response had a score, so there is nothing to check"
     );
 }

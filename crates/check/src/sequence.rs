@@ -1,43 +1,38 @@
-//! `sequence`: were numbers handed out as by one counter that everybody draws from?
-//!
-//! What that means, and how it is found out, is said in [`crate::order`].
+//! The check `sequence`: numbers come from one correct counter (see [`crate::counter`]).
 
 use floodmark_record::run::CheckResult;
-use floodmark_record::units::show_count;
 
-use crate::answers::Answer;
-use crate::order::{Beside, faults, scan, success};
+use crate::counter::{CheckContext, count, faults, scan, success};
+use crate::responses::DrawnNumber;
 
-/// Judges what a number dispenser answered, `answers` in any order; exact, O(n log n) in time and O(1) beyond the answers in memory,
-/// which are sorted in place.
+/// Judges the numbers of a dispenser, in any order. Exact, in O(n log n) time and O(1) extra memory; sorts
+/// in place.
 ///
-/// Without a single number it does not hold: nothing was shown.
+/// Fails without any number.
 #[must_use]
-pub fn sequence(answers: &mut [Answer], beside: &Beside<'_>) -> CheckResult {
-    // No two orders of equal triples differ, so the unstable sort is deterministic.
-    answers.sort_unstable_by_key(|a| (a.number, a.sent_ns, a.done_ns));
-    let found = scan(answers);
-    let mut faults = faults(&found, beside);
-    if beside.unreadable > 0 {
-        faults.push(format!(
-            "{} no number at all",
-            match beside.unreadable {
-                1 => "1 ok answer was".to_owned(),
-                n => format!("{} ok answers were", show_count(n)),
-            }
+pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> CheckResult {
+    // Equal triples are interchangeable, so the unstable sort is deterministic.
+    numbers.sort_unstable_by_key(|n| (n.number, n.sent_ns, n.done_ns));
+    let scan = scan(numbers, |number| *number);
+    let mut faults = faults(&scan, context);
+    if context.unreadable > 0 {
+        faults.push(count(
+            context.unreadable,
+            "ok response was not a number",
+            "ok responses were not numbers",
         ));
     }
-    if found.range.is_none() && faults.is_empty() {
-        faults.push("no number was answered, so there is nothing to check".to_owned());
+    if scan.range.is_none() && faults.is_empty() {
+        faults.push("no response had a number, so there is nothing to check".to_owned());
+    }
+    let held = faults.is_empty();
+    if held {
+        faults.push(success(&scan, numbers.len(), context.unknown));
     }
     CheckResult {
         name: "sequence".to_owned(),
-        held: faults.is_empty(),
-        detail: if faults.is_empty() {
-            success(&found, answers.len(), beside.unknown)
-        } else {
-            faults.join("; ")
-        },
+        held,
+        detail: faults.join("; "),
     }
 }
 

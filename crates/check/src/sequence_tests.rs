@@ -1,28 +1,28 @@
-//! Tests of [`super`]: against a brute-force reference, on simulated dispensers, and of its words.
+//! Tests against a brute-force reference and on simulated dispensers.
 
 use proptest::prelude::*;
 
 use super::*;
 
-fn judge(answers: &[Answer], unknown: u64) -> CheckResult {
+fn judge(answers: &[DrawnNumber], unknown: u64) -> CheckResult {
     let mut answers = answers.to_vec();
-    let beside = Beside {
+    let context = CheckContext {
         unknown,
-        ..Beside::default()
+        ..CheckContext::default()
     };
-    sequence(&mut answers, &beside)
+    sequence(&mut answers, &context)
 }
 
-fn answer(number: u64, sent_ns: u64, done_ns: u64) -> Answer {
-    Answer {
+fn answer(number: u64, sent_ns: u64, done_ns: u64) -> DrawnNumber {
+    DrawnNumber {
         number,
         sent_ns,
         done_ns,
     }
 }
 
-/// The three rules as they stand in the module's text, pair by pair.
-fn reference(answers: &[Answer], unknown: u64) -> bool {
+/// Checks the three rules of [`crate::counter`] pair by pair.
+fn reference(answers: &[DrawnNumber], unknown: u64) -> bool {
     let smallest = answers.iter().map(|a| a.number).min().unwrap_or(0);
     let largest = answers.iter().map(|a| a.number).max().unwrap_or(0);
     let missing = (smallest..=largest)
@@ -36,11 +36,11 @@ fn reference(answers: &[Answer], unknown: u64) -> bool {
     !answers.is_empty() && missing <= unknown && pairs_hold
 }
 
-/// A correct dispenser: request `i` takes effect at a moment of its own, within random bounds around it. What is
-/// returned is shuffled by its time of sending, as answers of several threads are.
-fn simulated(first: u64, steps: &[(u64, u64, u64)]) -> Vec<Answer> {
+/// Responses of a correct dispenser with random times around each moment of effect, in the order of
+/// sending.
+fn simulated(first: u64, steps: &[(u64, u64, u64)]) -> Vec<DrawnNumber> {
     let mut moment = 1_000;
-    let mut answers: Vec<Answer> = steps
+    let mut answers: Vec<DrawnNumber> = steps
         .iter()
         .zip(first..)
         .map(|((gap, before, after), number)| {
@@ -60,16 +60,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn it_agrees_with_the_reference(
+    fn agrees_with_the_reference(
         triples in proptest::collection::vec((1u64..14, 0u64..40, 0u64..12), 0..12),
         unknown in 0u64..4,
     ) {
-        let answers: Vec<Answer> = triples.iter().map(|(n, s, took)| answer(*n, *s, s + took)).collect();
+        let answers: Vec<DrawnNumber> = triples.iter().map(|(n, s, took)| answer(*n, *s, s + took)).collect();
         prop_assert_eq!(judge(&answers, unknown).held, reference(&answers, unknown), "{:?}", answers);
     }
 
     #[test]
-    fn it_agrees_with_the_reference_on_nearly_correct_histories(
+    fn agrees_with_the_reference_on_nearly_correct_histories(
         steps in steps(), a in any::<prop::sample::Index>(), b in any::<prop::sample::Index>(), unknown in 0u64..2,
     ) {
         let mut answers = simulated(7, &steps);
@@ -81,13 +81,13 @@ proptest! {
     }
 
     #[test]
-    fn a_correct_dispenser_is_never_flagged(first in 0u64..u64::MAX - 200, steps in steps()) {
+    fn correct_dispenser_passes(first in 0u64..u64::MAX - 200, steps in steps()) {
         let result = judge(&simulated(first, &steps), 0);
         prop_assert!(result.held, "{}", result.detail);
     }
 
     #[test]
-    fn a_lost_answer_is_a_gap_unless_its_request_is_unknown(steps in steps(), which in any::<prop::sample::Index>()) {
+    fn missing_response_is_a_gap_unless_its_outcome_is_unknown(steps in steps(), which in any::<prop::sample::Index>()) {
         let mut answers = simulated(1, &steps);
         let lost = answers.remove(which.index(answers.len()));
         let last = steps.len() as u64;
@@ -97,18 +97,18 @@ proptest! {
     }
 
     #[test]
-    fn a_number_handed_out_twice_is_found(steps in steps(), from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>()) {
+    fn finds_a_repeated_number(steps in steps(), from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>()) {
         let mut answers = simulated(1, &steps);
         let (from, to) = (from.index(answers.len()), to.index(answers.len()));
-        let copied = Answer { number: answers[from].number, ..answers[to] };
+        let copied = DrawnNumber { number: answers[from].number, ..answers[to] };
         answers.push(copied);
         let result = judge(&answers, u64::MAX);
         prop_assert!(!result.held);
-        prop_assert!(result.detail.starts_with("1 number was handed out more than once"), "{}", result.detail);
+        prop_assert!(result.detail.starts_with("1 number occurs more than once"), "{}", result.detail);
     }
 
     #[test]
-    fn numbers_swapped_over_disjoint_requests_are_found(steps in steps(), at in any::<prop::sample::Index>()) {
+    fn finds_swapped_numbers_of_disjoint_requests(steps in steps(), at in any::<prop::sample::Index>()) {
         let mut answers = simulated(1, &steps);
         let early = answers[at.index(answers.len())];
         let Some(late) = answers.iter().position(|a| a.sent_ns > early.done_ns) else {
@@ -125,8 +125,8 @@ proptest! {
 }
 
 #[test]
-fn success_reads_plainly() {
-    let answers: Vec<Answer> = (1..=200_000)
+fn describes_success() {
+    let answers: Vec<DrawnNumber> = (1..=200_000)
         .map(|n| answer(n, n * 10, n * 10 + 25))
         .collect();
     let result = judge(&answers, 0);
@@ -139,12 +139,12 @@ fn success_reads_plainly() {
     let result = judge(&[answers[0], answers[2]], 3);
     assert_eq!(
         result.detail,
-        "2 numbers, 1 to 3, each once, 1 missing, which the 3 requests without a usable answer can have taken, in order"
+        "2 numbers, 1 to 3, each once, 1 missing, explained by 3 requests with unknown outcome, in order"
     );
 }
 
 #[test]
-fn each_kind_of_fault_is_counted_and_its_first_offenders_shown() {
+fn describes_each_kind_of_fault() {
     let mut answers = vec![
         answer(5, 0, 1_000_000),
         answer(5, 0, 2_000_000),
@@ -152,32 +152,32 @@ fn each_kind_of_fault_is_counted_and_its_first_offenders_shown() {
         answer(10, 10, 1_600_000),
         answer(8, 4_000_000, 5_000_000),
     ];
-    let beside = Beside {
+    let context = CheckContext {
         unknown: 1,
         out_of_order_on_connection: 7,
         offenders: &["connection 3: 8 after 9".to_owned()],
         unreadable: 2,
     };
-    let result = sequence(&mut answers, &beside);
+    let result = sequence(&mut answers, &context);
     assert!(!result.held);
     assert_eq!(
         result.detail,
-        "1 number was handed out more than once (5); 2 numbers were never handed out (6 to 7), while only 1 request \
-         without a usable answer can have taken one unseen; 2 numbers were handed out before a smaller one that was asked for later \
-         (9 was answered 2.500 ms before 8 was asked for, 10 was answered 2.400 ms before 8 was asked for); \
-         7 numbers were not larger than the one before on the same connection (first: connection 3: 8 after 9); \
-         2 ok answers were no number at all"
+        "1 number occurs more than once (5); 2 numbers are missing (6 to 7), but only 1 request has an \
+         unknown outcome; 2 numbers were returned before a smaller one was requested (9 was returned \
+         2.500 ms before 8 was requested, 10 was returned 2.400 ms before 8 was requested); \
+         7 numbers are not larger than the one before on the same connection (first: connection 3: 8 after 9); \
+         2 ok responses were not numbers"
     );
 }
 
 #[test]
-fn offenders_are_bounded() {
-    let answers: Vec<Answer> = (1..=1000).map(|n| answer(n * 2, n, n)).collect();
+fn examples_are_bounded() {
+    let answers: Vec<DrawnNumber> = (1..=1000).map(|n| answer(n * 2, n, n)).collect();
     let result = judge(&answers, 0);
     assert!(
         result
             .detail
-            .contains("999 numbers were never handed out (first: 3, 5, 7, 9, 11)"),
+            .contains("999 numbers are missing (first: 3, 5, 7, 9, 11)"),
         "{}",
         result.detail
     );
@@ -190,14 +190,14 @@ fn equal_nanoseconds_are_overlap() {
 }
 
 #[test]
-fn a_check_of_nothing_does_not_hold() {
+fn fails_without_responses() {
     let result = judge(&[], 10);
     assert!(!result.held);
     assert!(result.detail.contains("nothing to check"));
 }
 
 #[test]
-fn the_whole_range_of_numbers_fits() {
+fn handles_the_whole_range_of_numbers() {
     let ends = [answer(0, 0, 1), answer(u64::MAX, 2, 3)];
     assert!(!judge(&ends, 0).held);
     assert!(judge(&ends, u64::MAX).held);

@@ -1,68 +1,60 @@
-//! The flags that ask for the same load again: more of it, less of it, or for longer.
+//! Flags that repeat a load with a higher rate, a lower rate or a longer duration.
 
-use floodmark_record::plan::{Arrivals, Model, Plan};
-use floodmark_record::profile::{Profile, Step};
+use floodmark_record::plan::{Plan, Schedule};
+use floodmark_record::profile::RateStep;
 
-/// Above this many steps a line would be too long to read.
+/// Maximum number of steps listed in one line.
 const MOST_STEPS: usize = 6;
 
-/// How long a rate is to be kept at least so that its figures say something, seconds.
+/// Minimum duration of a step for meaningful figures, seconds.
 const LONG_ENOUGH_S: f64 = 10.0;
 
-/// What to type for `factor` times the load of an open plan; fewer or more connections of a closed one.
+/// Returns the flag that multiplies the load by `factor`: the rates in the open model, the
+/// connections in the closed model.
 pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
-    match (&plan.profile, plan.model, plan.rate_per_s) {
-        (Some(Profile::Ramp(ramp)), ..) => format!(
+    match plan.schedule() {
+        Some(Schedule::Ramp { ramp, .. }) => format!(
             "--ramp {}-{}",
             rate_or_none(ramp.from_per_s * factor, rate),
             rate_or_none(ramp.to_per_s * factor, rate)
         ),
-        (Some(Profile::Steps(steps)), ..) if steps.len() > MOST_STEPS => {
-            format!("--steps at {factor} times these rates")
+        Some(Schedule::Steps { steps, .. }) if steps.len() > MOST_STEPS => {
+            format!("--steps with rates multiplied by {factor}")
         }
-        (Some(Profile::Steps(steps)), ..) => list(steps, 1.0, |per_s| rate(per_s * factor)),
-        (Some(Profile::Replay(replay)), ..) => {
+        Some(Schedule::Steps { steps, .. }) => list(steps, 1.0, |per_s| rate(per_s * factor)),
+        Some(Schedule::Replay { replay, .. }) => {
             format!("--replay-speed {}x", rate(replay.speed * factor))
         }
-        (None, Model::Open, Some(per_s)) if plan.arrivals != Some(Arrivals::Replay) => {
-            format!("--rate {}", rate(per_s * factor))
+        Some(Schedule::Constant { rate: per_s, .. } | Schedule::Burst { rate: per_s, .. }) => {
+            format!("--rate {}", rate(per_s.per_s() * factor))
         }
-        (None, ..) => format!(
+        None => format!(
             "-c {}",
             ((f64::from(plan.connections) * factor) as u64).max(1)
         ),
     }
 }
 
-/// What to type so that a plan lasts long enough; none for one whose length is not to be chosen.
+/// Returns the flag that makes a plan long enough, or `None` if the load determines its length.
 pub(crate) fn longer(plan: &Plan) -> Option<String> {
-    match &plan.profile {
-        Some(Profile::Replay(_)) => None,
-        Some(Profile::Steps(steps)) => {
+    match plan.schedule() {
+        Some(Schedule::Replay { .. } | Schedule::Burst { .. }) => None,
+        Some(Schedule::Steps { steps, .. }) => {
             let shortest = steps.iter().map(|s| s.duration_s).fold(f64::MAX, f64::min);
             Some(if steps.len() > MOST_STEPS {
-                format!("--steps of {LONG_ENOUGH_S} s or more")
+                format!("--steps of {LONG_ENOUGH_S} s each")
             } else {
                 list(steps, (LONG_ENOUGH_S / shortest).max(1.0), exact)
             })
         }
-        Some(Profile::Ramp(_)) | None if plan.arrivals == Some(Arrivals::Burst) => None,
-        Some(Profile::Ramp(_)) | None => Some(format!("-d {LONG_ENOUGH_S}s")),
+        Some(Schedule::Ramp { .. } | Schedule::Constant { .. }) | None => {
+            Some(format!("-d {LONG_ENOUGH_S}s"))
+        }
     }
 }
 
-/// The flag to lower for less load, in words: `a lower --rate`.
-pub(crate) fn lower(plan: &Plan) -> &'static str {
-    match &plan.profile {
-        Some(Profile::Ramp(_)) => "a lower --ramp",
-        Some(Profile::Steps(_)) => "lower --steps",
-        Some(Profile::Replay(_)) => "a lower --replay-speed",
-        None => "a lower --rate",
-    }
-}
-
-/// Each step with its time, which can be typed whichever way the steps were given; `show` makes text of a rate.
-fn list(steps: &[Step], stretch: f64, show: impl Fn(f64) -> String) -> String {
+/// Returns `--steps` with every duration multiplied by `stretch`. `show` formats a rate.
+fn list(steps: &[RateStep], stretch: f64, show: impl Fn(f64) -> String) -> String {
     let each: Vec<String> = steps
         .iter()
         .map(|step| {
@@ -74,7 +66,7 @@ fn list(steps: &[Step], stretch: f64, show: impl Fn(f64) -> String) -> String {
     format!("--steps {}", each.join(","))
 }
 
-/// A rate as `show` shows it; 0 where nothing is sent.
+/// Formats a rate with `show`, or as 0 for a pause.
 fn rate_or_none(per_s: f64, show: impl Fn(f64) -> String) -> String {
     if per_s > 0.0 {
         show(per_s)
@@ -83,12 +75,12 @@ fn rate_or_none(per_s: f64, show: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// A rate that was typed, to the thousandth that typing it again is read to.
+/// Formats a rate with up to three decimals, the precision of the flag.
 fn exact(per_s: f64) -> String {
     ((per_s * 1e3).round() / 1e3).to_string()
 }
 
-/// A rate as it can be typed, two digits: `14000`, `0.35`.
+/// Formats a rate with two significant digits for a flag: `14000`, `0.35`.
 pub(crate) fn rate(rate: f64) -> String {
     if rate <= 0.0 || !rate.is_finite() {
         return "1".to_owned();
@@ -106,9 +98,10 @@ pub(crate) fn rate(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floodmark_record::plan::{Rate, Spacing};
 
     #[test]
-    fn rates_can_be_typed_back() {
+    fn formatted_rates_parse_again() {
         for (per_s, text) in [
             (14_321.0, "14000"),
             (999_999.0, "1000000"),
@@ -123,21 +116,21 @@ mod tests {
     }
 
     #[test]
-    fn the_same_steps_for_longer_have_the_same_rates() {
+    fn longer_steps_keep_their_rates() {
         for per_s in [1234.0, 99_999.0, 1_234_567.0, 0.125, 33.333] {
             assert_eq!(
-                floodmark_record::units::parse_rate(&exact(per_s)),
+                floodmark_record::units::parse_rate(&exact(per_s)).map(Rate::per_s),
                 Ok(per_s)
             );
         }
-        let step = |rate_per_s| Step {
+        let step = |rate_per_s| RateStep {
             rate_per_s,
             duration_s: 5.0,
         };
-        let plan = Plan {
-            profile: Some(Profile::Steps(vec![step(1234.0), step(0.0)])),
-            ..crate::testing::open()
-        };
+        let plan = crate::testing::scheduled(Schedule::Steps {
+            steps: vec![step(1234.0), step(0.0)],
+            spacing: Spacing::Constant,
+        });
         assert_eq!(longer(&plan).as_deref(), Some("--steps 1234:10s,0:10s"));
         assert_eq!(scaled(&plan, 0.5), "--steps 620:5s,0:5s");
     }

@@ -1,116 +1,108 @@
-//! Two trials or systems side by side. The unit of replication is one server process, started afresh: its attempts come to one figure first.
+//! Comparisons of trials or systems.
+//!
+//! Server processes are the independent repetitions. Attempts on one process are combined into one
+//! figure.
 
 mod claims;
-mod figures;
-mod side;
+mod differences;
+mod process_figures;
+mod run_group;
 mod sweeps;
-mod unlike;
 
 use floodmark_record::Record;
-use floodmark_record::comparison::{Compared, Comparison, Conclusion, Metric};
-use floodmark_record::experiment::Asked;
-use floodmark_record::run::Status;
+use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclusion};
+use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::run::{Run, Status};
 use floodmark_stats::comparison::{Ratio, geometric_mean};
 use floodmark_stats::interval::CONFIDENCE;
 
 pub use claims::claims;
-use figures::Figures;
-pub use side::{NoSide, Side, select, sides};
+pub use differences::{Caveats, caveats};
+use process_figures::ProcessFigures;
+pub use run_group::{GroupError, RunGroup, run_groups, select};
 pub use sweeps::sweeps;
-pub use unlike::{Likeness, likeness};
 
-/// Processes of each system that a comparison should have: with fewer, what fresh processes differ by is hardly known.
+/// Recommended number of server processes per system. With fewer, the estimate of their variance is
+/// too uncertain.
 pub const FEWEST_PROCESSES: usize = 5;
 
-/// The comparisons of a record: of its trials those that were sent the same load for the same workload, each beside the first of
-/// them by every metric; ratios of other trials would be of their loads too. Of a ladder each is held against the step before it,
-/// of a sweep none against another: its curve says more.
+/// Compares the trials of a record by every metric.
+///
+/// Each trial is compared with the first trial of the same workload and load, and each step of a
+/// ladder with the step before it. Trials of sweeps are not compared; their curve is more
+/// informative.
 #[must_use]
 pub fn comparisons(record: &Record) -> Vec<Comparison> {
-    let sides = sides(record);
-    let mut loads: Vec<Vec<&Side<'_>>> = Vec::new();
-    for side in sides.iter().filter(|side| side.is_trial()) {
-        match loads
-            .iter_mut()
-            .find(|load| unlike::same_load(load[0], side))
-        {
-            Some(load) => load.push(side),
-            None => loads.push(vec![side]),
-        }
-    }
-    let none = Asked::default();
-    let asked = record.experiment.as_ref().unwrap_or(&none);
-    let swept = |side: &Side<'_>| {
-        let mut points = asked.sweeps.iter().flat_map(|sweep| &sweep.points);
-        points.any(|point| point.trial == side.name)
+    let none = ExperimentDescription::default();
+    let experiment = record.experiment.as_ref().unwrap_or(&none);
+    let in_sweep = |group: &RunGroup<'_>| {
+        let mut points = experiment.sweeps.iter().flat_map(|sweep| &sweep.points);
+        points.any(|point| point.trial == group.name)
     };
-    let mut pairs: Vec<[&Side<'_>; 2]> = Vec::new();
-    for load in &loads {
-        let load: Vec<&Side<'_>> = load.iter().copied().filter(|side| !swept(side)).collect();
-        let step = |side: &Side<'_>| asked.ladder.iter().position(|name| *name == side.name);
-        for (i, side) in load.iter().enumerate().skip(1) {
-            let before = match step(side) {
-                None => Some(&load[0]),
-                // The nearest step below it that was measured.
-                Some(n) => {
-                    let below = load
-                        .iter()
-                        .filter(|other| step(other).is_some_and(|of| of < n));
-                    below.max_by_key(|other| step(other))
-                }
-            };
-            pairs.extend(before.map(|before| [load[i], *before]));
-        }
-    }
-    pairs
+    let step = |group: &RunGroup<'_>| {
+        let mut steps = experiment.ladder.iter();
+        steps.position(|name| *name == group.name)
+    };
+    let trials: Vec<RunGroup<'_>> = run_groups(record)
         .into_iter()
-        .flat_map(|[a, b]| {
-            Metric::ALL.map(|metric| with_validity(compare_sides(a, b, metric), [a, b]))
-        })
-        .collect()
-}
-
-/// With what weakens it beside the figures, which `floodmark compare` says once for all metrics.
-fn with_validity(mut comparison: Comparison, sides: [&Side<'_>; 2]) -> Comparison {
-    for side in sides {
-        let notes = unlike::validity(side).into_iter();
-        comparison
-            .notes
-            .extend(notes.map(|note| format!("{}: {note}", side.name)));
-    }
-    comparison
-}
-
-/// Compares two sides by one metric. The ratio is a's figure divided by b's.
-#[must_use]
-pub fn compare_sides(a: &Side<'_>, b: &Side<'_>, metric: Metric) -> Comparison {
-    let (of_a, of_b) = (Figures::of(a, metric), Figures::of(b, metric));
-    let mut notes: Vec<String> = [&of_a, &of_b]
-        .into_iter()
-        .flat_map(|figures| figures.notes.iter().cloned())
+        .filter(|group| group.is_trial() && !in_sweep(group))
         .collect();
-    let ratio = match (of_a.usable(), of_b.usable()) {
-        (Some(a), Some(b)) => Ratio::of(a, b),
-        _ => None,
-    };
+    let mut loads: Vec<Vec<&RunGroup<'_>>> = Vec::new();
+    for trial in &trials {
+        let same = |load: &&mut Vec<&RunGroup<'_>>| differences::is_same_load(load[0], trial);
+        match loads.iter_mut().find(same) {
+            Some(load) => load.push(trial),
+            None => loads.push(vec![trial]),
+        }
+    }
+    let mut comparisons = Vec::new();
+    for load in &loads {
+        for trial in &load[1..] {
+            let baseline = match step(trial) {
+                None => Some(&load[0]),
+                // The nearest lower step that was measured.
+                Some(n) => load
+                    .iter()
+                    .filter(|other| step(other).is_some_and(|of| of < n))
+                    .max_by_key(|other| step(other)),
+            };
+            let Some(baseline) = baseline else { continue };
+            // `floodmark compare` prints these notes once for all metrics instead.
+            let groups = [trial, baseline];
+            let notes = groups
+                .map(|group| differences::validity_notes(group))
+                .concat();
+            comparisons.extend(ComparedMetric::ALL.map(|metric| {
+                let mut comparison = compare(trial, baseline, metric);
+                comparison.notes.extend_from_slice(&notes);
+                comparison
+            }));
+        }
+    }
+    comparisons
+}
+
+/// Compares two groups by one metric. The ratio is a ÷ b.
+#[must_use]
+pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Comparison {
+    let (of_a, of_b) = (ProcessFigures::of(a, metric), ProcessFigures::of(b, metric));
+    let usable = of_a.usable().zip(of_b.usable());
+    let ratio = usable.and_then(|(a, b)| Ratio::of(a, b));
     let interval = ratio.as_ref().and_then(Ratio::interval);
+    let mut notes = [&of_a.notes[..], &of_b.notes].concat();
     if ratio.is_some() && interval.is_none() {
         notes.push(too_few(&[(a, &of_a), (b, &of_b)]));
     }
     let mut method = match (&ratio, &interval) {
         (_, Some(interval)) => interval.method.clone(),
-        (Some(_), None) => format!(
-            "ratio of the figures of {} and {} server processes (geometric means), without an interval",
-            of_a.values.len(),
-            of_b.values.len()
-        ),
+        (Some(_), None) => "ratio of geometric means, without an interval".to_owned(),
         (None, None) => "no ratio".to_owned(),
     };
-    let several = |figures: &Figures| figures.attempts > figures.values.len();
-    if ratio.is_some() && (several(&of_a) || several(&of_b)) {
+    let has_attempts = |figures: &ProcessFigures| figures.attempts > figures.values.len();
+    if ratio.is_some() && (has_attempts(&of_a) || has_attempts(&of_b)) {
         method += "; a process's figure is the median of its attempts";
     }
-    let facts = |figures: &Figures| Compared {
+    let compared = |figures: &ProcessFigures| Compared {
         figure: figures.usable().and_then(geometric_mean),
         processes: figures.values.len() as u32,
         attempts: figures.attempts as u32,
@@ -128,29 +120,29 @@ pub fn compare_sides(a: &Side<'_>, b: &Side<'_>, metric: Metric) -> Comparison {
             .map_or(Conclusion::Undecided, Ratio::conclusion),
         repetitions_needed: ratio.as_ref().and_then(Ratio::repetitions_needed),
         method,
-        figures_a: facts(&of_a),
-        figures_b: facts(&of_b),
+        figures_a: compared(&of_a),
+        figures_b: compared(&of_b),
         notes,
     }
 }
 
-/// Whether a side has a run whose figures mean something.
+/// Returns whether any run of a group is valid or bound.
 #[must_use]
-pub fn has_valid(side: &Side<'_>) -> bool {
-    side.runs()
-        .any(|run| run.validity.status != Status::Invalid)
+pub fn has_valid(group: &RunGroup<'_>) -> bool {
+    let is_valid = |run: &Run| run.validity.status != Status::Invalid;
+    group.runs().any(is_valid)
 }
 
-fn too_few(sides: &[(&Side<'_>, &Figures)]) -> String {
-    let lone: Vec<&str> = sides
+fn too_few(groups: &[(&RunGroup<'_>, &ProcessFigures)]) -> String {
+    let single: Vec<&str> = groups
         .iter()
         .filter(|(_, figures)| figures.values.len() < 2)
-        .map(|(side, _)| side.name.as_str())
+        .map(|(group, _)| group.name.as_str())
         .collect();
     format!(
-        "one server process of {}: how much fresh ones differ is not known, and attempts on one do not tell; measure at least \
+        "only one server process of {}: the variance between processes is unknown; measure at least \
          {FEWEST_PROCESSES} of each",
-        lone.join(" and of ")
+        single.join(" and of ")
     )
 }
 

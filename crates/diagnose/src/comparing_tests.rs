@@ -1,13 +1,14 @@
-use floodmark_record::experiment::Asked;
+use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::run::{Environment, Run, SteadyClass, ToolInfo};
-use floodmark_record::sweep::{Point, Sweep};
+use floodmark_record::sweep::{Sweep, SweepPoint};
 use floodmark_record::times::Times;
 
 use super::*;
 use crate::next::tests::run;
 use crate::testing::{closed, open};
 
-/// A record of `a` and `b` measured in turn, each process with the throughputs of its attempts.
+/// Returns a record of the interleaved systems `a` and `b`, given the throughput of each attempt
+/// per process.
 pub(super) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
     let tool = ToolInfo {
         name: "floodmark".to_owned(),
@@ -32,22 +33,27 @@ pub(super) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
     record
 }
 
-fn compare(record: &Record, a: &str, b: &str, metric: Metric) -> Result<Comparison, NoSide> {
-    let sides = sides(record);
-    let side = |name| select(&sides, Some(name));
-    Ok(compare_sides(side(a)?, side(b)?, metric))
+fn compare(
+    record: &Record,
+    a: &str,
+    b: &str,
+    metric: ComparedMetric,
+) -> Result<Comparison, GroupError> {
+    let groups = run_groups(record);
+    let side = |name| select(&groups, Some(name));
+    Ok(super::compare(side(a)?, side(b)?, metric))
 }
 
 pub(super) fn throughput(record: &Record) -> Comparison {
-    compare(record, "a", "b", Metric::Throughput).unwrap()
+    compare(record, "a", "b", ComparedMetric::Throughput).unwrap()
 }
 
-/// The same record as that of an experiment, each system a trial.
+/// Turns a record into that of an experiment with one trial per system.
 pub(super) fn experiment(mut record: Record) -> Record {
     for run in &mut record.runs {
         run.trial = Some(run.system.clone());
     }
-    record.experiment = Some(Asked::default());
+    record.experiment = Some(ExperimentDescription::default());
     record
 }
 
@@ -55,7 +61,7 @@ pub(super) const FAST: [&[f64]; 5] = [&[110.0], &[111.0], &[109.0], &[110.5], &[
 pub(super) const SLOW: [&[f64]; 5] = [&[100.0], &[101.0], &[99.0], &[100.5], &[99.5]];
 
 #[test]
-fn processes_are_what_is_counted() {
+fn processes_are_the_repetitions() {
     let got = throughput(&record(&FAST, &SLOW));
     assert_eq!(got.conclusion, Conclusion::Different);
     assert!((got.ratio.unwrap() - 1.1).abs() < 1e-3, "{got:?}");
@@ -67,7 +73,7 @@ fn processes_are_what_is_counted() {
 }
 
 #[test]
-fn attempts_on_one_process_are_no_repetitions() {
+fn attempts_on_one_process_are_not_repetitions() {
     let many: &[f64] = &[110.0, 111.0, 109.0, 110.5, 109.5];
     let few: &[f64] = &[100.0, 101.0, 99.0, 100.5, 99.5];
     let got = throughput(&record(&[many], &[few]));
@@ -81,21 +87,21 @@ fn attempts_on_one_process_are_no_repetitions() {
         got.method
     );
     assert!(
-        got.notes[0].contains("one server process of a and of b")
+        got.notes[0].contains("only one server process of a and of b")
             && got.notes[0].contains("at least 5"),
         "{got:?}"
     );
 }
 
 #[test]
-fn one_lone_process_is_named() {
+fn notes_a_single_process() {
     let got = throughput(&record(&FAST, &[&[100.0]]));
     assert!(got.notes[0].contains("one server process of b:"), "{got:?}");
     assert_eq!(got.low, None);
 }
 
 #[test]
-fn the_middle_attempt_speaks_for_its_process() {
+fn process_figure_is_the_median_of_its_attempts() {
     let process: &[f64] = &[50.0, 100.0, 102.0];
     let got = throughput(&record(&[process; 3], &SLOW[..3]));
     assert!((got.figures_a.figure.unwrap() - 100.0).abs() < 1e-9);
@@ -104,13 +110,13 @@ fn the_middle_attempt_speaks_for_its_process() {
         slow.starts_with("a: in 3 of 3 processes the first attempt was the slowest, 50 % below"),
         "{slow}"
     );
-    // Of two the geometric mean.
+    // Two attempts: the geometric mean.
     let got = throughput(&record(&[&[50.0, 200.0]], &[&[100.0]]));
     assert!((got.ratio.unwrap() - 1.0).abs() < 1e-12);
 }
 
 #[test]
-fn warming_and_invalid_attempts_are_left_out_and_said() {
+fn warming_and_invalid_attempts_are_excluded() {
     let process: &[f64] = &[10.0, 100.0];
     let mut record = record(&[process; 2], &SLOW[..2]);
     for run in record.runs.iter_mut().filter(|run| run.system == "a") {
@@ -120,7 +126,7 @@ fn warming_and_invalid_attempts_are_left_out_and_said() {
     }
     let got = throughput(&record);
     assert!((got.figures_a.figure.unwrap() - 100.0).abs() < 1e-9);
-    assert_eq!(got.notes, ["a: 2 attempts left out as still warming up"]);
+    assert_eq!(got.notes, ["a: 2 attempts excluded: still warming up"]);
     for run in record.runs.iter_mut().filter(|run| run.system == "a") {
         run.validity.status = Status::Invalid;
     }
@@ -128,19 +134,22 @@ fn warming_and_invalid_attempts_are_left_out_and_said() {
     assert_eq!((got.ratio, got.conclusion), (None, Conclusion::Undecided));
     assert_eq!(got.figures_a.figure, None);
     assert!(
-        got.notes[0].contains("4 attempts left out as invalid"),
+        got.notes[0].contains("4 attempts excluded: invalid"),
         "{got:?}"
     );
     assert!(
-        got.notes[1].contains("no process has this figure"),
+        got.notes[1].contains("the throughput was not measured"),
         "{got:?}"
     );
-    let sides = sides(&record);
-    assert_eq!([has_valid(&sides[0]), has_valid(&sides[1])], [false, true]);
+    let groups = run_groups(&record);
+    assert_eq!(
+        [has_valid(&groups[0]), has_valid(&groups[1])],
+        [false, true]
+    );
 }
 
 #[test]
-fn a_process_that_only_warmed_up_counts_all_the_same() {
+fn includes_a_process_with_only_warming_attempts() {
     let mut record = record(&[&[100.0], &[101.0]], &SLOW[..2]);
     record.runs[0].steady.class = SteadyClass::Warming;
     let got = throughput(&record);
@@ -149,14 +158,13 @@ fn a_process_that_only_warmed_up_counts_all_the_same() {
 }
 
 #[test]
-fn an_outlier_is_named_and_counts() {
+fn outlier_is_noted_and_included() {
     let mut with = FAST.to_vec();
     with.push(&[60.0]);
     let got = throughput(&record(&with, &SLOW));
     assert_eq!(got.figures_a.processes, 6);
     assert!(
-        got.notes[0]
-            .starts_with("a: process 6 is far from the others (60.0/s against a median of 110/s"),
+        got.notes[0].starts_with("a: process 6 is an outlier (60.0/s, median 110/s)"),
         "{got:?}"
     );
     assert_eq!(
@@ -168,7 +176,7 @@ fn an_outlier_is_named_and_counts() {
 }
 
 #[test]
-fn a_time_beyond_the_timeout_is_not_left_out() {
+fn time_above_the_timeout_is_not_excluded() {
     let mut record = record(&FAST, &SLOW);
     for run in &mut record.runs {
         run.response_time_us = Times {
@@ -181,38 +189,40 @@ fn a_time_beyond_the_timeout_is_not_left_out() {
         censored: 9,
         ..Times::default()
     };
-    let got = compare(&record, "a", "b", Metric::P99).unwrap();
+    let got = compare(&record, "a", "b", ComparedMetric::P99).unwrap();
     assert_eq!((got.ratio, got.conclusion), (None, Conclusion::Undecided));
     assert_eq!(got.figures_a.figure, None);
     assert!(
-        got.notes[0]
-            .contains("in 1 of 5 processes the p99 lies among requests that timed out (5.00 s)"),
+        got.notes[0].contains("in 1 of 5 processes the p99 is above the timeout (5.00 s)"),
         "{got:?}"
     );
 }
 
 #[test]
-fn there_is_no_ratio_to_nothing() {
+fn zero_and_missing_figures_have_no_ratio() {
     let got = throughput(&record(&FAST, &[&[0.0], &[100.0]]));
     assert_eq!(got.ratio, None);
     assert!(
         got.notes[0].contains("b: in 1 of 2 processes the throughput is 0"),
         "{got:?}"
     );
-    // Goodput was not taken.
-    let got = compare(&record(&FAST, &SLOW), "a", "b", Metric::Goodput).unwrap();
+    // Goodput was not measured.
+    let got = compare(&record(&FAST, &SLOW), "a", "b", ComparedMetric::Goodput).unwrap();
     assert_eq!(got.ratio, None);
     assert!(
-        got.notes[0].contains("5 attempts without this figure left out"),
+        got.notes[0].contains("5 attempts excluded: figure not measured"),
         "{got:?}"
     );
 }
 
 #[test]
-fn systems_are_told_apart_by_as_much_as_it_takes() {
+fn names_contain_only_distinguishing_parts() {
     let mut record = record(&FAST, &SLOW);
     let names = |record: &Record| -> Vec<String> {
-        sides(record).into_iter().map(|side| side.name).collect()
+        run_groups(record)
+            .into_iter()
+            .map(|side| side.name)
+            .collect()
     };
     assert_eq!(names(&record), ["a", "b"]);
     record.runs[0].workload = "/json".to_owned();
@@ -225,24 +235,24 @@ fn systems_are_told_apart_by_as_much_as_it_takes() {
 }
 
 #[test]
-fn a_side_that_is_not_there_is_named() {
+fn reports_unknown_and_ambiguous_groups() {
     let record = record(&FAST, &SLOW);
-    let error = compare(&record, "a", "c", Metric::P50)
+    let error = compare(&record, "a", "c", ComparedMetric::P50)
         .unwrap_err()
         .to_string();
-    assert_eq!(error, "no run of \"c\" is in it; there is a, b");
-    let sides = sides(&record);
-    let error = select(&sides, None).unwrap_err().to_string();
     assert_eq!(
         error,
-        "there are several trials or systems in it; name one: a, b"
+        "the result has no trial or system \"c\"; available: a, b"
     );
-    assert_eq!(select(&sides[1..], None).unwrap().name, "b");
-    assert_eq!(select(&[], None), Err(NoSide::Empty));
+    let groups = run_groups(&record);
+    let error = select(&groups, None).unwrap_err().to_string();
+    assert_eq!(error, "the result has several trials or systems: a, b");
+    assert_eq!(select(&groups[1..], None).unwrap().name, "b");
+    assert_eq!(select(&[], None), Err(GroupError::Empty));
 }
 
 #[test]
-fn trials_with_the_same_load_are_held_against_the_first() {
+fn trials_with_the_same_load_are_compared_with_the_first() {
     let mut record = experiment(record(&FAST, &SLOW));
     let pairs = |record: &Record| -> Vec<(String, String)> {
         let mut pairs: Vec<_> = comparisons(record)
@@ -255,10 +265,11 @@ fn trials_with_the_same_load_are_held_against_the_first() {
     let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
     assert_eq!(pairs(&record), [pair("b", "a")]);
     let all = comparisons(&record);
-    assert_eq!(all.len(), Metric::ALL.len());
+    assert_eq!(all.len(), ComparedMetric::ALL.len());
     assert!((all[0].ratio.unwrap() - 1.0 / 1.1).abs() < 1e-3, "{all:?}");
 
-    // Two more trials of the same server: one with the same load, one with another. The target is no part of a load.
+    // Add trials of the same server: one with the same load, two with another. The target is not
+    // part of the load.
     let more: Vec<Run> = record
         .runs
         .iter()
@@ -290,7 +301,7 @@ fn trials_with_the_same_load_are_held_against_the_first() {
 }
 
 #[test]
-fn what_weakens_the_figures_is_with_each_comparison() {
+fn each_comparison_notes_bound_attempts() {
     let mut record = experiment(record(&FAST, &SLOW));
     record.runs[1].validity.status = Status::Bound;
     let all = comparisons(&record);
@@ -304,47 +315,49 @@ fn what_weakens_the_figures_is_with_each_comparison() {
 }
 
 #[test]
-fn a_trial_is_found_by_its_system_where_that_is_clear() {
+fn trial_is_found_by_its_system_if_unique() {
     let mut record = experiment(record(&FAST, &SLOW));
     for run in &mut record.runs {
         run.trial = run.trial.as_ref().map(|name| format!("trial-{name}"));
     }
-    let of = sides(&record);
+    let of = run_groups(&record);
     assert_eq!(select(&of, Some("b")).unwrap().name, "trial-b");
     record.runs[0].system = "b".to_owned();
     record.runs[2].trial = Some("third".to_owned());
     record.runs[2].system = "b".to_owned();
-    let of = sides(&record);
+    let of = run_groups(&record);
     assert!(matches!(
         select(&of, Some("b")),
-        Err(NoSide::Unknown { .. })
+        Err(GroupError::Unknown { .. })
     ));
 }
 
-fn alike(a: &Record, b: &Record) -> Likeness {
-    let (mut of_a, mut of_b) = (sides(a).remove(0), sides(b).remove(0));
+fn alike(a: &Record, b: &Record) -> Caveats {
+    let (mut of_a, mut of_b) = (run_groups(a).remove(0), run_groups(b).remove(0));
     of_a.name = "old".to_owned();
     of_b.name = "new".to_owned();
-    likeness((&of_a, &[a]), (&of_b, &[b]))
+    caveats((&of_a, &[a]), (&of_b, &[b]))
 }
 
 #[test]
-fn in_turn_and_alike_needs_no_remark() {
+fn interleaved_and_equal_results_have_no_caveats() {
     let record = record(&FAST, &SLOW);
-    let sides = sides(&record);
+    let groups = run_groups(&record);
     assert_eq!(
-        likeness((&sides[0], &[&record]), (&sides[1], &[&record])),
-        Likeness::default()
+        caveats((&groups[0], &[&record]), (&groups[1], &[&record])),
+        Caveats::default()
     );
 }
 
 #[test]
-fn what_differs_beside_the_systems_is_said_first() {
+fn lists_differences() {
     let (a, mut b) = (record(&FAST, &[]), record(&SLOW, &[]));
     for run in &mut b.runs {
         run.workload = "/json".to_owned();
         run.plan.connections = 100;
-        run.plan.duration_s = None;
+        run.plan.model = floodmark_record::plan::Model::Closed {
+            length: floodmark_record::plan::Length::Requests(1),
+        };
         run.plan.request.body = vec![b'x'; 100];
     }
     b.runs[0].plan.seed = 9;
@@ -357,26 +370,27 @@ fn what_differs_beside_the_systems_is_said_first() {
     workload: /hello in old, /json in new
     connections: 50 in old, 100 in new
     duration s: 10.0 in old, none in new
-    request: not the same
+    request: different
+    requests: none in old, 1 in new
     CPUs: 0 in old, 8 in new
     floodmark: 0.1.0 in old, 0.2.0 in new
-    net.core.somaxconn: not the same
+    net.core.somaxconn: different
     ");
 }
 
 #[test]
-fn loads_that_are_put_together_are_said() {
+fn lists_merged_loads() {
     let mut a = record(&FAST, &[]);
     a.runs[1].plan = open();
     let unlike = alike(&a, &a.clone()).unlike;
     assert!(
-        unlike.contains(&"model: closed and open on both sides, put together".to_owned()),
+        unlike.contains(&"model: closed and open in both".to_owned()),
         "{unlike:?}"
     );
 }
 
 #[test]
-fn what_weakens_a_comparison_is_said() {
+fn notes_weaknesses() {
     let (mut a, mut b) = (record(&FAST, &[]), record(&SLOW, &[]));
     a.runs[0].validity.status = Status::Bound;
     a.runs[1].ended.reason = floodmark_record::events::EndReason::ServerGone;
@@ -386,26 +400,26 @@ fn what_weakens_a_comparison_is_said() {
     }
     let notes = alike(&a, &b).notes;
     assert_eq!(notes.len(), 4, "{notes:#?}");
-    assert!(notes[0].starts_with("old: 1 of 5 attempts bound by floodmark's own threads"));
-    assert!(notes[1].starts_with("old: 1 of 5 attempts did not run their course"));
+    assert!(notes[0].starts_with("old: 1 of 5 attempts bound by the client"));
+    assert!(notes[1].starts_with("old: 1 of 5 attempts ended early"));
     assert!(
         notes[2].starts_with("old: 1 result of `floodmark load`"),
         "{notes:#?}"
     );
     assert!(
-        notes[3].starts_with("all of old was started before the other (6 min before)"),
+        notes[3].starts_with("not interleaved: old was measured 6 min earlier"),
         "{notes:#?}"
     );
     let back = alike(&b, &a).notes;
     assert!(
         back.iter()
-            .any(|n| n.starts_with("all of new was started before")),
+            .any(|n| n.starts_with("not interleaved: new was measured")),
         "{back:#?}"
     );
 }
 
 #[test]
-fn of_a_ladder_each_step_is_held_against_the_one_before() {
+fn ladder_steps_are_compared_with_the_step_before() {
     let mut record = experiment(record(&FAST, &SLOW));
     let third: Vec<Run> = record
         .runs
@@ -424,20 +438,22 @@ fn of_a_ladder_each_step_is_held_against_the_one_before() {
         let asked = record.experiment.get_or_insert_default();
         asked.ladder = ladder.iter().map(|name| (*name).to_owned()).collect();
         let all = comparisons(&record);
-        let of = all.iter().filter(|of| of.metric == Metric::Throughput);
+        let of = all
+            .iter()
+            .filter(|of| of.metric == ComparedMetric::Throughput);
         of.map(|of| format!("{}/{} {:.2}", of.a, of.b, of.ratio.unwrap()))
             .collect::<Vec<_>>()
     };
     assert_eq!(pairs(&[]), ["b/a 0.91", "c/a 0.45"]);
     assert_eq!(pairs(&["a", "b", "c"]), ["b/a 0.91", "c/b 0.50"]);
-    // A step that was not measured is stepped over.
+    // Steps that were not measured are skipped.
     assert_eq!(pairs(&["a", "gone", "c"]), ["b/a 0.91", "c/a 0.45"]);
 }
 
 #[test]
-fn of_a_sweep_the_highest_point_and_the_first_that_is_near_it() {
+fn finds_the_best_and_the_first_sufficient_point_of_a_sweep() {
     let mut record = experiment(record(&FAST, &SLOW));
-    let point = |trial: &str, threads: u32| Point {
+    let point = |trial: &str, threads: u32| SweepPoint {
         trial: trial.to_owned(),
         values: [("threads".to_owned(), threads.to_string())].into(),
     };
@@ -446,7 +462,7 @@ fn of_a_sweep_the_highest_point_and_the_first_that_is_near_it() {
         knobs: vec!["threads".to_owned()],
         points: vec![point("gone", 1), point("b", 2), point("a", 4)],
     }];
-    // Its points are not held against each other.
+    // Points of a sweep are not compared with each other.
     assert!(comparisons(&record).is_empty());
     let [swept] = &sweeps(&record)[..] else {
         panic!("one sweep was asked for");

@@ -1,38 +1,52 @@
-//! What of a machine will spoil a measurement: a pure function from the facts that were read to findings.
+//! `floodmark doctor`: finds properties of a host that distort measurements.
 //!
-//! Each finding has its figures, what it would spoil and the commands that mend it. A thing that is fine gets one short line.
-//! The thresholds stand beside the rule they belong to, with their reason.
+//! Each finding has its figures, its effect and commands that fix it.
 
 mod cpu;
 mod network;
 mod system;
 
-use floodmark_record::host::{Checkup, Facts, Finding, Level};
+use floodmark_record::host::{Checkup, HostFacts, HostFinding, Level};
 
-/// Judges a machine; warnings first, then notes, then what is fine.
+/// A topic, and the function that judges it. The function returns `None` if a fact is missing.
+type DoctorCheck = (&'static str, fn(&HostFacts) -> Option<Judgement>);
+
+const CHECKS: [DoctorCheck; 12] = [
+    ("CPUs", cpu::cpus),
+    ("CPU quota", cpu::quota),
+    ("frequency", cpu::governor),
+    ("steal", cpu::steal),
+    ("other load", cpu::other_load),
+    ("open files", network::open_files),
+    ("local ports", network::ports),
+    ("TIME_WAIT", network::time_wait),
+    ("accept queue", network::accept_queue),
+    ("conntrack", network::conntrack),
+    ("io_uring", system::io_uring),
+    ("clock", system::clock),
+];
+
+/// Returns the findings on a host: warnings first, then notes, then topics without a problem.
 #[must_use]
-pub fn findings(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![
-        cpu::cpus(facts),
-        cpu::quota(facts),
-        cpu::governor(facts),
-        cpu::steal(facts),
-        cpu::other_load(facts),
-        network::open_files(facts),
-        network::ports(facts),
-        network::time_wait(facts),
-        network::accept_queue(facts),
-        network::conntrack(facts),
-        system::io_uring(facts),
-        system::clock(facts),
-    ];
+pub fn findings(facts: &HostFacts) -> Vec<HostFinding> {
+    let mut findings = CHECKS.map(|(topic, check)| {
+        let not_available = || fine("not available on this host");
+        let judgement = check(facts).unwrap_or_else(not_available);
+        HostFinding {
+            topic: topic.to_owned(),
+            level: judgement.level,
+            found: judgement.found,
+            spoils: judgement.effect,
+            mend: judgement.fix,
+        }
+    });
     findings.sort_by_key(|finding| finding.level);
-    findings
+    findings.into()
 }
 
-/// Facts and findings together, as `doctor --json` prints them.
+/// Returns facts and findings as printed by `doctor --json`.
 #[must_use]
-pub fn checkup(facts: Facts) -> Checkup {
+pub fn checkup(facts: HostFacts) -> Checkup {
     Checkup {
         schema: floodmark_record::SCHEMA_VERSION,
         findings: findings(&facts),
@@ -40,37 +54,49 @@ pub fn checkup(facts: Facts) -> Checkup {
     }
 }
 
-/// A finding that asks for nothing.
-fn fine(topic: &str, found: impl Into<String>) -> Finding {
-    Finding {
-        topic: topic.to_owned(),
+/// The judgement on a topic.
+struct Judgement {
+    level: Level,
+    /// Figures.
+    found: String,
+    /// `None` without a problem.
+    effect: Option<String>,
+    /// Commands.
+    fix: Vec<String>,
+}
+
+/// Returns a judgement without a problem.
+fn fine(found: impl Into<String>) -> Judgement {
+    Judgement {
         level: Level::Ok,
         found: found.into(),
-        spoils: None,
-        mend: Vec::new(),
+        effect: None,
+        fix: Vec::new(),
     }
 }
 
-/// A finding that spoils something.
-fn spoils<const N: usize>(
-    topic: &str,
+/// Returns a judgement with a problem, its effect and its fix.
+fn problem(
     level: Level,
     found: impl Into<String>,
-    spoils: impl Into<String>,
-    mend: [&str; N],
-) -> Finding {
-    Finding {
-        topic: topic.to_owned(),
+    effect: impl Into<String>,
+    fix: &[&str],
+) -> Judgement {
+    Judgement {
         level,
         found: found.into(),
-        spoils: Some(spoils.into()),
-        mend: mend.iter().map(|line| (*line).to_owned()).collect(),
+        effect: Some(effect.into()),
+        fix: fix.iter().map(|line| (*line).to_owned()).collect(),
     }
 }
 
-/// A fact that could not be read is said, once, and not judged.
-fn unread(topic: &str) -> Finding {
-    fine(topic, "could not be read here, so not judged")
+/// Returns the level of a figure: a warning or a note from the given minimum on.
+fn level(figure: f64, note: f64, warning: f64) -> Level {
+    match figure {
+        figure if figure >= warning => Level::Warning,
+        figure if figure >= note => Level::Note,
+        _ => Level::Ok,
+    }
 }
 
 #[cfg(test)]

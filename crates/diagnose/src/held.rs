@@ -1,56 +1,57 @@
-//! Whether connections that were to be held were (`--hold`).
+//! Held connections (`--hold`) that failed to open or were lost.
 
+use floodmark_record::run::Run;
 use floodmark_record::units::show_count;
 
-use crate::validity::{Evidence, OUR_ERRORS, UNSENT_SHARE, plural};
+use crate::text::plural;
+use crate::validity::{CLIENT_ERRORS, Judged, UNSENT_SHARE};
 
-/// Connections that could not be held for a reason of ours: the state that was asked for was not there.
-pub(crate) fn unheld(evidence: &Evidence<'_>) -> Option<String> {
-    let reasons = &evidence.held?.reasons;
-    let of = |name| Some((name, *reasons.get(name).filter(|n| **n > 0)?));
-    let (ours, failed): (Vec<&str>, Vec<u64>) = OUR_ERRORS.into_iter().filter_map(of).unzip();
+/// Reports connections that the client failed to hold. They invalidate the run.
+pub(crate) fn not_held(judged: &Judged<'_>) -> Option<String> {
+    let reasons = &judged.run.connections.held.as_ref()?.reasons;
+    let names = CLIENT_ERRORS.iter().map(|(name, ..)| *name);
+    let failures = names.filter_map(|name| Some((name, *reasons.get(name).filter(|n| **n > 0)?)));
+    let (errors, failed): (Vec<&str>, Vec<u64>) = failures.unzip();
     let failed: u64 = failed.iter().sum();
-    let asked = evidence.plan.connections;
-    if failed as f64 <= UNSENT_SHARE * f64::from(asked) {
-        return None;
-    }
-    Some(format!(
-        "{} of {} connections could not be held ({}): add source addresses (--sources), raise the limit on open files, or hold fewer",
-        show_count(failed),
-        show_count(asked.into()),
-        ours.join(", ").replace('_', " ")
-    ))
+    let connections = judged.run.plan.connections;
+    (failed as f64 > UNSENT_SHARE * f64::from(connections)).then(|| {
+        format!(
+            "{} of {} could not be held ({}); add source addresses (--sources), raise the limit on \
+             open files, or hold fewer",
+            show_count(failed),
+            plural(connections.into(), "connection"),
+            errors.join(", ").replace('_', " ")
+        )
+    })
 }
 
-/// What failed to open before the run.
-pub(crate) fn unopened(evidence: &Evidence<'_>) -> Option<String> {
-    let held = evidence.held.filter(|held| held.failed > 0)?;
-    let reasons: Vec<String> = held
-        .reasons
-        .keys()
-        .map(|name| name.replace('_', " "))
-        .collect();
-    let reasons = match reasons.as_slice() {
-        [] => "reasons not known".to_owned(),
-        reasons => reasons.join(", "),
+/// Reports connections that failed to open before the run.
+pub(crate) fn not_opened(run: &Run) -> Option<String> {
+    let held = run
+        .connections
+        .held
+        .as_ref()
+        .filter(|held| held.failed > 0)?;
+    let reasons = Vec::from_iter(held.reasons.keys().map(String::as_str)).join(", ");
+    let reasons = match reasons.as_str() {
+        "" => "reason unknown".to_owned(),
+        reasons => reasons.replace('_', " "),
     };
     Some(format!(
-        "{} of {} could not be opened before the run ({reasons}), which began without them; they were tried again in it",
+        "{} of {} failed to open before the run ({reasons}); the run started without them and \
+         retried",
         show_count(held.failed),
-        plural(
-            evidence.plan.connections.into(),
-            "held connection",
-            "held connections"
-        ),
+        plural(run.plan.connections.into(), "held connection"),
     ))
 }
 
-/// What ended while it was held.
-pub(crate) fn lost(evidence: &Evidence<'_>) -> Option<String> {
-    let held = evidence.held.filter(|held| held.lost > 0)?;
+/// Reports connections that closed during the run.
+pub(crate) fn lost(run: &Run) -> Option<String> {
+    let held = run.connections.held.as_ref().filter(|held| held.lost > 0)?;
     Some(format!(
-        "{} ended in the run, {} opened in their place: a server that closes idle connections may have a longer idle timeout",
-        plural(held.lost, "held connection", "held connections"),
-        plural(held.reopened, "was", "were"),
+        "{} closed during the run and {} reopened; if the server closes idle connections, raise its \
+         idle timeout",
+        plural(held.lost, "held connection"),
+        show_count(held.reopened),
     ))
 }

@@ -1,18 +1,20 @@
-//! What a record means: whether a run's figures can be read as the server's, how two systems compare, and what to do next. Functions of the
-//! record, without I/O.
+//! Judgements on a record: validity, verdicts, comparisons, claims, conditions and next steps, as pure
+//! functions.
 
 mod asking;
 pub mod comparing;
+pub mod conditions;
 pub mod doctor;
 mod held;
 pub mod next;
 pub mod notes;
+mod text;
 pub mod tls;
 pub mod validity;
 pub mod why;
 
 pub use next::next_step;
-pub use validity::{Evidence, HostCounters, validity};
+pub use validity::validity;
 
 #[cfg(test)]
 mod testing;

@@ -1,174 +1,157 @@
-//! The one next step that is worth most after a run, given how it was made.
+//! The most useful next step after a run.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Arrivals, Model};
-use floodmark_record::profile::Profile;
+use floodmark_record::plan::Schedule;
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass};
-use floodmark_record::units::{show_count, show_rate};
+use floodmark_record::units::show_count;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
 use crate::asking;
 use crate::notes::SHORT_RUN_S;
+use crate::text::per_s;
 use crate::tls;
-use crate::validity::load_threads;
+use crate::validity::{CLIENT_ERRORS, ClientThreads};
 
-/// From this share of failed requests on they are the finding, not the throughput.
-pub const FAILED_SHARE: f64 = 0.01;
+/// Minimum share of failed requests at which they matter more than throughput.
+const FAILED_SHARE: f64 = 0.01;
 
-/// An offered load counts as met when this share of it was answered ok.
-pub const MET_SHARE: f64 = 0.99;
+/// Minimum share of ok responses at which an offered rate counts as met.
+pub(crate) const MET_SHARE: f64 = 0.99;
 
-/// Where to look at latency below a limit: a server near its limit queues, at 70 % of it hardly.
-pub const BELOW_LIMIT: f64 = 0.7;
+/// Share of the limit below which requests hardly queue.
+const BELOW_LIMIT: f64 = 0.7;
 
-/// How much more to offer a server that met its load.
-pub const STEP_UP: f64 = 1.5;
+/// Factor for the next rate of a server that met its load.
+pub(crate) const STEP_UP: f64 = 1.5;
 
-/// One line, without a full stop, that begins with what to do. `cpus` is how many the load process may use
-/// (`environment.cpus`).
+/// Returns the next step in one line. `cpus` is the number of CPUs that the client may use.
 #[must_use]
 pub fn next_step(run: &Run, cpus: u32) -> String {
-    tls::never_stood(run)
-        .or_else(|| ended(run))
-        .or_else(|| checks(run))
-        .or_else(|| unanswered(run))
-        .or_else(|| untrusted(run, cpus))
-        .or_else(|| failed(run))
-        .or_else(|| unsettled(run))
-        .or_else(|| because(run))
+    tls::handshake_failure(run)
+        .or_else(|| early_end(run))
+        .or_else(|| failed_check(run))
+        .or_else(|| unreachable(run))
+        .or_else(|| not_valid(run, cpus))
+        .or_else(|| failed_requests(run))
+        .or_else(|| not_steady(run))
+        .or_else(|| next_of_verdict(run))
         .unwrap_or_else(|| explore(run))
 }
 
-fn ended(run: &Run) -> Option<String> {
+fn early_end(run: &Run) -> Option<String> {
     match run.ended.reason {
         EndReason::Completed => None,
-        EndReason::ClientFailed => Some(
-            "find out in its log, which is kept in the result, why the client failed".to_owned(),
-        ),
+        EndReason::ClientFailed => Some("check the client's log in the result folder".to_owned()),
         EndReason::Interrupted => {
-            Some("let it run to its end, or ask for less with -d or -n".to_owned())
+            Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
         }
         EndReason::NotHttp => Some(format!(
-            "find out what listens on {}, or load another port",
+            "find out what listens on {}, or use another port",
             run.plan.target.authority
         )),
         EndReason::ServerGone => Some(format!(
-            "find out in the server's log why {} went away, start it and repeat",
+            "check the log of the server at {}, restart it and repeat",
             run.plan.target.authority
         )),
     }
 }
 
-fn checks(run: &Run) -> Option<String> {
+fn failed_check(run: &Run) -> Option<String> {
     let check = run.checks.iter().find(|c| !c.held)?;
     Some(format!(
-        "mend what the check \"{}\" found before reading any figure: a server that answers wrongly can be as fast as it likes",
+        "fix the failed check \"{}\" first; figures of invalid responses are meaningless",
         check.name
     ))
 }
 
-fn unanswered(run: &Run) -> Option<String> {
+fn unreachable(run: &Run) -> Option<String> {
     let counts = &run.requests;
     (counts.ended() == 0 && counts.connect_failed > 0).then(|| {
         format!(
-            "see that a server listens at {} ({}): no connection could be opened",
+            "check that a server listens on {} ({}): no connection could be opened",
             run.plan.target.authority,
             run.plan.target.show_addresses()
         )
     })
 }
 
-fn untrusted(run: &Run, cpus: u32) -> Option<String> {
-    match run.validity.status {
-        Status::Valid => None,
-        Status::Bound => Some(match load_threads(&run.client.threads)?.more(cpus) {
-            Some(threads) => format!("find the server's own limit: -t {threads}"),
-            None => "give floodmark and the server CPUs of their own (taskset -c), or run floodmark on another machine"
-                .to_owned(),
-        }),
-        Status::Invalid if run.errors.contains_key("ports_exhausted") => {
-            Some(format!("use more source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), kept connections or {}", asking::lower(&run.plan)))
+fn not_valid(run: &Run, cpus: u32) -> Option<String> {
+    let mut errors = CLIENT_ERRORS.iter();
+    let error = errors.find(|(name, ..)| run.errors.contains_key(*name));
+    let repeat = "check this host (floodmark doctor) and repeat";
+    match (run.validity.status, error) {
+        (Status::Valid, _) => None,
+        (Status::Bound, _) => Some(ClientThreads::of(&run.client.threads)?.fix(cpus)),
+        (Status::Invalid, Some((.., fix))) => Some((*fix).to_owned()),
+        (Status::Invalid, None) if !run.plan.is_open() => Some(repeat.to_owned()),
+        (Status::Invalid, None) => {
+            let less = asking::scaled(&run.plan, 0.5);
+            Some(format!("{repeat}, or use {less}"))
         }
-        Status::Invalid if run.errors.contains_key("fds_exhausted") => {
-            Some("raise the limit of open files (ulimit -n 65536) or use fewer connections (-c)".to_owned())
-        }
-        Status::Invalid => Some(match run.plan.model {
-            Model::Open => format!("see what disturbs this machine (floodmark doctor), then repeat, or use {}", asking::scaled(&run.plan, 0.5)),
-            Model::Closed => "see what disturbs this machine (floodmark doctor), then repeat".to_owned(),
-        }),
     }
 }
 
-/// What went wrong most often, where enough did.
-fn failed(run: &Run) -> Option<String> {
+/// Returns the next step for the most frequent failure if at least [`FAILED_SHARE`] of the requests
+/// failed.
+fn failed_requests(run: &Run) -> Option<String> {
     let counts = &run.requests;
-    let kinds = [
-        counts.wrong,
-        counts.rejected,
-        counts.timed_out,
-        counts.reset,
-        counts.malformed,
-        counts.connect_failed,
-    ];
-    let most = kinds.iter().copied().max().unwrap_or(0);
-    if (kinds.iter().sum::<u64>() as f64) < FAILED_SHARE * counts.intended.max(1) as f64 {
-        return None;
-    }
+    let target = &run.plan.target;
     let less = asking::scaled(&run.plan, 0.5);
-    Some(if most == counts.wrong {
-        let status = counts
-            .statuses
-            .iter()
-            .filter(|(status, _)| !matches!(**status, 200..=399 | 429 | 503))
-            .max_by_key(|(_, n)| **n);
-        match status {
-            Some((status, n)) => format!(
-                "see why {} answers had status {status} (curl -i {}), or say that it is right: --expect status={status}",
-                show_count(*n),
-                run.plan.target.url
+    let unexpected = counts.statuses.iter();
+    let status = unexpected
+        .filter(|(status, _)| !matches!(**status, 200..=399 | 429 | 503))
+        .max_by_key(|(_, n)| **n);
+    let wrong = match status {
+        Some((status, _)) => format!(
+            "unexpected responses (mostly status {status}): find out why (curl -i {}), or accept them: --expect status={status}",
+            target.url
+        ),
+        None => format!(
+            "responses did not match --expect: find out why (curl -i {})",
+            target.url
+        ),
+    };
+    let failures = [
+        (
+            counts.connect_failed,
+            format!("connections could not be opened: find out why, or open fewer at once: {less}"),
+        ),
+        (
+            counts.malformed,
+            format!(
+                "responses were malformed: check that {} speaks HTTP/1.1 (curl -i {})",
+                target.authority, target.url
             ),
-            None => format!(
-                "see why {} answers were not what --expect asks for (curl -i {})",
-                show_count(counts.wrong),
-                run.plan.target.url
-            ),
-        }
-    } else if most == counts.rejected {
-        format!(
-            "the server declined {} requests (429 or 503): see what it takes with {less}",
-            show_count(counts.rejected)
-        )
-    } else if most == counts.timed_out {
-        format!(
-            "{} requests timed out: see what the server keeps up with, {less}",
-            show_count(counts.timed_out)
-        )
-    } else if most == counts.reset {
-        format!(
-            "see in the server's log why it closed connections without an answer ({} times)",
-            show_count(counts.reset)
-        )
-    } else if most == counts.malformed {
-        format!(
-            "see whether {} speaks HTTP/1.1 (curl -i {}): {} answers could not be read",
-            run.plan.target.authority,
-            run.plan.target.url,
-            show_count(counts.malformed)
-        )
-    } else {
-        format!(
-            "see why {} connections could not be opened; try fewer at once: {less}",
-            show_count(counts.connect_failed)
-        )
-    })
+        ),
+        (
+            counts.reset,
+            "connections closed without a response: check the server's log".to_owned(),
+        ),
+        (
+            counts.timed_out,
+            format!("requests timed out: retry with {less}"),
+        ),
+        (
+            counts.rejected,
+            format!("requests rejected (429 or 503): retry with {less}"),
+        ),
+        (counts.wrong, wrong),
+    ];
+    let failed: u64 = failures.iter().map(|(n, _)| n).sum();
+    let is_minor = (failed as f64) < FAILED_SHARE * counts.intended.max(1) as f64;
+    let (n, step) = failures
+        .iter()
+        .max_by_key(|(n, _)| *n)
+        .filter(|_| !is_minor)?;
+    Some(format!("{} {step}", show_count(*n)))
 }
 
-fn unsettled(run: &Run) -> Option<String> {
+fn not_steady(run: &Run) -> Option<String> {
     let seconds = run.sending_s;
     let longer = asking::longer(&run.plan)?;
     if seconds < SHORT_RUN_S {
-        return Some(format!("measure for longer: {longer}"));
+        return Some(format!("run longer: {longer}"));
     }
     let never = match run.steady.class {
         SteadyClass::Unsteady => !run.steady.changes_s.is_empty(),
@@ -177,100 +160,82 @@ fn unsettled(run: &Run) -> Option<String> {
     };
     never.then(|| {
         format!(
-            "the server did not settle: load it before with --warmup {:.0}s, or measure for longer: -d {:.0}s",
+            "the server did not become steady: add --warmup {:.0}s, or run longer: -d {:.0}s",
             seconds,
             seconds * 3.0
         )
     })
 }
 
-/// What the cause of the figure asks for. Where an offer was met, or nothing is known, there is more to be asked of the server.
-fn because(run: &Run) -> Option<String> {
+/// Returns the next step of the verdict if it names a limit.
+fn next_of_verdict(run: &Run) -> Option<String> {
     let verdict = run.verdict.as_ref()?;
     let open = matches!(
         verdict.cause,
         Cause::None | Cause::OfferedRate | Cause::Unknown
     );
-    (!open && run.plan.profile.is_none()).then(|| verdict.next.clone())
+    (!open && !run.plan.rate_changes()).then(|| verdict.next.clone())
 }
 
+/// Returns how to find the limit of the server, or the latency below it.
 fn explore(run: &Run) -> String {
+    let plan = &run.plan;
+    let scaled = |factor| asking::scaled(plan, factor);
+    let hold = |limit_per_s: f64| asking::rate(limit_per_s * BELOW_LIMIT);
     let Some(throughput) = run.throughput_per_s.filter(|x| *x > 0.0) else {
-        return match asking::longer(&run.plan) {
-            Some(longer) => format!("measure for longer: {longer}"),
-            None => format!("ask for more: {}", asking::scaled(&run.plan, 2.0)),
+        return match asking::longer(plan) {
+            Some(longer) => format!("run longer: {longer}"),
+            None => format!("increase the load: {}", scaled(2.0)),
         };
     };
-    if let Some(profile) = &run.plan.profile {
-        return explore_changing(run, profile, throughput);
-    }
-    match (run.plan.model, run.plan.arrivals, run.plan.rate_per_s) {
-        (Model::Open, Some(Arrivals::Burst), _) => {
-            let n = run.requests.intended;
-            if run.requests.ok as f64 >= MET_SHARE * n as f64 {
-                format!(
-                    "see whether it takes twice as many: --burst {}",
-                    n.saturating_mul(2)
-                )
-            } else {
-                format!(
-                    "see whether it takes half as many: --burst {}",
-                    (n / 2).max(1)
-                )
-            }
-        }
-        (Model::Open, _, Some(rate)) if throughput >= MET_SHARE * rate => format!(
-            "the load was met; see how much more it takes: --rate {}",
-            asking::rate(rate * STEP_UP)
-        ),
-        (Model::Open, _, Some(_)) => format!(
-            "the server gave less than it was asked for; see how it answers below that: --rate {}",
-            asking::rate(throughput * BELOW_LIMIT)
-        ),
-        _ => format!(
-            "see how latency holds below the limit: --rate {}",
-            asking::rate(throughput * BELOW_LIMIT)
-        ),
-    }
-}
-
-/// The same where the rate changed: a limit that was seen is to be held, one that was not is to be looked for.
-fn explore_changing(run: &Run, profile: &Profile, throughput: f64) -> String {
-    let hold = |per_s: f64| format!("--rate {}", asking::rate(per_s * BELOW_LIMIT));
-    let met = |share: f64| throughput >= share * run.plan.rate_per_s.unwrap_or(0.0);
-    let more = |factor| asking::scaled(&run.plan, factor);
-    let beyond = run
+    let below = format!(
+        "measure latency below the limit: --rate {}",
+        hold(throughput)
+    );
+    let Some(schedule) = plan.schedule() else {
+        return below;
+    };
+    let kept_up = match schedule {
+        Schedule::Ramp { .. } | Schedule::Steps { .. } => KEPT_UP_SHARE,
+        _ => MET_SHARE,
+    };
+    let met = throughput >= kept_up * schedule.rate_per_s();
+    let unmet_step = run
         .steps
         .iter()
         .find(|step| step.throughput_per_s < KEPT_UP_SHARE * step.offered_per_s);
-    match (profile, &run.saturation, beyond) {
-        (Profile::Ramp(_), Some(Saturation::FellBehind(found)), _) => format!(
-            "it fell behind at {}/s; see how it answers below that for longer: {}",
-            show_rate(found.offered_per_s),
+    match (schedule, &run.saturation, unmet_step) {
+        (Schedule::Burst { .. }, ..) => {
+            let n = run.requests.intended;
+            if run.requests.ok as f64 >= MET_SHARE * n as f64 {
+                format!("try twice the burst: --burst {}", n.saturating_mul(2))
+            } else {
+                format!("try half the burst: --burst {}", (n / 2).max(1))
+            }
+        }
+        (Schedule::Ramp { .. }, Some(Saturation::FellBehind(found)), _) => format!(
+            "the server fell behind at {}; measure latency below that: --rate {}",
+            per_s(found.offered_per_s),
             hold(found.achieved_per_s)
         ),
-        (Profile::Steps(_), _, Some(step)) if step.throughput_per_s > 0.0 => format!(
-            "the step of {}/s was not met; see how it answers below what it gave: {}",
-            show_rate(step.offered_per_s),
+        (Schedule::Steps { .. }, _, Some(step)) if step.throughput_per_s > 0.0 => format!(
+            "the step of {} was not met; measure latency below what it reached: --rate {}",
+            per_s(step.offered_per_s),
             hold(step.throughput_per_s)
         ),
-        (Profile::Ramp(_), Some(Saturation::Undecided { .. }), _) => format!(
-            "whether it kept up cannot be told; let the rate grow for longer: -d {:.0}s",
+        (Schedule::Ramp { .. }, Some(Saturation::Undecided { .. }), _) => format!(
+            "it is unclear whether the server kept up; use a longer ramp: -d {:.0}s",
             run.sending_s * 2.0
         ),
-        (Profile::Ramp(_) | Profile::Steps(_), _, None) if met(KEPT_UP_SHARE) => {
-            format!("it kept up; see how much more it takes: {}", more(STEP_UP))
+        (_, _, None) if met => {
+            let more = scaled(STEP_UP);
+            format!("the offered rate was met; try a higher one: {more}")
         }
-        (Profile::Replay(_), ..) if met(MET_SHARE) => {
-            format!(
-                "the load was met; see whether it takes it twice as fast: {}",
-                more(2.0)
-            )
+        (Schedule::Constant { .. }, ..) => format!("the offered rate was not met; {below}"),
+        _ => {
+            let less = scaled(0.5);
+            format!("the offered rate was not met; try a lower one: {less}")
         }
-        _ => format!(
-            "the server gave less than it was asked for; see how it answers less: {}",
-            more(0.5)
-        ),
     }
 }
 

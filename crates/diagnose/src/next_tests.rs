@@ -1,20 +1,20 @@
-//! Table tests of [`super`].
+//! Table-driven tests of the next step.
 
 use std::collections::BTreeMap;
 
 use floodmark_record::outcome::Counts;
-use floodmark_record::plan::Arrivals;
-use floodmark_record::profile::{Profile, Ramp, Replay, Step};
+use floodmark_record::plan::{Schedule, Spacing};
+use floodmark_record::profile::{Ramp, RateStep, Replay};
 use floodmark_record::run::{
-    Bytes, CheckResult, Client, Connections, Ended, FellBehind, Saturation, Steady, StepFigures,
-    Validity, Window,
+    CheckResult, ClientUsage, Connections, FellBehind, HttpBytes, RunEnd, Saturation, Steady,
+    StepFigures, Validity, Window,
 };
 use floodmark_record::times::Times;
 
 use super::*;
-use crate::testing::{closed, open, thread};
+use crate::testing::{burst, closed, open, scheduled, thread};
 
-/// A valid, steady run by the plan that gave 1,000/s for ten seconds.
+/// A valid, steady run of ten seconds at 1,000/s.
 pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
     let n = 10_000;
     Run {
@@ -27,7 +27,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         place: None,
         started_unix_ms: 0,
         plan,
-        ended: Ended {
+        ended: RunEnd {
             reason: EndReason::Completed,
             detail: None,
         },
@@ -67,11 +67,11 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         first_byte_us: Times::default(),
         error_time_us: Times::default(),
         groups: Vec::new(),
-        bytes: Bytes::default(),
+        bytes: HttpBytes::default(),
         connections: Connections::default(),
-        client: Client {
+        client: ClientUsage {
             threads: vec![thread(0.98, 0.0)],
-            ..Client::default()
+            ..ClientUsage::default()
         },
         series: Vec::new(),
         steps: Vec::new(),
@@ -81,7 +81,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         server: None,
         store: None,
         watcher: None,
-        elsewhere: None,
+        remote: None,
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,
@@ -102,30 +102,30 @@ fn with(plan: floodmark_record::Plan, change: impl FnOnce(&mut Run)) -> Run {
     run
 }
 
-/// Moves `n` of the ok answers to another outcome.
+/// Moves `n` ok responses to another outcome.
 fn fail(run: &mut Run, n: u64, kind: fn(&mut Counts) -> &mut u64) {
     run.requests.ok -= n;
     *kind(&mut run.requests) += n;
 }
 
 #[test]
-fn each_situation_has_its_step() {
+fn suggests_a_next_step_for_each_run() {
     let table: Vec<(&str, Run, &str)> = vec![
         ("closed", run(closed()), "below the limit: --rate 700"),
         (
             "open, met",
             run(open()),
-            "the load was met; see how much more it takes: --rate 1500",
+            "the offered rate was met; try a higher one: --rate 1500",
         ),
         (
             "open, unmet",
             with(open(), |r| r.throughput_per_s = Some(612.0)),
-            "less than it was asked for; see how it answers below that: --rate 430",
+            "the offered rate was not met; measure latency below the limit: --rate 430",
         ),
         (
             "bound",
             with(closed(), |r| r.validity.status = Status::Bound),
-            "the server's own limit: -t 2",
+            "use more client threads: -t 2",
         ),
         (
             "bound, no CPU left",
@@ -154,22 +154,22 @@ fn each_situation_has_its_step() {
         (
             "late",
             with(open(), |r| r.validity.status = Status::Invalid),
-            "floodmark doctor), then repeat, or use --rate 500",
+            "(floodmark doctor) and repeat, or use --rate 500",
         ),
         (
             "stalled",
             with(closed(), |r| r.validity.status = Status::Invalid),
-            "floodmark doctor), then repeat",
+            "(floodmark doctor) and repeat",
         ),
         (
             "server gone",
             with(closed(), |r| r.ended.reason = EndReason::ServerGone),
-            "localhost:8080 went away",
+            "the log of the server at localhost:8080",
         ),
         (
             "interrupted",
             with(closed(), |r| r.ended.reason = EndReason::Interrupted),
-            "let it run to its end",
+            "without interruption",
         ),
         (
             "check failed",
@@ -180,10 +180,10 @@ fn each_situation_has_its_step() {
                     detail: String::new(),
                 });
             }),
-            "the check \"sequence\"",
+            "the failed check \"sequence\"",
         ),
         (
-            "nobody listens",
+            "connection refused",
             with(closed(), |r| {
                 r.requests = Counts {
                     intended: 50,
@@ -191,7 +191,7 @@ fn each_situation_has_its_step() {
                     ..Counts::default()
                 };
             }),
-            "see that a server listens at localhost:8080 (127.0.0.1:8080)",
+            "check that a server listens on localhost:8080 (127.0.0.1:8080)",
         ),
         (
             "404",
@@ -199,17 +199,17 @@ fn each_situation_has_its_step() {
                 fail(r, 10_000, |c| &mut c.wrong);
                 r.requests.statuses = BTreeMap::from([(404, 10_000)]);
             }),
-            "10,000 answers had status 404 (curl -i http://localhost:8080/hello), or say that it is right: --expect status=404",
+            "10,000 unexpected responses (mostly status 404): find out why (curl -i http://localhost:8080/hello), or accept them: --expect status=404",
         ),
         (
-            "wrong body",
+            "unexpected body",
             with(closed(), |r| fail(r, 500, |c| &mut c.wrong)),
-            "not what --expect asks for",
+            "did not match --expect",
         ),
         (
-            "shed",
+            "rejected",
             with(open(), |r| fail(r, 500, |c| &mut c.rejected)),
-            "declined 500 requests (429 or 503): see what it takes with --rate 500",
+            "500 requests rejected (429 or 503): retry with --rate 500",
         ),
         (
             "timeouts",
@@ -219,7 +219,7 @@ fn each_situation_has_its_step() {
         (
             "resets",
             with(closed(), |r| fail(r, 500, |c| &mut c.reset)),
-            "closed connections without an answer (500 times)",
+            "500 connections closed without a response",
         ),
         (
             "no HTTP",
@@ -233,18 +233,14 @@ fn each_situation_has_its_step() {
         ),
         ("short", with(closed(), |r| r.sending_s = 2.0), "-d 10s"),
         (
-            "unsettled",
+            "unsteady",
             with(closed(), |r| {
                 r.steady.class = SteadyClass::Unsteady;
                 r.steady.changes_s = vec![4.0];
             }),
-            "--warmup 10s, or measure for longer: -d 30s",
+            "--warmup 10s, or run longer: -d 30s",
         ),
-        (
-            "burst, met",
-            with(open(), |r| r.plan.arrivals = Some(Arrivals::Burst)),
-            "--burst 20000",
-        ),
+        ("burst, met", with(burst(), |_| ()), "--burst 20000"),
     ];
     for (name, run, step) in table {
         let got = next_step(&run, 2);
@@ -254,32 +250,39 @@ fn each_situation_has_its_step() {
 }
 
 #[test]
-fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
+fn suggests_the_same_flag_for_a_changing_rate() {
     let ramp = || {
-        changing(Profile::Ramp(Ramp {
-            from_per_s: 0.0,
-            to_per_s: 2000.0,
-            duration_s: 10.0,
-        }))
+        scheduled(Schedule::Ramp {
+            ramp: Ramp {
+                from_per_s: 0.0,
+                to_per_s: 2000.0,
+                duration_s: 10.0,
+            },
+            spacing: Spacing::Constant,
+        })
     };
     let steps = || {
-        changing(Profile::Steps(vec![
-            Step {
+        let steps = vec![
+            RateStep {
                 rate_per_s: 500.0,
                 duration_s: 4.0,
             },
-            Step {
+            RateStep {
                 rate_per_s: 0.0,
                 duration_s: 1.5,
             },
-            Step {
+            RateStep {
                 rate_per_s: 1500.0,
                 duration_s: 4.5,
             },
-        ]))
+        ];
+        scheduled(Schedule::Steps {
+            steps,
+            spacing: Spacing::Constant,
+        })
     };
     let replay = || {
-        let mut plan = changing(Profile::Replay(Replay {
+        let replay = Replay {
             file: "x".to_owned(),
             speed: 2.0,
             peak_per_s: 5000,
@@ -287,9 +290,9 @@ fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
             timetable_bytes: 0,
             timetable_checksum: String::new(),
             timetable: floodmark_record::Timetable::default(),
-        }));
-        plan.arrivals = Some(Arrivals::Replay);
-        plan
+        };
+        let requests = 10_000;
+        scheduled(Schedule::Replay { replay, requests })
     };
     let invalid = |r: &mut Run| r.validity.status = Status::Invalid;
     let shed = |r: &mut Run| fail(r, 500, |c| &mut c.rejected);
@@ -324,84 +327,75 @@ fn a_rate_that_changes_is_asked_for_again_with_its_own_flag() {
         (
             "ramp",
             with(ramp(), |_| ()),
-            "it kept up; see how much more it takes: --ramp 0-3000",
+            "the offered rate was met; try a higher one: --ramp 0-3000",
         ),
         (
             "ramp, beyond",
             with(ramp(), beyond),
-            "it fell behind at 1,200/s; see how it answers below that for longer: --rate 770",
+            "the server fell behind at 1,200/s; measure latency below that: --rate 770",
         ),
         (
             "ramp, undecided",
             with(ramp(), undecided),
-            "cannot be told; let the rate grow for longer: -d 20s",
+            "use a longer ramp: -d 20s",
         ),
         (
             "falling ramp, never met",
             with(
-                changing(Profile::Ramp(Ramp {
-                    from_per_s: 2000.0,
-                    to_per_s: 0.0,
-                    duration_s: 10.0,
-                })),
+                scheduled(Schedule::Ramp {
+                    ramp: Ramp {
+                        from_per_s: 2000.0,
+                        to_per_s: 0.0,
+                        duration_s: 10.0,
+                    },
+                    spacing: Spacing::Constant,
+                }),
                 less,
             ),
-            "gave less than it was asked for; see how it answers less: --ramp 1000-0",
+            "the offered rate was not met; try a lower one: --ramp 1000-0",
         ),
         (
             "ramp, invalid",
             with(ramp(), invalid),
             "or use --ramp 0-1000",
         ),
-        (
-            "ramp, short",
-            with(ramp(), short),
-            "measure for longer: -d 10s",
-        ),
+        ("ramp, short", with(ramp(), short), "run longer: -d 10s"),
         (
             "steps",
             with(steps(), |_| ()),
-            "how much more it takes: --steps 750:4s,0:1.5s,2300:4.5s",
+            "try a higher one: --steps 750:4s,0:1.5s,2300:4.5s",
         ),
         (
             "steps, beyond",
             with(steps(), unmet),
-            "the step of 1,500/s was not met; see how it answers below what it gave: --rate 630",
+            "the step of 1,500/s was not met; measure latency below what it reached: --rate 630",
         ),
         (
             "steps, shed",
             with(steps(), shed),
-            "see what it takes with --steps 250:4s,0:1.5s,750:4.5s",
+            "retry with --steps 250:4s,0:1.5s,750:4.5s",
         ),
         (
             "steps, short",
             with(steps(), short),
-            "measure for longer: --steps 500:26.667s,0:10s,1500:30s",
+            "run longer: --steps 500:26.667s,0:10s,1500:30s",
         ),
         (
             "replay",
             with(replay(), |_| ()),
-            "twice as fast: --replay-speed 4x",
+            "try a higher one: --replay-speed 3x",
         ),
         (
             "replay, unmet",
             with(replay(), less),
-            "see how it answers less: --replay-speed 1x",
+            "try a lower one: --replay-speed 1x",
         ),
-        ("replay, short", with(replay(), short), "--replay-speed 4x"),
+        ("replay, short", with(replay(), short), "--replay-speed 3x"),
         ("replay, shed", with(replay(), shed), "--replay-speed 1x"),
     ];
     for (name, run, step) in table {
         let got = next_step(&run, 2);
         assert!(got.contains(step), "{name}: {got}");
         assert!(!got.contains('\n'), "{name}: {got}");
-    }
-}
-
-/// An open plan whose rate changes around 1,000/s.
-fn changing(profile: Profile) -> floodmark_record::Plan {
-    floodmark_record::Plan {
-        profile: Some(profile),
-        ..open()
     }
 }

@@ -1,253 +1,239 @@
-//! Remarks on a run that do not change its validity: each says what was seen, what it means, and what to do.
+//! Notes on a run that don't change its validity: what was observed, what it means and how to fix
+//! it.
 
 use floodmark_record::events::{AddressUse, EndReason};
-use floodmark_record::plan::{ConnectionUse, Model};
+use floodmark_record::metric::NetworkFigure;
+use floodmark_record::plan::ConnectionUse;
+use floodmark_record::run::Run;
 use floodmark_record::tls::Trust;
-use floodmark_record::units::{show_ns, show_rate};
+use floodmark_record::{Metric, Observation};
 
 use crate::asking;
 use crate::held;
-use crate::validity::{EXPECTABLE, Evidence, load_threads, plural};
+use crate::text::{percent, plural, show_s};
+use crate::validity::{CLIENT_ERRORS, ClientThreads, Judged};
 
-/// Shorter runs than this say little of what a server does for long: warm-up and chance weigh too much, seconds.
-pub const SHORT_RUN_S: f64 = 5.0;
+/// Minimum length of a run at which warm-up and noise matter little, seconds.
+pub(crate) const SHORT_RUN_S: f64 = 5.0;
 
-/// By Little's law as many requests are under way as throughput times response time; a closed run that is off
-/// by more than this share counted or timed something wrongly.
-pub const LITTLE_SHARE: f64 = 0.02;
+/// Maximum deviation from Little's law (in flight = throughput × response time), as a share.
+const LITTLE_SHARE: f64 = 0.02;
 
-/// Little's law is asked only where the mean response time is below this share of the window: at either end of it one
-/// response time goes uncounted.
-pub const LITTLE_EDGE: f64 = 0.005;
+/// Maximum mean response time for Little's law, as a share of the window: up to one response time
+/// is missing at each end.
+const LITTLE_EDGE: f64 = 0.005;
 
-/// Above this share of what floodmark reaches against a server that costs nothing, floodmark's own cost is a
-/// good part of the figure (T10 of the known-truth tests).
-pub const CEILING_SHARE: f64 = 0.70;
-
-/// The remarks on a run, the weightiest first.
-pub(crate) fn notes(evidence: &Evidence<'_>) -> Vec<String> {
+/// Returns the notes on a run, most important first.
+pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
+    let run = judged.run;
     [
-        ended(evidence),
-        expected(evidence),
-        unverified(evidence),
-        timed_out(evidence),
-        held::unopened(evidence),
-        held::lost(evidence),
-        redirects(evidence),
-        listen_queue(evidence),
-        syn_retransmits(evidence),
-        little(evidence),
-        ceiling(evidence),
-        left_out(evidence),
-        unread_waits(evidence),
-        untold_stall(evidence),
-        short(evidence),
+        early_end(run),
+        expected(judged),
+        unverified(run),
+        timed_out(run),
+        held::not_opened(run),
+        held::lost(run),
+        redirects(run),
+        listen_queue(run),
+        syn_retransmits(run),
+        little(run),
+        unused_addresses(run),
+        unknown_run_delay(run),
+        unknown_stall(run),
+        short(run),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-fn ended(evidence: &Evidence<'_>) -> Option<String> {
-    match evidence.ended {
-        // The latter is no run of floodmark's own, which this judges.
-        EndReason::Completed | EndReason::ClientFailed => None,
-        EndReason::NotHttp => Some(
-            "the run was ended: nothing that answered spoke HTTP/1.1; check the port".to_owned(),
-        ),
-        EndReason::Interrupted => {
-            Some("the run was interrupted: the figures are of the part before that".to_owned())
+fn early_end(run: &Run) -> Option<String> {
+    match run.ended.reason {
+        // `ClientFailed` occurs with external clients only, and their validity gives the reason.
+        // The summary already starts with the interruption.
+        EndReason::Completed | EndReason::ClientFailed | EndReason::Interrupted => None,
+        EndReason::NotHttp => {
+            Some("the run ended early: no response was HTTP/1.1; check the port".to_owned())
         }
         EndReason::ServerGone => {
-            let since = match evidence.server_gone_since_s {
-                Some(s) => format!("no answer came after {s:.1} s"),
-                None => "no answer came any more".to_owned(),
-            };
+            let since = run
+                .server_gone_since_s
+                .map_or_else(String::new, |s| format!(" after {s:.1} s"));
             Some(format!(
-                "the server went away: {since} and it accepts no connection; the figures include the time without it. \
-                 Look into its log, start it again and measure again"
+                "the server became unreachable: no response arrived{since}, and no connection can be \
+                 opened; the figures include this time; check the server's log, restart it and repeat"
             ))
         }
     }
 }
 
-/// What is ours, and would spoil the figures if the experiment were not about it.
-fn expected(evidence: &Evidence<'_>) -> Option<String> {
-    let met = |name: &str| evidence.met_by_requests(name);
-    let (name, cause) = EXPECTABLE
-        .into_iter()
-        .find(|(name, _)| evidence.is_expected(name) && met(name) > 0)?;
-    let lacked = match name {
-        "ports_exhausted" => "no local port",
-        _ => "no open file",
-    };
+/// Notes client errors that the experiment expects and that would otherwise invalidate the run.
+fn expected(judged: &Judged<'_>) -> Option<String> {
+    let mut errors = CLIENT_ERRORS.iter();
+    let (error, problem, ..) =
+        errors.find(|(error, ..)| judged.is_expected(error) && judged.affected(error) > 0)?;
+    let connections = plural(judged.affected(error), "connection");
     Some(format!(
-        "there was {lacked} left for {}, as the experiment expects ({cause}): the figures are of that, not of the server",
-        plural(met(name), "connection", "connections")
+        "{problem} {connections}, as the experiment expects: the figures describe this limit, not \
+         the server"
     ))
 }
 
-fn unverified(evidence: &Evidence<'_>) -> Option<String> {
-    let tls = evidence.plan.tls.as_ref()?;
+fn unverified(run: &Run) -> Option<String> {
+    let tls = run.plan.tls.as_ref()?;
     (tls.trust == Trust::Nothing).then(|| {
-        "the server's certificate was not verified (--insecure): the figures are of whoever answered at its address".to_owned()
+        "the server's certificate was not verified (--insecure): another server may have responded"
+            .to_owned()
     })
 }
 
-fn timed_out(evidence: &Evidence<'_>) -> Option<String> {
-    let n = evidence.counts.timed_out;
+fn timed_out(run: &Run) -> Option<String> {
+    let n = run.requests.timed_out;
     (n > 0).then(|| {
         format!(
-            "{} got no answer within {} (--timeout): they count in the percentiles as at least that long",
-            plural(n, "request", "requests"),
-            show_ns(evidence.plan.timeout_s * 1e9)
+            "{} timed out after {} (--timeout): percentiles count them as at least that long",
+            plural(n, "request"),
+            show_s(run.plan.timeout.as_secs_f64())
         )
     })
 }
 
-/// Statuses that send the client elsewhere (RFC 9110 section 15.4).
+/// Status codes of redirects (RFC 9110 section 15.4).
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
 
-fn redirects(evidence: &Evidence<'_>) -> Option<String> {
+fn redirects(run: &Run) -> Option<String> {
     let found = REDIRECTS.iter().filter_map(|status| {
-        let n = evidence.counts.statuses.get(status).filter(|n| **n > 0)?;
+        let n = run.requests.statuses.get(status).filter(|n| **n > 0)?;
         Some((status.to_string(), n))
     });
     let (statuses, n): (Vec<String>, Vec<u64>) = found.unzip();
     let n = n.iter().sum();
     (n > 0).then(|| {
         format!(
-            "{} ({}), which floodmark does not follow: load the target itself",
-            plural(n, "answer was a redirect", "answers were redirects"),
+            "the server redirected {} ({}), which floodmark does not follow: request the target",
+            plural(n, "request"),
             statuses.join(", ")
         )
     })
 }
 
-/// Overflows are drops too: the larger of both counters is the number of connections concerned.
-fn listen_queue(evidence: &Evidence<'_>) -> Option<String> {
-    let overflows = evidence.host.listen_overflows.unwrap_or(0.0);
-    let drops = evidence.host.listen_drops.unwrap_or(0.0);
-    if overflows > 0.0 {
-        Some(format!(
-            "{} on this machine met a full accept queue (ListenOverflows) and waited a second or more to try again: a server \
-             here took new connections too slowly. Raise its listen backlog and net.core.somaxconn, or open fewer \
-             connections at once",
-            plural(overflows as u64, "new connection", "new connections")
-        ))
-    } else if drops > 0.0 {
-        Some(format!(
-            "{} dropped by a listening socket on this machine (ListenDrops), not for a full queue: memory or a limit of \
-             the kernel may be short. See dmesg",
-            plural(drops as u64, "new connection was", "new connections were")
-        ))
-    } else {
-        None
-    }
+/// Returns the increase of a network counter over the run, 0 if it was not sampled.
+fn increase(run: &Run, figure: NetworkFigure) -> u64 {
+    let is = |of: &&Observation| matches!(of.metric, Metric::Network(_, of) if of == figure);
+    let series = run.observations.iter().find(is);
+    series.map_or(0.0, |series| series.values.iter().sum::<f64>()) as u64
 }
 
-fn syn_retransmits(evidence: &Evidence<'_>) -> Option<String> {
-    let n = evidence.host.syn_retransmits.filter(|n| *n > 0.0)?;
-    Some(format!(
-        "{} sent again because nobody answered the first time (TCPSynRetrans); each repeat costs that connection a \
-         second or more. The server's accept queue was full or packets were lost: see the connect times, and raise the server's \
-         listen backlog",
-        plural(
-            n as u64,
-            "connection request was",
-            "connection requests were"
-        )
-    ))
-}
-
-/// N = X·R on kept connections, each always with one request under way.
-fn little(evidence: &Evidence<'_>) -> Option<String> {
-    let plan = evidence.plan;
-    let counts = evidence.counts;
-    if plan.model != Model::Closed
-        || plan.connection_use != ConnectionUse::Kept
-        || counts.ok != counts.sent
-        || counts.reconnects > 0
-        || evidence.ended != EndReason::Completed
-    {
-        return None;
+fn listen_queue(run: &Run) -> Option<String> {
+    let overflows = increase(run, NetworkFigure::ListenOverflows);
+    let drops = increase(run, NetworkFigure::ListenDrops);
+    // Overflows are drops too.
+    if overflows > 0 {
+        return Some(format!(
+            "{} on this host met a full accept queue (ListenOverflows) and waited a second or more: \
+             a server on this host accepts too slowly; raise its listen backlog and net.core.somaxconn, or \
+             open fewer connections at once",
+            plural(overflows, "new connection")
+        ));
     }
-    let n = f64::from(plan.connections);
-    let mean_s = evidence.response.mean? / 1e6;
-    if n < 1.0 || mean_s > LITTLE_EDGE * evidence.window_s {
-        return None;
-    }
-    let under_way = evidence.throughput_per_s? * mean_s;
-    if ((n - under_way) / n).abs() <= LITTLE_SHARE {
-        return None;
-    }
-    Some(format!(
-        "throughput times mean response time gives {under_way:.1} requests under way at once, but {n:.0} connections were kept \
-         busy (Little's law): connections stood idle for {:.0} % of the time inside floodmark, or a time was taken wrongly. See \
-         lateness and blocked time",
-        ((n - under_way) / n * 100.0).abs()
-    ))
-}
-
-fn ceiling(evidence: &Evidence<'_>) -> Option<String> {
-    let ceiling = evidence.ceiling_per_s.filter(|c| *c > 0.0)?;
-    let throughput = evidence.throughput_per_s?;
-    let share = throughput / ceiling;
-    (share > CEILING_SHARE).then(|| {
+    (drops > 0).then(|| {
         format!(
-            "{}/s is {:.0} % of the {}/s that floodmark reaches here against a server that costs nothing: part of \
-             the figure is floodmark's own cost. Use more threads (-t) or another machine for the load",
-            show_rate(throughput),
-            share * 100.0,
-            show_rate(ceiling)
+            "listening sockets on this host dropped {} (ListenDrops) although no accept queue was \
+             full; check memory and kernel limits (dmesg)",
+            plural(drops, "new connection")
         )
     })
 }
 
-/// Addresses of the host that were tried in vain, while others were used.
-fn left_out(evidence: &Evidence<'_>) -> Option<String> {
-    let used = evidence.addresses.iter().filter(|one| one.opened > 0);
-    let used: Vec<String> = used.map(|one| one.address.to_string()).collect();
-    let in_vain = |one: &AddressUse| {
-        let why = one.left_out.as_deref()?.replace('_', " ");
-        let moved = plural(one.moved, "connection", "connections");
-        Some(format!("{} ({why}, {moved})", one.address))
+fn syn_retransmits(run: &Run) -> Option<String> {
+    let n = increase(run, NetworkFigure::SynRetransmits);
+    (n > 0).then(|| {
+        format!(
+            "the kernel retransmitted {} (TCPSynRetrans), each at least 1 s later: packets were lost, or the server's accept queue was full; raise its listen backlog",
+            plural(n, "connection request")
+        )
+    })
+}
+
+/// Checks Little's law (N = X·R) on kept connections, each with one request in flight.
+fn little(run: &Run) -> Option<String> {
+    let plan = &run.plan;
+    let counts = &run.requests;
+    if plan.is_open()
+        || plan.connection_use != ConnectionUse::Kept
+        || counts.ok != counts.sent
+        || counts.reconnects > 0
+        || run.ended.reason != EndReason::Completed
+    {
+        return None;
+    }
+    let n = f64::from(plan.connections);
+    let mean_s = run.response_time_us.mean? / 1e6;
+    if n < 1.0 || mean_s > LITTLE_EDGE * (run.window.to_s - run.window.from_s) {
+        return None;
+    }
+    let in_flight = run.throughput_per_s? * mean_s;
+    let missing = ((n - in_flight) / n).abs();
+    (missing > LITTLE_SHARE).then(|| {
+        format!(
+            "throughput × mean response time gives {in_flight:.1} requests in flight on {n:.0} \
+             connections (Little's law): connections were idle in the client for {} of the time, or \
+             a measured time is wrong; check lateness and blocked time",
+            percent(missing)
+        )
+    })
+}
+
+/// Notes target addresses that accepted no connection while others did.
+fn unused_addresses(run: &Run) -> Option<String> {
+    let addresses = &run.connections.addresses;
+    let used: Vec<String> = addresses
+        .iter()
+        .filter(|one| one.opened > 0)
+        .map(|one| one.address.to_string())
+        .collect();
+    let failed = |one: &AddressUse| {
+        let reason = one.left_out.as_deref()?.replace('_', " ");
+        let moved = plural(one.moved, "connection");
+        Some(format!("{} ({reason}, {moved})", one.address))
     };
-    let unused: Vec<String> = evidence.addresses.iter().filter_map(in_vain).collect();
+    let unused: Vec<String> = addresses.iter().filter_map(failed).collect();
     (!used.is_empty() && !unused.is_empty()).then(|| {
         format!(
-            "of the addresses of {} nobody accepted at {}; all went to {}",
-            evidence.plan.target.authority,
+            "addresses of {} that accepted no connection: {}; used instead: {}",
+            run.plan.target.authority,
             unused.join(", "),
             used.join(", ")
         )
     })
 }
 
-/// Without it a thread that has no CPU looks like one that has nothing to do.
-fn unread_waits(evidence: &Evidence<'_>) -> Option<String> {
-    let threads = load_threads(evidence.threads).filter(|threads| threads.waiting.is_none())?;
+/// Notes missing run delay. Without it, a thread that waits for a CPU looks idle.
+fn unknown_run_delay(run: &Run) -> Option<String> {
+    let threads = ClientThreads::of(&run.client.threads).filter(|t| t.runnable.is_none())?;
     Some(format!(
-        "how long floodmark's threads waited for a CPU (/proc/thread-self/schedstat) could not be read: they ran {:.0} % of the time, and whether they were full beyond that is not known. See that other work leaves them a CPU (floodmark doctor)",
-        threads.on_cpu * 100.0
+        "run delay of the client threads is not available (/proc/thread-self/schedstat): they were \
+         on a CPU for {} of the time and may have been saturated; stop other programs on this host \
+         (see floodmark doctor)",
+        percent(threads.on_cpu)
     ))
 }
 
-fn untold_stall(evidence: &Evidence<'_>) -> Option<String> {
-    evidence.longest_stall_ns.is_none().then(|| {
-        "the load process did not live to tell whether it stood still: that its figures are the server's is not known"
+fn unknown_stall(run: &Run) -> Option<String> {
+    run.longest_stall_ns.is_none().then(|| {
+        "stalls of the client are unknown because it died: the figures may not describe the server"
             .to_owned()
     })
 }
 
-/// A burst is short by intent, a replay by its file.
-fn short(evidence: &Evidence<'_>) -> Option<String> {
-    let cut = evidence.ended != EndReason::Completed;
-    let longer = asking::longer(evidence.plan)?;
-    (evidence.sending_s < SHORT_RUN_S && !cut).then(|| {
+/// Notes a run that is too short. Bursts and replays are exempt because their load determines their
+/// length.
+fn short(run: &Run) -> Option<String> {
+    let longer = asking::longer(&run.plan)?;
+    (run.sending_s < SHORT_RUN_S && run.ended.reason == EndReason::Completed).then(|| {
         format!(
-            "the run lasted only {}: start-up and chance weigh much in it. Use {longer} or longer",
-            show_ns(evidence.sending_s * 1e9)
+            "the run lasted only {}: start-up and noise affect its figures; use {longer} or more",
+            show_s(run.sending_s)
         )
     })
 }

@@ -1,7 +1,7 @@
-//! A plan and threads for the tests of this crate.
+//! Plans and threads for the tests of this crate.
 
-use floodmark_record::events::ThreadUse;
-use floodmark_record::plan::{Model, Plan, Target};
+use floodmark_record::events::ThreadUsage;
+use floodmark_record::plan::{Length, Model, Plan, Rate, Schedule, Spacing, Target};
 
 /// 50 kept connections, one thread, ten seconds.
 pub(crate) fn closed() -> Plan {
@@ -15,17 +15,33 @@ pub(crate) fn closed() -> Plan {
 
 /// A rate of 1,000/s for ten seconds.
 pub(crate) fn open() -> Plan {
+    let rate = Rate::new(1000.0).expect("a positive rate");
+    scheduled(Schedule::Constant {
+        rate,
+        spacing: Spacing::Constant,
+        length: Length::seconds(10.0),
+    })
+}
+
+/// A burst of 10,000 requests at 1,000/s.
+pub(crate) fn burst() -> Plan {
+    let rate = Rate::new(1000.0).expect("a positive rate");
+    let requests = 10_000;
+    scheduled(Schedule::Burst { requests, rate })
+}
+
+/// An open load.
+pub(crate) fn scheduled(schedule: Schedule) -> Plan {
+    let hold = false;
     Plan {
-        model: Model::Open,
-        rate_per_s: Some(1000.0),
-        arrivals: Some(floodmark_record::plan::Arrivals::Constant),
+        model: Model::Open { schedule, hold },
         ..closed()
     }
 }
 
-/// A load thread over ten seconds, with its shares on a CPU and waiting for one.
-pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUse {
-    ThreadUse {
+/// A load thread of a ten-second run, given its shares of time on a CPU and waiting for one.
+pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUsage {
+    ThreadUsage {
         name: "load-0".to_owned(),
         drives_load: true,
         user_s: on_cpu * 4.0,

@@ -1,4 +1,4 @@
-//! `floodmark delay`: a way to a server on which every byte takes longer; started by floodmark itself.
+//! `floodmark delay`: a TCP proxy that adds latency; started by floodmark itself.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -9,25 +9,26 @@ use floodmark_record::units::parse_duration;
 use crate::exit::Ending;
 use crate::out;
 
-/// Pass connections on to a server, every byte so much later, either way; started by floodmark run
+/// Forward TCP connections with added latency; started by floodmark run
 #[derive(Debug, Clone, Args)]
 pub struct DelayArgs {
-    /// Where to listen; port 0 is chosen and printed
+    /// Address and port to listen on; the kernel chooses a port for 0, which is printed
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
 
-    /// The server
+    /// Address and port of the server
     #[arg(long, value_name = "ADDR:PORT")]
     to: SocketAddr,
 
-    /// How much later; 0s for a proxy that delays nothing
+    /// Added one-way latency, with a unit; 0s adds none
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     by: Duration,
 }
 
-/// Runs the command until it is ended.
+/// Runs the command until the process is killed.
 pub fn run(args: &DelayArgs) -> Result<(), Ending> {
-    let failed = |error: std::io::Error| Ending::failed(format!("delay: {}: {error}", args.listen));
+    let failed =
+        |error: std::io::Error| Ending::internal(format!("delay: {}: {error}", args.listen));
     let listener = TcpListener::bind(args.listen).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     out::print(&format!(

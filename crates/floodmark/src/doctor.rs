@@ -1,4 +1,4 @@
-//! `floodmark doctor`: what of this host will spoil a measurement.
+//! `floodmark doctor`: checks this host.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use floodmark_observe::{Root, system_check::facts};
 use crate::exit::{Ending, HELP};
 use crate::out;
 
-/// How long the machine is watched for other load.
+/// Duration of sampling the host for other load.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// Say what of this host will spoil a measurement, and the command that mends it.
+/// Check this host for problems that distort measurements, and print commands to fix them.
 ///
-/// It reads and watches for a second, and changes nothing.
+/// Samples the host for one second and changes nothing.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct DoctorArgs {
@@ -27,13 +27,12 @@ pub struct DoctorArgs {
 pub fn run(args: &DoctorArgs) -> Result<(), Ending> {
     let checkup = checkup(facts(&Root::host(), SAMPLE));
     if args.json {
-        let text = serde_json::to_string_pretty(&checkup).map_err(Ending::failed)?;
+        let text = serde_json::to_string_pretty(&checkup).map_err(Ending::internal)?;
         out::print(&format!("{text}\n"));
     } else {
-        out::print(&floodmark_report::doctor::render(
-            &checkup.findings,
-            out::style(&std::io::stdout()),
-        ));
+        out::show(false, |style| {
+            floodmark_report::terminal::doctor(&checkup.findings, style)
+        });
     }
     Ok(())
 }

@@ -1,87 +1,106 @@
-//! Exit codes, all of them.
+//! Exit codes.
 
-use std::fmt;
+use std::fmt::Display;
+use std::path::PathBuf;
 
-/// How floodmark ends. Where several apply the first in this order wins.
+use floodmark_host::Stop;
+
+/// Exit status. If several apply, the first one listed wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
-    /// 130: interrupted; what was taken is saved.
+    /// 130: interrupted; the partial result is saved.
     Interrupted,
-    /// 5: floodmark itself failed.
-    Failed,
-    /// 2: wrong usage or file.
+    /// 5: internal error.
+    Internal,
+    /// 2: invalid usage or input file.
     Usage,
-    /// 3: the server could not be reached, did not start or died.
+    /// 3: the server was unreachable, did not start, or died.
     Server,
     /// 4: the result is invalid, or `bound` under `--strict`.
     Invalid,
     /// 1: a threshold or check failed.
     Check,
-    /// 0: fine.
-    Fine,
+    /// 0: success.
+    Success,
 }
 
 impl Exit {
-    /// The number the shell sees.
+    /// Returns the exit code of the process.
     pub fn code(self) -> u8 {
         match self {
             Exit::Interrupted => 130,
-            Exit::Failed => 5,
+            Exit::Internal => 5,
             Exit::Usage => 2,
             Exit::Server => 3,
             Exit::Invalid => 4,
             Exit::Check => 1,
-            Exit::Fine => 0,
+            Exit::Success => 0,
         }
     }
 }
 
-/// An ending other than fine, with the line that says why.
+/// A failure, with its exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
-    /// The code.
+    /// The exit status.
     pub exit: Exit,
-    /// Place and mend, one line.
+    /// One line: place, problem and fix. Empty if the output already contains it.
     pub message: String,
 }
 
 impl Ending {
-    /// Wrong usage.
-    pub fn usage(message: impl fmt::Display) -> Self {
-        Ending {
-            exit: Exit::Usage,
-            message: message.to_string(),
-        }
+    /// Creates an ending with any status.
+    pub fn new(exit: Exit, message: impl Display) -> Self {
+        let message = message.to_string();
+        Ending { exit, message }
     }
 
-    /// The server is at fault.
-    pub fn server(message: impl fmt::Display) -> Self {
-        Ending {
-            exit: Exit::Server,
-            message: message.to_string(),
-        }
+    /// Creates an ending for invalid usage or an invalid input file.
+    pub fn usage(message: impl Display) -> Self {
+        Self::new(Exit::Usage, message)
     }
 
-    /// floodmark is at fault.
-    pub fn failed(message: impl fmt::Display) -> Self {
-        Ending {
-            exit: Exit::Failed,
-            message: message.to_string(),
-        }
+    /// Creates an ending for a server failure.
+    pub fn server(message: impl Display) -> Self {
+        Self::new(Exit::Server, message)
+    }
+
+    /// Creates an ending for an internal error.
+    pub fn internal(message: impl Display) -> Self {
+        Self::new(Exit::Internal, message)
     }
 }
 
-/// The exit codes as they stand in the help.
+/// Returns the ending with the highest precedence as an error, or `Ok` if there is none.
+pub fn worst(endings: Vec<Ending>) -> Result<(), Ending> {
+    match endings.into_iter().min_by_key(|ending| ending.exit) {
+        Some(ending) => Err(ending),
+        None => Ok(()),
+    }
+}
+
+/// Installs handlers for SIGINT and SIGTERM.
+pub fn stop_on_signals() -> Result<Stop, Ending> {
+    Stop::on_signals().map_err(|e| Ending::internal(format!("cannot install signal handlers: {e}")))
+}
+
+/// Returns the path of this program.
+pub fn own_program() -> Result<PathBuf, Ending> {
+    std::env::current_exe()
+        .map_err(|e| Ending::internal(format!("cannot find the floodmark program: {e}")))
+}
+
+/// Exit codes, as shown in the help.
 pub const HELP: &str = "\
 Exit codes:
-  0    fine
+  0    success
   1    a threshold (--fail-if) or check failed
-  2    wrong usage or file
-  3    the server could not be reached, did not start or died
+  2    invalid usage or input file
+  3    the server was unreachable, did not start, or died
   4    the result is invalid (with --strict also: bound)
-  5    floodmark itself failed
-  130  interrupted; what was taken is saved
-Where several apply: 130, 5, 2, 3, 4, 1 in that order.";
+  5    internal error
+  130  interrupted; the partial result is saved
+If several apply, the first of 130, 5, 2, 3, 4, 1 wins.";
 
 #[cfg(test)]
 mod tests {
@@ -90,12 +109,12 @@ mod tests {
     #[test]
     fn the_first_in_the_documented_order_wins() {
         let mut all = [
-            Exit::Fine,
+            Exit::Success,
             Exit::Check,
             Exit::Invalid,
             Exit::Server,
             Exit::Usage,
-            Exit::Failed,
+            Exit::Internal,
             Exit::Interrupted,
         ];
         all.sort_unstable();

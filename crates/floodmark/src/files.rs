@@ -1,54 +1,67 @@
-//! Files that a record is drawn into, for all commands that have `--json`, `--html`, `--csv` and `--hdr`.
+//! Output files of a record: `--html`, `--json`, `--csv` and `--hdr`.
 
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+use floodmark_host::replace_file;
 use floodmark_record::{Record, Run};
 
 use crate::exit::Ending;
 use crate::out;
 
-/// What to write, and where.
-#[derive(Debug, Clone, Copy)]
-pub struct Files<'a> {
-    /// The page.
-    pub html: Option<&'a Path>,
-    /// The record itself; `-` for stdout.
-    pub json: Option<&'a Path>,
-    /// The figures of each second.
-    pub csv: Option<&'a Path>,
-    /// The distribution of response times.
-    pub hdr: Option<&'a Path>,
+/// Paths of the output files; `-` is stdout.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Files {
+    /// Write a self-contained HTML page; - for stdout [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Write the record as JSON; - for stdout [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write the figures of each second as CSV; - for stdout [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+
+    /// Write the response times in HdrHistogram's percentile format; - for stdout [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub hdr: Option<PathBuf>,
 }
 
-impl Files<'_> {
-    /// Finds out before a run that a file cannot be written after it. Nothing is left behind: the run may yet be refused.
-    pub fn writable(&self) -> Result<(), Ending> {
+impl Files {
+    /// Checks before a run that the output files are writable. Leaves no file behind.
+    ///
+    /// # Errors
+    /// A file is not writable, or two flags name the same file.
+    pub fn check_writable(&self) -> Result<(), Ending> {
         let named: Vec<(&str, &Path)> = self.named().collect();
         for (i, (flag, path)) in named.iter().copied().enumerate() {
             let existing = fs::metadata(path).ok();
-            if existing
-                .as_ref()
-                .is_some_and(|meta| !meta.is_file() && !meta.is_dir())
-            {
-                // Opening a pipe or a device is something its other end may notice.
+            let special = existing.as_ref().is_some_and(|meta| !is_replaceable(meta));
+            if special {
+                // Opening a pipe or device can have side effects.
                 continue;
             }
             if let Some((other, _)) = named[..i].iter().find(|(_, other)| *other == path) {
                 return Err(Ending::usage(format!(
-                    "{flag} {}: {other} names the same file; give each its own",
+                    "{flag} {}: {other} names the same file; use different files",
                     path.display()
                 )));
             }
-            let tried = fs::File::options().create(true).append(true).open(path);
-            if tried.is_ok() && existing.is_none() {
-                // Its absence does no harm: it is made anew after the run.
+            if is_stdout(path) {
+                continue;
+            }
+            let opened = fs::File::options().create(true).append(true).open(path);
+            if opened.is_ok() && existing.is_none() {
+                // If removing the file fails, the run replaces it.
                 let _ = fs::remove_file(path);
             }
-            tried.map_err(|e| {
+            opened.map_err(|e| {
                 Ending::usage(format!(
-                    "{flag} {}: {e}; name a file in a folder that exists and can be written",
+                    "{flag} {}: {e}; name a writable file in an existing folder",
                     path.display()
                 ))
             })?;
@@ -56,8 +69,11 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// Refuses to write over any of `sources`, which the record is read from: a measurement cannot be taken twice.
-    pub fn spares(&self, sources: &[PathBuf]) -> Result<(), Ending> {
+    /// Checks that no output file overwrites one of `sources`, the files of the record.
+    ///
+    /// # Errors
+    /// An output file would overwrite a source.
+    pub fn check_sources(&self, sources: &[PathBuf]) -> Result<(), Ending> {
         let sources: Vec<PathBuf> = sources
             .iter()
             .filter_map(|path| path.canonicalize().ok())
@@ -65,7 +81,7 @@ impl Files<'_> {
         for (flag, path) in self.named() {
             if path.canonicalize().is_ok_and(|at| sources.contains(&at)) {
                 return Err(Ending::usage(format!(
-                    "{flag} {}: the record is read from it; name another file",
+                    "{flag} {}: the record is read from this file; name another one",
                     path.display()
                 )));
             }
@@ -73,63 +89,84 @@ impl Files<'_> {
         Ok(())
     }
 
-    /// The files with their flags.
+    /// Returns the files with their flags.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let all = [
-            ("--html", self.html),
-            ("--json", self.json.filter(|path| !is_stdout(path))),
-            ("--csv", self.csv),
-            ("--hdr", self.hdr),
+            ("--html", &self.html),
+            ("--json", &self.json),
+            ("--csv", &self.csv),
+            ("--hdr", &self.hdr),
         ];
         all.into_iter()
-            .filter_map(|(flag, path)| Some((flag, path?)))
+            .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
-    /// Whether there is nothing to write.
-    pub fn none(&self) -> bool {
-        [self.html, self.json, self.csv, self.hdr] == [None; 4]
+    /// Returns whether no file is named.
+    pub fn is_empty(&self) -> bool {
+        self.named().next().is_none()
     }
 
-    /// Draws the record into each. `damaged` is whose fault it is where the record cannot be drawn: floodmark's where it was just
-    /// taken, the file's where it was read.
+    /// Returns whether one of the files is stdout.
+    pub fn use_stdout(&self) -> bool {
+        self.named().any(|(_, path)| is_stdout(path))
+    }
+
+    /// Writes the record to each file.
+    ///
+    /// # Errors
+    /// A file cannot be written. If the record cannot be rendered, returns `damaged`: an internal
+    /// error after a run, or an invalid file after reading one.
     pub fn write(
         &self,
         record: &Record,
         damaged: fn(&dyn Display) -> Ending,
     ) -> Result<(), Ending> {
-        let write = |path: &Path, text: String| {
-            fs::write(path, text).map_err(|e| Ending::failed(format!("{}: {e}", path.display())))
-        };
-        if let Some(path) = self.json {
-            let text = serde_json::to_string_pretty(record).map_err(Ending::failed)? + "\n";
-            if is_stdout(path) {
-                out::deliver(&text)
-                    .map_err(|e| Ending::failed(format!("--json -: stdout: {e}")))?;
-            } else {
-                write(path, text)?;
-            }
-        }
-        if let Some(path) = self.html {
-            let next = next_step(record);
-            let page = floodmark_report::html::of_record(record, next.as_deref());
-            write(path, page.map_err(|e| damaged(&e))?)?;
-        }
-        if let Some(path) = self.csv {
-            write(path, floodmark_report::csv::of_record(record))?;
-        }
-        if let Some(path) = self.hdr {
-            let text = floodmark_report::hdr::of_record(record);
-            write(path, text.map_err(|e| damaged(&e))?)?;
+        for (flag, path) in self.named() {
+            let text = match flag {
+                "--json" => serde_json::to_string_pretty(record).map_err(Ending::internal)? + "\n",
+                "--html" => {
+                    let next = next_step(record);
+                    floodmark_report::html::of_record(record, next.as_deref())
+                        .map_err(|e| damaged(&e))?
+                }
+                "--csv" => floodmark_report::csv::of_record(record),
+                _ => floodmark_report::hdr::of_record(record).map_err(|e| damaged(&e))?,
+            };
+            write(flag, path, &text)?;
         }
         Ok(())
     }
 }
 
-fn is_stdout(path: &Path) -> bool {
+/// Writes the text to stdout or to the file named by a flag. A regular file is replaced atomically.
+pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
+    let written = if is_stdout(path) {
+        out::deliver(text)
+    } else if fs::metadata(path).is_ok_and(|meta| !is_replaceable(&meta)) {
+        fs::write(path, text)
+    } else {
+        // Follow links, so that the file is replaced rather than the link.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        replace_file(&path, text.as_bytes())
+    };
+    let place = match is_stdout(path) {
+        true => "stdout".into(),
+        false => path.to_string_lossy(),
+    };
+    written.map_err(|e| Ending::internal(format!("{flag} {place}: {e}")))
+}
+
+/// Returns false for pipes and devices.
+fn is_replaceable(meta: &fs::Metadata) -> bool {
+    meta.is_file() || meta.is_dir()
+}
+
+/// Returns whether a flag's value means stdout.
+pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// The one next step, from the last run of a record that floodmark itself drove.
+/// Returns the next step for the last run that did not use an external client.
 pub fn next_step(record: &Record) -> Option<String> {
     let own = |run: &&Run| run.client.tool.is_none();
     let last = record.runs.iter().rfind(own)?;

@@ -1,4 +1,4 @@
-//! `floodmark init`: a commented starting point.
+//! `floodmark init`: writes commented starter manifests.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use floodmark_lab::manifest::{Template, write_template};
 use crate::exit::{Ending, HELP};
 use crate::out;
 
-/// Write a commented starting point for a system or an experiment into this folder.
+/// Write a commented manifest to start from into the current folder.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct InitArgs {
@@ -18,15 +18,15 @@ pub struct InitArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// systems/NAME/system.toml: how a server is built, started and probed
+    /// Write systems/NAME/system.toml: how to build, start and probe a server
     System {
-        /// Name of the system and of its folder
+        /// Name of the system and its folder
         #[arg(default_value = "my-server")]
         name: String,
     },
-    /// experiments/NAME.toml: what is loaded, how and how often
+    /// Write experiments/NAME.toml: which servers to load, how and how often
     Experiment {
-        /// Name of the experiment and of its file
+        /// Name of the experiment and its file
         #[arg(default_value = "my-experiment")]
         name: String,
     },
@@ -40,8 +40,8 @@ pub fn run(args: &InitArgs) -> Result<(), Ending> {
     };
     let path = write_template(template, Path::new(""), name).map_err(Ending::usage)?;
     let next = match template {
-        Template::System => format!("an experiment finds it as system = \"{name}\""),
-        Template::Experiment => format!("run it with floodmark run {name}"),
+        Template::System => format!("use it in an experiment with system = \"{name}\""),
+        Template::Experiment => format!("run it with: floodmark run {name}"),
     };
     out::print(&format!("wrote {}; {next}\n", path.display()));
     Ok(())

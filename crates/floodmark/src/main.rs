@@ -1,12 +1,14 @@
-//! The command `floodmark`: flags in, exit code out.
+//! Entry point: parses flags, runs a subcommand and returns its exit code.
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser, Subcommand};
 
 mod compare;
 mod delay;
 mod doctor;
+mod endings;
 mod exit;
 mod files;
 mod init;
@@ -22,7 +24,7 @@ mod worker;
 
 use exit::{Ending, Exit};
 
-/// A performance lab for web servers: drives load truthfully and says what the figure means.
+/// Performance lab for web servers: loads a server, checks the result, and names the limit.
 #[derive(Debug, Parser)]
 #[command(name = "floodmark", version, max_term_width = 100, help_expected = true, after_help = exit::HELP)]
 struct Cli {
@@ -41,7 +43,7 @@ enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Why(why::WhyArgs),
-    /// One load process: plan and start time on stdin, events on stdout; started by the other commands
+    /// Run one load process: plan on stdin, events on stdout; started by other commands
     Worker,
     #[command(hide = true)]
     Delay(delay::DelayArgs),
@@ -52,7 +54,7 @@ enum Command {
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(error),
     };
     let ended = match &cli.command {
         Command::Load(args) => load::run(args),
@@ -69,24 +71,43 @@ fn main() -> ExitCode {
         Command::Slow(args) => slow::run(args),
     };
     match ended {
-        Ok(()) => ExitCode::from(Exit::Fine.code()),
+        Ok(()) => ExitCode::from(Exit::Success.code()),
         Err(Ending { exit, message }) => {
-            out::note(&format!(
-                "floodmark: {}\n",
-                floodmark_report::plain::line(&message)
-            ));
+            if !message.is_empty() {
+                out::complain(&message);
+            }
             ExitCode::from(exit.code())
         }
     }
 }
 
-/// Help and version go to stdout and are fine; the rest is wrong usage.
-fn usage(error: &clap::Error) -> ExitCode {
+/// Prints help and version to stdout, and usage errors to stderr.
+fn usage(mut error: clap::Error) -> ExitCode {
+    suggest_no_hidden_command(&mut error);
     if error.use_stderr() {
         out::note(&error.render().to_string());
         ExitCode::from(Exit::Usage.code())
     } else {
         out::print(&error.render().to_string());
-        ExitCode::from(Exit::Fine.code())
+        ExitCode::from(Exit::Success.code())
+    }
+}
+
+fn suggest_no_hidden_command(error: &mut clap::Error) {
+    let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) else {
+        return;
+    };
+    let command = Cli::command();
+    let is_shown = |name: &String| {
+        command
+            .find_subcommand(name)
+            .is_some_and(|command| !command.is_hide_set())
+    };
+    let names: Vec<String> = names.into_iter().filter(is_shown).collect();
+    if !names.is_empty() {
+        error.insert(
+            ContextKind::SuggestedSubcommand,
+            ContextValue::Strings(names),
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! `floodmark observe`: the server's side of the evidence, on the server's machine.
+//! `floodmark observe`: samples a server on its own host.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -7,67 +7,66 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use floodmark_host::Stop;
 use floodmark_observe::environment::environment;
 use floodmark_observe::server::{self, NotFound};
-use floodmark_observe::{Observer, Root, Watch};
-use floodmark_record::elsewhere::{FILE_VERSION, Line, Opened};
+use floodmark_observe::{MonitorTargets, Observer, Root};
+use floodmark_record::remote::{OBSERVER_FILE_VERSION, ObserverLine, ObserverOpened};
 use floodmark_record::target::Address;
 
-use crate::exit::{Ending, HELP};
-use crate::load::args::positive_duration;
-use crate::load::{lives, tool};
+use crate::exit::{Ending, HELP, stop_on_signals};
+use crate::files::is_stdout;
+use crate::load::{check_server_pid, tool};
 use crate::out;
+use floodmark_plan::values::positive_duration;
 
-/// Distance of lines.
-const EACH: Duration = Duration::from_secs(1);
+/// Interval between output lines.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Observe a server on its own machine, for a load that comes from another one.
+/// Monitor a server on its own host while a remote client loads it.
 ///
-/// What is read 20 times a second is written to a file as it comes, until Ctrl-C. Have the file on the load's machine while the load
-/// runs, and name it there: ssh SERVER floodmark observe --port 8080 --out - > server.jsonl, then floodmark load URL --with
-/// server.jsonl.
+/// Samples 20 times a second and writes a line per second until Ctrl-C. Stream the file to the
+/// client's host: ssh SERVER floodmark observe --port 8080 --out - > server.jsonl; then use
+/// floodmark load URL --with server.jsonl there.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ObserveArgs {
-    /// Port that the server listens on [no default: it says which server]
+    /// Port of the server; required [default: none]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
 
-    /// Address that it listens on, where several servers have the port [default: any]
+    /// Address of the server, if several servers use the port [default: any]
     #[arg(long, value_name = "IP")]
     pub address: Option<IpAddr>,
 
-    /// The server's process; children of it are observed too [default: the one that listens on the port]
+    /// Process to monitor, with its children [default: the process that listens on the port]
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub server_pid: Option<u32>,
 
-    /// File to write, a line for each second, which must not exist yet; - for stdout [no default: it is what load --with takes]
+    /// New file to write, for load --with; - for stdout; required [default: none]
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
-    /// End after this time, with a unit: 10m [default: end on Ctrl-C or SIGTERM, or when the reader of stdout has gone]
-    #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
+    /// Time to monitor, with a unit: 10m [default: until Ctrl-C, SIGTERM or a closed stdout]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
-    /// Print nothing on stderr but errors
+    /// Print only errors on stderr
     #[arg(short, long)]
     pub quiet: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
-    let stop = Stop::on_signals()
-        .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
+    let stop = stop_on_signals()?;
     let begin = Instant::now();
     let mut observer = Observer::open(&watch(args)?).map_err(Ending::server)?;
     let (name, pids) = observer.server();
-    let mut file = Output::create(&args.out)?;
+    let mut file = LineFile::create(&args.out)?;
     if !args.quiet {
-        out::note(&said(args, &name, &pids));
+        out::note(&greeting(args, &name, &pids));
     }
-    file.write(&Line::Opened(Opened {
-        schema: FILE_VERSION,
+    file.write(&ObserverLine::Opened(ObserverOpened {
+        schema: OBSERVER_FILE_VERSION,
         tool: tool(),
         environment: environment(&Root::host()),
         port: args.port,
@@ -75,50 +74,52 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
         pids,
         clocks: observer.clocks(),
     }))?;
-    let mut due = begin + EACH;
+    let mut due = begin + INTERVAL;
     loop {
         observer.step();
-        let why = if stop.is_set() {
-            Some("it was interrupted")
+        let is_alive = observer.server_is_alive();
+        let end_reason = if stop.is_set() {
+            Some("interrupted")
         } else if args.duration.is_some_and(|d| begin.elapsed() >= d) {
-            Some("its time was over")
-        } else if !observer.server_lives() {
+            Some("its duration elapsed")
+        } else if !is_alive {
             Some("the server's process ended")
+        } else if Instant::now() < due {
+            continue;
         } else {
             None
         };
-        if why.is_none() && Instant::now() < due {
-            continue;
-        }
-        due = (due + EACH).max(Instant::now());
+        due = (due + INTERVAL).max(Instant::now());
         let (groups, second) = observer.drain();
         for group in groups {
-            file.write(&Line::Group(group))?;
+            file.write(&ObserverLine::Group(group))?;
         }
-        file.write(&Line::Second(second))?;
-        if let Some(why) = why {
-            let why = why.to_owned();
-            file.write(&Line::Ended { why })?;
+        file.write(&ObserverLine::Second(second))?;
+        if let Some(reason) = end_reason {
+            let why = reason.to_owned();
+            file.write(&ObserverLine::Ended { why })?;
         }
-        if file.closed || (why.is_some() && observer.server_lives()) {
-            return Ok(());
-        }
-        if why.is_some() {
-            return Err(Ending::server(format!(
-                "the server on port {} has ended; what was observed until then is kept",
-                args.port
-            )));
+        match end_reason {
+            None if !file.closed => {}
+            Some(_) if !file.closed && !is_alive => {
+                return Err(Ending::server(format!(
+                    "the server on port {} has ended; the data until then is saved",
+                    args.port
+                )));
+            }
+            _ => return Ok(()),
         }
     }
 }
 
-/// What to watch.
-fn watch(args: &ObserveArgs) -> Result<Watch, Ending> {
-    lives(args.server_pid)?;
+/// Returns the server to monitor.
+fn watch(args: &ObserveArgs) -> Result<MonitorTargets, Ending> {
+    check_server_pid(args.server_pid)?;
     let found = server::on_port(&Root::host(), args.port, args.address);
     let addresses = match (found, args.server_pid) {
         (Ok(addresses), _) => addresses,
-        // A named process may listen in another network namespace, where it is not seen from here.
+        // The --server-pid process may listen in another network namespace, which is not visible
+        // here.
         (Err(_), Some(_)) => {
             let any = args.address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
             vec![Address::Ip((any, args.port).into())]
@@ -126,22 +127,22 @@ fn watch(args: &ObserveArgs) -> Result<Watch, Ending> {
         (Err(NotFound::Nobody(line)), None) => return Err(Ending::server(line)),
         (Err(NotFound::Several(line)), None) => return Err(Ending::usage(line)),
     };
-    Ok(Watch {
+    Ok(MonitorTargets {
         addresses,
         server_pid: args.server_pid,
-        ..Watch::default()
+        ..MonitorTargets::default()
     })
 }
 
-/// What is observed, and what to do with it.
-fn said(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
+/// Returns a message with the server's name and the command to run on the client's host.
+fn greeting(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
     let file = match is_stdout(&args.out) {
         true => "FILE".to_owned(),
         false => args.out.display().to_string(),
     };
     format!(
-        "observing {} (process {}) on port {} until Ctrl-C; meanwhile, on the load's machine: floodmark load URL --with {}\n",
+        "monitoring {} (process {}) on port {} until Ctrl-C; meanwhile, on the client's host: floodmark load URL --with {}\n",
         floodmark_report::plain::line(name),
         pids.join(", "),
         args.port,
@@ -149,57 +150,49 @@ fn said(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
     )
 }
 
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
-}
-
-/// Where lines go.
-struct Output {
+/// Destination of the output lines.
+struct LineFile {
     name: String,
     to: Box<dyn Write>,
-    /// Whether the reader has gone: nobody is left to write for.
+    /// Whether the reader has closed the pipe.
     closed: bool,
 }
 
-impl Output {
-    /// Opens stdout, or a file that is not there yet.
+impl LineFile {
+    /// Opens stdout, or creates a new file.
     fn create(path: &Path) -> Result<Self, Ending> {
-        if is_stdout(path) {
-            return Ok(Self {
-                name: "stdout".to_owned(),
-                to: Box::new(io::stdout()),
-                closed: false,
-            });
-        }
-        let name = path.display().to_string();
-        match File::options().write(true).create_new(true).open(path) {
-            Ok(file) => Ok(Self {
-                name,
-                to: Box::new(file),
-                closed: false,
-            }),
-            Err(e) if e.kind() == ErrorKind::AlreadyExists => Err(Ending::usage(format!(
-                "--out {name}: exists already, and may be another observation; name a new file"
-            ))),
-            Err(e) => Err(Ending::usage(format!(
-                "--out {name}: {e}; name a file in a folder that exists and can be written"
-            ))),
-        }
+        let (name, to): (String, Box<dyn Write>) = if is_stdout(path) {
+            ("stdout".to_owned(), Box::new(io::stdout()))
+        } else {
+            let name = path.display().to_string();
+            let created = File::options().write(true).create_new(true).open(path);
+            let file = created.map_err(|error| match error.kind() {
+                ErrorKind::AlreadyExists => {
+                    Ending::usage(format!("--out {name}: file exists; name a new file"))
+                }
+                _ => Ending::usage(format!(
+                    "--out {name}: {error}; name a file in an existing, writable folder"
+                )),
+            })?;
+            (name, Box::new(file))
+        };
+        let closed = false;
+        Ok(Self { name, to, closed })
     }
 
-    /// Writes a whole line at once, so that whoever reads along sees few halves.
-    fn write(&mut self, line: &Line) -> Result<(), Ending> {
+    /// Writes a line in one call, so that readers rarely see a partial line.
+    fn write(&mut self, line: &ObserverLine) -> Result<(), Ending> {
         if self.closed {
             return Ok(());
         }
-        let mut text = serde_json::to_vec(line).map_err(Ending::failed)?;
+        let mut text = serde_json::to_vec(line).map_err(Ending::internal)?;
         text.push(b'\n');
         match self.to.write_all(&text).and_then(|()| self.to.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 self.closed = true;
                 Ok(())
             }
-            written => written.map_err(|e| Ending::failed(format!("--out {}: {e}", self.name))),
+            written => written.map_err(|e| Ending::internal(format!("--out {}: {e}", self.name))),
         }
     }
 }

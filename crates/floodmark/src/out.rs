@@ -1,16 +1,17 @@
-//! Writing to the terminal: how wide it is, whether it takes colour, and what happens when the reader has gone.
+//! Output to stdout and stderr.
 
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
-use floodmark_report::Style;
+use floodmark_report::{Style, plain};
 
-/// Width where there is no terminal to ask.
+/// Width of output that does not go to a terminal, columns.
 const PLAIN_WIDTH: usize = 100;
 
-/// Widest line even on a wide terminal: longer ones are hard to read.
-const WIDEST: usize = 120;
+/// Maximum width on a terminal, columns; longer lines are hard to read.
+const MAX_WIDTH: usize = 120;
 
-/// The style for a stream. `NO_COLOR` (no-color.org) and `TERM=dumb` turn colours off.
+/// Returns the style for a stream. `NO_COLOR` (no-color.org) and `TERM=dumb` disable colors.
 pub fn style(stream: &impl IsTerminal) -> Style {
     let terminal = stream.is_terminal();
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
@@ -20,20 +21,20 @@ pub fn style(stream: &impl IsTerminal) -> Style {
         .flatten()
         .map_or(PLAIN_WIDTH, |(width, _)| usize::from(width.0));
     Style {
-        colour: terminal && !unwanted,
-        width: width.min(WIDEST),
+        color: terminal && !unwanted,
+        width: width.min(MAX_WIDTH),
     }
 }
 
-/// Writes to stdout. A reader that has gone (`| head`) is no error: there is nobody left to tell.
+/// Writes to stdout. A closed pipe (`| head`) is not an error.
 pub fn print(text: &str) {
     write(&mut io::stdout().lock(), text);
 }
 
-/// Writes what was asked for by a flag to stdout.
+/// Writes output requested by a flag such as `--json -` to stdout.
 ///
 /// # Errors
-/// When it cannot be written although there is a reader.
+/// Stdout cannot be written. A closed pipe is not an error.
 pub fn deliver(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout
@@ -48,6 +49,23 @@ pub fn deliver(text: &str) -> io::Result<()> {
 /// Writes to stderr.
 pub fn note(text: &str) {
     write(&mut io::stderr().lock(), text);
+}
+
+/// Writes an error or warning to stderr as one line that starts with `floodmark: `.
+pub fn complain(message: &impl Display) {
+    note(&format!(
+        "floodmark: {}\n",
+        plain::line(&message.to_string())
+    ));
+}
+
+/// Renders a result to stdout, or to stderr if stdout carries a file (`--json -`).
+pub fn show(stdout_is_taken: bool, render: impl FnOnce(Style) -> String) {
+    if stdout_is_taken {
+        note(&render(style(&io::stderr())));
+    } else {
+        print(&render(style(&io::stdout())));
+    }
 }
 
 fn write(stream: &mut impl Write, text: &str) {

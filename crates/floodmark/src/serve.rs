@@ -1,4 +1,4 @@
-//! `floodmark serve`: a native server.
+//! `floodmark serve`: runs a native server.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -6,54 +6,64 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use floodmark_host::{Stop, open_files};
-use floodmark_record::units::{parse_count, parse_duration, show_count};
-use floodmark_serve::{Limits, ServeError, Settings, StateError, Workload};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use floodmark_host::open_files;
+use floodmark_plan::values::count_from_one;
+use floodmark_record::units::{parse_duration, show_count};
+use floodmark_serve::{Limits, NativeWorkload, ServeError, Settings, StateError};
 
-use crate::exit::{Ending, HELP};
+use crate::exit::{Ending, HELP, stop_on_signals};
+
 use crate::out;
 
-/// How often a request to stop is looked for.
-const GLANCE: Duration = Duration::from_millis(50);
+/// Interval between checks for a stop signal.
+const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Serve a workload natively: the ceiling to compare other servers with.
+/// Run a native server as an upper bound to compare other servers with.
 ///
-/// Prints `listening on http://ADDRESS` when ready; ends on Ctrl-C or SIGTERM, finishing what is in flight.
+/// Prints `listening on http://ADDRESS` when ready. After Ctrl-C or SIGTERM, completes the requests
+/// in flight and exits.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ServeArgs {
-    /// hello (GET /), json (GET /json) or dispatcher (GET /dispatcher)
-    pub workload: Workload,
+    /// Workload: hello (GET /), json (GET /json) or dispatcher (GET /dispatcher)
+    #[arg(hide_possible_values = true, value_parser = workload())]
+    pub workload: NativeWorkload,
 
-    /// Address and port; port 0 is chosen by the kernel and printed
+    /// Address and port to listen on; with port 0, the kernel chooses a port, which is printed
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
 
-    /// Let other processes of the same user listen on the same port, each with connections of its own: more connections than one
-    /// process may have open files. Not for dispatcher, whose numbers are one process's [default: refuse a port that is taken]
+    /// Share the port with other processes of this user (SO_REUSEPORT), for more connections than
+    /// one process may open; not for dispatcher [default: refuse a port in use]
     #[arg(long)]
     pub share_port: bool,
 
-    /// Threads that serve [default: half the CPUs, at least 1]
-    #[arg(long, value_name = "N")]
+    /// Number of server threads [default: half the CPUs, at least 1]
+    #[arg(long, value_name = "N", value_parser = positive)]
     pub threads: Option<NonZeroUsize>,
 
-    /// dispatcher: file that keeps what was handed out, so that no number is handed out twice even after a
-    /// crash [default: none, numbers begin at 1 with each start]
+    /// dispatcher: file that stores the numbers handed out, so that none is repeated after a crash
+    /// [default: none, start at 1]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
-    /// dispatcher with --state: numbers reserved at a time; as many may be skipped after a crash
-    #[arg(long, value_name = "N", default_value = "1048576", value_parser = reserve, requires = "state")]
-    pub reserve: NonZeroU64,
+    /// dispatcher with --state: how many numbers to reserve at a time; a crash skips up to 1.5
+    /// times as many
+    #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
+    pub reserve: u64,
 
-    /// Most connections at once; more are answered 503 [default: as open files allow]
-    #[arg(long, value_name = "N")]
+    /// Maximum number of connections; further ones get 503 [default: as many as open files allow]
+    #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
-    /// An idle connection is closed after this time, with a unit
+    /// Time after which an idle connection is closed, with a unit
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub idle: Duration,
+}
+
+fn workload() -> impl TypedValueParser<Value = NativeWorkload> {
+    PossibleValuesParser::new(NativeWorkload::NAMES).try_map(|name| name.parse())
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -62,13 +72,14 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-fn reserve(text: &str) -> Result<NonZeroU64, String> {
-    let n = parse_count(text).map_err(|e| e.to_string())?;
-    NonZeroU64::new(n).ok_or_else(|| "must be at least 1".to_owned())
+fn positive(text: &str) -> Result<NonZeroUsize, String> {
+    let n = count_from_one(text)?;
+    let n = usize::try_from(n).ok().and_then(NonZeroUsize::new);
+    n.ok_or_else(|| "is too large".to_owned())
 }
 
-/// Whether the call was wrong, the server did not start, or floodmark failed.
-fn fault(error: ServeError) -> Ending {
+/// Maps an error to its exit status.
+fn ending(error: ServeError) -> Ending {
     match error {
         ServeError::State(StateError::Locked(_)) => Ending::server(error),
         ServeError::NoState(_)
@@ -76,14 +87,13 @@ fn fault(error: ServeError) -> Ending {
         | ServeError::Connections { .. }
         | ServeError::State(_) => Ending::usage(error),
         ServeError::Listen { .. } | ServeError::Thread(_) => Ending::server(error),
-        ServeError::Panicked => Ending::failed(error),
+        ServeError::Panicked => Ending::internal(error),
     }
 }
 
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<(), Ending> {
-    let stop = Stop::on_signals()
-        .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
+    let stop = stop_on_signals()?;
     let settings = Settings {
         workload: args.workload,
         listen: args.listen,
@@ -93,29 +103,28 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         limits: Limits {
             connections: args.max_connections,
             idle: args.idle,
-            reserve: args.reserve,
+            reserve: NonZeroU64::new(args.reserve).unwrap_or(NonZeroU64::MIN),
             ..Limits::default()
         },
     };
     let shutdown = async move {
         while !stop.is_set() {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(STOP_INTERVAL).await;
         }
     };
-    let before = open_files().ok();
+    let before = open_files();
     let ready = |address| {
         out::print(&format!("listening on http://{address}\n"));
-        if let (Some(before), Ok(now)) = (before, open_files())
-            && now.soft > before.soft
-        {
+        let now = open_files();
+        if now.soft > before.soft {
             out::note(&format!(
-                "the limit on open files was raised from {} to {}\n",
+                "raised the limit of open files from {} to {}\n",
                 show_count(before.soft),
                 show_count(now.soft)
             ));
         }
     };
-    let summary = floodmark_serve::serve(settings, shutdown, ready).map_err(fault)?;
+    let summary = floodmark_serve::serve(settings, shutdown, ready).map_err(ending)?;
     out::note(&format!(
         "answered {} requests on {} connections\n",
         show_count(summary.answered),

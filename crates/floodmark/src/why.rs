@@ -1,41 +1,42 @@
-//! `floodmark why`: what limited the runs of a record, judged anew.
+//! `floodmark why`: explains what limited the runs of a result.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use floodmark_host::{Side, Stop};
-use floodmark_lab::proving::{Proved, Proving};
+use floodmark_host::ProcessPlacement;
+use floodmark_lab::perturbation::{PerturbationTest, ProofOutcome};
 use floodmark_lab::{Folder, fold};
 use floodmark_observe::{Root, family};
+use floodmark_plan::trust;
 use floodmark_record::Record;
 use floodmark_record::run::Run;
 
-use crate::exit::{Ending, HELP};
-use crate::load::tls;
+use crate::exit::{Ending, Exit, HELP, own_program, stop_on_signals};
 use crate::out;
 
-/// Say what limited each run of a record, by what evidence, and what to do next.
+/// Report what limited each run of a result, with the evidence and the next step.
 ///
-/// It reads the record and nothing else, so it can be done on another machine and at any later time. Where the evidence does not
-/// suffice it says so. With --prove the last run's server, which still has to be there, is loaded again in short windows with one part
-/// changed at a time, to see whether throughput moves as the cause predicts.
+/// Reads only the result, so it also works on another machine. With --prove, loads the server of
+/// the last run again in short windows, each with one change, and checks whether throughput changes
+/// as the cause predicts.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct WhyArgs {
-    /// A result folder (load --out, run --out), or a file with a record (--json)
+    /// Result folder (load --out, run --out), or record file (--json)
     pub record: PathBuf,
 
-    /// Change parts of the last run's setup in turn: twice the connections, the load process stopped for a fifth of the time, and with
-    /// --server-pid the server; a minute or more of its load. What comes of it is kept in the result folder
+    /// Load the server again with one change at a time: twice the connections, the client stopped
+    /// for 1 ms of every 5 ms, and with --server-pid the server too. Takes a minute or more; the
+    /// outcome is added to the result folder
     #[arg(long)]
     pub prove: bool,
 
-    /// The server's process, which --prove may then stop for 1 ms of each 5 ms, its descendants included
-    /// [default: the server is left alone]
+    /// Server process that --prove may stop for 1 ms of every 5 ms, with its descendants
+    /// [default: never stop the server]
     #[arg(long, value_name = "PID", requires = "prove", value_parser = clap::value_parser!(u32).range(1..))]
     pub server_pid: Option<u32>,
 
-    /// File of the certificate authorities that the run trusted, where it had one [default: none]
+    /// PEM file of the certificate authorities of the run (its --cacert) [default: none]
     #[arg(long, value_name = "FILE", requires = "prove")]
     pub cacert: Option<PathBuf>,
 }
@@ -52,16 +53,17 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
             floodmark_diagnose::why::verdict(run, &record.environment),
         )
     });
-    let style = out::style(&std::io::stdout());
-    out::print(&floodmark_report::why::of_runs(judged, style));
+    out::show(false, |style| {
+        floodmark_report::terminal::why(judged, style)
+    });
     Ok(())
 }
 
-/// Changes parts of the last run's setup; the record with what came of it.
+/// Proves the cause of the last run and returns the updated record.
 fn prove(args: &WhyArgs) -> Result<Record, Ending> {
     let path: &Path = &args.record;
     let mut folder = Folder::reopen(path, "why --prove").map_err(Ending::usage)?;
-    let failed = |error: &dyn std::fmt::Display| Ending::failed(format!("why --prove: {error}"));
+    let failed = |error: &dyn std::fmt::Display| Ending::internal(format!("why --prove: {error}"));
     let record = fold(path).map_err(Ending::usage)?;
     let run = provable(&record)
         .map_err(|what| Ending::usage(format!("why --prove: {}: {what}", path.display())))?;
@@ -69,58 +71,61 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         && family(&Root::host(), pid).is_empty()
     {
         return Err(Ending::usage(format!(
-            "--server-pid {pid}: no process has this id, or it may not be looked at; see what listens with: ss -ltnp"
+            "--server-pid {pid}: no such process, or no permission to read it; find the server with: ss -ltnp"
         )));
     }
     let anchors = match &run.plan.tls {
-        Some(plan) => tls::anchors(plan, args.cacert.as_deref())?,
+        Some(plan) => trust::anchors(plan, args.cacert.as_deref())?,
         None => Vec::new(),
     };
-    let stop = Stop::on_signals().map_err(|error| failed(&error))?;
-    let floodmark = std::env::current_exe().map_err(|error| failed(&error))?;
-    let proving = Proving {
+    let stop = stop_on_signals()?;
+    let floodmark = own_program()?;
+    let proving = PerturbationTest {
         floodmark: &floodmark,
         plan: &run.plan,
         anchors: &anchors,
-        side: &Side::default(),
+        side: &ProcessPlacement::default(),
         server: args.server_pid,
         store: None,
-        beside: None,
+        doubled: None,
         stop: &stop,
     };
     let proved = proving
-        .prove(run, &mut folder)
+        .run(run, &mut folder)
         .map_err(|error| failed(&error))?;
     let record = fold(path).map_err(|error| failed(&error))?;
     folder
         .write_record(&record)
         .map_err(|error| failed(&error))?;
     match proved {
-        Proved::Changed => Ok(record),
-        Proved::NothingToChange => {
-            out::note("nothing that can be changed here tells this cause from others\n");
+        ProofOutcome::Measured => Ok(record),
+        ProofOutcome::NothingToChange => {
+            out::note("no available change can distinguish this cause from others\n");
             Ok(record)
         }
-        Proved::Failed(_) if stop.is_set() => Err(Ending {
-            exit: crate::exit::Exit::Interrupted,
-            message: "interrupted; the verdict is what it was".to_owned(),
-        }),
-        Proved::Failed(what) => Err(Ending::server(format!("why --prove: {what}"))),
+        ProofOutcome::Failed(_) if stop.is_set() => Err(Ending::new(
+            Exit::Interrupted,
+            "interrupted; the verdict is unchanged",
+        )),
+        ProofOutcome::Failed(what) => Err(Ending::server(format!("why --prove: {what}"))),
     }
 }
 
-/// The run that can be loaded again as it was: the last one, where nothing was started for it that is gone now.
+/// Returns the last run if it can be repeated. Runs of an experiment and runs with a remote server
+/// cannot be repeated.
 fn provable(record: &Record) -> Result<&Run, &'static str> {
     let Some(run) = record.runs.last() else {
-        return Err("it has no run");
+        return Err("the result has no run");
     };
     if record.experiment.is_some() {
         return Err(
-            "it is of an experiment, whose servers are gone; run it again with: floodmark run EXPERIMENT --prove",
+            "the servers of an experiment are stopped when it ends; repeat the experiment with: floodmark run EXPERIMENT --prove",
         );
     }
-    if run.elsewhere.is_some() {
-        return Err("its server was observed on another machine, where floodmark cannot slow it");
+    if run.remote.is_some() {
+        return Err(
+            "the server was observed on a remote host, where floodmark cannot slow it down; repeat the run on that host",
+        );
     }
     Ok(run)
 }

@@ -1,37 +1,38 @@
-//! `floodmark worker`: one load process. Started by floodmark itself; the protocol is in [`WorkerInput`].
+//! `floodmark worker`: one load process, started by floodmark itself. [`WorkerInput`] documents the
+//! protocol.
 
 use std::io::{self, BufRead, Read, Write};
 
 use floodmark_host::raise_open_files;
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, StopFlag};
-use floodmark_record::plan::{Plan, WorkerInput};
-use floodmark_record::{Profile, Timetable};
+use floodmark_record::Timetable;
+use floodmark_record::plan::{Model, Plan, Schedule, WorkerInput};
 
 use crate::exit::Ending;
 
-/// Reads the plan, runs it, writes events.
+/// Runs the plan from stdin and writes events to stdout.
 pub fn run() -> Result<(), Ending> {
     let mut line = String::new();
     io::stdin()
         .lock()
         .read_line(&mut line)
-        .map_err(|e| Ending::failed(format!("worker: stdin: {e}")))?;
+        .map_err(|e| Ending::internal(format!("worker: stdin: {e}")))?;
     let mut input: WorkerInput = serde_json::from_str(&line).map_err(|e| {
         Ending::usage(format!(
-            "worker: the first line of stdin is no plan: {e}; see floodmark load"
+            "worker: stdin does not start with a valid plan: {e}; use floodmark load"
         ))
     })?;
     read_timetable(&mut input.plan)?;
-    // A request that cannot be put into bytes is refused by the run.
+    // Ignore an invalid request here; the run refuses it.
     let needed = worker::files_needed(&input.plan).unwrap_or(0);
     let files = raise_open_files(needed).ok().map(|raised| FileLimit {
         before: raised.before,
         now: raised.now,
     });
     let stop = StopFlag::default();
-    let told = stop.clone();
-    // Ends with the process: there is no way to take a thread out of a read.
+    let requested = stop.clone();
+    // This thread is never joined, because a blocked read cannot be canceled.
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
             match line {
@@ -39,7 +40,7 @@ pub fn run() -> Result<(), Ending> {
                 _ => break,
             }
         }
-        told.stop();
+        requested.stop();
     });
     let lost = stop.clone();
     worker::run(&input, files, &stop, |event| {
@@ -54,12 +55,16 @@ pub fn run() -> Result<(), Ending> {
             lost.stop();
         }
     })
-    .map_err(|e| Ending::failed(format!("worker: {e}")))
+    .map_err(|e| Ending::internal(format!("worker: {e}")))
 }
 
-/// Reads the arrivals of a replay, which follow the plan.
+/// Reads the arrivals of a replay, which follow the plan on stdin.
 fn read_timetable(plan: &mut Plan) -> Result<(), Ending> {
-    let Some(Profile::Replay(replay)) = &mut plan.profile else {
+    let Model::Open {
+        schedule: Schedule::Replay { replay, .. },
+        ..
+    } = &mut plan.model
+    else {
         return Ok(());
     };
     let mut bytes = Vec::new();
@@ -67,8 +72,8 @@ fn read_timetable(plan: &mut Plan) -> Result<(), Ending> {
         .lock()
         .take(replay.timetable_bytes)
         .read_to_end(&mut bytes);
-    read.map_err(|e| Ending::failed(format!("worker: stdin: {e}")))?;
+    read.map_err(|e| Ending::internal(format!("worker: stdin: {e}")))?;
     replay.timetable = Timetable::decode(&bytes, &replay.timetable_checksum)
-        .map_err(|e| Ending::usage(format!("worker: {e}; see floodmark load")))?;
+        .map_err(|e| Ending::usage(format!("worker: {e}; use floodmark load")))?;
     Ok(())
 }

@@ -1,13 +1,10 @@
-//! A child process in a process group of its own, which ends with us however we end.
+//! Child processes, each in a separate process group, that never outlive this process.
 //!
-//! Three things see to it: [`Child::stop`] asks and then kills the whole group; dropping a [`Child`] kills the group; and where we
-//! are killed ourselves, the kernel sends the child SIGKILL (`PR_SET_PDEATHSIG`).
-//!
-//! Two limits of the last one, both of the kernel (prctl(2)): it fires when the *thread* that started the child ends, so start a
-//! child from a thread that outlives it (the main thread); and it is not inherited, so grandchildren are only reached by the
-//! first two.
+//! [`Child::stop`] sends SIGTERM, then SIGKILL, to the group. Dropping a [`Child`] kills the group.
+//! If this process is killed, the kernel kills the child (`PR_SET_PDEATHSIG`). This has two limits
+//! (prctl(2)): the signal is sent when the *thread* that started the child ends, so start children
+//! from the main thread; and grandchildren do not inherit it.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,144 +12,122 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process, kill_process_group,
+    set_parent_process_death_signal, waitid,
+};
+
 use crate::signals::Stop;
 
-/// Longest pause between two looks at a child that is waited for.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// Maximum polling interval while waiting for a child.
+const MAX_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a child that was asked to end may take where somebody waits for us.
+/// Maximum time for a child to end after a stop was requested.
 pub const HURRIED: Duration = Duration::from_secs(1);
 
-/// Why a child could not be started or waited for.
+/// An error of a child process.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
-    /// It did not start.
-    #[error("cannot start {program}: {source}{}", mend(source))]
+    /// The program did not start.
+    #[error("cannot start {program}: {source}{}", fix(source))]
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
-    /// Its log cannot be written.
+    /// The log cannot be written.
     #[error("cannot write the log {path}: {source}")]
     Log {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
-    /// It cannot be signalled or waited for.
-    #[error("cannot {what} process {pid}: {source}")]
+    /// A signal or wait failed.
+    #[error("cannot {action} process {pid}: {source}")]
     Control {
-        /// What was to be done.
-        what: &'static str,
-        /// The process.
+        /// The operation.
+        action: &'static str,
+        /// The process ID.
         pid: u32,
-        /// What the system said.
+        /// The cause.
         source: io::Error,
     },
 }
 
-fn mend(error: &io::Error) -> &'static str {
+fn fix(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; is it installed and on the PATH?",
-        io::ErrorKind::PermissionDenied => "; is it executable?",
+        io::ErrorKind::NotFound => "; install it, or add its folder to PATH",
+        io::ErrorKind::PermissionDenied => "; make it executable",
         _ => "",
     }
 }
 
-/// A signal that a child is sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Signal {
-    /// SIGINT: end and report.
-    Interrupt,
-    /// SIGTERM: end.
-    Terminate,
-    /// SIGKILL.
-    Kill,
-}
-
-impl Signal {
-    fn number(self) -> libc::c_int {
-        match self {
-            Self::Interrupt => libc::SIGINT,
-            Self::Terminate => libc::SIGTERM,
-            Self::Kill => libc::SIGKILL,
-        }
-    }
-}
-
-/// A running or ended child, leader of a process group of its own, so that a Ctrl-C on the terminal does not reach it: whoever
-/// holds this passes on what it should know with [`Child::signal`].
+/// A running or ended child. It leads a separate process group, so a Ctrl-C on the terminal does
+/// not reach it.
 #[derive(Debug)]
 pub struct Child {
     inner: std::process::Child,
-    /// Set once the child was reaped; its id may name another process from then on and is not signalled any more.
-    ended: Option<ExitStatus>,
-    used: Option<Used>,
+    /// Set when the child is reaped. Its ID may then name another process.
+    ended: Option<(ExitStatus, ChildUsage)>,
 }
 
-/// What a child that has ended used, with all descendants that were waited for (wait4(2)).
+/// Resource usage of an ended child and its reaped descendants (wait4(2)).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Used {
-    /// CPU in user mode, seconds.
+pub struct ChildUsage {
+    /// User CPU time, seconds.
     pub user_s: f64,
-    /// CPU in the kernel, seconds.
+    /// System CPU time, seconds.
     pub system_s: f64,
-    /// Peak resident memory of the largest of these processes, bytes.
+    /// Peak resident memory of the largest process, bytes.
     pub peak_rss_bytes: u64,
 }
 
-impl Used {
+impl ChildUsage {
     fn of(usage: &libc::rusage) -> Self {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-        Used {
+        ChildUsage {
             user_s: seconds(usage.ru_utime),
             system_s: seconds(usage.ru_stime),
-            // In KiB (getrusage(2)).
+            // KiB (getrusage(2)).
             peak_rss_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
         }
     }
 }
 
 impl Child {
-    /// Starts a command with whatever stdin, stdout and stderr it was given.
+    /// Starts a command with the stdin, stdout and stderr it specifies.
     ///
     /// # Errors
     /// The program cannot be started.
     pub fn start(mut command: Command) -> Result<Self, ChildError> {
-        let parent = std::process::id();
+        let parent = Some(getpid());
         command.process_group(0);
-        // SAFETY: the closure runs in the child between fork and exec and only makes system calls that are async-signal-safe;
-        // it neither allocates nor takes a lock.
+        // SAFETY: between fork and exec the closure only makes async-signal-safe system calls; it
+        // does not allocate or lock.
         unsafe {
             command.pre_exec(move || {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                    return Err(io::Error::last_os_error());
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                // If the parent died before the call above, the kernel sends no signal.
+                match getppid() == parent {
+                    true => Ok(()),
+                    false => Err(Errno::SRCH.into()),
                 }
-                // Where the parent died before the call above, no signal will come: end here.
-                if libc::getppid().cast_unsigned() != parent {
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                }
-                Ok(())
             });
         }
         let inner = command.spawn().map_err(|source| ChildError::Start {
             program: command.get_program().to_string_lossy().into_owned(),
             source,
         })?;
-        Ok(Self {
-            inner,
-            ended: None,
-            used: None,
-        })
+        Ok(Self { inner, ended: None })
     }
 
-    /// Starts a command without stdin, its stdout and stderr in a new file.
+    /// Starts a command without stdin and writes its stdout and stderr to a new file.
     ///
     /// # Errors
-    /// The file cannot be made or the program not be started.
+    /// The file cannot be created, or the program cannot be started.
     pub fn start_logged(mut command: Command, log: &Path) -> Result<Self, ChildError> {
         let failed = |source| ChildError::Log {
             path: log.to_owned(),
@@ -164,55 +139,56 @@ impl Child {
         Self::start(command)
     }
 
-    /// What it used, once it has ended. Descendants that nobody waited for, such as those that were killed with it, are not in it.
+    /// Returns the resource usage once the child has ended. Descendants that were not reaped, such
+    /// as killed ones, are not included.
     #[must_use]
-    pub fn used(&self) -> Option<Used> {
-        self.used
+    pub fn used(&self) -> Option<ChildUsage> {
+        self.ended.map(|(_, used)| used)
     }
 
-    /// Its process id, which is the id of its group too.
+    /// Returns the ID of the process and of its group.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.inner.id()
     }
 
-    /// Its stdin, where that is a pipe and was not taken before. Dropping it closes the pipe.
+    /// Takes the stdin pipe, if there is one. Dropping it closes the pipe.
     pub fn stdin(&mut self) -> Option<ChildStdin> {
         self.inner.stdin.take()
     }
 
-    /// Its stdout, where that is a pipe and was not taken before.
+    /// Takes the stdout pipe, if there is one.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.inner.stdout.take()
     }
 
-    /// Its stderr, where that is a pipe and was not taken before.
+    /// Takes the stderr pipe, if there is one.
     pub fn stderr(&mut self) -> Option<ChildStderr> {
         self.inner.stderr.take()
     }
 
-    /// Sends a signal to the child alone; nothing where it has ended.
+    /// Sends a signal to the child, but not to its group. Does nothing after the child has ended.
     ///
     /// # Errors
-    /// The child has become another user's.
+    /// The child now runs as another user.
     pub fn signal(&self, signal: Signal) -> Result<(), ChildError> {
-        self.send(self.leader(), signal)
+        self.send(kill_process, signal)
     }
 
-    /// Waits for the child to end, so long at most; none where it still runs then. What is left of its group when it ends
-    /// is killed.
+    /// Waits up to `timeout` for the child to end, then kills the rest of its group. Returns `None`
+    /// on timeout.
     ///
     /// # Errors
-    /// The child cannot be waited for.
-    pub fn wait(&mut self, longest: Duration) -> Result<Option<ExitStatus>, ChildError> {
+    /// Waiting for the child fails.
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<ExitStatus>, ChildError> {
         let begin = Instant::now();
-        self.wait_while(|| longest.saturating_sub(begin.elapsed()))
+        self.wait_while(|| timeout.saturating_sub(begin.elapsed()))
     }
 
-    /// Waits for the child as long as there is time left.
+    /// Waits for the child while `left` is positive.
     fn wait_while(
         &mut self,
-        left: impl Fn() -> Duration,
+        mut left: impl FnMut() -> Duration,
     ) -> Result<Option<ExitStatus>, ChildError> {
         let mut pause = Duration::from_millis(1);
         while !self.has_ended()? {
@@ -221,40 +197,37 @@ impl Child {
                 return Ok(None);
             }
             std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
         self.reap().map(Some)
     }
 
-    /// Asks the whole group to end (SIGTERM), waits `grace` for the child, then kills what is left of the group.
+    /// Sends SIGTERM to the group, waits up to `grace` for the child, then kills the rest of the
+    /// group.
     ///
     /// # Errors
-    /// The group cannot be signalled or the child not be waited for.
+    /// Sending a signal or waiting fails.
     pub fn stop(&mut self, grace: Duration) -> Result<ExitStatus, ChildError> {
         self.stop_or_hurry(grace, &Stop::new())
     }
 
-    /// As [`Child::stop`], but from when `hurry` is set on the child has [`HURRIED`] at most: somebody waits for us to end.
+    /// Works like [`Child::stop`], but waits at most [`HURRIED`] once `hurry` is set.
     ///
     /// # Errors
-    /// Those of [`Child::stop`].
+    /// Same as [`Child::stop`].
     pub fn stop_or_hurry(
         &mut self,
         grace: Duration,
         hurry: &Stop,
     ) -> Result<ExitStatus, ChildError> {
-        if let Some(status) = self.ended {
-            return Ok(status);
-        }
-        self.send(-self.leader(), Signal::Terminate)?;
+        self.send(kill_process_group, Signal::TERM)?;
         let begin = Instant::now();
-        let hurried = Cell::new(None);
+        let mut limit = grace;
         let left = || {
-            if hurry.is_set() && hurried.get().is_none() {
-                hurried.set(Some(begin.elapsed() + HURRIED));
+            if hurry.is_set() {
+                limit = limit.min(begin.elapsed() + HURRIED);
             }
-            let end = hurried.get().map_or(grace, |end| grace.min(end));
-            end.saturating_sub(begin.elapsed())
+            limit.saturating_sub(begin.elapsed())
         };
         match self.wait_while(left)? {
             Some(status) => Ok(status),
@@ -262,62 +235,55 @@ impl Child {
         }
     }
 
-    fn leader(&self) -> libc::pid_t {
-        self.inner.id().cast_signed()
+    fn id(&self) -> Pid {
+        Pid::from_child(&self.inner)
     }
 
-    fn send(&self, to: libc::pid_t, signal: Signal) -> Result<(), ChildError> {
+    fn send(
+        &self,
+        kill: fn(Pid, Signal) -> rustix::io::Result<()>,
+        signal: Signal,
+    ) -> Result<(), ChildError> {
+        // Until the child is reaped, its process ID and group ID are not reused.
         if self.ended.is_some() {
             return Ok(());
         }
-        // SAFETY: kill takes plain numbers and touches no memory of ours. The child has not been reaped, so neither its id nor
-        // that of its group can name anything else.
-        if unsafe { libc::kill(to, signal.number()) } == 0 {
-            return Ok(());
+        match kill(self.id(), signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(self.failed("signal", error.into())),
         }
-        let source = io::Error::last_os_error();
-        if source.raw_os_error() == Some(libc::ESRCH) {
-            return Ok(());
-        }
-        Err(self.failed("signal", source))
     }
 
-    /// Whether the child has ended, without reaping it: as long as it is a zombie, its id and group stay ours.
+    /// Returns whether the child has ended. Does not reap it, because a zombie's ID is not reused.
     fn has_ended(&self) -> Result<bool, ChildError> {
         if self.ended.is_some() {
             return Ok(true);
         }
-        // SAFETY: all zero is a valid siginfo_t, a plain C struct.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: `info` is a valid siginfo_t that the call fills.
-        let result = unsafe { libc::waitid(libc::P_PID, self.inner.id(), &raw mut info, flags) };
-        if result != 0 {
-            let source = io::Error::last_os_error();
-            if source.kind() == io::ErrorKind::Interrupted {
-                return Ok(false);
-            }
-            return Err(self.failed("wait for", source));
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match waitid(WaitId::Pid(self.id()), options) {
+            Ok(status) => Ok(status.is_some()),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(self.failed("wait for", error.into())),
         }
-        // SAFETY: waitid succeeded, so the process id is set, to 0 where nothing has ended.
-        Ok(unsafe { info.si_pid() } != 0)
     }
 
-    /// Kills what is left of the group and takes the child's status.
+    /// Kills the rest of the group and reaps the child.
     fn reap(&mut self) -> Result<ExitStatus, ChildError> {
-        if let Some(status) = self.ended {
+        if let Some((status, _)) = self.ended {
             return Ok(status);
         }
-        self.send(-self.leader(), Signal::Kill)?;
-        // Where it still reads, it may wait for the end of this.
+        self.send(kill_process_group, Signal::KILL)?;
+        // The child may be waiting for its stdin to close.
         drop(self.inner.stdin.take());
+        let pid = self.id().as_raw_pid();
         let mut status = 0;
         // SAFETY: all zero is a valid rusage, a plain C struct.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         loop {
-            // SAFETY: status and usage are valid places that the call fills; the child is ours and was not reaped before.
-            let reaped = unsafe { libc::wait4(self.leader(), &raw mut status, 0, &raw mut usage) };
-            if reaped == self.leader() {
+            // SAFETY: the call fills status and usage; the child was not reaped before. rustix has
+            // no wait4.
+            let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+            if reaped == pid {
                 break;
             }
             let source = io::Error::last_os_error();
@@ -326,14 +292,13 @@ impl Child {
             }
         }
         let status = ExitStatus::from_raw(status);
-        self.ended = Some(status);
-        self.used = Some(Used::of(&usage));
+        self.ended = Some((status, ChildUsage::of(&usage)));
         Ok(status)
     }
 
-    fn failed(&self, what: &'static str, source: io::Error) -> ChildError {
+    fn failed(&self, action: &'static str, source: io::Error) -> ChildError {
         ChildError::Control {
-            what,
+            action,
             pid: self.pid(),
             source,
         }
@@ -342,7 +307,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Nobody is left to tell of a failure, and SIGKILL does not fail on a child of ours.
+        // Killing a child of this process does not fail.
         let _ = self.reap();
     }
 }

@@ -1,6 +1,5 @@
 use super::*;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::process::ExitStatusExt;
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("sh");
@@ -19,7 +18,7 @@ fn first_line(child: &mut Child) -> String {
     line.trim().to_owned()
 }
 
-/// Whether a process runs; a zombie does not.
+/// Returns whether a process is running and not a zombie.
 fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| {
         text.rsplit_once(')')
@@ -39,7 +38,7 @@ fn ends_soon(pid: u32) -> bool {
 }
 
 #[test]
-fn talks_and_ends_by_itself() {
+fn exchanges_data_and_ends() {
     let mut command = Command::new("cat");
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = Child::start(command).unwrap();
@@ -50,12 +49,12 @@ fn talks_and_ends_by_itself() {
     assert_eq!(text, "a plan\n");
     let status = child.wait(Duration::from_secs(5)).unwrap().unwrap();
     assert!(status.success());
-    assert_eq!(child.stop(Duration::ZERO).unwrap(), status, "again");
-    child.signal(Signal::Kill).unwrap();
+    assert_eq!(child.stop(Duration::ZERO).unwrap(), status, "repeated");
+    child.signal(Signal::KILL).unwrap();
 }
 
 #[test]
-fn asks_first() {
+fn stop_sends_sigterm_first() {
     let mut child = Child::start(shell(
         "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done",
     ))
@@ -66,7 +65,7 @@ fn asks_first() {
 }
 
 #[test]
-fn kills_the_deaf_and_their_children() {
+fn stop_kills_the_group_after_the_grace() {
     let mut child = Child::start(shell(
         "trap '' TERM; sleep 30 & echo $!; while :; do sleep 1; done",
     ))
@@ -77,11 +76,11 @@ fn kills_the_deaf_and_their_children() {
     let status = child.stop(Duration::from_millis(100)).unwrap();
     assert_eq!(status.signal(), Some(libc::SIGKILL));
     assert!(begin.elapsed() >= Duration::from_millis(100));
-    assert!(ends_soon(grandchild), "{grandchild} is left over");
+    assert!(ends_soon(grandchild), "{grandchild} still runs");
 }
 
 #[test]
-fn hurries_where_somebody_waits() {
+fn a_stop_request_shortens_the_grace() {
     let mut child = Child::start(shell("trap '' TERM; echo; while :; do sleep 1; done")).unwrap();
     first_line(&mut child);
     let hurry = Stop::new();
@@ -95,7 +94,7 @@ fn hurries_where_somebody_waits() {
 }
 
 #[test]
-fn leaves_nothing_when_dropped_or_when_the_child_leaves_something() {
+fn kills_the_group_on_drop_and_after_the_end() {
     let mut child = Child::start(shell("sleep 30 & echo $!; wait")).unwrap();
     let grandchild: u32 = first_line(&mut child).parse().unwrap();
     let pid = child.pid();
@@ -111,12 +110,12 @@ fn leaves_nothing_when_dropped_or_when_the_child_leaves_something() {
             .unwrap()
             .success()
     );
-    assert!(ends_soon(grandchild), "{grandchild} is left over");
+    assert!(ends_soon(grandchild), "{grandchild} still runs");
 }
 
 #[test]
 fn dies_with_the_thread_that_started_it() {
-    // The kernel's rule, and the reason for starting children from the main thread.
+    // This kernel behavior is why children must be started from the main thread.
     let mut child = std::thread::spawn(|| Child::start(shell("echo; exec sleep 30")).unwrap())
         .join()
         .unwrap();
@@ -125,7 +124,7 @@ fn dies_with_the_thread_that_started_it() {
 }
 
 #[test]
-fn what_ended_children_of_it_used_counts() {
+fn usage_includes_reaped_descendants() {
     let mut child = Child::start(shell(
         "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; exit 3",
     ))
@@ -134,7 +133,7 @@ fn what_ended_children_of_it_used_counts() {
     let status = child.wait(Duration::from_secs(60)).unwrap().unwrap();
     assert_eq!(status.code(), Some(3));
     let used = child.used().unwrap();
-    // The outer shell only waits: what was used was used by the inner one.
+    // The outer shell only waits; the inner one uses CPU time.
     assert!(used.user_s + used.system_s > 0.005, "{used:?}");
     assert!(used.peak_rss_bytes > 100_000, "{used:?}");
 }
@@ -152,7 +151,8 @@ fn logs_to_a_file() {
             .success()
     );
     assert_eq!(std::fs::read_to_string(&log).unwrap(), "out\nerr\n");
-    let error = Child::start_logged(shell("true"), &folder.path().join("no/such.log")).unwrap_err();
+    let error =
+        Child::start_logged(shell("true"), &folder.path().join("missing/x.log")).unwrap_err();
     assert!(
         error.to_string().starts_with("cannot write the log "),
         "{error}"
@@ -160,10 +160,10 @@ fn logs_to_a_file() {
 }
 
 #[test]
-fn a_missing_program_is_named() {
-    let error = Child::start(Command::new("no-such-program-here")).unwrap_err();
+fn names_a_missing_program() {
+    let error = Child::start(Command::new("missing-program")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "cannot start no-such-program-here: No such file or directory (os error 2); is it installed and on the PATH?"
+        "cannot start missing-program: No such file or directory (os error 2); install it, or add its folder to PATH"
     );
 }

@@ -1,91 +1,79 @@
-//! Sets of CPUs, written as the kernel writes them: `0,2-3`.
+//! Sets of CPUs in the kernel's notation: `0,2-3`.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
-/// Most CPUs that a set can name: the size of `cpu_set_t`.
-const MOST: u32 = libc::CPU_SETSIZE as u32;
+use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Some CPUs, at least one.
+/// A nonempty set of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cpus(BTreeSet<u32>);
+pub struct Cpus(pub(crate) CpuSet);
 
 impl Cpus {
-    /// Reads a list such as `0,2-3`.
+    /// Parses a list such as `0,2-3`.
     ///
     /// # Errors
-    /// It is none; in words.
+    /// Returns a message if the list is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let none = || format!("expected CPUs, like \"0\" or \"0,2-3\", not \"{text}\"");
-        let mut set = BTreeSet::new();
+        let invalid = || format!("expected CPUs, like \"0\" or \"0,2-3\", not \"{text}\"");
+        let mut set = CpuSet::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |word: &str| word.trim().parse::<u32>().map_err(|_| none());
+            let number = |word: &str| word.trim().parse::<usize>().map_err(|_| invalid());
             let (first, last) = (number(first)?, number(last)?);
-            if first > last || last >= MOST {
-                return Err(none());
+            if first > last || last >= CpuSet::MAX_CPU {
+                return Err(invalid());
             }
-            set.extend(first..=last);
+            (first..=last).for_each(|cpu| set.set(cpu));
         }
         Ok(Cpus(set))
     }
 
-    /// Those that this thread may run on.
+    /// Returns the CPUs that this thread may run on.
     ///
     /// # Errors
-    /// The kernel refuses, as one with more CPUs than [`Cpus`] can name does.
+    /// The kernel supports more CPUs than [`CpuSet`] holds.
     pub fn allowed() -> io::Result<Self> {
-        // SAFETY: all zero is a valid cpu_set_t, a plain array of bits.
-        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `set` is a valid cpu_set_t of the size given, which the call fills.
-        let got = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
-        if got != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the macro reads one bit below CPU_SETSIZE.
-        let is = |cpu: &u32| unsafe { libc::CPU_ISSET(*cpu as usize, &set) };
-        Ok(Cpus((0..MOST).filter(is).collect()))
+        Ok(Cpus(sched_getaffinity(None)?))
     }
 
-    /// Two sets without a common CPU, the first not smaller; none of a single CPU.
+    /// Splits the set into two halves. The first gets the extra CPU of an odd number. Returns
+    /// `None` for a single CPU.
     #[must_use]
     pub fn halves(&self) -> Option<(Self, Self)> {
-        let take = self.0.len().div_ceil(2);
-        let first = self.0.iter().copied().take(take).collect();
-        let second: BTreeSet<u32> = self.0.iter().copied().skip(take).collect();
-        (!second.is_empty()).then_some((Cpus(first), Cpus(second)))
+        let half = self.count().div_ceil(2) as usize;
+        let first = Cpus::of(self.iter().take(half))?;
+        Some((first, Cpus::of(self.iter().skip(half))?))
     }
 
-    /// Those that are not in another set.
+    /// Returns the CPUs that are not in `other`, if any.
     #[must_use]
     pub fn beyond(&self, other: &Self) -> Option<Self> {
-        let rest: BTreeSet<u32> = self.0.difference(&other.0).copied().collect();
-        (!rest.is_empty()).then_some(Cpus(rest))
+        Cpus::of(self.iter().filter(|cpu| !other.0.is_set(*cpu)))
     }
 
-    /// How many.
+    /// Returns the number of CPUs.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.0.len() as u32
+        self.0.count()
     }
 
-    /// The set as the kernel takes it.
-    pub(crate) fn mask(&self) -> libc::cpu_set_t {
-        // SAFETY: all zero is a valid cpu_set_t, a plain array of bits.
-        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-        for cpu in &self.0 {
-            // SAFETY: every member is below CPU_SETSIZE.
-            unsafe { libc::CPU_SET(*cpu as usize, &mut set) };
-        }
-        set
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..CpuSet::MAX_CPU).filter(|cpu| self.0.is_set(*cpu))
+    }
+
+    /// Returns a set of CPUs; `None` without any.
+    fn of(cpus: impl Iterator<Item = usize>) -> Option<Self> {
+        let mut set = CpuSet::new();
+        cpus.for_each(|cpu| set.set(cpu));
+        (set.count() > 0).then_some(Cpus(set))
     }
 }
 
 impl fmt::Display for Cpus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut comma = "";
-        let mut next = self.0.iter().copied().peekable();
+        let mut next = self.iter().peekable();
         while let Some(first) = next.next() {
             let mut last = first;
             while let Some(cpu) = next.next_if_eq(&(last + 1)) {
@@ -106,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn written_as_the_kernel_does() {
+    fn parses_and_prints_lists() {
         for (text, same, count) in [
             ("0", "0", 1),
             ("3, 0-1,2", "0-3", 4),
@@ -121,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_share_nothing() {
+    fn halves_are_disjoint() {
         let (first, second) = Cpus::parse("1,3-6").unwrap().halves().unwrap();
         assert_eq!(
             (first.to_string(), second.to_string()),
@@ -131,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_named() {
+    fn finds_cpus_that_are_not_allowed() {
         let allowed = Cpus::allowed().unwrap();
         assert_eq!(allowed.beyond(&allowed), None);
         let more = Cpus::parse("0-1023").unwrap();

@@ -1,124 +1,126 @@
-//! A way between a client and a server on which every byte takes a given time longer, either way: a network of that distance.
+//! A TCP proxy that adds one-way latency in both directions.
 //!
-//! It passes TCP on, byte for byte, in one thread. What is read at a moment is written `delay` later; since that is the same for
-//! all, what is under way is one queue in order of time. Connections stand at once, as with a server that is near: only bytes, and
-//! the end of them, take time.
+//! One thread forwards every byte `delay` after reading it. The delay is constant, so a single
+//! time-ordered queue holds all bytes in transit. Bytes and ends of streams are delayed; connecting
+//! is not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use polling::{Event, Events, PollMode, Poller};
 
-/// Bytes per second that each direction of a connection carries at least, however long the delay.
-const LEAST_PER_S: f64 = 1e9;
+/// Minimum throughput of each direction of a connection, bytes per second.
+const MIN_BYTES_PER_S: f64 = 1e9;
 
-/// Bytes under way in one direction of a connection: not below this.
-const LEAST_UNDER_WAY: usize = 1 << 20;
+/// Smallest limit on bytes in transit in one direction of a connection.
+const MIN_IN_TRANSIT: usize = 1 << 20;
 
-/// Largest piece that is read at once, bytes.
-const PIECE: usize = 64 << 10;
+/// Maximum bytes of one read.
+const READ_SIZE: usize = 64 << 10;
 
-/// Key of the listener; connections have those from 1 on, two each.
+/// Key of the listener. Each connection uses two later keys.
 const LISTENER: usize = 0;
 
-/// Passes connections that come to `listener` on to `server`, until the process ends.
+/// Forwards connections from `listener` to `server` until the process ends.
 ///
-/// Memory: what is under way, at most the larger of 1 MiB and 1 GB/s × `delay` for each direction of each connection; one that is
-/// full is not read from until there is room.
+/// Buffers up to the larger of 1 MiB and 1 GB/s × `delay` for each direction of each connection.
+/// The proxy stops reading at that limit.
 ///
 /// # Errors
-/// The machine gives no poller, or no descriptor for it.
+/// Polling or accepting fails, for example for lack of file descriptors.
 pub fn serve(listener: &TcpListener, server: SocketAddr, delay: Duration) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let poller = Poller::new()?;
     // SAFETY: the listener outlives the poller.
     unsafe { poller.add_with_mode(listener, Event::readable(LISTENER), PollMode::Level)? };
-    let most = LEAST_UNDER_WAY.max((LEAST_PER_S * delay.as_secs_f64()) as usize);
-    let mut way = Way {
+    let capacity = MIN_IN_TRANSIT.max((MIN_BYTES_PER_S * delay.as_secs_f64()) as usize);
+    let mut proxy = DelayForwarder {
         poller,
         server,
         delay,
-        most,
+        capacity,
         ends: BTreeMap::new(),
-        under_way: VecDeque::new(),
+        in_transit: VecDeque::new(),
         next_key: LISTENER + 1,
-        buffer: vec![0; PIECE],
+        buffer: vec![0; READ_SIZE],
     };
     let mut events = Events::new();
     loop {
-        let wait = way
-            .under_way
-            .front()
-            .map(|piece| piece.due.saturating_duration_since(Instant::now()));
+        let next = proxy.in_transit.front();
+        let wait = next.map(|next| next.due.saturating_duration_since(Instant::now()));
         events.clear();
-        way.poller.wait(&mut events, wait)?;
+        proxy.poller.wait(&mut events, wait)?;
         for event in events.iter() {
             if event.key == LISTENER {
-                way.accept(listener)?;
+                proxy.accept(listener)?;
                 continue;
             }
             if event.readable {
-                way.read(event.key);
+                proxy.read(event.key);
             }
             if event.writable {
-                way.write(event.key);
+                proxy.write(event.key);
             }
         }
-        way.deliver();
+        proxy.deliver();
     }
 }
 
-/// What was read and is to be written.
-struct Piece {
+/// Bytes in transit.
+struct DelayedBytes {
     due: Instant,
-    /// Which end is to write it.
+    /// Key of the receiving end.
     to: usize,
-    /// Empty where the bytes are at their end.
+    /// Empty at the end of the stream.
     bytes: Vec<u8>,
 }
 
-/// One end of a connection: a socket towards the client or towards the server.
-struct End {
+/// One end of a connection: the socket to the client or to the server.
+struct ProxyEnd {
     stream: TcpStream,
-    /// The key of the other one.
+    /// Key of the other end.
     other: usize,
-    /// What is due and not yet written.
+    /// Due bytes that are not yet written.
     waiting: VecDeque<u8>,
-    /// Bytes on their way to this end, those of `waiting` among them.
-    coming: usize,
-    /// What of it is heard of: that it can be read, that it can be written.
-    heard: (bool, bool),
-    /// Whether it has said its last byte.
-    read_out: bool,
-    /// Whether nothing will come for it any more.
-    written_out: bool,
+    /// Bytes that were read from this end and not yet written to the other.
+    in_transit: usize,
+    /// Whether the end of this stream was read.
+    read_closed: bool,
+    /// Whether the end of the other stream was delivered.
+    write_closed: bool,
 }
 
-struct Way {
+impl ProxyEnd {
+    /// Returns whether all bytes of the other stream and its end were written.
+    fn is_finished(&self) -> bool {
+        self.write_closed && self.waiting.is_empty()
+    }
+}
+
+struct DelayForwarder {
     poller: Poller,
     server: SocketAddr,
     delay: Duration,
-    most: usize,
-    ends: BTreeMap<usize, End>,
-    under_way: VecDeque<Piece>,
+    capacity: usize,
+    ends: BTreeMap<usize, ProxyEnd>,
+    in_transit: VecDeque<DelayedBytes>,
     next_key: usize,
     buffer: Vec<u8>,
 }
 
-impl Way {
+impl DelayForwarder {
     fn accept(&mut self, listener: &TcpListener) -> io::Result<()> {
         loop {
             let client = match listener.accept() {
                 Ok((client, _)) => client,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // It was gone before it was taken.
+                // The client has already closed the connection.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };
-            // Where the server refuses, so does this: the client's connection is closed.
+            // Mirror the server's refusal by closing the client connection.
             let Ok(server) = TcpStream::connect(self.server) else {
                 continue;
             };
@@ -126,130 +128,105 @@ impl Way {
             self.next_key += 2;
             for (stream, key, other) in [(client, key, key + 1), (server, key + 1, key)] {
                 stream.set_nonblocking(true)?;
-                // The pieces are those that were sent: none waits for others here.
+                // Forward segments without coalescing.
                 stream.set_nodelay(true)?;
-                // SAFETY: the stream is taken out of the poller before it is dropped, in `close`.
+                // SAFETY: `close` removes the stream from the poller before dropping it.
                 unsafe {
                     self.poller
-                        .add_with_mode(&stream, Event::readable(key), PollMode::Level)?;
+                        .add_with_mode(&stream, Event::all(key), PollMode::Edge)?;
                 };
-                let end = End {
+                let end = ProxyEnd {
                     stream,
                     other,
                     waiting: VecDeque::new(),
-                    coming: 0,
-                    heard: (true, false),
-                    read_out: false,
-                    written_out: false,
+                    in_transit: 0,
+                    read_closed: false,
+                    write_closed: false,
                 };
                 self.ends.insert(key, end);
             }
         }
     }
 
-    /// Takes what an end has sent.
+    /// Reads from an end and queues the bytes, until it blocks or too many are in transit.
     fn read(&mut self, key: usize) {
-        let Some(end) = self.ends.get_mut(&key) else {
-            return;
-        };
-        let other = end.other;
-        let read = match end.stream.read(&mut self.buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return,
-            // Whoever resets a connection is done with both directions.
-            Err(_) => return self.close(key),
-            Ok(read) => read,
-        };
-        end.read_out |= read == 0;
-        if let Some(other) = self.ends.get_mut(&other) {
-            other.coming += read;
+        while let Some(end) = self.ends.get_mut(&key)
+            && !end.read_closed
+            && end.in_transit < self.capacity
+        {
+            let read = match end.stream.read(&mut self.buffer) {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A reset closes both directions.
+                Err(_) => return self.close(key),
+            };
+            end.read_closed = read == 0;
+            end.in_transit += read;
+            self.in_transit.push_back(DelayedBytes {
+                due: Instant::now() + self.delay,
+                to: end.other,
+                bytes: self.buffer[..read].to_vec(),
+            });
         }
-        self.under_way.push_back(Piece {
-            due: Instant::now() + self.delay,
-            to: other,
-            bytes: self.buffer[..read].to_vec(),
-        });
-        self.heed(key);
     }
 
-    /// Hands over what is due.
+    /// Delivers the bytes that are due.
     fn deliver(&mut self) {
         let now = Instant::now();
-        while self.under_way.front().is_some_and(|piece| piece.due <= now) {
-            let Some(piece) = self.under_way.pop_front() else {
+        while self.in_transit.front().is_some_and(|next| next.due <= now) {
+            let Some(next) = self.in_transit.pop_front() else {
                 return;
             };
-            if let Some(end) = self.ends.get_mut(&piece.to) {
-                end.written_out |= piece.bytes.is_empty();
-                end.waiting.extend(piece.bytes);
-                self.write(piece.to);
+            if let Some(end) = self.ends.get_mut(&next.to) {
+                end.write_closed |= next.bytes.is_empty();
+                end.waiting.extend(next.bytes);
+                self.write(next.to);
             }
         }
     }
 
-    /// Writes what is due to an end, so far as it takes it.
+    /// Writes due bytes to an end until it blocks.
     fn write(&mut self, key: usize) {
         let Some(end) = self.ends.get_mut(&key) else {
             return;
         };
+        let mut total = 0;
         while !end.waiting.is_empty() {
             match end.stream.write(end.waiting.as_slices().0) {
                 Ok(written) => {
                     end.waiting.drain(..written);
-                    end.coming -= written;
+                    total += written;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return self.close(key),
             }
         }
-        let other = end.other;
-        if end.written_out && end.waiting.is_empty() {
-            // One that is closed already is found out by its reading.
+        let finished = end.is_finished();
+        if finished {
+            // If the stream is already closed, reading reports it.
             let _ = end.stream.shutdown(Shutdown::Write);
-            let over = end.read_out
-                && self
-                    .ends
-                    .get(&other)
-                    .is_none_or(|other| other.written_out && other.waiting.is_empty());
-            if over {
-                return self.close(key);
-            }
         }
-        self.heed(key);
-        self.heed(other);
-    }
-
-    /// Says what of an end is to be heard of: that it can be read, while there is room for what it says; that it can be written, while
-    /// something waits.
-    fn heed(&mut self, key: usize) {
-        let Some(end) = self.ends.get(&key) else {
+        let (read_closed, other) = (end.read_closed, end.other);
+        let Some(sender) = self.ends.get_mut(&other) else {
             return;
         };
-        let room = self
-            .ends
-            .get(&end.other)
-            .is_none_or(|other| other.coming < self.most);
-        let hear = (!end.read_out && room, !end.waiting.is_empty());
-        if hear == end.heard {
-            return;
-        }
-        let event = Event::new(key, hear.0, hear.1);
-        let heeded = self
-            .poller
-            .modify_with_mode(end.stream.as_fd(), event, PollMode::Level);
-        match (heeded, self.ends.get_mut(&key)) {
-            (Ok(()), Some(end)) => end.heard = hear,
-            _ => self.close(key),
+        let was_full = sender.in_transit >= self.capacity;
+        sender.in_transit -= total;
+        if finished && read_closed && sender.is_finished() {
+            self.close(key);
+        } else if was_full {
+            self.read(other);
         }
     }
 
-    /// Ends a connection at once.
+    /// Closes a connection immediately.
     fn close(&mut self, key: usize) {
         let Some(end) = self.ends.remove(&key) else {
             return;
         };
-        // What is not in the poller cannot be taken out of it, which is as well.
+        // Deleting fails only for an unregistered stream.
         let _ = self.poller.delete(&end.stream);
         self.close(end.other);
     }

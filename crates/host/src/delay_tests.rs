@@ -1,4 +1,4 @@
-//! The delay is that which was asked for, and nothing else changes.
+//! The proxy adds exactly the requested delay.
 
 use super::*;
 use std::net::Ipv4Addr;
@@ -9,16 +9,19 @@ fn listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
 }
 
-/// A server that does something with each connection, behind a delay; where to reach it.
-fn behind(delay: Duration, serve_one: impl Fn(TcpStream) + Send + Copy + 'static) -> SocketAddr {
-    let (server, way) = (listener(), listener());
-    let (to, address) = (server.local_addr().unwrap(), way.local_addr().unwrap());
+/// Starts a server behind a proxy and returns the address of the proxy.
+fn behind_proxy(
+    delay: Duration,
+    serve_one: impl Fn(TcpStream) + Send + Copy + 'static,
+) -> SocketAddr {
+    let (server, proxy) = (listener(), listener());
+    let (to, address) = (server.local_addr().unwrap(), proxy.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in server.incoming().flatten() {
             std::thread::spawn(move || serve_one(stream));
         }
     });
-    std::thread::spawn(move || serve(&way, to, delay));
+    std::thread::spawn(move || serve(&proxy, to, delay));
     address
 }
 
@@ -36,7 +39,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The shortest of some exchanges of a few bytes.
+/// Returns the shortest round-trip time of ten exchanges of a few bytes.
 fn exchange(stream: &mut TcpStream) -> Duration {
     let one = |i: u8| {
         let begin = Instant::now();
@@ -50,18 +53,18 @@ fn exchange(stream: &mut TcpStream) -> Duration {
 }
 
 #[test]
-fn each_direction_takes_the_delay_longer() {
-    let near = exchange(&mut connect(behind(Duration::ZERO, echo)));
-    let far = exchange(&mut connect(behind(DELAY, echo)));
+fn delays_each_direction() {
+    let near = exchange(&mut connect(behind_proxy(Duration::ZERO, echo)));
+    let far = exchange(&mut connect(behind_proxy(DELAY, echo)));
     let added = far - near.min(far);
     assert!(far >= 2 * DELAY, "{far:?}");
     assert!(added < 2 * DELAY + Duration::from_millis(5), "{added:?}");
 }
 
 #[test]
-fn a_large_body_is_not_slowed_to_a_piece_per_delay() {
+fn forwards_a_large_body_at_full_speed() {
     const SIZE: usize = 64 << 20;
-    let address = behind(DELAY, |mut stream| {
+    let address = behind_proxy(DELAY, |mut stream| {
         let _ = stream.read(&mut [0; 1]);
         let piece: Vec<u8> = (0..=255).cycle().take(1 << 20).collect();
         for _ in 0..SIZE >> 20 {
@@ -76,7 +79,7 @@ fn a_large_body_is_not_slowed_to_a_piece_per_delay() {
     let took = begin.elapsed();
     assert_eq!(body.len(), SIZE);
     assert!(body.iter().enumerate().all(|(i, byte)| *byte == i as u8));
-    // Of pieces of 64 KiB, one per delay, there would be 1,024, which is 20 s.
+    // One read of 64 KiB per delay would take 20 s.
     assert!(
         took > 2 * DELAY && took < Duration::from_secs(5),
         "{took:?}"
@@ -84,8 +87,8 @@ fn a_large_body_is_not_slowed_to_a_piece_per_delay() {
 }
 
 #[test]
-fn many_connections_have_their_own_bytes_and_ends() {
-    let address = behind(Duration::from_millis(2), echo);
+fn keeps_connections_separate() {
+    let address = behind_proxy(Duration::from_millis(2), echo);
     let threads: Vec<_> = (0..50u8)
         .map(|i| {
             std::thread::spawn(move || {
@@ -97,7 +100,7 @@ fn many_connections_have_their_own_bytes_and_ends() {
                     out.shutdown(Shutdown::Write).unwrap();
                 });
                 let mut back = Vec::new();
-                // Its end comes after its last byte, the other direction being open until then.
+                // The end of the stream arrives after its last byte.
                 stream.read_to_end(&mut back).unwrap();
                 writer.join().unwrap();
                 assert_eq!(back, vec![i; 100_000]);
@@ -110,11 +113,11 @@ fn many_connections_have_their_own_bytes_and_ends() {
 }
 
 #[test]
-fn where_the_server_refuses_the_connection_is_closed() {
-    let (gone, way) = (listener().local_addr().unwrap(), listener());
-    let address = way.local_addr().unwrap();
-    std::thread::spawn(move || serve(&way, gone, DELAY));
-    let mut read = [0; 1];
-    let said = connect(address).read(&mut read);
-    assert!(matches!(said, Ok(0) | Err(_)), "{said:?}");
+fn closes_the_connection_if_the_server_refuses() {
+    let (gone, proxy) = (listener().local_addr().unwrap(), listener());
+    let address = proxy.local_addr().unwrap();
+    std::thread::spawn(move || serve(&proxy, gone, DELAY));
+    let mut buffer = [0; 1];
+    let read = connect(address).read(&mut buffer);
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
 }

@@ -1,131 +1,115 @@
-//! Leases: notes of the process groups that were started, so that what a killed floodmark left behind can be ended later.
+//! Leases: files that name started process groups. The next start of floodmark ends the groups that
+//! a killed floodmark left behind.
 //!
-//! The kernel ends a child whose parent dies (`PR_SET_PDEATHSIG`), but not what that child has started itself: of a killed
-//! floodmark's nginx the workers would go on. So each server's group is noted in a file, and the next start ends those whose
-//! floodmark is gone. Ids are used again, so a note holds when the processes began, in ticks since boot, and which boot that was.
+//! When floodmark dies, the kernel kills its children (`PR_SET_PDEATHSIG`), but not its
+//! grandchildren, such as nginx workers. A lease is locked until its owner ends. Process IDs are
+//! reused, so a lease also holds the start time, in ticks since boot, and the boot ID.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use procfs_core::FromRead;
+use procfs_core::process::Stat;
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::child::Child;
+use crate::lock::{create_in_use, sweep_abandoned};
 
-/// How long killed processes may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum time for killed processes to disappear.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Ends the name of a note that is being written.
-const FRESH: &str = "new";
-
-/// A note that is taken back when this is dropped: whoever holds it ends the group itself.
+/// A lease on a process group. The owner of the group removes the file on drop.
 #[derive(Debug)]
-pub struct Lease(PathBuf);
+pub struct Lease {
+    path: PathBuf,
+    /// Locked until this process ends.
+    _lock: File,
+}
 
 impl Lease {
-    /// Notes a child and its group in a folder, which is made where it is missing.
+    /// Writes a lease for a child's process group to a folder. Creates a missing folder.
     ///
     /// # Errors
-    /// A folder that cannot be written, a child that has ended and was reaped.
+    /// The folder cannot be written, or the child was reaped.
     pub fn take(folder: &Path, child: &Child) -> io::Result<Self> {
-        let owner = Process::read(std::process::id())?;
-        let leader = Process::read(child.pid())?;
-        let note = Note {
-            owner: owner.id,
-            owner_began: owner.began,
-            group: leader.id,
-            began: leader.began,
-            session: leader.session,
-            boot: boot()?,
-        };
-        fs::create_dir_all(folder)?;
-        let path = folder.join(format!("{}-{}", note.owner, note.group));
-        // Whole or not at all: half a note would be thrown away as none.
-        let fresh = path.with_extension(FRESH);
-        fs::write(&fresh, note.text())?;
-        fs::rename(&fresh, &path)?;
-        Ok(Lease(path))
+        let note = LeaseNote::of(child.pid())?;
+        let path = folder.join(format!("{}-{}", std::process::id(), note.group));
+        let lock = create_in_use(folder, || {
+            let mut file = File::create(&path)?;
+            file.write_all(note.text().as_bytes())?;
+            Ok(file)
+        })?;
+        Ok(Lease { path, _lock: lock })
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A note that stays does no harm: its owner and group are gone.
-        let _ = fs::remove_file(&self.0);
+        // A remaining note is harmless: its owner and group have ended.
+        let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Ends what floodmarks that are gone have left running; the ids of the processes that were ended.
+/// Kills process groups whose owner has ended. Returns the IDs of the killed processes.
 ///
 /// # Errors
-/// A folder that is another user's or cannot be read. One that is missing holds nothing.
+/// The folder belongs to another user or cannot be read. A missing folder is not an error.
 pub fn sweep(folder: &Path) -> io::Result<Vec<u32>> {
-    let meta = match fs::metadata(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        meta => meta?,
-    };
-    if meta.uid() != fs::metadata("/proc/self")?.uid() {
-        return Err(io::Error::other("it is another user's"));
+    let user = fs::metadata("/proc/self")?.uid();
+    if fs::metadata(folder).is_ok_and(|meta| meta.uid() != user) {
+        return Err(io::Error::other("the folder belongs to another user"));
     }
-    let boot = boot()?;
+    let boot = boot_id()?;
     let mut ended = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if being_written(&path) {
-            continue;
-        }
-        let note = fs::read_to_string(&path)
-            .ok()
-            .and_then(|text| Note::of(&text));
-        match note {
-            Some(note) if note.boot == boot && note.is_held() => continue,
-            Some(note) if note.boot == boot => ended.extend(note.end_group()),
-            _ => {}
-        }
-        // Another floodmark may be sweeping too.
-        let _ = fs::remove_file(&path);
-    }
+    sweep_abandoned(folder, |path| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let note = LeaseNote::parse(&text).filter(|note| note.boot == boot);
+        ended.extend(note.iter().flat_map(LeaseNote::end_group));
+        fs::remove_file(path)
+    })?;
     Ok(ended)
 }
 
-/// Whether another floodmark is about to give a note its name.
-fn being_written(path: &Path) -> bool {
-    let owner = path.file_stem().and_then(|name| name.to_str());
-    let owner = owner.and_then(|name| name.split('-').next()?.parse().ok());
-    path.extension().is_some_and(|extension| extension == FRESH)
-        && owner.is_some_and(|owner| Process::read(owner).is_ok())
-}
-
-/// Which boot of the machine this is.
-fn boot() -> io::Result<String> {
+/// Returns the ID of the current boot.
+fn boot_id() -> io::Result<String> {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(id.trim().to_owned())
 }
 
-/// What a lease's file holds, in one line of words.
+/// Content of a lease: one line of space-separated fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Note {
-    owner: u32,
-    owner_began: u64,
-    group: u32,
+struct LeaseNote {
+    group: i32,
+    /// Start time of the leader, ticks since boot.
     began: u64,
-    session: u32,
+    session: i32,
     boot: String,
 }
 
-impl Note {
+impl LeaseNote {
+    fn of(leader: u32) -> io::Result<Self> {
+        let leader = stat(leader.cast_signed()).map_err(io::Error::other)?;
+        Ok(LeaseNote {
+            group: leader.pid,
+            began: leader.starttime,
+            session: leader.session,
+            boot: boot_id()?,
+        })
+    }
+
     fn text(&self) -> String {
         format!(
-            "{} {} {} {} {} {}\n",
-            self.owner, self.owner_began, self.group, self.began, self.session, self.boot
+            "{} {} {} {}\n",
+            self.group, self.began, self.session, self.boot
         )
     }
 
-    fn of(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
-        Some(Note {
-            owner: words.next()?.parse().ok()?,
-            owner_began: words.next()?.parse().ok()?,
+        Some(LeaseNote {
             group: words.next()?.parse().ok()?,
             began: words.next()?.parse().ok()?,
             session: words.next()?.parse().ok()?,
@@ -133,23 +117,18 @@ impl Note {
         })
     }
 
-    /// Whether the floodmark that wrote it still runs.
-    fn is_held(&self) -> bool {
-        Process::read(self.owner).is_ok_and(|owner| owner.began == self.owner_began && owner.runs)
-    }
-
-    /// Kills what is left of the group, and waits until it is gone.
+    /// Kills the remaining processes of the group and waits for their end. Returns their IDs.
     fn end_group(&self) -> Vec<u32> {
         let mut ended = Vec::new();
         let begin = Instant::now();
         loop {
             let left = self.members();
-            if left.is_empty() || begin.elapsed() > PATIENCE {
+            if left.is_empty() || begin.elapsed() > KILL_TIMEOUT {
                 return ended;
             }
-            for id in left {
-                // SAFETY: kill takes plain numbers and touches no memory of ours.
-                unsafe { libc::kill(id.cast_signed(), libc::SIGKILL) };
+            for pid in left {
+                let _ = kill_process(pid, Signal::KILL);
+                let id = pid.as_raw_pid().cast_unsigned();
                 if !ended.contains(&id) {
                     ended.push(id);
                 }
@@ -158,63 +137,30 @@ impl Note {
         }
     }
 
-    /// Running processes of the group. As long as a group has a member its id is given to no new process, so one of that id that
-    /// began at another time shows that the group is gone and its id is somebody else's.
-    fn members(&self) -> Vec<u32> {
-        let reused = Process::read(self.group).is_ok_and(|leader| leader.began != self.began);
-        if reused {
-            return Vec::new();
-        }
-        let Ok(entries) = fs::read_dir("/proc") else {
-            return Vec::new();
-        };
-        let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        ids.filter_map(|id| Process::read(id).ok())
+    /// Returns the running processes of the group. If the leader has a different start time, the
+    /// group has ended and its ID was reused.
+    fn members(&self) -> Vec<Pid> {
+        let reused = stat(self.group).is_ok_and(|leader| leader.starttime != self.began);
+        let entries = fs::read_dir("/proc").ok().filter(|_| !reused);
+        let ids = entries.into_iter().flatten();
+        ids.filter_map(|entry| stat(entry.ok()?.file_name().to_str()?.parse().ok()?).ok())
             .filter(|process| {
-                process.runs
-                    && process.group == self.group
-                    && process.session == self.session
-                    && process.began >= self.began
+                runs(process)
+                    && (process.pgrp, process.session) == (self.group, self.session)
+                    && process.starttime >= self.began
             })
-            .map(|process| process.id)
+            .filter_map(|process| Pid::from_raw(process.pid))
             .collect()
     }
 }
 
-/// A process as `/proc/PID/stat` has it (proc_pid_stat(5)).
-#[derive(Debug)]
-struct Process {
-    id: u32,
-    /// False for a zombie.
-    runs: bool,
-    group: u32,
-    session: u32,
-    /// Ticks since boot.
-    began: u64,
+fn stat(id: i32) -> procfs_core::ProcResult<Stat> {
+    Stat::from_file(format!("/proc/{id}/stat"))
 }
 
-impl Process {
-    fn read(id: u32) -> io::Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{id}/stat"))?;
-        Self::parse(id, &text).ok_or_else(|| io::Error::other("/proc/PID/stat cannot be read"))
-    }
-
-    fn parse(id: u32, text: &str) -> Option<Self> {
-        // The name may hold blanks and brackets.
-        let (_, rest) = text.rsplit_once(')')?;
-        let mut words = rest.split_whitespace();
-        let state = words.next()?;
-        let group = words.nth(1)?.parse().ok()?;
-        let session = words.next()?.parse().ok()?;
-        let began = words.nth(15)?.parse().ok()?;
-        Some(Process {
-            id,
-            runs: !matches!(state, "Z" | "X"),
-            group,
-            session,
-            began,
-        })
-    }
+/// Returns whether a process is not a zombie.
+fn runs(process: &Stat) -> bool {
+    !matches!(process.state, 'Z' | 'X')
 }
 
 #[cfg(test)]
@@ -237,68 +183,68 @@ mod tests {
         line.trim().to_owned()
     }
 
-    fn runs(id: u32) -> bool {
-        Process::read(id).is_ok_and(|process| process.runs)
-    }
-
-    fn note_of(folder: &Path) -> (PathBuf, Note) {
-        let path = fs::read_dir(folder).unwrap().next().unwrap();
-        let path = path.unwrap().path();
-        let note = Note::of(&fs::read_to_string(&path).unwrap()).unwrap();
-        (path, note)
+    fn is_running(id: u32) -> bool {
+        stat(id.cast_signed()).is_ok_and(|process| runs(&process))
     }
 
     #[test]
-    fn this_process_is_read() {
-        let own = Process::read(std::process::id()).unwrap();
-        assert!(own.runs && own.began > 0);
-        // SAFETY: both calls take plain numbers.
-        let (group, session) = unsafe { (libc::getpgid(0), libc::getsid(0)) };
-        assert_eq!(
-            (own.group, own.session),
-            (group.cast_unsigned(), session.cast_unsigned())
-        );
+    fn reads_the_stat_of_a_session_leader() {
+        let mut command = Command::new("setsid");
+        command
+            .arg("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut leader = command.spawn().unwrap();
+        let mut input = leader.stdin.take().unwrap();
+        input.write_all(b"started\n").unwrap();
+        let mut output = BufReader::new(leader.stdout.take().unwrap());
+        output.read_line(&mut String::new()).unwrap();
+
+        let id = leader.id();
+        let note = LeaseNote::of(id).unwrap();
+        assert!(is_running(id) && note.began > 0);
+        drop(input);
+        leader.wait().unwrap();
+        let id = id.cast_signed();
+        assert_eq!((note.group, note.session), (id, id));
     }
 
     #[test]
-    fn what_is_held_stays_and_what_is_not_goes() {
+    fn sweep_kills_only_orphaned_groups() {
         let folder = tempfile::tempdir().unwrap();
         let mut child = shell("sleep 30 & echo $!; wait");
         let grandchild: u32 = line(&mut child).parse().unwrap();
         let lease = Lease::take(folder.path(), &child).unwrap();
         assert_eq!(sweep(folder.path()).unwrap(), [0; 0]);
-        assert!(runs(grandchild), "its owner, this test, still runs");
+        assert!(is_running(grandchild), "the owner still runs");
 
-        let (path, note) = note_of(folder.path());
-        let orphaned = Note {
-            owner_began: note.owner_began + 1,
-            ..note.clone()
-        };
-        // Of another boot, or with a leader that began at another time, the id means nothing.
+        let note = LeaseNote::of(child.pid()).unwrap();
+        let abandoned = folder.path().join("abandoned");
+        // After a reboot, or with a different leader, the ID was reused.
         for other in [
-            Note {
+            LeaseNote {
                 boot: "another".to_owned(),
-                ..orphaned.clone()
+                ..note.clone()
             },
-            Note {
-                began: orphaned.began + 1,
-                ..orphaned.clone()
+            LeaseNote {
+                began: note.began + 1,
+                ..note.clone()
             },
         ] {
-            fs::write(&path, other.text()).unwrap();
+            fs::write(&abandoned, other.text()).unwrap();
             assert_eq!(sweep(folder.path()).unwrap(), [0; 0]);
-            assert!(runs(grandchild) && !path.exists());
+            assert!(is_running(grandchild) && !abandoned.exists());
         }
 
-        fs::write(&path, orphaned.text()).unwrap();
+        fs::write(&abandoned, note.text()).unwrap();
         let ended = sweep(folder.path()).unwrap();
         assert!(ended.contains(&grandchild), "{ended:?}");
-        assert!(!runs(grandchild) && !runs(child.pid()) && !path.exists());
+        assert!(!is_running(grandchild) && !is_running(child.pid()) && !abandoned.exists());
         drop(lease);
     }
 
     #[test]
-    fn a_lease_goes_with_its_holder() {
+    fn removes_the_lease_on_drop() {
         let folder = tempfile::tempdir().unwrap();
         let child = shell("sleep 30");
         drop(Lease::take(folder.path(), &child).unwrap());

@@ -1,6 +1,7 @@
-//! Child processes and where they run, network namespaces, signals and limits, with clean-up on any exit.
+//! Child processes and their placement, network namespaces, signals, limits and files, with cleanup
+//! on any exit.
 //!
-//! Invariant: nothing here knows HTTP or what a child does.
+//! Invariant: this crate knows neither HTTP nor the purpose of a child.
 
 pub mod child;
 pub mod cpus;
@@ -9,17 +10,20 @@ pub mod lease;
 pub mod limits;
 pub mod lock;
 pub mod namespace;
+pub mod placement;
+pub mod replace;
 pub mod scratch;
-pub mod side;
 pub mod signals;
 pub mod slow;
 pub mod wire;
 
-pub use child::{Child, ChildError, Used};
+pub use child::{Child, ChildError, ChildUsage};
 pub use cpus::Cpus;
 pub use lease::{Lease, sweep};
 pub use limits::{OpenFiles, Raised, open_files, raise_open_files};
 pub use namespace::Namespace;
+pub use placement::ProcessPlacement;
+pub use replace::replace_file;
+pub use rustix::process::Signal;
 pub use scratch::{Scratch, sweep_folders};
-pub use side::Side;
 pub use signals::Stop;

@@ -1,25 +1,61 @@
-//! A lock on a file that its writer holds, so that no two processes write it at once.
+//! File locks (`flock(2)`, advisory), and folders whose entries are locked while they are in use.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::path::Path;
 
-/// Locks a file for as long as it is open, unless another process has: then false.
-///
-/// The lock is advisory (`flock(2)`) and ends with the process, however that ends.
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// Locks a file while it is open. Returns false if another process holds the lock.
 ///
 /// # Errors
-/// A file system without locks.
+/// The file system does not support locks.
 pub fn lock(file: &File) -> io::Result<bool> {
-    // SAFETY: flock takes plain numbers; the descriptor is open for the length of the call.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(true);
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
     }
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock => Ok(false),
-        _ => Err(error),
+}
+
+/// Runs `create` while no other process creates or sweeps entries of a folder. Creates a missing
+/// folder. Returns the locked entry, which is abandoned once it is closed.
+pub(crate) fn create_in_use(
+    folder: &Path,
+    create: impl FnOnce() -> io::Result<File>,
+) -> io::Result<File> {
+    fs::create_dir_all(folder)?;
+    let guard = File::open(folder)?;
+    flock(&guard, FlockOperation::LockExclusive)?;
+    let entry = create()?;
+    flock(&entry, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(entry)
+}
+
+/// Calls `remove` with each entry of a folder that no process uses. A missing folder has none.
+pub(crate) fn sweep_abandoned(
+    folder: &Path,
+    mut remove: impl FnMut(&Path) -> io::Result<()>,
+) -> io::Result<()> {
+    let guard = match File::open(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        guard => guard?,
+    };
+    flock(&guard, FlockOperation::LockExclusive)?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        match File::open(&path) {
+            // Its user has just removed it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            entry => {
+                if lock(&entry?)? {
+                    remove(&path)?;
+                }
+            }
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -27,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time() {
+    fn refuses_a_second_lock() {
         let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
         let first = File::open(&path).unwrap();
         assert!(lock(&first).unwrap());

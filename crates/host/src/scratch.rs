@@ -1,45 +1,39 @@
-//! Folders for the time of a run. One that a killed floodmark left behind is removed by the next.
+//! Temporary folders. The next start of floodmark removes the folders that a killed one left
+//! behind.
 
-use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use crate::lock;
+use crate::lock::{create_in_use, sweep_abandoned};
 
-/// Ends the name of the file that says by its lock that somebody has the folder in use.
-const LOCK: &str = "lock";
-
-/// A folder that goes when this is dropped.
+/// A folder that is removed on drop.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    /// Locked as long as this process lives, however it ends.
+    /// Locked until this process ends.
     _lock: File,
 }
 
 impl Scratch {
-    /// Makes an empty folder below another, which is made where it is missing. Only this user may look into it.
+    /// Creates an empty folder in `parent` that only this user may access. Creates a missing
+    /// `parent`.
     ///
     /// # Errors
-    /// A folder that cannot be written.
-    pub fn create(below: &Path, name: &str) -> io::Result<Self> {
-        fs::create_dir_all(below)?;
-        for number in 0.. {
-            let path = below.join(format!("{name}-{}-{number}", std::process::id()));
-            let file = match File::create_new(lock_of(&path)) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
-                file => file?,
-            };
-            lock::lock(&file)?;
-            fs::DirBuilder::new().mode(0o700).create(&path)?;
-            return Ok(Scratch { path, _lock: file });
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+    /// `parent` cannot be written.
+    pub fn create(parent: &Path, name: &str) -> io::Result<Self> {
+        let path = |number| parent.join(format!("{name}-{}-{number}", std::process::id()));
+        let path = (0_u64..).map(path).find(|path| !path.exists());
+        let path = path.ok_or(io::ErrorKind::AlreadyExists)?;
+        let lock = create_in_use(parent, || {
+            DirBuilder::new().mode(0o700).create(&path)?;
+            File::open(&path)
+        })?;
+        Ok(Scratch { path, _lock: lock })
     }
 
-    /// Where it is.
+    /// Returns the path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -48,54 +42,25 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is removed by the next sweep: its lock goes with this process.
-        if remove(&self.path).is_ok() {
-            let _ = fs::remove_file(lock_of(&self.path));
-        }
+        // The next sweep removes a remaining folder.
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes the folders below another that nobody has in use any more; how many that were.
+/// Removes the folders in `parent` that no process uses, and returns their number.
 ///
 /// # Errors
-/// A folder that cannot be read or removed. One that is missing holds nothing.
-pub fn sweep_folders(below: &Path) -> io::Result<usize> {
-    let entries = match fs::read_dir(below) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        entries => entries?,
-    };
+/// A folder cannot be read or removed. A missing `parent` is not an error.
+pub fn sweep_folders(parent: &Path) -> io::Result<usize> {
     let mut removed = 0;
-    for entry in entries {
-        let note = entry?.path();
-        if note.extension().is_none_or(|extension| extension != LOCK) {
-            continue;
+    sweep_abandoned(parent, |path| {
+        if path.is_dir() {
+            fs::remove_dir_all(path)?;
+            removed += 1;
         }
-        // Another floodmark may be sweeping too.
-        let Ok(file) = File::open(&note) else {
-            continue;
-        };
-        if !lock::lock(&file)? {
-            continue;
-        }
-        remove(&note.with_extension(""))?;
-        let _ = fs::remove_file(&note);
-        removed += 1;
-    }
+        Ok(())
+    })?;
     Ok(removed)
-}
-
-fn lock_of(folder: &Path) -> PathBuf {
-    let mut name = OsString::from(folder);
-    name.push(".");
-    name.push(LOCK);
-    PathBuf::from(name)
-}
-
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -103,33 +68,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_goes_with_its_owner() {
+    fn removes_the_folder_on_drop() {
         let root = tempfile::tempdir().unwrap();
-        let below = root.path().join("stores");
-        let one = Scratch::create(&below, "one").unwrap();
-        let other = Scratch::create(&below, "one").unwrap();
+        let parent = root.path().join("stores");
+        let one = Scratch::create(&parent, "one").unwrap();
+        let other = Scratch::create(&parent, "one").unwrap();
         assert_ne!(one.path(), other.path());
         fs::create_dir(one.path().join("data")).unwrap();
-        // Both are in use.
-        assert_eq!(sweep_folders(&below).unwrap(), 0);
+        assert_eq!(sweep_folders(&parent).unwrap(), 0);
         let path = one.path().to_owned();
         drop(one);
         assert!(!path.exists() && other.path().is_dir());
         drop(other);
-        assert_eq!(fs::read_dir(&below).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
     }
 
     #[test]
-    fn what_a_killed_process_left_is_swept() {
+    fn sweeps_folders_of_killed_processes() {
         let root = tempfile::tempdir().unwrap();
         assert_eq!(sweep_folders(&root.path().join("none")).unwrap(), 0);
         let left = root.path().join("one-17-0");
         fs::create_dir_all(left.join("data")).unwrap();
-        File::create(lock_of(&left)).unwrap();
-        // Whatever else lies there stays.
         fs::write(root.path().join("note"), "x").unwrap();
         assert_eq!(sweep_folders(root.path()).unwrap(), 1);
-        assert!(!left.exists() && !lock_of(&left).exists());
+        assert!(!left.exists());
         assert!(root.path().join("note").exists());
     }
 }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends at once.
+//! Ctrl-C and SIGTERM: the first requests an orderly stop, the second exits immediately.
 
 use std::io;
 use std::sync::Arc;
@@ -7,47 +7,48 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Exit code of a run that was interrupted.
+/// Exit code after a second signal.
 pub const INTERRUPTED: i32 = 130;
 
-/// Whether an orderly end was asked for. Clones share one answer.
+/// A request to stop, shared by clones.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// A token that only [`Stop::set`] sets.
+    /// Creates a token that only [`Stop::set`] sets.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A token that SIGINT and SIGTERM set. A second one of either ends the process at once with [`INTERRUPTED`], without
-    /// running destructors; children started through [`crate::Child`] then die by their parent-death signal.
+    /// Creates a token that SIGINT and SIGTERM set. A second signal exits immediately with
+    /// [`INTERRUPTED`]. No destructor runs then, but the kernel sends each [`crate::Child`] its
+    /// parent-death signal.
     ///
     /// # Errors
     /// The handlers cannot be installed.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new();
         for signal in [SIGINT, SIGTERM] {
-            // The order matters: the one that ends the process looks at the flag before the other sets it.
+            // The order matters: the first handler checks the flag before the second sets it.
             flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop.0))?;
             flag::register(signal, Arc::clone(&stop.0))?;
         }
         Ok(stop)
     }
 
-    /// Whether to stop.
+    /// Returns whether a stop was requested.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Asks to stop.
+    /// Requests a stop.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// The flag itself, for loops that look at it often and for crates that do not know this one.
+    /// Returns the flag, for tight loops and crates that do not depend on this one.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
@@ -57,7 +58,8 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::child::{Child, Signal};
+    use crate::child::Child;
+    use rustix::process::Signal;
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
@@ -65,7 +67,7 @@ mod tests {
     const CHILD: &str = "FLOODMARK_TEST_SIGNALS_CHILD";
 
     #[test]
-    fn clones_share_one_answer() {
+    fn clones_share_the_request() {
         let stop = Stop::new();
         let other = stop.clone();
         assert!(!other.is_set());
@@ -73,7 +75,7 @@ mod tests {
         assert!(other.is_set() && stop.flag().load(Ordering::Relaxed));
     }
 
-    /// Not a test of its own: what the child of the tests below does.
+    /// Body of the child process of the tests below.
     #[test]
     fn child_body() {
         let Ok(mode) = std::env::var(CHILD) else {
@@ -97,7 +99,7 @@ mod tests {
         std::process::exit(1);
     }
 
-    fn start(mode: &str) -> (Child, impl FnMut(&str)) {
+    fn start_child(mode: &str) -> (Child, impl FnMut(&str)) {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "signals::tests::child_body", "--nocapture"])
@@ -108,15 +110,15 @@ mod tests {
         let mut lines = BufReader::new(child.stdout().unwrap()).lines();
         let wait_for = move |word: &str| {
             let found = lines.any(|line| line.unwrap() == word);
-            assert!(found, "the child ended before it said {word}");
+            assert!(found, "the child exited before it printed {word}");
         };
         (child, wait_for)
     }
 
     #[test]
-    fn the_first_signal_asks() {
-        for signal in [Signal::Interrupt, Signal::Terminate] {
-            let (mut child, mut wait_for) = start("orderly");
+    fn the_first_signal_requests_a_stop() {
+        for signal in [Signal::INT, Signal::TERM] {
+            let (mut child, mut wait_for) = start_child("orderly");
             wait_for("ready");
             child.signal(signal).unwrap();
             let status = child.wait(Duration::from_secs(10)).unwrap().unwrap();
@@ -125,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn the_second_ends_at_once() {
-        let (mut child, mut wait_for) = start("stubborn");
+    fn the_second_signal_exits_immediately() {
+        let (mut child, mut wait_for) = start_child("stubborn");
         wait_for("ready");
-        child.signal(Signal::Interrupt).unwrap();
+        child.signal(Signal::INT).unwrap();
         wait_for("set");
-        child.signal(Signal::Interrupt).unwrap();
+        child.signal(Signal::INT).unwrap();
         let status = child.wait(Duration::from_secs(10)).unwrap().unwrap();
         assert_eq!(status.code(), Some(INTERRUPTED));
     }

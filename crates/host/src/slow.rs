@@ -1,121 +1,96 @@
-//! Slowing processes down without their help: they are stopped for a part of the time (SIGSTOP, SIGCONT).
+//! Slowing processes down by stopping them periodically (SIGSTOP, SIGCONT).
 //!
-//! It is done by a process of its own that reads a pipe from whoever asked for it: when that is closed, for whatever reason, what was
-//! stopped goes on, so that a floodmark that is killed leaves nothing stopped.
+//! A helper process sends the signals and reads a pipe from its parent. When the pipe closes, the
+//! stopped processes continue, so a killed floodmark leaves no process stopped.
 
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
 use crate::signals::Stop;
 
-/// For how long processes are stopped at a time.
+/// Duration of each stop.
 pub const STOPPED: Duration = Duration::from_millis(1);
 
-/// How long they run between two stops.
+/// Time between two stops.
 pub const RUNNING: Duration = Duration::from_millis(4);
 
-/// What runs [`serve`], as an argument of floodmark.
+/// Subcommand of floodmark that runs [`serve`].
 pub const COMMAND: &str = "slow";
 
-/// A process that is held by what names no other one once it has ended (pidfd_open(2)).
-#[derive(Debug)]
-struct Held(OwnedFd);
+/// Stopped processes, which continue when this is dropped. A descriptor never names another
+/// process (pidfd_open(2)).
+struct ContinueOnDrop(Vec<OwnedFd>);
 
-impl Held {
-    /// None where it has ended.
-    fn of(pid: u32) -> io::Result<Option<Self>> {
-        // SAFETY: pidfd_open takes plain numbers.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            return match error.raw_os_error() {
-                Some(libc::ESRCH) => Ok(None),
-                _ => Err(error),
-            };
+impl ContinueOnDrop {
+    /// Opens the processes that have not ended.
+    fn open(pids: &[u32]) -> io::Result<Self> {
+        let mut open = Vec::new();
+        for pid in pids {
+            let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::INVAL)?;
+            match pidfd_open(pid, PidfdFlags::empty()) {
+                Err(Errno::SRCH) => {}
+                fd => open.push(fd?),
+            }
         }
-        let fd = i32::try_from(fd).map_err(io::Error::other)?;
-        // SAFETY: the call succeeded, so that this is an open descriptor which nobody else has.
-        Ok(Some(Held(unsafe { OwnedFd::from_raw_fd(fd) })))
+        Ok(ContinueOnDrop(open))
     }
 
-    /// Sends it a signal; nothing where it has ended.
-    fn signal(&self, signal: libc::c_int) -> io::Result<()> {
-        // SAFETY: pidfd_send_signal takes a descriptor that is open, and no siginfo.
-        let sent = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.0.as_raw_fd(),
-                signal,
-                std::ptr::null::<libc::siginfo_t>(),
-                0,
-            )
+    /// Sends a signal to the processes that have not ended.
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        let send = |process| match pidfd_send_signal(process, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
         };
-        if sent == 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::ESRCH) => Ok(()),
-            _ => Err(error),
-        }
+        self.0.iter().map(send).fold(Ok(()), Result::and)
     }
 }
 
-/// Lets processes go on, however this ends.
-struct Going(Vec<Held>);
-
-impl Drop for Going {
+impl Drop for ContinueOnDrop {
     fn drop(&mut self) {
-        for process in &self.0 {
-            // Whoever may be stopped may be continued.
-            let _ = process.signal(libc::SIGCONT);
-        }
+        let _ = self.signal(Signal::CONT);
     }
 }
 
-/// Stops processes for [`STOPPED`] after each [`RUNNING`], until `until` ends or fails to be read, or `stop` is set.
+/// Repeatedly stops processes for [`STOPPED`] and lets them run for [`RUNNING`], until the writer
+/// of the pipe `until` closes it or `stop` is set.
 ///
 /// # Errors
-/// A process that may not be signalled, or a kernel without pidfd_open (before Linux 5.3).
-pub fn serve(pids: &[u32], mut until: impl Read + Send + 'static, stop: &Stop) -> io::Result<()> {
-    let held = pids.iter().map(|pid| Held::of(*pid));
-    let held: Vec<Option<Held>> = held.collect::<io::Result<_>>()?;
-    let going = Going(held.into_iter().flatten().collect());
-    let over = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&over);
-    thread::spawn(move || {
-        // What is read means nothing: only the end does.
-        while until.read(&mut [0; 16]).is_ok_and(|n| n > 0) {}
-        told.store(true, Ordering::Relaxed);
-    });
-    while !over.load(Ordering::Relaxed) && !stop.is_set() {
-        for process in &going.0 {
-            process.signal(libc::SIGSTOP)?;
-        }
+/// This process may not signal a process, or the kernel has no pidfd_open (before Linux 5.3).
+pub fn serve(pids: &[u32], until: impl AsFd, stop: &Stop) -> io::Result<()> {
+    let processes = ContinueOnDrop::open(pids)?;
+    let mut pipe = [PollFd::new(&until, PollFlags::empty())];
+    while !stop.is_set() && !pipe[0].revents().contains(PollFlags::HUP) {
+        processes.signal(Signal::STOP)?;
         thread::sleep(STOPPED);
-        for process in &going.0 {
-            process.signal(libc::SIGCONT)?;
+        processes.signal(Signal::CONT)?;
+        match poll(
+            &mut pipe,
+            Some(&RUNNING.try_into().map_err(io::Error::other)?),
+        ) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
-        thread::sleep(RUNNING);
     }
     Ok(())
 }
 
-/// Processes that are slowed down as long as this lives.
+/// Processes that are slowed down until this is dropped.
 #[derive(Debug)]
 pub struct Slowed {
     child: Child,
 }
 
 impl Slowed {
-    /// Slows processes down.
+    /// Starts slowing processes down.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -123,22 +98,23 @@ impl Slowed {
         let mut command = Command::new(floodmark);
         command.arg(COMMAND);
         command.args(pids.iter().map(u32::to_string));
-        // Not a child that is killed with us: it has to let go of what it stopped first. Nor does a Ctrl-C on the terminal reach it.
+        // Not a `crate::Child`, which dies with this process: the helper must first continue the
+        // stopped processes. It runs in its own process group, which Ctrl-C does not reach.
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
         Ok(Slowed { child })
     }
 
-    /// Lets them go on.
+    /// Lets the processes run normally again.
     ///
     /// # Errors
-    /// They were not slowed, or not until now: it has failed, and said why on stderr.
+    /// The helper ended early; its stderr has the reason.
     pub fn end(mut self) -> io::Result<()> {
         drop(self.child.stdin.take());
         let status = self.child.wait()?;
         match status.success() {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "what stops them ended early ({status})"
+                "the helper that slows processes down ended early ({status})"
             ))),
         }
     }
@@ -146,7 +122,7 @@ impl Slowed {
 
 impl Drop for Slowed {
     fn drop(&mut self) {
-        // Its pipe ends, and it within one turn; one that was waited for before is not waited for again.
+        // The helper ends within one period after its pipe closes.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
@@ -158,7 +134,7 @@ mod tests {
     use std::io::PipeWriter;
     use std::time::Instant;
 
-    /// The state of a process, as in proc(5).
+    /// Returns the state of a process (proc(5)).
     fn state(pid: u32) -> char {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         let (_, rest) = stat.rsplit_once(") ").unwrap();
@@ -186,16 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn it_is_stopped_now_and_then_and_goes_on_in_the_end() {
+    fn stops_periodically_and_continues_at_the_end() {
         let child = busy();
         let (pipe, slowed) = slow(vec![child.pid()]);
         let begin = Instant::now();
         let mut stopped = 0;
         while stopped == 0 {
-            assert!(
-                begin.elapsed() < Duration::from_secs(10),
-                "it is never stopped"
-            );
+            assert!(begin.elapsed() < Duration::from_secs(10), "never stopped");
             stopped += usize::from(state(child.pid()) == 'T');
         }
         drop(pipe);
@@ -206,13 +179,13 @@ mod tests {
         while cpu_s(child.pid()) == before {
             assert!(
                 begin.elapsed() < Duration::from_secs(10),
-                "it does not go on"
+                "does not continue"
             );
         }
     }
 
     #[test]
-    fn one_that_has_ended_is_no_trouble() {
+    fn ignores_an_ended_process() {
         let mut child = busy();
         let pid = child.pid();
         child.stop(Duration::ZERO).unwrap();

@@ -1,112 +1,95 @@
-//! The result folder: `events.jsonl` as it is taken, `record.json` folded from it, kept answers beside them.
+//! The result folder: the event stream, the folded record, and recorded responses.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use floodmark_host::lock::lock;
+use floodmark_host::replace_file;
+use floodmark_plan::FileError;
 use floodmark_record::{Event, Record};
 
-/// Name of the event stream.
+use crate::attempt::unix_ms;
+use crate::worker::EVENT_LIMIT;
+
+/// File name of the event stream.
 pub const EVENTS: &str = "events.jsonl";
-/// Name of the folded record.
+/// File name of the folded record.
 pub const RECORD: &str = "record.json";
 
-/// Results kept where no folder was named; older ones go, so that they never fill a disk.
+/// Maximum number of results kept in the temporary folder.
 const KEPT_RESULTS: usize = 20;
-
-/// Why a result could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("result folder {}: {what}: {source}; name another one with {flag}", path.display())]
-pub struct FolderError {
-    path: PathBuf,
-    what: &'static str,
-    /// By which the folder was named.
-    flag: &'static str,
-    source: io::Error,
-}
 
 /// An open result folder.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    /// The flag that named the folder.
+    flag: &'static str,
     events: BufWriter<File>,
 }
 
 impl Folder {
-    /// Opens a new result in `path`, which is made where it is missing. A result that is there already is not touched.
+    /// Creates a result in the folder `path`, and creates the folder if needed.
     ///
     /// # Errors
-    /// A folder that cannot be made, or one that holds a result.
-    pub fn create(path: &Path) -> Result<Self, FolderError> {
-        let failed = |what| {
-            move |source| FolderError {
-                path: path.to_owned(),
-                what,
-                flag: "--out",
-                source,
-            }
-        };
-        fs::create_dir_all(path).map_err(failed("cannot be made"))?;
+    /// The folder already contains a result, or cannot be written.
+    pub fn create(path: &Path) -> Result<Self, FileError> {
+        let failed = |what| failed(path, "--out", what);
+        fs::create_dir_all(path).map_err(failed("cannot be created"))?;
         let events = File::options()
             .append(true)
             .create_new(true)
             .open(path.join(EVENTS))
-            .map_err(failed("holds a result already or cannot be written"))?;
-        // It is new, so nobody else has it; where there are no locks, none are needed until somebody goes on with it.
+            .map_err(failed("contains a result or cannot be written"))?;
+        // A lock matters only when another floodmark resumes the result.
         let _ = lock(&events);
         Ok(Folder {
             path: path.to_owned(),
+            flag: "--out",
             events: BufWriter::new(events),
         })
     }
 
-    /// Opens a result that is there, to append to it; `flag` is where it was named. An event that was being written when its floodmark died is taken away.
+    /// Opens an existing result for appending and removes an incomplete last event. `flag` is the
+    /// flag that named the folder.
     ///
     /// # Errors
-    /// A folder without a result, one that another floodmark is writing, one that cannot be written.
-    pub fn reopen(path: &Path, flag: &'static str) -> Result<Self, FolderError> {
-        let failed = |what| {
-            move |source| FolderError {
-                path: path.to_owned(),
-                what,
-                flag,
-                source,
-            }
-        };
+    /// The folder has no result, is in use, or cannot be written.
+    pub fn reopen(path: &Path, flag: &'static str) -> Result<Self, FileError> {
+        let failed = |what| failed(path, flag, what);
         let mut events = File::options()
             .read(true)
             .append(true)
             .open(path.join(EVENTS))
-            .map_err(failed("holds no result that can be gone on with"))?;
+            .map_err(failed("contains no result to resume"))?;
         if !lock(&events).map_err(failed("cannot be locked"))? {
             let source = io::Error::other("its events.jsonl is locked");
-            return Err(failed("is being written by another floodmark")(source));
+            return Err(failed("is in use by another floodmark process")(source));
         }
-        whole_lines(&mut events).map_err(failed("cannot be written"))?;
+        remove_incomplete_line(&mut events).map_err(failed("cannot be written"))?;
         Ok(Folder {
             path: path.to_owned(),
+            flag,
             events: BufWriter::new(events),
         })
     }
 
-    /// Opens a new result in the temporary folder, under a name made of the time; only the latest few are kept there.
+    /// Creates a result in the temporary folder, named after the current time, and removes old
+    /// ones.
     ///
     /// # Errors
-    /// A folder that cannot be made.
-    pub fn create_temporary() -> Result<Self, FolderError> {
-        let parent = own_temporary();
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let name = format!("{:013}-{}", now.as_millis(), std::process::id());
+    /// The folder cannot be created.
+    pub fn create_temporary() -> Result<Self, FileError> {
+        let parent = own_temporary()?;
+        let name = format!("{:013}-{}", unix_ms(), std::process::id());
         let folder = Self::create(&parent.join(name))?;
-        forget_old(&parent);
+        remove_old(&parent);
         Ok(folder)
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -115,99 +98,103 @@ impl Folder {
     /// Appends an event.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub fn append(&mut self, event: &Event) -> Result<(), FolderError> {
-        let mut line = serde_json::to_vec(event).map_err(|error| self.failed(error.into()))?;
+    /// The file cannot be written.
+    pub fn append(&mut self, event: &Event) -> Result<(), FileError> {
+        let mut line = serde_json::to_vec(event).map_err(|error| self.unwritable(error.into()))?;
         line.push(b'\n');
-        self.events
-            .write_all(&line)
+        let written = self.events.write_all(&line);
+        written
             .and_then(|()| self.events.flush())
-            .map_err(|error| self.failed(error))
+            .map_err(|error| self.unwritable(error))
     }
 
-    /// Makes sure that what was appended survives a crash of the machine.
+    /// Syncs all events to disk, so that they survive a crash of the host.
     ///
     /// # Errors
-    /// When the disk refuses.
-    pub fn sync(&mut self) -> Result<(), FolderError> {
-        self.events
-            .flush()
+    /// The file cannot be written.
+    pub fn sync(&mut self) -> Result<(), FileError> {
+        let flushed = self.events.flush();
+        flushed
             .and_then(|()| self.events.get_ref().sync_data())
-            .map_err(|error| self.failed(error))
+            .map_err(|error| self.unwritable(error))
     }
 
-    /// Writes `record.json`: whole or not at all.
+    /// Writes `record.json` atomically.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub fn write_record(&self, record: &Record) -> Result<(), FolderError> {
-        let fresh = self.path.join("record.json.new");
+    /// The file cannot be written.
+    pub fn write_record(&self, record: &Record) -> Result<(), FileError> {
         serde_json::to_vec_pretty(record)
             .map_err(io::Error::from)
-            .and_then(|bytes| fs::write(&fresh, bytes))
-            .and_then(|()| fs::rename(&fresh, self.path.join(RECORD)))
-            .map_err(|error| self.failed(error))
+            .and_then(|bytes| replace_file(&self.path.join(RECORD), &bytes))
+            .map_err(|error| self.unwritable(error))
     }
 
-    fn failed(&self, source: io::Error) -> FolderError {
-        FolderError {
-            path: self.path.clone(),
-            what: "cannot be written",
-            flag: "--out",
-            source,
-        }
+    fn unwritable(&self, source: io::Error) -> FileError {
+        failed(&self.path, self.flag, "cannot be written")(source)
     }
 }
 
-/// Cuts off a last line that has no end.
-fn whole_lines(file: &mut File) -> io::Result<()> {
-    const STEP: u64 = 64 * 1024;
-    let length = file.metadata()?.len();
-    let mut end = length;
-    let mut bytes = Vec::new();
-    while end > 0 {
-        let from = end.saturating_sub(STEP);
-        file.seek(SeekFrom::Start(from))?;
-        bytes.clear();
-        file.take(end - from).read_to_end(&mut bytes)?;
-        if let Some(at) = bytes.iter().rposition(|byte| *byte == b'\n') {
-            end = from + at as u64 + 1;
-            break;
-        }
-        end = from;
+/// Returns a function that adds the folder and the flag that named it to an I/O error.
+fn failed(
+    path: &Path,
+    flag: &'static str,
+    what: &'static str,
+) -> impl FnOnce(io::Error) -> FileError {
+    move |error| FileError {
+        place: format!("folder {}", path.display()),
+        what: format!("{what}: {error}; choose another folder with {flag}"),
     }
+}
+
+/// Removes the last line if it has no line feed.
+fn remove_incomplete_line(file: &mut File) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    let from = length.saturating_sub(EVENT_LIMIT as u64);
+    file.seek(SeekFrom::Start(from))?;
+    let mut tail = Vec::new();
+    file.take(length - from).read_to_end(&mut tail)?;
+    let complete = tail.iter().rposition(|byte| *byte == b'\n');
+    let end = complete.map_or(0, |at| from + at as u64 + 1);
     match end == length {
         true => Ok(()),
         false => file.set_len(end),
     }
 }
 
-/// Where floodmark keeps what nobody asked to keep, by user.
-#[must_use]
-pub fn own_temporary() -> PathBuf {
-    let user =
-        fs::metadata("/proc/self").map_or(0, |meta| std::os::unix::fs::MetadataExt::uid(&meta));
-    std::env::temp_dir().join(format!("floodmark-{user}"))
+/// Returns this user's temporary folder and creates it if needed.
+///
+/// # Errors
+/// `TMPDIR` does not name a folder, or the folder cannot be written.
+pub fn own_temporary() -> Result<PathBuf, FileError> {
+    let user = fs::metadata("/proc/self").map_or(0, |meta| meta.uid());
+    let path = std::env::temp_dir().join(format!("floodmark-{user}"));
+    match fs::create_dir(&path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(failed(&path, "TMPDIR", "cannot be created")(error))
+        }
+        _ => Ok(path),
+    }
 }
 
-/// Removes all but the latest results; names sort by time. What a floodmark that still runs is writing stays, however many
-/// have come after it: a name ends in its process's id.
-fn forget_old(parent: &Path) {
+/// Removes all results except the latest, by name. Keeps results in use: their names end with the
+/// id of a running process.
+fn remove_old(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
     };
     let mut results: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.join(EVENTS).is_file() && !being_written(path))
+        .filter(|path| path.join(EVENTS).is_file() && !is_in_use(path))
         .collect();
     results.sort_unstable();
     for old in results.iter().rev().skip(KEPT_RESULTS) {
-        // Another floodmark may be removing the same one.
+        // Another floodmark may remove the folder at the same time.
         let _ = fs::remove_dir_all(old);
     }
 }
 
-fn being_written(path: &Path) -> bool {
+fn is_in_use(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.and_then(|name| name.rsplit_once('-'))
         .is_some_and(|(_, pid)| Path::new("/proc").join(pid).exists())
@@ -218,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_is_never_overwritten() {
+    fn never_overwrites_a_result() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("deep/result");
         let mut folder = Folder::create(&path).unwrap();
@@ -240,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_gone_on_with_after_its_last_whole_event() {
+    fn resumes_after_the_last_complete_event() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("result");
         let missing = |what: &str| Event::Missing {
@@ -252,8 +239,8 @@ mod tests {
         assert!(text.contains("another floodmark"), "{text}");
         drop(first);
         let whole = fs::read_to_string(path.join(EVENTS)).unwrap();
-        for torn in ["", "{\"event\"", &"x".repeat(200_000)] {
-            fs::write(path.join(EVENTS), whole.clone() + torn).unwrap();
+        for incomplete in ["", "{\"event\"", &"x".repeat(200_000)] {
+            fs::write(path.join(EVENTS), whole.clone() + incomplete).unwrap();
             Folder::reopen(&path, "--resume")
                 .unwrap()
                 .append(&missing("two"))
@@ -268,18 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn only_the_latest_results_are_kept() {
+    fn keeps_only_the_latest_results() {
         let parent = tempfile::tempdir().unwrap();
         for i in 0..KEPT_RESULTS + 3 {
             drop(Folder::create(&parent.path().join(format!("{i:03}"))).unwrap());
         }
-        fs::create_dir(parent.path().join("foreign")).unwrap();
+        fs::create_dir(parent.path().join("other")).unwrap();
         let running = parent.path().join(format!("000-{}", std::process::id()));
         drop(Folder::create(&running).unwrap());
-        forget_old(parent.path());
+        remove_old(parent.path());
         assert!(!parent.path().join("002").exists());
-        assert!(running.exists(), "a result that is being written stays");
+        assert!(running.exists(), "a result in use stays");
         assert!(parent.path().join("003").exists());
-        assert!(parent.path().join("foreign").exists());
+        assert!(parent.path().join("other").exists());
     }
 }

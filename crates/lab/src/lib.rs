@@ -1,35 +1,33 @@
-//! Runs attempts: the worker as a child process, the stream of events, the result folder, and folding
-//! events into the record.
+//! Runs experiments and attempts: starts workers and servers, records events, and folds them into the record.
 //!
-//! Invariant: nothing here draws; the caller listens to the same events that are kept.
+//! Invariant: this crate renders nothing; callers receive the same events that are recorded.
 
-pub mod alive;
 pub mod attempt;
-mod beside;
-mod changing;
-mod client;
-mod correctness;
-pub mod elsewhere;
+mod attempt_monitor;
+pub mod exit_monitor;
 pub mod experiment;
+mod external_client;
+mod figure_window;
 pub mod fold;
 pub mod folder;
-mod groups;
-pub mod input;
-mod judge;
+mod lines;
 pub mod manifest;
-pub mod mix;
-pub mod proving;
+mod mix_groups;
+pub mod perturbation;
+mod process_cpu;
+mod rate_steps;
 pub mod read;
+pub mod remote;
+mod response_checks;
+mod result_events;
+mod run_end;
+mod run_events;
 pub mod server_log;
-mod source;
-mod tally;
-mod watched;
+mod time_histograms;
 mod worker;
 
-pub use attempt::{Attempts, LabError, Listener, Watching};
-pub use elsewhere::Elsewhere;
-pub use fold::{FoldError, fold};
-pub use folder::{EVENTS, Folder, FolderError, RECORD};
-pub use mix::MixFile;
-pub use read::{ReadError, read, read_all};
-pub use source::{FileError, did_you_mean};
+pub use attempt::{Attempts, LabError, Listener, Monitoring};
+pub use fold::fold;
+pub use folder::{EVENTS, Folder, RECORD};
+pub use read::{read, read_all};
+pub use remote::RemoteObserver;

@@ -1,144 +1,101 @@
-//! Reading a result back: its folder, or a file with its record.
+//! Reads a saved result: its folder, or a file with its record.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use floodmark_plan::FileError;
 use floodmark_record::{Record, SCHEMA_VERSION};
+use serde_json::Value;
 
-use crate::fold::{FoldError, fold};
+use crate::fold::fold;
 use crate::folder::{EVENTS, RECORD};
+use crate::lines::file_error;
 
-/// Why a record could not be read; each text names the place and the mend.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// There is nothing to read.
-    #[error("{}: {source}; name a result folder, or the file that --json wrote", path.display())]
-    Unreadable {
-        /// What was named.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A folder without a result.
-    #[error("{}: holds neither {RECORD} nor {EVENTS}; name the folder that --out named", path.display())]
-    NoResult {
-        /// Which.
-        path: PathBuf,
-    },
-    /// A file that is no record.
-    #[error("{}:{line}:{column}: not a record of floodmark: {reason}; name a result folder, or the file that --json wrote", path.display())]
-    NoRecord {
-        /// Which.
-        path: PathBuf,
-        /// Where in it, from 1.
-        line: usize,
-        /// Where in the line, from 1.
-        column: usize,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A record in a format that this floodmark does not know.
-    #[error("{}: is of schema {found}, and this floodmark reads schema {SCHEMA_VERSION}; use the floodmark that took it", path.display())]
-    OtherSchema {
-        /// Which.
-        path: PathBuf,
-        /// Its version.
-        found: u64,
-    },
-    /// Events that cannot be folded.
-    #[error(transparent)]
-    Fold(#[from] FoldError),
-}
-
-/// Reads the record in a result folder, folding its events where a run that was killed left no `record.json`; or a record
-/// that lies in a file of its own.
+/// Reads a record from its file or result folder. Without `record.json`, folds the folder's events.
 ///
 /// # Errors
-/// See [`ReadError`].
-pub fn read(path: &Path) -> Result<Record, ReadError> {
-    let unreadable = |source| ReadError::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
-    let found = fs::metadata(path).map_err(unreadable)?;
-    if !found.is_dir() {
-        // A device may never end.
-        if found.file_type().is_char_device() || found.file_type().is_block_device() {
-            let what = io::Error::new(io::ErrorKind::InvalidInput, "a device is no file");
-            return Err(unreadable(what));
-        }
-        return of_file(path);
-    }
-    let kept = path.join(RECORD);
-    if kept.is_file() {
-        return of_file(&kept);
-    }
-    if path.join(EVENTS).is_file() {
-        return Ok(fold(path)?);
-    }
-    Err(ReadError::NoResult {
-        path: path.to_owned(),
-    })
+/// The path cannot be read, or contains no record of this schema version.
+pub fn read(path: &Path) -> Result<Record, FileError> {
+    read_if_any(path)?.ok_or_else(|| no_result(path))
 }
 
-/// The record that [`read`] finds at a path, or of a folder of result folders those of all, by name.
+/// Reads the record at a path, or the records of all result folders in it, sorted by name.
 ///
 /// # Errors
-/// See [`ReadError`].
-pub fn read_all(path: &Path) -> Result<Vec<Record>, ReadError> {
-    let none = match read(path) {
-        Err(none @ ReadError::NoResult { .. }) => none,
-        one => return one.map(|record| vec![record]),
-    };
-    let unreadable = |source| ReadError::Unreadable {
-        path: path.to_owned(),
-        source,
-    };
-    let mut within: Vec<PathBuf> = Vec::new();
-    for entry in fs::read_dir(path).map_err(unreadable)? {
-        within.push(entry.map_err(unreadable)?.path());
+/// See [`read`].
+pub fn read_all(path: &Path) -> Result<Vec<Record>, FileError> {
+    if let Some(record) = read_if_any(path)? {
+        return Ok(vec![record]);
     }
-    within.retain(|path| path.is_dir());
-    within.sort_unstable();
+    let entries = fs::read_dir(path).and_then(|entries| {
+        let paths = entries.map(|entry| Ok(entry?.path()));
+        paths.collect::<io::Result<Vec<PathBuf>>>()
+    });
+    let mut folders = entries.map_err(|error| unreadable(path, error))?;
+    folders.retain(|path| path.is_dir());
+    folders.sort_unstable();
     let mut records = Vec::new();
-    for folder in within {
-        match read(&folder) {
-            Err(ReadError::NoResult { .. }) => {}
-            record => records.push(record?),
-        }
+    for folder in folders {
+        records.extend(read_if_any(&folder)?);
     }
     match records.is_empty() {
-        true => Err(none),
+        true => Err(no_result(path)),
         false => Ok(records),
     }
 }
 
-fn of_file(path: &Path) -> Result<Record, ReadError> {
-    let bytes = fs::read(path).map_err(|source| ReadError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })?;
-    // A later schema may have other fields, so its number is looked at before them.
-    if let Ok(value) = serde_json::from_slice::<serde_json::Value>(&bytes)
-        && let Some(schema) = value.get("schema").and_then(serde_json::Value::as_u64)
-        && schema != u64::from(SCHEMA_VERSION)
-    {
-        return Err(ReadError::OtherSchema {
-            path: path.to_owned(),
-            found: schema,
-        });
+/// Reads a record, or returns `None` for a folder without a result.
+fn read_if_any(path: &Path) -> Result<Option<Record>, FileError> {
+    let metadata = fs::metadata(path).map_err(|error| unreadable(path, error))?;
+    let kind = metadata.file_type();
+    // Reading a device may never end.
+    if kind.is_char_device() || kind.is_block_device() {
+        return Err(unreadable(path, io::Error::other("a device")));
+    }
+    let record = path.join(RECORD);
+    if !metadata.is_dir() {
+        read_file(path).map(Some)
+    } else if record.is_file() {
+        read_file(&record).map(Some)
+    } else if path.join(EVENTS).is_file() {
+        fold(path).map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+fn unreadable(path: &Path, error: io::Error) -> FileError {
+    let fix = "name a result folder or a file written by --json";
+    file_error(path, format!("{error}; {fix}"))
+}
+
+fn no_result(path: &Path) -> FileError {
+    let what = format!("contains neither {RECORD} nor {EVENTS}; name a folder written by --out");
+    file_error(path, what)
+}
+
+fn read_file(path: &Path) -> Result<Record, FileError> {
+    let bytes = fs::read(path).map_err(|error| unreadable(path, error))?;
+    // Check the version first, because another schema may have other fields.
+    let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let other = value["schema"].as_u64();
+    if let Some(found) = other.filter(|found| *found != u64::from(SCHEMA_VERSION)) {
+        let what = format!(
+            "schema {found} is not supported, only {SCHEMA_VERSION}; use the floodmark version that wrote it"
+        );
+        return Err(file_error(path, what));
     }
     serde_json::from_slice(&bytes).map_err(|error| {
         let text = error.to_string();
-        // The place is said before the reason.
+        // The place already contains the position.
         let reason = text.split(" at line ").next().unwrap_or_default();
-        ReadError::NoRecord {
-            path: path.to_owned(),
-            line: error.line(),
-            column: error.column(),
-            reason: reason.to_owned(),
+        FileError {
+            place: format!("{}:{}:{}", path.display(), error.line(), error.column()),
+            what: format!(
+                "not a floodmark record: {reason}; name a result folder or a file written by --json"
+            ),
         }
     })
 }
@@ -159,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_read_from_its_folder_its_record_or_its_events() {
+    fn reads_a_folder_a_record_or_events() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("result");
         let mut folder = Folder::create(&path).unwrap();
@@ -180,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_results_is_read_by_name() {
+    fn reads_a_folder_of_results_by_name() {
         let parent = tempfile::tempdir().unwrap();
         for name in ["b", "a"] {
             let folder = Folder::create(&parent.path().join(name)).unwrap();
@@ -200,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_named_with_its_place() {
+    fn names_the_place_of_an_error() {
         let parent = tempfile::tempdir().unwrap();
         let error = |path: &Path| read(path).unwrap_err().to_string();
         assert!(error(&parent.path().join("absent")).contains("--json"));
@@ -211,6 +168,10 @@ mod tests {
         fs::write(&file, "{\"schema\": 99}").unwrap();
         assert!(error(&file).contains("schema 99"), "{}", error(&file));
         fs::write(&file, [0xff, 0xfe]).unwrap();
-        assert!(error(&file).contains("not a record"), "{}", error(&file));
+        assert!(
+            error(&file).contains("not a floodmark record"),
+            "{}",
+            error(&file)
+        );
     }
 }

@@ -1,46 +1,55 @@
-//! The worker as a child process: a plan goes in, events come out.
+//! The worker: a child process that reads a plan from stdin and writes events to stdout.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_host::{ChildError, Side, Stop};
+use floodmark_host::{Child, ChildError, ProcessPlacement, Stop};
 use floodmark_record::Event;
 use floodmark_record::plan::WorkerInput;
 
-/// How often a request to stop is looked for.
-const GLANCE: Duration = Duration::from_millis(20);
+use crate::lines::read_line;
 
-/// How long a worker that was told to stop may take: it only has to write down what it has.
-const STOP_GRACE: Duration = Duration::from_secs(10);
+/// Interval between two checks of the stop flag.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Why a worker gave no whole run.
+/// Timeout from a stop request to the last event.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum length of an event, bytes. The largest is the end event of a mix: 64 requests with 7
+/// histograms each.
+pub const EVENT_LIMIT: usize = 64 << 20;
+
+/// Maximum number of events queued for the listener. The worker blocks when the queue is full.
+const QUEUE_LIMIT: usize = 16;
+
+/// Why a worker failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerFailure {
-    /// It could not be started or reaped.
+    /// The process could not be started or awaited.
     #[error("floodmark worker: {0}")]
     Child(#[from] ChildError),
-    /// It ended without its last word.
-    #[error("floodmark worker ended early ({status}); its messages are above")]
+    /// The process ended before its last event.
+    #[error("floodmark worker ended early ({status}); see its messages above")]
     Died {
-        /// How.
+        /// Exit status.
         status: String,
     },
-    /// It said something that is no event.
-    #[error("floodmark worker spoke out of turn: {0}")]
-    Garbled(String),
-    /// It did not stop when told to.
-    #[error("floodmark worker did not stop within 10 s and was ended")]
+    /// The plan or an event is invalid.
+    #[error("floodmark worker sent an invalid event: {0}")]
+    Invalid(String),
+    /// The process ignored a stop request.
+    #[error("floodmark worker did not stop within {} s and was killed", STOP_TIMEOUT.as_secs())]
     Stuck,
 }
 
-/// Runs one worker on a side, passing on each of its events; `stop` tells it to end at once.
+/// Runs a worker and forwards its events until it ends. Setting `stop` ends it early.
 pub fn run(
     program: &Path,
-    side: &Side,
+    side: &ProcessPlacement,
     input: &WorkerInput,
     stop: &Stop,
     mut on_event: impl FnMut(Event),
@@ -51,65 +60,150 @@ pub fn run(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::inherit());
-    let mut child = side.start(command)?;
+    side.place(&mut command);
+    let mut child = Child::start(command)?;
     let (Some(mut stdin), Some(stdout)) = (child.stdin(), child.stdout()) else {
-        return Err(WorkerFailure::Garbled("its pipes are missing".into()));
+        return Err(WorkerFailure::Invalid("its pipes are missing".into()));
     };
-    let mut line =
-        serde_json::to_vec(input).map_err(|error| WorkerFailure::Garbled(error.to_string()))?;
-    line.push(b'\n');
+    let mut plan =
+        serde_json::to_vec(input).map_err(|error| WorkerFailure::Invalid(error.to_string()))?;
+    plan.push(b'\n');
     if let Some(replay) = input.plan.replay() {
-        line.extend_from_slice(&replay.timetable.encode());
+        plan.extend_from_slice(&replay.timetable.encode());
     }
-    // A worker that is dead already is found out by its silence.
-    let _ = stdin.write_all(&line);
-    drop(line);
+    // The death of a worker is detected below, when its events end.
+    let _ = stdin.write_all(&plan);
+    drop(plan);
 
-    let (lines, events) = channel();
-    let reader = thread::spawn(move || {
-        for line in BufReader::new(stdout).lines() {
-            let event = line
-                .map_err(|e| e.to_string())
-                .and_then(|l| serde_json::from_str::<Event>(&l).map_err(|e| e.to_string()));
-            if lines.send(event).is_err() {
-                return;
-            }
-        }
-    });
+    let (sender, events) = sync_channel(QUEUE_LIMIT);
+    let reader = thread::spawn(move || read_events(stdout, &sender));
     let mut ended = false;
-    let mut told: Option<Instant> = None;
+    let mut stopping: Option<Instant> = None;
     let outcome = loop {
-        match events.recv_timeout(GLANCE) {
+        match events.recv_timeout(POLL_INTERVAL) {
             Ok(Ok(event)) => {
                 ended |= matches!(event, Event::End(_));
                 on_event(event);
             }
-            Ok(Err(text)) => break Err(WorkerFailure::Garbled(text)),
+            Ok(Err(reason)) => break Err(WorkerFailure::Invalid(reason)),
             Err(RecvTimeoutError::Disconnected) => break Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
-        if stop.is_set() && told.is_none() {
-            told = Some(Instant::now());
+        if stop.is_set() && stopping.is_none() {
+            stopping = Some(Instant::now());
             let _ = stdin.write_all(b"stop\n");
         }
-        if told.is_some_and(|at| at.elapsed() > STOP_GRACE) {
+        if stopping.is_some_and(|since| since.elapsed() > STOP_TIMEOUT) {
             break Err(WorkerFailure::Stuck);
         }
     };
-    drop(stdin);
+    drop((stdin, events));
     let status = child.stop(Duration::from_secs(2))?;
-    // The pipe is at its end now, so the reader is too.
+    // The pipe and the queue are closed, so the reader thread ends.
     let _ = reader.join();
     outcome?;
-    if !ended {
-        return Err(WorkerFailure::Died {
+    match ended {
+        true => Ok(()),
+        false => Err(WorkerFailure::Died {
             status: status.to_string(),
-        });
+        }),
     }
-    Ok(())
 }
 
-/// The program that is running now: the worker is the same program.
+/// Sends each event to `events`, or the first error. Ignores an incomplete last line.
+fn read_events(stdout: impl Read, events: &SyncSender<Result<Event, String>>) {
+    let mut reader = BufReader::new(stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let event = match read_line(&mut reader, &mut line, EVENT_LIMIT) {
+            Ok(true) => serde_json::from_slice(&line).map_err(|error| error.to_string()),
+            Ok(false) => return,
+            Err(error) => Err(error.to_string()),
+        };
+        let invalid = event.is_err();
+        if events.send(event).is_err() || invalid {
+            return;
+        }
+    }
+}
+
+/// Returns the path of the running program, which also contains the worker.
 pub fn this_program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("floodmark"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::Plan;
+    use std::fs;
+    use std::net::SocketAddr;
+    use std::os::unix::fs::PermissionsExt;
+
+    const EVENT: &str = r#"{"event":"connecting","standing":0,"failed":0,"of":1}"#;
+
+    /// Runs a shell script as the worker. Returns the number of events and the result.
+    fn run_script(script: &str, stop: &Stop) -> (usize, Result<(), WorkerFailure>) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("worker");
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let input = WorkerInput {
+            plan: Plan::of(address.into()),
+            start_unix_ns: None,
+            first_number: 1,
+            answers_file: None,
+            anchors: Vec::new(),
+        };
+        let mut events = 0;
+        let outcome = run(&program, &ProcessPlacement::default(), &input, stop, |_| {
+            events += 1;
+            // Stop at the second event of a flood.
+            if events == 2 {
+                stop.set();
+            }
+        });
+        (events, outcome)
+    }
+
+    #[test]
+    fn refuses_an_event_over_the_limit() {
+        let (events, outcome) = run_script("exec cat /dev/zero", &Stop::new());
+        let error = outcome.unwrap_err().to_string();
+        assert_eq!(events, 0);
+        let expected = format!("invalid event: a line is longer than {EVENT_LIMIT} bytes");
+        assert!(error.ends_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn refuses_an_invalid_event_and_ends_a_blocked_worker() {
+        let script = format!("echo '{EVENT}'; echo hello; while :; do echo '{EVENT}'; done");
+        let (events, outcome) = run_script(&script, &Stop::new());
+        assert_eq!(events, 1);
+        assert!(
+            matches!(outcome, Err(WorkerFailure::Invalid(_))),
+            "{outcome:?}"
+        );
+    }
+
+    #[test]
+    fn detects_a_worker_that_dies_within_an_event() {
+        let script = format!("echo '{EVENT}'; printf '{{\"event\"'; exit 9");
+        let (events, outcome) = run_script(&script, &Stop::new());
+        assert_eq!(events, 1);
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("ended early (exit status: 9)"), "{error}");
+    }
+
+    #[test]
+    fn passes_a_stop_request_to_a_worker_that_floods_events() {
+        let script =
+            format!("read plan; ( while :; do echo '{EVENT}'; done ) & read stop; kill $!; exit 3");
+        let (events, outcome) = run_script(&script, &Stop::new());
+        assert!(events >= 2, "{events}");
+        let error = outcome.unwrap_err().to_string();
+        assert!(error.contains("ended early (exit status: 3)"), "{error}");
+    }
 }

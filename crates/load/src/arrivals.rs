@@ -1,69 +1,70 @@
-//! Where requests come from: a schedule (open model) or free connections (closed model).
+//! Source of requests: a schedule (open model) or free connections (closed model).
 
 use std::collections::VecDeque;
 
 use crate::clock::Ns;
 use crate::mix::{Pick, Picks};
-use crate::schedule::Schedule;
+use crate::schedule::ArrivalSchedule;
 
-/// An arrival that is let in later than this after its time was kept waiting by us, and that is remembered; less is
-/// what a turn of the loop takes.
+/// An arrival admitted later than this was delayed by us, and the delay is recorded. Shorter delays
+/// are the normal duration of one loop iteration.
 const LATE_NS: Ns = 100_000;
 
-/// Standstills remembered at once. More of them while arrivals from before the first still wait would need a
-/// thread that stands still all the time; later ones then count as waiting for a connection.
+/// Maximum number of stalls remembered at once. Only a thread that stalls all the time exceeds it;
+/// later stalls then count as waiting for a connection.
 const STANDSTILLS: usize = 4096;
 
-/// Source of requests of one thread in one phase.
+/// Source of the requests of one thread in one phase.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a thread has one")]
-pub enum Arrivals {
+#[expect(clippy::large_enum_variant, reason = "each thread has only one")]
+pub enum RequestSource {
     /// A connection sends when it is free, until the quota or the time is used up.
     Closed {
-        /// Requests still to be begun; none where time decides.
+        /// Requests that may still start; `None` if time ends the phase.
         left: Option<u64>,
-        /// Nothing is begun from then on, where time decides.
+        /// No request starts after this time; `None` if a quota ends the phase.
         until: Option<Ns>,
-        /// Which requests they are.
+        /// Selects the requests.
         picks: Picks,
     },
     /// Requests are due at scheduled times.
-    Open(Waiting),
+    Open(ArrivalQueue),
 }
 
-/// Arrivals of the open model: those ahead, and those that are due and wait for a connection, in order.
+/// Arrivals of the open model: future ones, and those that are due and wait in order for a
+/// connection.
 ///
-/// The wait needs no memory but for our own standstills: its head is a second cursor on the same schedule and on the picks that go
-/// with it.
+/// Waiting takes no memory except for our own stalls: the head of the queue is a second cursor on
+/// the same schedule and on its picks.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct ArrivalQueue {
     start: Ns,
-    ahead: Schedule,
-    behind: Schedule,
+    ahead: ArrivalSchedule,
+    behind: ArrivalSchedule,
     picks_ahead: Picks,
     picks_behind: Picks,
     waiting: u64,
     newest_in: Ns,
-    /// When arrivals were due that were let in late, and when they were: first due, let in.
+    /// Stalls of this thread: the first arrival that was due within, and the time of its admission.
     standstills: VecDeque<(Ns, Ns)>,
 }
 
-/// An arrival that is taken out of the wait.
+/// An arrival that leaves the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Taken {
-    /// Which request it is.
+pub struct QueuedArrival {
+    /// The request to send.
     pub pick: Pick,
-    /// When it was due.
+    /// Scheduled time.
     pub intended: Ns,
-    /// When it was let in: later than it was due where the thread stood still.
+    /// Time of admission; later than `intended` if the thread stalled.
     pub let_in: Ns,
 }
 
-impl Waiting {
-    /// The arrivals of `schedule`, counted from `start`, and the requests that they are.
+impl ArrivalQueue {
+    /// Creates a queue for the arrivals of `schedule`, relative to `start`, with their requests.
     #[must_use]
-    pub fn new(schedule: Schedule, start: Ns, picks: Picks) -> Self {
-        Waiting {
+    pub fn new(schedule: ArrivalSchedule, start: Ns, picks: Picks) -> Self {
+        ArrivalQueue {
             start,
             behind: schedule.clone(),
             ahead: schedule,
@@ -75,12 +76,12 @@ impl Waiting {
         }
     }
 
-    /// When the next arrival is due.
+    /// Returns when the next arrival is due.
     pub fn next_due(&self) -> Option<Ns> {
         self.ahead.peek().map(|at| self.start + at)
     }
 
-    /// Moves an arrival that is due by `now` to those that wait, if there is one.
+    /// Admits the next arrival to the queue if it is due by `now`.
     #[inline]
     pub fn arrive(&mut self, now: Ns) -> Option<Pick> {
         let due = self.next_due().filter(|due| *due <= now)?;
@@ -97,20 +98,21 @@ impl Waiting {
         Some(self.picks_ahead.take())
     }
 
-    /// Since when the latest arrival has been able to have a connection: when it was due, or let in if that was late.
+    /// Returns the earliest time at which the latest arrival could have a connection: its scheduled
+    /// time, or its admission if that was late.
     #[must_use]
     pub fn newest_in(&self) -> Ns {
         self.newest_in
     }
 
-    /// How many wait.
+    /// Returns the number of waiting arrivals.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         self.waiting
     }
 
-    /// Takes the one that waits longest.
-    pub fn take(&mut self) -> Option<Taken> {
+    /// Takes the arrival that has waited longest.
+    pub fn take(&mut self) -> Option<QueuedArrival> {
         if self.waiting == 0 {
             return None;
         }
@@ -128,23 +130,24 @@ impl Waiting {
             Some((begin, end)) if *begin <= intended => *end,
             _ => intended,
         };
-        Some(Taken {
+        Some(QueuedArrival {
             pick,
             intended,
             let_in,
         })
     }
 
-    /// Gives up all that wait beyond the first `keep`, which can only be the latest, telling how many of each group they are.
-    pub fn give_up_beyond(&mut self, keep: u64, tell: impl FnMut(u32, u64)) {
+    /// Drops all waiting arrivals beyond the first `keep`, which are the latest ones. Calls `count`
+    /// with the number dropped per group.
+    pub fn give_up_beyond(&mut self, keep: u64, count: impl FnMut(u32, u64)) {
         let given_up = self.waiting.saturating_sub(keep);
         self.waiting -= given_up;
         let mut picks = self.picks_behind.clone();
         picks.pass(keep.min(self.waiting), |_, _| {});
-        picks.pass(given_up, tell);
+        picks.pass(given_up, count);
     }
 
-    /// A request number above all that have arrived.
+    /// Returns a request number above those of all arrivals so far.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.picks_ahead.next_number()
@@ -157,20 +160,20 @@ mod tests {
     use crate::testing::open_plan;
     use floodmark_record::plan::Arrivals as Spacing;
 
-    fn waiting() -> Waiting {
+    fn waiting() -> ArrivalQueue {
         let plan = open_plan(Spacing::Constant, 1000.0, Some(1.0), None);
-        let schedule = Schedule::new(&plan, plan.duration_s, 0, 1).unwrap();
-        Waiting::new(schedule, 0, Picks::new(&plan, (0, 1), 1))
+        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), 0, 1).unwrap();
+        ArrivalQueue::new(schedule, 0, Picks::new(&plan, (0, 1), 1))
     }
 
     #[test]
-    fn an_arrival_is_let_in_when_we_come_to_it() {
+    fn admits_arrivals_when_the_thread_polls() {
         const MS: Ns = 1_000_000;
         let mut waiting = waiting();
         let mut come = |at: Ns| while waiting.arrive(at).is_some() {};
         come(0);
         come(MS + 20_000);
-        // The thread stands still from 1 to 5.5 ms and from 6 to 8.5 ms.
+        // The thread stalls from 1 to 5.5 ms and from 6 to 8.5 ms.
         come(5 * MS + 500_000);
         come(6 * MS);
         come(8 * MS + 500_000);

@@ -1,54 +1,55 @@
-//! What a plan needs of local ports and open files, worked out before anything is sent.
+//! The local ports and open files that a plan needs, computed before anything is sent.
 //!
-//! A connection that the client closes first keeps its local port in TIME_WAIT (RFC 9293, section 3.6) for 60 s on Linux, or
-//! until `tcp_tw_reuse` lets a new connection have it.
+//! A connection that the client closes first keeps its local port in TIME_WAIT (RFC 9293, section
+//! 3.6) for 60 s on Linux, or until `tcp_tw_reuse` lets a new connection use it.
 
-use floodmark_record::Profile;
-use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Model, Plan, Sources};
+use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Plan, Schedule, Sources};
+use floodmark_record::profile::expected_by;
 use floodmark_record::units::{show_count, show_rate};
 
 use crate::course::arrivals_before;
 use crate::thread::HELD_BACK_COALESCING;
 
-/// Linux holds TIME_WAIT this long (`TCP_TIMEWAIT_LEN`), seconds; it cannot be set.
+/// Duration of TIME_WAIT on Linux (`TCP_TIMEWAIT_LEN`), seconds; not configurable.
 pub const TIME_WAIT_S: f64 = 60.0;
 
-/// File descriptors a worker needs beside its connections: standard streams, epoll, files.
+/// File descriptors of a worker besides its connections: standard streams, epoll, files.
 pub const OTHER_FDS: u64 = 64;
 
-/// Where the sockets of a load process live.
+/// Where a load process keeps its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sockets {
-    /// Among its open files.
+pub enum SocketLocation {
+    /// In the process's descriptor table.
     Files,
-    /// In tables of io_uring, one for each thread. They are no open files, but a table has at most as many entries as a process may have
-    /// open files.
+    /// In io_uring tables, one per thread. Their sockets are not open files, but the limit on open
+    /// files bounds the size of each table.
     Tables,
 }
 
-/// A process's limit on open files, and what it was before it was raised.
+/// A process's limit on open files, before and after it was raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLimit {
-    /// Before.
+    /// Previous limit.
     pub before: u64,
-    /// Now.
+    /// Current limit.
     pub now: u64,
 }
 
-/// What the machine offers; none for what could not be read, which then stops nothing.
+/// Resources of this host. `None` means unknown and imposes no limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// Local ports of each source address towards each address of the target.
+    /// Local ports per source address for each address of the target.
     pub ports: Option<u64>,
-    /// Open files that the worker may have: its hard limit.
+    /// Hard limit on the worker's open files.
     pub fds: Option<u64>,
-    /// Where its sockets live.
-    pub sockets: Sockets,
-    /// How long a port that the client closed first stays taken, seconds.
+    /// Where the worker keeps its sockets.
+    pub sockets: SocketLocation,
+    /// Time for which a port stays unavailable after the client closed first, seconds.
     pub time_wait_s: Option<f64>,
 }
 
-/// How long TIME_WAIT keeps a client's port, by `tcp_tw_reuse` (0 never reused, 1 always, 2 on loopback) and its delay.
+/// Returns how long TIME_WAIT blocks a client's port, in seconds, from `tcp_tw_reuse` (0 never
+/// reused, 1 always, 2 on loopback) and its delay.
 #[must_use]
 pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
     match (tw_reuse, loopback) {
@@ -57,8 +58,8 @@ pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
     }
 }
 
-/// Ports over all source addresses and all addresses of the target: a port is taken only towards one address. None where a
-/// connection needs no port, as on a unix socket, or how many there are is not known.
+/// Returns the number of ports for all pairs of a source and a target address. Each pair can use
+/// every port. Returns `None` if connections need no port (unix sockets) or the number is unknown.
 #[must_use]
 pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
     let targets = plan.target.ip_addresses().count() as u128;
@@ -74,26 +75,26 @@ pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
     Some(u64::try_from(ports).unwrap_or(u64::MAX))
 }
 
-/// The most connections that ports and open files allow at once, as far as is known.
+/// Returns the maximum number of concurrent connections that ports and open files allow, if known.
 #[must_use]
 pub fn most_connections(plan: &Plan, offer: &Offer) -> Option<u64> {
     let sockets = offer.fds.map(|fds| most_sockets(plan, offer.sockets, fds));
     ports_in_all(plan, offer).into_iter().chain(sockets).min()
 }
 
-fn most_sockets(plan: &Plan, sockets: Sockets, fds: u64) -> u64 {
+fn most_sockets(plan: &Plan, sockets: SocketLocation, fds: u64) -> u64 {
     let (closes, rings) = held_back(plan);
     match sockets {
-        Sockets::Files => {
+        SocketLocation::Files => {
             let left = fds.saturating_sub(OTHER_FDS + rings);
             left - closes.min(left.div_ceil(2))
         }
-        Sockets::Tables => fds.saturating_mul(plan.threads.max(1).into()),
+        SocketLocation::Tables => fds.saturating_mul(plan.threads.max(1).into()),
     }
 }
 
-/// Closes that the threads of a plan hold back at most while they open the next connections, and open files they have for holding
-/// back: an io_uring each.
+/// Returns the maximum number of closes that a plan's threads delay while they open the next
+/// connections, and the open files needed for that: one io_uring per thread.
 fn held_back(plan: &Plan) -> (u64, u64) {
     let threads = u64::from(plan.threads.max(1));
     match plan.backend {
@@ -102,20 +103,20 @@ fn held_back(plan: &Plan) -> (u64, u64) {
     }
 }
 
-/// The limit on open files that a plan needs.
+/// Returns the limit on open files that a plan needs.
 #[must_use]
-pub fn files_needed(plan: &Plan, sockets: Sockets) -> u64 {
+pub fn files_needed(plan: &Plan, sockets: SocketLocation) -> u64 {
     let connections = u64::from(plan.connections);
     let (closes, rings) = held_back(plan);
     let others = OTHER_FDS + rings;
     match sockets {
-        // No more can be closing than there are.
-        Sockets::Files => connections + connections.min(closes) + others,
-        Sockets::Tables => connections.div_ceil(plan.threads.max(1).into()).max(others),
+        // No more connections can be closing than exist.
+        SocketLocation::Files => connections + connections.min(closes) + others,
+        SocketLocation::Tables => connections.div_ceil(plan.threads.max(1).into()).max(others),
     }
 }
 
-/// Why all connections of a plan cannot have a socket at once.
+/// Explains why the connections of a plan cannot all have a socket at once.
 fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
     let connections = u64::from(plan.connections);
     let fds = offer.fds?;
@@ -126,33 +127,24 @@ fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
     let (asked, allowed) = (show_count(connections), show_count(fds));
     let most = most.max(1);
     Some(match offer.sockets {
-        Sockets::Files => format!(
-            "{asked} connections need {} open files, this process may have {allowed}; raise the limit (ulimit -n {}) or use -c {most}",
+        SocketLocation::Files => format!(
+            "{asked} connections need {} open files, but the limit is {allowed}; raise it (ulimit -n {}) or use -c {most}",
             show_count(files_needed(plan, offer.sockets)),
             files_needed(plan, offer.sockets),
         ),
-        Sockets::Tables => {
-            let threads = plan.threads.max(1);
-            let each = u64::from(plan.connections.div_ceil(threads));
+        SocketLocation::Tables => {
+            let each = u64::from(plan.connections.div_ceil(plan.threads.max(1)));
             format!(
-                "{asked} connections need {} sockets for {}, whose {} as many as this process may have open files, {allowed}; \
-                 use -t {}, raise the limit (ulimit -n {each}) or use -c {most}",
+                "{asked} connections need {} sockets per load thread, but the limit on open files ({allowed}) also limits its \
+                 io_uring table; use -t {}, raise the limit (ulimit -n {each}) or use -c {most}",
                 show_count(each),
-                match threads {
-                    1 => "the load thread".to_owned(),
-                    n => format!("each of {n} load threads"),
-                },
-                match threads {
-                    1 => "table (io_uring) holds",
-                    _ => "tables (io_uring) hold",
-                },
                 connections.div_ceil(fds.max(1)),
             )
         }
     })
 }
 
-/// New connections per second that the ports allow for ever, where the client holds the TIME_WAIT.
+/// Returns the sustainable rate of new connections per second, if the client holds the TIME_WAIT.
 #[must_use]
 pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
     let client_holds =
@@ -162,19 +154,20 @@ pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
         .flatten()
 }
 
-/// Why a plan cannot be carried out on this machine, with the arithmetic and the mend; none where it can as far as is known.
+/// Explains, with the arithmetic and a fix, why a plan cannot run on this host. Returns `None` if
+/// it can, or if too little is known.
 #[must_use]
 pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     let connections = u64::from(plan.connections);
-    // Of the open model's connections there are as many as it takes, but all of those that are held.
-    let all_at_once = plan.model == Model::Closed || plan.hold;
+    // The open model opens only the connections it needs, unless they are held.
+    let all_at_once = !plan.is_open() || plan.hold();
     if let Some(shortage) = too_few_files(plan, offer).filter(|_| all_at_once) {
         return Some(shortage);
     }
     let ports = ports_in_all(plan, offer)?;
     if all_at_once && connections > ports {
         return Some(format!(
-            "{} connections need as many local ports, there are {}; add source addresses (--sources) or use -c {}",
+            "{} connections need as many local ports, but there are only {}; add source addresses (--sources) or use -c {}",
             show_count(connections),
             show_count(ports),
             ports.max(1)
@@ -182,15 +175,16 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     }
     let (per_s, time_wait_s) = (connections_per_s(plan, offer)?, offer.time_wait_s?);
     let uses = match plan.connection_use {
-        ConnectionUse::PerConnection => plan.requests_per_connection.unwrap_or(1).max(1) as f64,
+        ConnectionUse::PerConnection(n) => n.max(1) as f64,
         _ => 1.0,
     };
-    let rate = highest_rate_per_s(plan)? / uses;
-    let held = most_arrivals_within(plan, time_wait_s)? / uses;
+    let schedule = plan.schedule()?;
+    let rate = schedule.peak_per_s() / uses;
+    let held = most_arrivals_within(schedule, time_wait_s) / uses;
     (held > ports as f64).then(|| {
         format!(
-            "{}/s new connections closed by the client hold {} local ports in TIME_WAIT ({} s each); there are {}, enough for {}/s. \
-             Add source addresses (--sources), let the server close (--close-first server), or keep connections",
+            "{} new connections per second, closed by the client, hold {} local ports in TIME_WAIT for {} s each, but there are only \
+             {}, enough for {}/s; add source addresses (--sources), let the server close (--close-first server), or keep connections",
             show_rate(rate),
             show_count(arrivals_before(held)),
             show_rate(time_wait_s),
@@ -200,36 +194,21 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     })
 }
 
-/// The highest rate of arrivals, per second; none in the closed model.
-fn highest_rate_per_s(plan: &Plan) -> Option<f64> {
-    plan.profile
-        .as_ref()
-        .map(Profile::peak_per_s)
-        .or(plan.rate_per_s)
-}
-
-/// The most arrivals expected within any stretch of `seconds`; none in the closed model. Of a replay an upper bound, by its
-/// fullest second.
-fn most_arrivals_within(plan: &Plan, seconds: f64) -> Option<f64> {
-    let Some(profile) = &plan.profile else {
-        let rate = plan.rate_per_s?;
-        let wanted_s = plan
-            .duration_s
-            .unwrap_or_else(|| plan.requests.unwrap_or(0) as f64 / rate);
-        return Some(rate * wanted_s.min(seconds));
-    };
-    let by = |at_s: f64| profile.expected_by(at_s);
-    if let Profile::Replay(replay) = profile {
-        let n = plan.requests.unwrap_or(0) as f64;
-        return Some(n.min(replay.peak_per_s as f64 * seconds.ceil()));
+/// Returns the maximum number of arrivals expected within any `seconds`. For a replay this is an
+/// upper bound from its busiest second.
+fn most_arrivals_within(schedule: &Schedule, seconds: f64) -> f64 {
+    if let Schedule::Replay { replay, requests } = schedule {
+        return (*requests as f64).min(replay.peak_per_s as f64 * seconds.ceil());
     }
-    // Rates change in straight lines, so the fullest stretch begins or ends where one of them does.
-    let ends = profile.stretches().into_iter().flat_map(|stretch| {
-        let (from, to) = (stretch.from_s, stretch.from_s + stretch.length_s);
+    let segments = schedule.segments();
+    let by = |at_s: f64| expected_by(&segments, at_s).unwrap_or(0.0);
+    // Rates change linearly, so the busiest interval starts or ends where a segment does.
+    let ends = segments.iter().flat_map(|segment| {
+        let (from, to) = (segment.from_s, segment.from_s + segment.length_s);
         [from, to - seconds, from - seconds, to]
     });
-    ends.filter_map(|from_s| Some(by(from_s + seconds)? - by(from_s)?))
-        .reduce(f64::max)
+    ends.map(|from_s| by(from_s + seconds) - by(from_s))
+        .fold(0.0, f64::max)
 }
 
 #[cfg(test)]

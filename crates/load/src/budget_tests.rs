@@ -1,7 +1,7 @@
 //! Tests of [`super`].
 
 use super::*;
-use crate::testing::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
+use crate::testing::{closed_plan, held_plan, open_plan, ramp_plan, replay_plan, steps_plan};
 use floodmark_record::plan::{Address, Arrivals, Sources};
 use proptest::prelude::*;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 const OFFER: Offer = Offer {
     ports: Some(28_232),
     fds: Some(20_000),
-    sockets: Sockets::Files,
+    sockets: SocketLocation::Files,
     time_wait_s: Some(60.0),
 };
 
@@ -22,7 +22,7 @@ fn fresh(rate: f64, seconds: f64) -> Plan {
 }
 
 #[test]
-fn the_well_known_wall_of_470_per_second() {
+fn reports_the_limit_of_470_fresh_connections_per_second() {
     let per_s = connections_per_s(&fresh(100.0, 10.0), &OFFER).unwrap();
     assert_eq!(per_s.floor(), 470.0);
     assert_eq!(shortage(&fresh(470.0, 300.0), &OFFER), None);
@@ -36,7 +36,7 @@ fn the_well_known_wall_of_470_per_second() {
 }
 
 #[test]
-fn other_ways_to_close_hold_no_port() {
+fn needs_no_port_in_time_wait_if_the_server_closes() {
     let by_server = Plan {
         close_first: CloseFirst::Server,
         ..fresh(50_000.0, 60.0)
@@ -49,8 +49,8 @@ fn other_ways_to_close_hold_no_port() {
 }
 
 #[test]
-fn rates_that_change_need_ports_for_their_fullest_minute() {
-    let needed = |plan: &Plan| most_arrivals_within(plan, 60.0).unwrap().round();
+fn sizes_ports_for_the_busiest_minute() {
+    let needed = |plan: &Plan| most_arrivals_within(plan.schedule().unwrap(), 60.0).round();
     assert_eq!(needed(&ramp_plan(0.0, 1000.0, 120.0)), 45_000.0);
     assert_eq!(needed(&ramp_plan(1000.0, 0.0, 120.0)), 45_000.0);
     assert_eq!(needed(&ramp_plan(0.0, 1000.0, 20.0)), 10_000.0);
@@ -64,7 +64,7 @@ fn rates_that_change_need_ports_for_their_fullest_minute() {
     assert_eq!(shortage(&closing(steps), &OFFER), None);
     let text = shortage(&closing(ramp_plan(0.0, 1000.0, 120.0)), &OFFER).unwrap();
     assert!(
-        text.contains("1,000/s") && text.contains("45,000"),
+        text.contains("1,000 new connections per second") && text.contains("45,000"),
         "{text}"
     );
     let replay = replay_plan(vec![0; 100], 1.0);
@@ -86,7 +86,7 @@ fn source_addresses_multiply_ports() {
 }
 
 #[test]
-fn more_connections_than_files_or_ports() {
+fn reports_too_few_files_or_ports() {
     assert!(
         shortage(&closed_plan(30_000, 1), &OFFER)
             .unwrap()
@@ -145,11 +145,11 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_known_stops_nothing() {
+fn ignores_unknown_limits() {
     let unknown = Offer {
         ports: None,
         fds: None,
-        sockets: Sockets::Files,
+        sockets: SocketLocation::Files,
         time_wait_s: None,
     };
     for plan in [closed_plan(1_000_000, 1), fresh(1e6, 300.0)] {
@@ -171,15 +171,18 @@ fn what_is_not_known_stops_nothing() {
 }
 
 #[test]
-fn files_whose_closing_is_held_back_are_needed_besides() {
+fn counts_files_with_delayed_closing() {
     let plan = |backend| Plan {
         backend,
         threads: 4,
         ..closed_plan(1_000, 1)
     };
-    assert_eq!(files_needed(&plan(Backend::Epoll), Sockets::Files), 1_064);
+    assert_eq!(
+        files_needed(&plan(Backend::Epoll), SocketLocation::Files),
+        1_064
+    );
     let uring = plan(Backend::Uring);
-    assert_eq!(files_needed(&uring, Sockets::Files), 1_064 + 4 * 161);
+    assert_eq!(files_needed(&uring, SocketLocation::Files), 1_064 + 4 * 161);
     let offer = Offer {
         fds: Some(1_707),
         ..OFFER
@@ -189,56 +192,55 @@ fn files_whose_closing_is_held_back_are_needed_besides() {
         connections: 10,
         ..uring
     };
-    assert_eq!(files_needed(&few, Sockets::Files), 64 + 4 + 2 * 10);
+    assert_eq!(files_needed(&few, SocketLocation::Files), 64 + 4 + 2 * 10);
 }
 
 #[test]
-fn a_hundred_thousand_from_one_process_of_twenty_thousand_files() {
+fn one_process_opens_more_connections_than_files() {
     let tables = Offer {
-        sockets: Sockets::Tables,
+        sockets: SocketLocation::Tables,
         ..OFFER
     };
-    let plan = |threads| Plan {
+    let capped = |threads| Plan {
         threads,
         sources: Some(Sources {
             first: "127.0.0.2".parse().unwrap(),
             last: "127.0.0.9".parse().unwrap(),
         }),
-        hold: true,
         connections: 100_000,
         ..open_plan(Arrivals::Constant, 10_000.0, Some(10.0), None)
     };
+    let plan = |threads| held_plan(capped(threads));
     assert_eq!(shortage(&plan(5), &tables), None);
     let text = shortage(&plan(4), &tables).unwrap();
-    for word in ["25,000", "4 load threads", "20,000", "use -t 5", "-c 80000"] {
+    for word in [
+        "25,000",
+        "per load thread",
+        "20,000",
+        "use -t 5",
+        "-c 80000",
+    ] {
         assert!(text.contains(word), "{word}: {text}");
     }
     let text = shortage(&plan(1), &tables).unwrap();
-    assert!(
-        text.contains("for the load thread, whose table (io_uring) holds"),
-        "{text}"
-    );
+    assert!(text.contains("per load thread, but"), "{text}");
     assert!(shortage(&plan(5), &OFFER).unwrap().contains("open files"));
-    // What is not held is opened only as it takes.
-    let capped = Plan {
-        hold: false,
-        ..plan(1)
-    };
-    assert_eq!(shortage(&capped, &tables), None);
+    // Without holding, connections are opened only as needed.
+    assert_eq!(shortage(&capped(1), &tables), None);
 }
 
-/// Where sockets live, and who drives them.
-fn sockets() -> impl Strategy<Value = (Sockets, Backend)> {
+/// Generates where sockets are kept, with the backend.
+fn sockets() -> impl Strategy<Value = (SocketLocation, Backend)> {
     prop_oneof![
-        Just((Sockets::Files, Backend::Epoll)),
-        Just((Sockets::Files, Backend::Uring)),
-        Just((Sockets::Tables, Backend::Uring)),
+        Just((SocketLocation::Files, Backend::Epoll)),
+        Just((SocketLocation::Files, Backend::Uring)),
+        Just((SocketLocation::Tables, Backend::Uring)),
     ]
 }
 
 proptest! {
     #[test]
-    fn exactly_enough_is_enough_and_one_more_is_not(
+    fn accepts_the_maximum_and_refuses_one_more(
         fds in 100u64..50_000,
         ports in 100u64..60_000,
         addresses in 1u8..20,
@@ -248,7 +250,7 @@ proptest! {
     ) {
         let offer = Offer { ports: Some(ports), fds: Some(fds), sockets, ..OFFER };
         let base = if held {
-            open_plan(Arrivals::Constant, 100.0, Some(1.0), None)
+            held_plan(open_plan(Arrivals::Constant, 100.0, Some(1.0), None))
         } else {
             closed_plan(1, 1)
         };
@@ -256,7 +258,6 @@ proptest! {
             connections: connections as u32,
             threads,
             backend,
-            hold: held,
             sources: Some(Sources {
                 first: [127, 0, 0, 1].into(),
                 last: [127, 0, 0, addresses].into(),
@@ -268,15 +269,15 @@ proptest! {
         prop_assert!(files_needed(&plan(most), sockets) <= fds.max(OTHER_FDS + u64::from(threads)));
         let text = shortage(&plan(most + 1), &offer).unwrap();
         let by_ports = ports * u64::from(addresses) == most;
-        let mend = if by_ports { "--sources" } else { "ulimit -n" };
-        prop_assert!(text.contains(mend) || text.contains("ulimit -n"), "{}", text);
-        // Each mend that is named is one.
+        let fix = if by_ports { "--sources" } else { "ulimit -n" };
+        prop_assert!(text.contains(fix) || text.contains("ulimit -n"), "{}", text);
+        // Each suggested fix works.
         let advised = format!("use -c {most}");
         prop_assert!(text.contains(&advised), "{} lacks {}", text, advised);
     }
 
     #[test]
-    fn the_limit_that_is_needed_is_enough_and_one_less_is_not(
+    fn accepts_the_needed_limit_and_refuses_one_less(
         connections in 1u32..200_000,
         threads in 1u32..50,
         (sockets, backend) in sockets(),
@@ -285,7 +286,7 @@ proptest! {
         let needed = files_needed(&plan, sockets);
         let offer = |fds| Offer { ports: None, fds: Some(fds), sockets, ..OFFER };
         prop_assert_eq!(shortage(&plan, &offer(needed)), None);
-        // Below this the rings themselves need more than their tables.
+        // Below this limit, the rings themselves need more files than their tables have entries.
         if needed > OTHER_FDS + u64::from(threads) {
             prop_assert!(shortage(&plan, &offer(needed - 1)).is_some());
         }

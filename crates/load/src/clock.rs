@@ -1,4 +1,4 @@
-//! One clock for everything a worker times: monotonic nanoseconds from a common origin.
+//! The clock behind all of a worker's times: monotonic nanoseconds since a common origin.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose zero is now.
+    /// Creates a clock that starts at zero.
     #[must_use]
     pub fn start() -> Self {
         Clock {
@@ -23,7 +23,7 @@ impl Clock {
         }
     }
 
-    /// Now.
+    /// Returns the current time.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Ns {
@@ -31,7 +31,7 @@ impl Clock {
     }
 }
 
-/// A duration given in seconds as nanoseconds.
+/// Converts seconds to nanoseconds.
 #[must_use]
 pub fn seconds(s: f64) -> Ns {
     Duration::try_from_secs_f64(s.max(0.0)).map_or(u64::MAX / 4, |d| d.as_nanos() as u64)

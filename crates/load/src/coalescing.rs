@@ -1,70 +1,71 @@
-//! When a busy thread takes several answers at a time.
+//! Response coalescing: a busy thread handles several responses per system call.
 //!
-//! A thread that is close to its limit and asks the kernel after every answer pays a whole turn for each. Answers wait for such
-//! a thread anyhow. Taken several at a time they cost less CPU each: what adaptive interrupt coalescing does in network
-//! drivers.
+//! A thread near its CPU limit pays for a full loop iteration when it asks the kernel after every
+//! response, while responses wait for it anyway. Handling several at once costs less CPU per
+//! response. Network drivers do the same with adaptive interrupt coalescing.
 //!
-//! With a fresh connection for each request, "connected" is waited for like an answer.
+//! With a fresh connection per request, a completed connect is handled like a response.
 //!
-//! It is done in the closed model only, and only by a thread that is busy for most of its time. An answer waits for others at most
-//! an eighth of the mean response time, and that wait is part of its response and service times. For how long a thread did
-//! so is in the record.
+//! Only the closed model coalesces, and only on a thread that is busy most of the time. A response
+//! waits at most an eighth of the mean response time, and this wait is part of its response and
+//! service times. The record contains the time each thread spent coalescing.
 
 use crate::clock::Ns;
 
-/// How often a thread looks at how busy it is.
+/// Interval at which a thread checks its CPU use.
 const EVERY: Ns = 10_000_000;
 
-/// Share of a CPU from which on a thread coalesces: below it there is no need.
+/// CPU share above which a thread starts coalescing.
 const BUSY: f64 = 0.75;
 
-/// Share below which it no longer does; lower, since coalescing itself makes a thread less busy.
+/// CPU share below which it stops. Lower than [`BUSY`], since coalescing itself reduces CPU use.
 const AT_EASE: f64 = 0.5;
 
-/// Answers that are waited for: most of what a turn costs is shared by then.
+/// Maximum number of responses per batch; larger batches save little more.
 const MOST: u64 = 64;
 
-/// Part of the requests in flight that may wait at most, so that the server does not run out of them.
+/// At most this fraction (1/N) of the requests in flight may wait, so that the server does not run
+/// out of them.
 const PART_IN_FLIGHT: u64 = 2;
 
-/// Part of the mean response time that an answer may wait.
+/// A response waits at most this fraction (1/N) of the mean response time.
 const PART_OF_RESPONSE: u64 = 8;
 
-/// The longest that an answer may wait.
+/// Maximum time that a response may wait.
 const LONGEST: Ns = 1_000_000;
 
-/// How answers are taken together.
+/// Limits of one batch of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Batch {
-    /// How many are waited for.
+    /// Number of responses to wait for.
     pub most: usize,
-    /// For how long at most, ns.
+    /// Maximum wait, ns.
     pub hold: Ns,
 }
 
-/// What a thread has done up to a moment.
+/// The work of a thread up to a point in time.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Work {
-    /// The moment.
+pub struct ThreadWork {
+    /// The point in time.
     pub at: Ns,
-    /// CPU of the thread so far, ns.
+    /// CPU time of the thread so far, ns.
     pub cpu: Ns,
-    /// Pieces of answers received so far.
+    /// Receive completions so far.
     pub received: u64,
 }
 
-/// One thread's coalescing in one phase.
+/// Coalescing state of one thread in one phase.
 #[derive(Debug)]
 pub struct Coalescing {
-    last: Work,
+    last: ThreadWork,
     batch: Option<Batch>,
     total: Ns,
 }
 
 impl Coalescing {
-    /// None yet, of a thread that had done `work` by then.
+    /// Creates the state of a thread that has done `work` so far and does not coalesce yet.
     #[must_use]
-    pub fn new(work: Work) -> Self {
+    pub fn new(work: ThreadWork) -> Self {
         Coalescing {
             last: work,
             batch: None,
@@ -72,16 +73,17 @@ impl Coalescing {
         }
     }
 
-    /// Whether it is time to [`Coalescing::look`] again.
+    /// Returns whether [`Coalescing::update`] is due.
     #[inline]
     #[must_use]
     pub fn due(&self, now: Ns) -> bool {
         now >= self.last.at + EVERY
     }
 
-    /// Looks at what was done since the last time, and says how answers are to be taken from now on. By Little's law the mean response
-    /// time is the number of requests in flight divided by the rate of answers.
-    pub fn look(&mut self, work: Work, in_flight: u64) -> Option<Batch> {
+    /// Evaluates the work since the last call and returns the batch limits to use from now on. By
+    /// Little's law, the mean response time is the number of requests in flight divided by the
+    /// response rate.
+    pub fn update(&mut self, work: ThreadWork, in_flight: u64) -> Option<Batch> {
         let wall = work.at.saturating_sub(self.last.at);
         let cpu = work.cpu.saturating_sub(self.last.cpu);
         let received = work.received - self.last.received;
@@ -101,7 +103,7 @@ impl Coalescing {
         self.batch
     }
 
-    /// For how long answers were taken together up to `now`, ns.
+    /// Returns the total time spent coalescing up to `now`, ns.
     #[must_use]
     pub fn total(&self, now: Ns) -> Ns {
         match self.batch {
@@ -117,9 +119,9 @@ mod tests {
 
     const MS: Ns = 1_000_000;
 
-    /// After `ms` milliseconds, of which the thread was on a CPU for `cpu_ms`.
-    fn work(ms: u64, cpu_ms: u64, received: u64) -> Work {
-        Work {
+    /// The work after `ms` milliseconds, with the thread on a CPU for `cpu_ms` of them.
+    fn work(ms: u64, cpu_ms: u64, received: u64) -> ThreadWork {
+        ThreadWork {
             at: ms * MS,
             cpu: cpu_ms * MS,
             received,
@@ -127,33 +129,33 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_at_ease_takes_each_answer_at_once() {
-        let mut coalescing = Coalescing::new(Work::default());
+    fn an_idle_thread_handles_each_response_immediately() {
+        let mut coalescing = Coalescing::new(ThreadWork::default());
         assert!(!coalescing.due(9 * MS));
         assert!(coalescing.due(10 * MS));
-        assert_eq!(coalescing.look(work(10, 7, 1000), 100), None);
+        assert_eq!(coalescing.update(work(10, 7, 1000), 100), None);
         assert_eq!(coalescing.total(15 * MS), 0);
     }
 
     #[test]
-    fn a_busy_thread_takes_several_and_stops_when_there_is_little_to_do() {
-        let mut coalescing = Coalescing::new(Work::default());
-        // A hundred in flight and 100,000/s: 1 ms each.
+    fn a_busy_thread_batches_responses_until_it_is_idle() {
+        let mut coalescing = Coalescing::new(ThreadWork::default());
+        // 100 requests in flight at 100,000/s: 1 ms each.
         let batch = Batch {
             most: 50,
             hold: MS / 8,
         };
-        assert_eq!(coalescing.look(work(10, 9, 1000), 100), Some(batch));
-        assert_eq!(coalescing.look(work(20, 15, 2000), 100), Some(batch));
+        assert_eq!(coalescing.update(work(10, 9, 1000), 100), Some(batch));
+        assert_eq!(coalescing.update(work(20, 15, 2000), 100), Some(batch));
         assert_eq!(coalescing.total(25 * MS), 15 * MS);
-        assert_eq!(coalescing.look(work(30, 18, 3000), 100), None);
+        assert_eq!(coalescing.update(work(30, 18, 3000), 100), None);
         assert_eq!(coalescing.total(99 * MS), 20 * MS);
     }
 
     #[test]
-    fn the_server_keeps_half_of_the_requests_and_no_answer_waits_long() {
+    fn batches_leave_half_of_the_requests_to_the_server() {
         let look = |received, in_flight| {
-            Coalescing::new(Work::default()).look(work(10, 10, received), in_flight)
+            Coalescing::new(ThreadWork::default()).update(work(10, 10, received), in_flight)
         };
         assert_eq!(look(1000, 40).map(|batch| batch.most), Some(20));
         assert_eq!(look(1000, 10_000).map(|batch| batch.most), Some(64));

@@ -1,4 +1,4 @@
-//! One connection as the engine sees it: a state, the request it carries, and the reader of its answers.
+//! A connection as the engine sees it: its state, its request and its response reader.
 
 use floodmark_wire::Reader;
 
@@ -6,68 +6,68 @@ use crate::clock::Ns;
 use crate::linked::{Link, Linked};
 use crate::recorder::Moments;
 
-/// What a connection is doing.
+/// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum State {
-    /// Nothing; its slot is free.
+pub enum ConnectionState {
+    /// Closed; its slot is free.
     #[default]
     Closed,
-    /// Its handshake is under way.
+    /// Its handshake is in progress.
     Connecting,
-    /// It stands and has no request.
+    /// Established, without a request.
     Idle,
-    /// Its request has been sent and has no whole answer.
+    /// Its request was sent, and the response is incomplete.
     Busy,
-    /// Its last answer has come; the server is to close.
+    /// Its last response is complete; the server is expected to close.
     Closing,
-    /// No connection could be opened; it waits before it tries again (closed model).
+    /// Connecting failed; it waits before the next attempt (closed model).
     Paused,
 }
 
-/// A connection's slot. Small, since there may be a hundred thousand.
+/// The slot of a connection. Small, since there may be a hundred thousand.
 #[derive(Debug)]
-pub struct Connection {
-    /// What it is doing.
-    pub state: State,
-    /// Which of the target's addresses it goes to.
+pub struct ConnectionSlot {
+    /// Its state.
+    pub state: ConnectionState,
+    /// Index of the target address.
     pub target: u32,
-    /// Whether the request in `moments` was given to this connection before it stood.
+    /// Whether the request in `moments` was assigned before the connection was established.
     pub carries: bool,
-    /// Whether that request has been sent before, on a connection that the server had closed.
+    /// Whether that request was sent before, on a connection that the server had closed.
     pub retried: bool,
     /// Whether the request asked the server to close.
     pub last: bool,
     /// Length of the request, bytes.
     pub length: usize,
-    /// Requests answered since it was opened.
+    /// Responses received since it was opened.
     pub used: u64,
-    /// Whether it has stood without a request since it was opened.
+    /// Whether it has been idle since it was opened.
     pub rested: bool,
     /// Start of the handshake.
     pub opening: Ns,
-    /// When TCP stood, where a TLS handshake follows.
+    /// Time of the TCP connection, if a TLS handshake follows.
     pub reached: Option<Ns>,
-    /// How much later than it could have been the handshake was started.
+    /// Delay of the handshake's start caused by us.
     pub opened_late: Ns,
-    /// When it is given up: the timeout after its handshake began or its request was sent.
-    pub gives_up: Ns,
-    /// The request's moments.
+    /// Deadline: the timeout after the start of the handshake or the sending of the request.
+    pub deadline: Ns,
+    /// The request's timestamps.
     pub moments: Moments,
-    /// Reads answers.
+    /// The response reader.
     pub reader: Reader,
-    /// The part of a body that came with earlier reads, where bodies are kept.
+    /// The part of a body from earlier reads, if bodies are kept.
     pub body: Vec<u8>,
-    /// The last number it was answered (`--check`).
+    /// The last number it received (`--check`).
     pub last_number: Option<u64>,
     link: Link,
 }
 
-impl Connection {
-    /// A free slot.
+impl ConnectionSlot {
+    /// Creates a free slot.
     #[must_use]
     pub fn new() -> Self {
-        Connection {
-            state: State::Closed,
+        ConnectionSlot {
+            state: ConnectionState::Closed,
             target: 0,
             carries: false,
             retried: false,
@@ -78,7 +78,7 @@ impl Connection {
             opening: 0,
             reached: None,
             opened_late: 0,
-            gives_up: 0,
+            deadline: 0,
             moments: Moments::default(),
             reader: Reader::new(),
             body: Vec::new(),
@@ -88,13 +88,13 @@ impl Connection {
     }
 }
 
-impl Default for Connection {
+impl Default for ConnectionSlot {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Linked for Connection {
+impl Linked for ConnectionSlot {
     fn link(&mut self) -> &mut Link {
         &mut self.link
     }

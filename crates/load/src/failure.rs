@@ -1,33 +1,33 @@
-//! Names of what goes wrong below HTTP; they appear in the record's `errors`.
+//! Names of failures below HTTP, as they appear in the record's `errors`.
 
 use std::io;
 
-use crate::tls::Failure;
+use crate::tls::TlsFailure;
 
-/// The server closed the connection before the first byte of an answer.
+/// The server closed the connection before the first byte of a response.
 pub const CLOSED_EARLY: &str = "closed_before_answer";
-/// A handshake was not over within the timeout.
+/// A TCP handshake exceeded the timeout.
 pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
-/// A TLS handshake was not over within the timeout.
+/// A TLS handshake exceeded the timeout.
 pub const HANDSHAKE_TIMED_OUT: &str = "tls_handshake_timed_out";
-/// A server that was to close first did not within the timeout.
+/// A server that had to close first did not do so within the timeout.
 pub const NOT_CLOSED: &str = "not_closed_by_server";
 
-/// Why a connect failed.
+/// Reason for a failed connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectFailure {
-    /// Its name in the record.
+    /// Name in the record.
     pub name: &'static str,
-    /// Whether the other side (or the way there) refused; else this side had no means left.
+    /// Whether the server or the network refused; otherwise this process lacked resources.
     pub by_server: bool,
-    /// Whether another address of the target may do better: this process has what it needs.
+    /// Whether another address of the target may work; this process has the resources.
     pub of_address: bool,
 }
 
 impl ConnectFailure {
-    /// A handshake, of TCP or of TLS by its `name`, that was given up.
+    /// Creates a failure caused by the server or the network, by its `name`.
     #[must_use]
-    pub fn timed_out(name: &'static str) -> Self {
+    pub fn by_server(name: &'static str) -> Self {
         ConnectFailure {
             name,
             by_server: true,
@@ -36,15 +36,11 @@ impl ConnectFailure {
     }
 }
 
-/// Names the reason of a failed connect.
+/// Classifies a failed connect.
 #[must_use]
 pub fn connect(error: &io::Error) -> ConnectFailure {
-    if let Some(failure) = Failure::of(error) {
-        return ConnectFailure {
-            name: failure.name,
-            by_server: true,
-            of_address: true,
-        };
+    if let Some(failure) = TlsFailure::of(error) {
+        return ConnectFailure::by_server(failure.name);
     }
     let (name, by_server) = match error.raw_os_error() {
         Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE) => ("ports_exhausted", false),
@@ -65,19 +61,19 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
     }
 }
 
-/// Why a standing connection broke.
+/// Reason for a broken connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Break {
-    /// Its name in the record.
+    /// Name in the record.
     pub name: &'static str,
-    /// Whether bytes came that are no valid answer.
+    /// Whether invalid bytes arrived.
     pub garbled: bool,
 }
 
-/// Names the reason why a standing connection broke.
+/// Classifies the failure of an established connection.
 #[must_use]
 pub fn broken(error: &io::Error) -> Break {
-    if let Some(failure) = Failure::of(error) {
+    if let Some(failure) = TlsFailure::of(error) {
         return Break {
             name: failure.name,
             garbled: failure.garbled,

@@ -1,19 +1,20 @@
-//! Puts the threads' seconds together and emits each as one row: merged, compressed, and forgotten.
+//! Merges the threads' seconds into rows, emits each row compressed, and forgets it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
 
+use floodmark_record::SecondRow;
 use floodmark_record::events::Phase;
 use floodmark_record::groups::GroupRow;
-use floodmark_record::{Counts, SecondRow, TimeKind};
 
 use crate::clock::Ns;
+use crate::group_times::encode;
 use crate::rows::Rows;
 use crate::slice::Slice;
-use crate::sums::Sums;
+use crate::sums::{self, RequestSums};
 use crate::usage::process_cpu;
 
-/// Rows of one phase in the making.
+/// The incomplete rows of one phase.
 pub struct Gatherer {
     back: Vec<Sender<Box<Slice>>>,
     /// Rows of the measurement.
@@ -22,29 +23,20 @@ pub struct Gatherer {
     rows: Rows,
     phase: Phase,
     pending: BTreeMap<u64, Box<Slice>>,
-    /// For each thread the first second that it may still have something to say of.
+    /// For each thread, the first second that it may still report.
     reached: Vec<u64>,
     next: u64,
-    /// CPU at the end of the row before the next one.
+    /// CPU time at the end of the previous row.
     cpu: (f64, f64),
-    /// CPU at the ends of rows that are not emitted yet.
+    /// CPU time at the ends of rows that are not emitted yet.
     cpu_at: BTreeMap<u64, (f64, f64)>,
-    totals: Totals,
-}
-
-/// Sums over the rows of a phase.
-#[derive(Debug, Clone, Default)]
-pub struct Totals {
-    /// Counts.
-    pub counts: Counts,
-    /// Bytes handed to the kernel.
-    pub bytes_sent: u64,
-    /// Bytes received.
-    pub bytes_received: u64,
+    /// Sums over the rows of the phase.
+    totals: GroupRow,
 }
 
 impl Gatherer {
-    /// A gatherer that gives emptied slices back to their threads, for a measurement in rows `measured`.
+    /// Creates a gatherer that returns empty slices to their threads, for a measurement with the
+    /// rows `measured`.
     #[must_use]
     pub fn new(back: Vec<Sender<Box<Slice>>>, measured: Rows) -> Self {
         let threads = back.len();
@@ -58,17 +50,17 @@ impl Gatherer {
             next: 0,
             cpu: (0.0, 0.0),
             cpu_at: BTreeMap::new(),
-            totals: Totals::default(),
+            totals: GroupRow::default(),
         }
     }
 
-    /// How many threads it gathers from.
+    /// Returns the number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.back.len()
     }
 
-    /// Begins a phase, before which the process had used `cpu`: user and kernel seconds.
+    /// Starts a phase; `cpu` is the user and kernel time of the process so far, seconds.
     pub fn begin(&mut self, phase: Phase, cpu: (f64, f64)) {
         self.phase = phase;
         self.rows = match phase {
@@ -80,10 +72,10 @@ impl Gatherer {
         self.next = 0;
         self.cpu = cpu;
         self.cpu_at.clear();
-        self.totals = Totals::default();
+        self.totals = GroupRow::default();
     }
 
-    /// Takes a thread's slice; returns the rows that are whole now.
+    /// Merges a thread's slice. Returns the rows that are now complete.
     pub fn take(&mut self, slice: Box<Slice>) -> Vec<SecondRow> {
         let (thread, index) = (slice.thread as usize, slice.index);
         self.reached[thread] = index + 1;
@@ -99,7 +91,7 @@ impl Gatherer {
         self.whole_rows()
     }
 
-    /// Takes note that a thread has nothing more to say of this phase; returns the rows that are whole now.
+    /// Records that a thread has ended this phase. Returns the rows that are now complete.
     pub fn ended(&mut self, thread: u32) -> Vec<SecondRow> {
         self.reached[thread as usize] = u64::MAX;
         self.whole_rows()
@@ -113,12 +105,12 @@ impl Gatherer {
         if whole > self.next {
             self.cpu_at.entry(whole - 1).or_insert_with(process_cpu);
         }
-        // The last row is held back: only the end of the phase tells how long it was.
+        // The last row waits, because only the end of the phase determines its length.
         self.rows_before(whole.saturating_sub(1))
     }
 
-    /// Ends the phase after `ended` ns; returns the rows left and the phase's sums.
-    pub fn end(&mut self, ended: Ns) -> (Vec<SecondRow>, Totals) {
+    /// Ends the phase after `ended` ns. Returns the remaining rows and the phase's sums.
+    pub fn end(&mut self, ended: Ns) -> (Vec<SecondRow>, GroupRow) {
         let last = self
             .pending
             .last_key_value()
@@ -146,64 +138,50 @@ impl Gatherer {
     fn row(&mut self, slice: Option<&Slice>) -> SecondRow {
         let cpu = self.cpu_at.remove(&self.next).unwrap_or(self.cpu);
         let before = std::mem::replace(&mut self.cpu, cpu);
-        let GroupRow {
-            counts,
-            good,
-            ok_in_window,
-            good_in_window,
-            bytes_sent,
-            bytes_received,
-        } = slice.map(|s| s.all.row()).unwrap_or_default();
+        let row = slice.map(|s| s.all.to_row()).unwrap_or_default();
         let groups = slice.map_or(&[][..], |s| &s.groups);
         let value = |of: fn(&Slice) -> u64| slice.map_or(0, of);
-        let histograms = slice.map_or_else(BTreeMap::new, |slice| {
-            TimeKind::ALL
-                .iter()
-                .zip(&slice.times)
-                .filter(|(_, times)| !times.is_empty())
-                .map(|(kind, times)| (*kind, times.encode()))
-                .collect()
-        });
+        let histograms = slice.map_or_else(BTreeMap::new, |slice| encode(&slice.times));
         let (from_ns, to_ns) = self.rows.bounds(self.next);
-        self.totals.counts.merge(&counts);
-        self.totals.bytes_sent += bytes_sent;
-        self.totals.bytes_received += bytes_received;
+        sums::add(&mut self.totals, &row);
         SecondRow {
             phase: self.phase,
             index: self.next,
             from_ns,
             to_ns,
-            counts,
-            good,
-            ok_in_window,
-            good_in_window,
-            bytes_sent,
-            bytes_received,
+            counts: row.counts,
+            good: row.good,
+            ok_in_window: row.ok_in_window,
+            good_in_window: row.good_in_window,
+            bytes_sent: row.bytes_sent,
+            bytes_received: row.bytes_received,
             connects: value(|s| s.connects),
             open_connections: value(|s| s.open),
             user_s: cpu.0 - before.0,
             system_s: cpu.1 - before.1,
             histograms,
-            groups: groups.iter().map(Sums::row).collect(),
+            groups: groups.iter().map(RequestSums::to_row).collect(),
         }
     }
 
     fn give_back(&self, mut slice: Box<Slice>) {
         slice.clear();
-        // A thread that has ended takes nothing back.
+        // A thread that has ended accepts no slices.
         let _ = self.back[slice.thread as usize].send(slice);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::TimeKind;
+
     use super::*;
     use std::sync::mpsc::channel;
 
     fn slice(thread: u32, index: u64, ok: u64) -> Box<Slice> {
         let mut slice = Slice::new(thread, 0);
         slice.index = index;
-        slice.all.counts.ok = ok;
+        slice.all.row.counts.ok = ok;
         for _ in 0..ok {
             slice.times[TimeKind::Response as usize].record(1000);
         }
@@ -219,9 +197,9 @@ mod tests {
         assert!(gatherer.take(slice(0, 1, 2)).is_empty());
         assert!(
             gatherer.take(slice(1, 0, 4)).is_empty(),
-            "the last whole row is held back"
+            "the last complete row waits"
         );
-        // Thread 1 was stalled: it says nothing of seconds 1 to 3.
+        // Thread 1 was stalled and reports nothing for seconds 1 to 3.
         let rows = gatherer.take(slice(1, 4, 8));
         assert_eq!(rows.iter().map(|r| r.counts.ok).collect::<Vec<_>>(), [5]);
         let (rows, totals) = gatherer.end(4_500_000_000);
@@ -236,12 +214,12 @@ mod tests {
         assert_eq!(
             receivers[0].try_iter().count() + receivers[1].try_iter().count(),
             4,
-            "slices go back"
+            "empty slices are returned"
         );
     }
 
     #[test]
-    fn a_thread_that_has_ended_holds_nobody_up() {
+    fn does_not_wait_for_an_ended_thread() {
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
         let mut gatherer = Gatherer::new(senders, Rows::default());
         gatherer.begin(Phase::Measure, (0.0, 0.0));

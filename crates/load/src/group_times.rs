@@ -1,12 +1,15 @@
-//! Times of the groups of a mix, counted up over a whole measurement: about 2 MiB for each group and thread. Second by second they
-//! would be four times that, and a row as long as an hour's.
+//! Times of a mix's groups, accumulated over the measurement: about 2 MiB per group and thread.
+//! Storing them per second would take four times as much, and one row would be as long as an
+//! hour's.
+
+use std::collections::BTreeMap;
 
 use floodmark_record::TimeKind;
 use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
 
-/// The times that a group has; a connection is no group's own.
+/// The times recorded per group; connect times belong to no group.
 pub const KINDS: [TimeKind; 7] = [
     TimeKind::Response,
     TimeKind::Censored,
@@ -17,15 +20,16 @@ pub const KINDS: [TimeKind; 7] = [
     TimeKind::Error,
 ];
 
-/// One thread's.
+/// The times of one thread.
 #[derive(Debug, Clone, Default)]
 pub struct GroupTimes {
-    /// By group and [`TimeKind`], in its order; a kind that no group has stays empty.
+    /// By group and by [`TimeKind`], in its order; a kind that groups do not have stays empty.
     groups: Vec<Vec<Histogram>>,
 }
 
 impl GroupTimes {
-    /// Times of `groups` groups, whose memory has been touched, so that later use does not grow the process.
+    /// Creates times for `groups` groups. Touches all memory, so that later use does not grow the
+    /// process.
     #[must_use]
     pub fn new(groups: usize) -> Self {
         let group = || {
@@ -38,7 +42,7 @@ impl GroupTimes {
         }
     }
 
-    /// Counts a time.
+    /// Records a time.
     #[inline]
     pub fn record(&mut self, group: u32, kind: TimeKind, ns: Ns) {
         if let Some(times) = self.groups.get_mut(group as usize) {
@@ -46,7 +50,7 @@ impl GroupTimes {
         }
     }
 
-    /// Adds another thread's.
+    /// Adds the times of another thread.
     pub fn merge(&mut self, other: &GroupTimes) {
         let mine = self.groups.iter_mut().flatten();
         for (mine, theirs) in mine.zip(other.groups.iter().flatten()) {
@@ -56,22 +60,26 @@ impl GroupTimes {
         }
     }
 
-    /// How many times of a kind all groups have.
+    /// Returns how many times of a kind all groups have.
     #[cfg(test)]
     pub fn count(&self, kind: TimeKind) -> u64 {
         let times = self.groups.iter().map(|times| &times[kind as usize]);
         times.map(Histogram::count).sum()
     }
 
-    /// By group, what is not empty, as text.
-    pub fn encode(&self) -> impl Iterator<Item = std::collections::BTreeMap<TimeKind, String>> {
-        self.groups.iter().map(|times| {
-            TimeKind::ALL
-                .into_iter()
-                .zip(times)
-                .filter(|(_, times)| !times.is_empty())
-                .map(|(kind, times)| (kind, times.encode()))
-                .collect()
-        })
+    /// Encodes the non-empty histograms of each group.
+    pub fn encode(&self) -> impl Iterator<Item = BTreeMap<TimeKind, String>> {
+        self.groups.iter().map(|times| encode(times))
     }
+}
+
+/// Encodes the non-empty histograms of `times`, which has one per [`TimeKind`].
+#[must_use]
+pub fn encode(times: &[Histogram]) -> BTreeMap<TimeKind, String> {
+    TimeKind::ALL
+        .into_iter()
+        .zip(times)
+        .filter(|(_, times)| !times.is_empty())
+        .map(|(kind, times)| (kind, times.encode()))
+        .collect()
 }

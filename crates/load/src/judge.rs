@@ -1,21 +1,21 @@
-//! Whether an answer is what the plan asked for.
+//! Classifies responses against the plan's expectations.
 
 use floodmark_record::Outcome;
 use floodmark_record::plan::{Check, Expect, Plan};
 
 use crate::request;
-use crate::scoring::ScoreAnswer;
+use crate::scoring::ScoreResponse;
 
-/// Bodies up to this size are kept for comparison; a longer one cannot be as expected.
+/// Maximum body size kept for comparison, bytes; a longer body never matches.
 pub const LONGEST_BODY: usize = 1 << 20;
 
-/// The error of an ok answer that is no number.
+/// Error of an ok response that is not a number.
 pub const NOT_A_NUMBER: &str = "not_a_number";
 
-/// The error of an ok answer that is none to a score.
+/// Error of an ok response that is not a valid response to a score.
 pub const NOT_A_SCORE: &str = "not_a_score";
 
-/// The expectations of one of the plan's requests, sorted by kind.
+/// The expectations of one request of the plan, by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Judge {
     statuses: Vec<u16>,
@@ -25,17 +25,17 @@ pub struct Judge {
     to_head: bool,
 }
 
-/// What an ok answer says, where a check needs it.
+/// Content of an ok response that a check needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figures {
-    /// The number that is its body.
+pub enum CheckedContent {
+    /// The number in its body.
     Number(u64),
-    /// The score of its request, and what came of it.
-    Score(f64, ScoreAnswer),
+    /// The score of its request, and the response to it.
+    Score(f64, ScoreResponse),
 }
 
 impl Judge {
-    /// The judges of the answers to each of a plan's requests.
+    /// Creates the judge of each request of the plan.
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Vec<Self> {
         request::expectations(plan)
@@ -59,19 +59,20 @@ impl Judge {
         judge
     }
 
-    /// Whether the answers are to HEAD requests, and so have no bodies.
+    /// Returns whether the requests are HEAD requests, whose responses have no body.
     #[must_use]
     pub fn to_head(&self) -> bool {
         self.to_head
     }
 
-    /// Whether bodies must be kept for [`Judge::outcome`].
+    /// Returns whether [`Judge::outcome`] needs the body.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.check.is_some() || !self.bodies.is_empty() || !self.values.is_empty()
     }
 
-    /// What each ok answer has to say, by the name of the error where one does not.
+    /// Returns the error name for an ok response without the required content; `None` if there is
+    /// no requirement.
     #[must_use]
     pub fn wants(&self) -> Option<&'static str> {
         self.check.map(|check| match check {
@@ -80,10 +81,11 @@ impl Judge {
         })
     }
 
-    /// What a whole answer counts as, and what it says where it is ok. Several expected statuses, bodies or values are alternatives.
+    /// Classifies a complete response, and returns its content if it is ok. Several expected
+    /// statuses, bodies or values are alternatives.
     #[inline]
     #[must_use]
-    pub fn outcome(&self, status: u16, body: &[u8]) -> (Outcome, Option<Figures>) {
+    pub fn outcome(&self, status: u16, body: &[u8]) -> (Outcome, Option<CheckedContent>) {
         let expected = if self.statuses.is_empty() {
             (200..400).contains(&status)
         } else {
@@ -122,17 +124,17 @@ impl Judge {
     }
 }
 
-/// What a body says.
-fn figures(check: Check, body: &[u8]) -> Option<Figures> {
+/// Parses a body as a check requires.
+fn figures(check: Check, body: &[u8]) -> Option<CheckedContent> {
     match check {
-        Check::Sequence => number(body).map(Figures::Number),
+        Check::Sequence => number(body).map(CheckedContent::Number),
         Check::Scoring { score } => {
-            ScoreAnswer::read(body).map(|answer| Figures::Score(score, answer))
+            ScoreResponse::read(body).map(|response| CheckedContent::Score(score, response))
         }
     }
 }
 
-/// The decimal number that a body is, white space around it allowed.
+/// Parses a body as a decimal number, with optional white space around it.
 #[must_use]
 pub fn number(body: &[u8]) -> Option<u64> {
     let digits = body.trim_ascii();
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn expectations_of_one_kind_are_alternatives_of_different_kinds_all_hold() {
+    fn requires_one_expectation_of_each_kind() {
         let judge = Judge::new(&[
             Expect::Status(200),
             Expect::Status(503),
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn with_a_check_an_ok_answer_says_something() {
+    fn a_check_requires_content_in_an_ok_response() {
         let of = |check| Judge {
             check: Some(check),
             ..Judge::default()
@@ -187,19 +189,19 @@ mod tests {
         let (outcome, figures) = scoring.outcome(200, body);
         assert_eq!(outcome, Outcome::Ok);
         assert!(
-            matches!(figures, Some(Figures::Score(2.0, answer)) if answer.number_of_trials == 1)
+            matches!(figures, Some(CheckedContent::Score(2.0, response)) if response.number_of_trials == 1)
         );
         assert_eq!(scoring.outcome(500, body), (Outcome::Wrong, None));
         assert_eq!(scoring.outcome(503, body), (Outcome::Rejected, None));
         assert_eq!(scoring.outcome(200, b"17"), (Outcome::Wrong, None));
         let sequence = of(Check::Sequence);
-        let seventeen = (Outcome::Ok, Some(Figures::Number(17)));
+        let seventeen = (Outcome::Ok, Some(CheckedContent::Number(17)));
         assert_eq!(sequence.outcome(200, b"17"), seventeen);
         assert_eq!(sequence.outcome(200, body), (Outcome::Wrong, None));
     }
 
     #[test]
-    fn a_number_is_decimal_and_fits() {
+    fn reads_decimal_numbers_that_fit() {
         assert_eq!(number(b"42\n"), Some(42));
         assert_eq!(number(b"18446744073709551615"), Some(u64::MAX));
         for bad in [

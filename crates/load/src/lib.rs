@@ -1,12 +1,12 @@
 //! The load engine: schedules, connections, I/O backends, recording.
 //!
-//! Start reading at [`worker`], which runs a [`Plan`](floodmark_record::Plan) and emits events; [`core`] is the state machine of
-//! one thread, [`backend`] does its I/O, [`recorder`] takes its times.
+//! Start reading at [`worker`], which runs a [`Plan`](floodmark_record::Plan) and emits events.
+//! [`core`] is the state machine of one thread, [`backend`] does its I/O, [`recorder`] takes its
+//! times.
 //!
-//! Invariants: the engine knows no experiments, systems or servers; nothing is shared between threads
-//! while requests fly; nothing is allocated per request.
+//! Invariants: the engine does not know experiments, systems or servers. Threads share nothing
+//! while requests are in flight. No request allocates, except within TLS.
 
-pub mod answers;
 pub mod arrivals;
 pub mod backend;
 pub mod budget;
@@ -19,6 +19,8 @@ pub mod failure;
 pub mod gather;
 pub mod group_times;
 pub mod judge;
+pub mod kept_responses;
+mod libc_calls;
 pub mod linked;
 pub mod message;
 pub mod mix;

@@ -1,6 +1,6 @@
-//! Lists of connections threaded through the connections themselves: constant time, no allocation.
+//! Lists of connections linked through the connections themselves: constant time, no allocation.
 
-/// A place in a list; each connection is in at most one.
+/// Position in a list; a connection is in at most one.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
     before: u32,
@@ -18,9 +18,9 @@ impl Default for Link {
     }
 }
 
-/// Something that can be in a [`List`].
+/// An item that can be in a [`List`].
 pub trait Linked {
-    /// Its place.
+    /// Returns its position.
     fn link(&mut self) -> &mut Link;
 }
 
@@ -41,13 +41,13 @@ impl Default for List {
 }
 
 impl List {
-    /// The first entry.
+    /// Returns the first item.
     #[must_use]
     pub fn front(&self) -> Option<u32> {
         (self.front != NONE).then_some(self.front)
     }
 
-    /// Appends an entry that is in no list.
+    /// Appends an item that is in no list.
     pub fn push_back<T: Linked>(&mut self, all: &mut [T], index: u32) {
         *all[index as usize].link() = Link {
             before: self.back,
@@ -60,7 +60,7 @@ impl List {
         self.back = index;
     }
 
-    /// Prepends an entry that is in no list.
+    /// Prepends an item that is in no list.
     pub fn push_front<T: Linked>(&mut self, all: &mut [T], index: u32) {
         *all[index as usize].link() = Link {
             before: NONE,
@@ -73,7 +73,7 @@ impl List {
         self.front = index;
     }
 
-    /// Takes an entry out that is in this list.
+    /// Removes an item from this list.
     pub fn remove<T: Linked>(&mut self, all: &mut [T], index: u32) {
         let Link { before, after } = *all[index as usize].link();
         match before {
@@ -90,7 +90,7 @@ impl List {
 
 #[cfg(test)]
 impl List {
-    /// All entries from the front; the way back is checked to be the same.
+    /// Returns all items from the front, and checks that the backward links match.
     pub fn members<T: Linked>(&self, all: &mut [T]) -> Vec<u32> {
         let (mut members, mut at) = (Vec::new(), self.front);
         while at != NONE {

@@ -1,33 +1,35 @@
-//! Which request of a mix comes next: a pure function of plan, seed and the request's place in the schedule.
+//! Order of the requests of a mix: a pure function of plan, seed and position in the schedule.
 //!
 //! ```text
-//! weights a 2, b 1     a b a | b a a | a a b | a b a | …     each cycle holds each request as often as its weight says,
-//! requests 0, 1, 2, …  0     | 3     | 6     | 9             in an order of its own
+//! weights a 2, b 1     a b a | b a a | a a b | a b a | …     each cycle contains each request as often as its weight says,
+//! requests 0, 1, 2, …  0     | 3     | 6     | 9             in its own order
 //! ```
 //!
-//! So the shares are exact after each cycle, and no request falls again and again to the same connection or thread, as it would if each
-//! cycle had the same order and its length shared a factor with their number.
+//! The shares are exact after each cycle. Shuffling each cycle keeps a request from always falling
+//! to the same connection or thread.
 
 use floodmark_record::plan::Plan;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Sets the stream that orders cycles apart from that of Poisson arrivals, which has the plan's seed itself.
+/// Separates the stream that orders cycles from the stream of Poisson arrivals, which uses the
+/// plan's seed directly.
 const ORDER: u64 = 0x6f72_6465_725f_6f66;
 
-/// A request's place in the plan.
+/// A request's position in the plan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pick {
-    /// Which request of the mix; 0 where there is none.
+    /// Index of the request in the mix; 0 without a mix.
     pub group: u32,
-    /// Its number (`{seq}`): 1, 2, 3 … over all threads, phases and attempts.
+    /// Its number (`{seq}`): 1, 2, 3, … over all threads, phases and attempts.
     pub number: u64,
 }
 
-/// The picks of one thread, in order. Thread *i* of *n* has every *n*-th from the *i*-th on, as it has of the schedule.
+/// The picks of one thread, in order. Thread *i* of *n* takes every *n*-th pick from the *i*-th on,
+/// as in the schedule.
 #[derive(Debug, Clone)]
 pub struct Picks {
-    /// None without a mix.
+    /// `None` without a mix.
     cycle: Option<Cycle>,
     index: u64,
     stride: u64,
@@ -36,7 +38,8 @@ pub struct Picks {
 }
 
 impl Picks {
-    /// The picks of thread `thread` of `threads` in a phase whose first request has the number `first_number`.
+    /// Creates the picks of thread `thread` of `threads` in a phase whose first request has the
+    /// number `first_number`.
     #[must_use]
     pub fn new(plan: &Plan, (thread, threads): (u64, u64), first_number: u64) -> Self {
         let cycle = plan.mix.as_ref().map(|mix| {
@@ -52,7 +55,7 @@ impl Picks {
         }
     }
 
-    /// The same, of which none is taken yet, with another number for the phase's first request.
+    /// Returns the same unused picks with another first number.
     #[must_use]
     pub fn numbered_from(self, first_number: u64) -> Self {
         Picks {
@@ -62,7 +65,7 @@ impl Picks {
         }
     }
 
-    /// Takes the next one.
+    /// Takes the next pick.
     #[inline]
     pub fn take(&mut self) -> Pick {
         let group = self.cycle.as_mut().map_or(0, |cycle| cycle.at(self.index));
@@ -72,28 +75,29 @@ impl Picks {
         Pick { group, number }
     }
 
-    /// Passes over `n`, telling how many of each group they were.
-    pub fn pass(&mut self, n: u64, mut tell: impl FnMut(u32, u64)) {
+    /// Skips `n` picks and calls `count` with the number of each group.
+    pub fn pass(&mut self, n: u64, mut count: impl FnMut(u32, u64)) {
         if self.cycle.is_some() {
-            (0..n).for_each(|_| tell(self.take().group, 1));
+            (0..n).for_each(|_| count(self.take().group, 1));
         } else {
             self.index += self.stride * n;
-            tell(0, n);
+            count(0, n);
         }
     }
 
-    /// A number above all that were taken.
+    /// Returns a number above those of all picks taken.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.next_number
     }
 }
 
-/// Cycles of requests, each shuffled (Fisher and Yates) by the seed's stream; one step is made for each place, so that no request
-/// has to wait for the shuffling of a whole cycle.
+/// Cycles of requests, each shuffled (Fisher and Yates) with the seed's stream. Each position
+/// performs one step, so that no request waits for a whole shuffle.
 #[derive(Debug, Clone)]
 struct Cycle {
-    /// Each request as often as its weight says; the places before `drawn` are the current cycle's.
+    /// Each request as often as its weight says; positions before `drawn` are final in the current
+    /// cycle.
     groups: Vec<u8>,
     drawn: u64,
     random: Xoshiro256PlusPlus,
@@ -112,7 +116,7 @@ impl Cycle {
         }
     }
 
-    /// The request at `index`, which must not decrease from call to call.
+    /// Returns the request at `index`, which must not decrease between calls.
     #[inline]
     fn at(&mut self, index: u64) -> u32 {
         let length = self.groups.len() as u64;
@@ -126,7 +130,7 @@ impl Cycle {
     }
 }
 
-/// A number below `n`, each as likely as the others but for `n` / 2^64.
+/// Draws a number below `n`, uniform up to a bias of `n` / 2^64.
 #[inline]
 pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(n)) >> 64) as u64
@@ -152,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_differ_from_cycle_to_cycle_and_from_seed_to_seed() {
+    fn order_differs_by_cycle_and_seed() {
         let groups = |seed| -> Vec<u32> {
             let all = picks(&plan(&[3, 2, 1], seed), 0, 1, 600);
             all.iter().map(|pick| pick.group).collect()
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_falls_to_one_thread_alone() {
+    fn every_thread_sends_every_request_group() {
         let plan = plan(&[1, 1], 1);
         for thread in 0..2 {
             let first = picks(&plan, thread, 2, 2000);
@@ -174,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_where_the_phase_before_ended() {
+    fn continues_the_numbers_of_the_previous_phase() {
         let plan = closed_plan(1, 1);
         let mut warmup = Picks::new(&plan, (1, 2), 1);
         assert_eq!(warmup.next_number(), 1);
@@ -203,7 +207,7 @@ mod tests {
         }
 
         #[test]
-        fn threads_together_send_what_one_would(
+        fn threads_share_the_picks_of_one_thread(
             weights in weights(), seed in any::<u64>(), threads in 1u64..7, n in 0u64..400,
         ) {
             let plan = plan(&weights, seed);
@@ -215,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_passed_over_is_what_would_have_been_taken(
+        fn skips_exactly_the_next_picks(
             weights in weights(), seed in any::<u64>(), threads in 1u64..4, n in 0u64..100,
         ) {
             let mut taking = Picks::new(&plan(&weights, seed), (0, threads), 1);

@@ -1,4 +1,4 @@
-//! How far the threads are with opening connections before the clock starts.
+//! Progress of opening connections before the clock starts.
 
 use floodmark_record::events::Connecting;
 use floodmark_record::plan::Plan;
@@ -6,36 +6,36 @@ use floodmark_record::plan::Plan;
 use crate::core::ready_connections;
 use crate::worker::cap;
 
-/// What the threads have said.
+/// The progress that threads have reported.
 #[derive(Debug)]
 pub struct Opening {
     of: u64,
     threads: Vec<(u64, u64)>,
-    /// Who has spoken since the last event.
-    spoken: Vec<bool>,
+    /// Threads that reported since the last event.
+    reported: Vec<bool>,
 }
 
 impl Opening {
-    /// `threads` threads that open a plan's connections ahead.
+    /// Creates the progress of `threads` threads that open a plan's connections in advance.
     #[must_use]
     pub fn new(plan: &Plan, threads: u32) -> Self {
         let of = |thread| ready_connections(plan, threads, cap(plan, thread, threads)) as u64;
         Opening {
             of: (0..threads).map(of).sum(),
             threads: vec![(0, 0); threads as usize],
-            spoken: vec![false; threads as usize],
+            reported: vec![false; threads as usize],
         }
     }
 
-    /// Takes in how many of a thread's connections stand and how many could not be opened. An event follows when a thread speaks
-    /// again, so there is one for each round.
+    /// Records how many of a thread's connections were opened and how many failed. Returns an event
+    /// when a thread reports for the second time since the last event.
     pub fn take(&mut self, thread: u32, (standing, failed): (u64, u64)) -> Option<Connecting> {
         let thread = thread as usize;
-        let again = std::mem::replace(&mut self.spoken[thread], true);
+        let again = std::mem::replace(&mut self.reported[thread], true);
         let event = again.then(|| self.event());
         if again {
-            self.spoken.fill(false);
-            self.spoken[thread] = true;
+            self.reported.fill(false);
+            self.reported[thread] = true;
         }
         self.threads[thread] = (standing, failed);
         event
@@ -54,35 +54,29 @@ impl Opening {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{closed_plan, open_plan};
+    use crate::testing::{closed_plan, held_plan, open_plan};
     use floodmark_record::plan::{Arrivals, ConnectionUse};
 
     #[test]
-    fn one_event_for_each_round() {
+    fn reports_once_per_round() {
         let mut opening = Opening::new(&closed_plan(1000, 1), 2);
         assert_eq!(opening.take(0, (100, 0)), None);
         assert_eq!(opening.take(1, (90, 3)), None);
         let first = opening.take(1, (200, 4)).unwrap();
         assert_eq!((first.standing, first.failed, first.of), (190, 3, 1000));
         assert_eq!(opening.take(0, (220, 0)), None);
-        // A thread that has opened all is silent.
+        // A thread that has opened all its connections stops reporting.
         assert_eq!(opening.take(0, (500, 0)).unwrap().standing, 420);
     }
 
     #[test]
-    fn only_connections_that_are_opened_ahead_are_awaited() {
+    fn awaits_only_connections_opened_ahead() {
         let open = |rate| open_plan(Arrivals::Constant, rate, Some(1.0), None);
         for (plan, expected) in [
             (closed_plan(1001, 1), 1001),
             (open(1000.0), 4),
             (open(10_000.0), 20),
-            (
-                Plan {
-                    hold: true,
-                    ..open(1000.0)
-                },
-                1000,
-            ),
+            (held_plan(open(1000.0)), 1000),
             (
                 Plan {
                     connection_use: ConnectionUse::Fresh,

@@ -1,86 +1,91 @@
-//! The bytes of each slot's request: prebuilt where nothing varies, else rendered into buffers that go round.
+//! The request bytes of each slot: prebuilt if nothing varies, otherwise rendered into reused
+//! buffers.
 //!
-//! A backend may need a request's bytes until the slot's next one is on its way, so a slot keeps the buffer of its latest, and the one
-//! before rests among the spare ones until nobody holds it any more. Memory: for each slot that has sent, and for
-//! [`SPARE`] more, as much as the longest request that varies.
+//! A backend may need the bytes of a request until the slot sends its next one. So a slot keeps its
+//! latest buffer, and the previous one stays among the spare buffers until nobody uses it. Each
+//! slot that has sent keeps one buffer as long as the longest varying request; [`SPARE`] more exist.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::backend::{Bytes, Slot};
+use crate::backend::{SharedBytes, Slot};
 use crate::mix::Pick;
-use crate::request::{Request, Varying};
+use crate::request::{EncodedRequest, Varying};
 
-/// Buffers that rest. The io_uring backend lets go of a replaced request when its queue is submitted, which is asked for at the latest after
-/// half as many sends.
+/// Number of spare buffers. The io_uring backend releases a replaced request when its queue is
+/// submitted, which happens at the latest after half as many sends.
 const SPARE: usize = 64;
 
-/// The request that a slot is to send.
+/// The request that a slot sends next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
-    /// Which one.
+    /// The request.
     pub pick: Pick,
-    /// Whether it is its connection's last.
+    /// Whether it is the last one on its connection.
     pub last: bool,
 }
 
-/// What a thread sends.
+/// The requests of a thread.
 #[derive(Debug)]
 pub struct Outgoing {
     /// In the order of the plan's mix.
-    ready: Vec<Ready>,
-    buffers: Buffers,
+    ready: Vec<PreparedRequest>,
+    buffers: RenderBuffers,
 }
 
 #[derive(Debug)]
-enum Ready {
-    Fixed([Bytes; 2]),
+enum PreparedRequest {
+    Fixed([SharedBytes; 2]),
     Varying(Arc<Varying>),
 }
 
 impl Outgoing {
-    /// What is sent of `requests`, filled in by a seed.
+    /// Creates the outgoing bytes of `requests`, rendered with a seed.
     #[must_use]
-    pub fn new(requests: &[Request], seed: u64) -> Self {
-        let varying = |request: &&Request| matches!(request, Request::Varying(_));
-        let longest = requests.iter().filter(varying).map(Request::longest).max();
+    pub fn new(requests: &[EncodedRequest], seed: u64) -> Self {
+        let varying = |request: &&EncodedRequest| matches!(request, EncodedRequest::Varying(_));
+        let longest = requests
+            .iter()
+            .filter(varying)
+            .map(EncodedRequest::longest)
+            .max();
         let ready = requests.iter().map(|request| match request {
-            Request::Fixed(forms) => Ready::Fixed(forms.clone().map(Rc::new)),
-            Request::Varying(varying) => Ready::Varying(Arc::clone(varying)),
+            EncodedRequest::Fixed(forms) => PreparedRequest::Fixed(forms.clone().map(Rc::new)),
+            EncodedRequest::Varying(varying) => PreparedRequest::Varying(Arc::clone(varying)),
         });
         Outgoing {
             ready: ready.collect(),
-            buffers: Buffers::new(longest.unwrap_or(0), seed),
+            buffers: RenderBuffers::new(longest.unwrap_or(0), seed),
         }
     }
 
-    /// The bytes that are due on a slot. The same request is the same bytes, however often it is asked for.
+    /// Returns the bytes to send on a slot. The same request always yields the same bytes.
     #[inline]
-    pub fn bytes(&mut self, slot: Slot, due: Due) -> &Bytes {
+    pub fn bytes(&mut self, slot: Slot, due: Due) -> &SharedBytes {
         match &self.ready[due.pick.group as usize] {
-            Ready::Fixed(forms) => &forms[usize::from(due.last)],
-            Ready::Varying(varying) => self.buffers.render(varying, slot, due),
+            PreparedRequest::Fixed(forms) => &forms[usize::from(due.last)],
+            PreparedRequest::Varying(varying) => self.buffers.render(varying, slot, due),
         }
     }
 }
 
 /// Rendered requests.
 #[derive(Debug)]
-struct Buffers {
-    /// Room in each.
+struct RenderBuffers {
+    /// Capacity of each buffer, bytes.
     room: usize,
     seed: u64,
-    /// The latest of each slot that has sent one.
-    held: Vec<Option<(Due, Bytes)>>,
-    spare: VecDeque<Bytes>,
+    /// The latest request of each slot that has sent one.
+    held: Vec<Option<(Due, SharedBytes)>>,
+    spare: VecDeque<SharedBytes>,
     scratch: Vec<u8>,
 }
 
-impl Buffers {
+impl RenderBuffers {
     fn new(room: usize, seed: u64) -> Self {
         let spare = if room > 0 { SPARE } else { 0 };
-        Buffers {
+        RenderBuffers {
             room,
             seed,
             held: Vec::new(),
@@ -89,7 +94,7 @@ impl Buffers {
         }
     }
 
-    fn render(&mut self, varying: &Varying, slot: Slot, due: Due) -> &Bytes {
+    fn render(&mut self, varying: &Varying, slot: Slot, due: Due) -> &SharedBytes {
         let slot = slot as usize;
         if self.held.len() <= slot {
             self.held.resize(slot + 1, None);
@@ -98,7 +103,7 @@ impl Buffers {
             Some((held, bytes)) if held == due => (held, bytes),
             before => {
                 let mut bytes = match before {
-                    // A slot's first request brings a buffer into the round.
+                    // A slot's first request adds a buffer.
                     None => buffer(self.room),
                     Some((_, before)) => {
                         self.spare.push_back(before);
@@ -117,8 +122,8 @@ impl Buffers {
     }
 }
 
-/// The buffer that has rested longest; another one where somebody still holds it.
-fn free(spare: &mut VecDeque<Bytes>, room: usize) -> Bytes {
+/// Takes the oldest spare buffer, or a new one if that is still in use.
+fn free(spare: &mut VecDeque<SharedBytes>, room: usize) -> SharedBytes {
     match spare.pop_front() {
         Some(bytes) if Rc::strong_count(&bytes) == 1 => bytes,
         in_use => {
@@ -128,7 +133,7 @@ fn free(spare: &mut VecDeque<Bytes>, room: usize) -> Bytes {
     }
 }
 
-fn buffer(room: usize) -> Bytes {
+fn buffer(room: usize) -> SharedBytes {
     Rc::new(Vec::with_capacity(room))
 }
 
@@ -150,21 +155,18 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_sent_again_is_the_same_bytes() {
+    fn resends_the_same_bytes() {
         let mut outgoing = outgoing();
         let first = Rc::clone(outgoing.bytes(3, due(0, 5)));
         assert!(first.starts_with(b"GET /5 HTTP/1.1\r\n"));
         assert!(Rc::ptr_eq(&first, outgoing.bytes(3, due(0, 5))));
         outgoing.bytes(3, due(0, 6));
-        assert!(
-            first.starts_with(b"GET /5 "),
-            "whoever holds it may read it"
-        );
+        assert!(first.starts_with(b"GET /5 "), "a backend may still read it");
         assert_eq!(outgoing.bytes(3, due(0, 5)), &first);
     }
 
     #[test]
-    fn buffers_go_round_while_they_are_let_go_of_in_time() {
+    fn reuses_buffers_released_in_time() {
         let mut outgoing = outgoing();
         let mut in_use = VecDeque::new();
         let mut seen = std::collections::HashSet::new();
@@ -181,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_is_held_for_long_is_replaced() {
+    fn replaces_buffers_held_too_long() {
         let mut outgoing = outgoing();
-        let kept: Vec<Bytes> = (0..1000)
+        let kept: Vec<SharedBytes> = (0..1000)
             .map(|number| Rc::clone(outgoing.bytes(0, due(0, number))))
             .collect();
         for (number, bytes) in kept.iter().enumerate() {
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_vary_is_shared_by_all_slots() {
+    fn all_slots_share_fixed_requests() {
         let mut outgoing = outgoing();
         let first = Rc::clone(outgoing.bytes(0, due(1, 1)));
         assert!(Rc::ptr_eq(&first, outgoing.bytes(9, due(1, 2))));

@@ -1,53 +1,59 @@
-//! How fast connections are opened that nobody waits for yet.
+//! The pace at which connections are opened in advance.
 //!
-//! A server accepts only so many at a time; the others wait in its accept queue, and Linux drops the handshakes that find it full. They
-//! come again after a second, all at once. So these connections are opened evenly, few at a time, and more slowly once one was dropped.
+//! A server accepts a limited number of connections at a time; the others wait in its accept queue.
+//! When the queue is full, Linux drops their handshakes, and all of these retry together a second
+//! later. So connections are opened evenly, few at a time, and more slowly after a drop.
 
 use crate::clock::{NS_PER_S, Ns};
 
-/// Connections opened per second at most, over all threads: less than a single-threaded server accepts.
+/// Maximum connections opened per second, over all threads: less than a single-threaded server
+/// accepts.
 const PER_S: u64 = 10_000;
 
-/// Connections that may be opened at once after a rest, over all threads: less than the shortest usual accept queue, 128.
+/// Maximum burst of connections after a pause, over all threads: less than the shortest common
+/// accept queue, 128.
 const AT_ONCE: u64 = 100;
 
-/// Handshakes under way at once, over all threads: with a full accept queue no more than these come again.
+/// Maximum concurrent handshakes, over all threads: the most that retry when the accept queue is
+/// full.
 const UNDER_WAY: u64 = 500;
 
-/// Connections opened per second at least, over all threads, however many were dropped.
+/// Minimum connections opened per second, over all threads, regardless of drops.
 const LEAST_PER_S: u64 = 100;
 
-/// A handshake that takes as long was dropped at first: Linux sends it again after 1 s (RFC 6298, section 2).
+/// A handshake that takes this long was dropped once: Linux retries after 1 s (RFC 6298, section
+/// 2).
 const DROPPED_NS: Ns = 900_000_000;
 
-/// Rest after a connection that failed, the first and, each being twice as long as the one before, the longest.
+/// First and longest pause after a failed connection; each pause is twice as long as the previous
+/// one.
 const RESTS: (Ns, Ns) = (10_000_000, NS_PER_S);
 
-/// One thread's part of the pace: a leaky bucket.
+/// One thread's share of the pace: a leaky bucket.
 #[derive(Debug)]
-pub struct Pace {
-    /// Distance of connections.
+pub struct OpeningPace {
+    /// Time between connections.
     gap: Ns,
     longest_gap: Ns,
-    /// How far `due` may lie ahead.
+    /// How far `due` may be ahead.
     ahead: Ns,
-    /// When the next one is due, were they opened evenly.
+    /// When the next connection is due at an even pace.
     due: Ns,
     under_way: u64,
     slowed: Ns,
-    /// Until when it rests after a failure; none where none has failed since one stood.
+    /// End of the pause after a failure; `None` if no connection failed since the last success.
     rests_until: Option<Ns>,
-    /// How long the next rest is.
+    /// Length of the next pause.
     rest: Ns,
 }
 
-impl Pace {
-    /// The pace of each of `threads` threads.
+impl OpeningPace {
+    /// Creates the pace of each of `threads` threads.
     #[must_use]
     pub fn new(threads: u32) -> Self {
         let threads = u64::from(threads.max(1));
         let gap = threads * NS_PER_S / PER_S;
-        Pace {
+        OpeningPace {
             gap,
             longest_gap: threads * NS_PER_S / LEAST_PER_S,
             ahead: gap * (AT_ONCE / threads).saturating_sub(1),
@@ -59,7 +65,8 @@ impl Pace {
         }
     }
 
-    /// When the next connection may be opened while `under_way` handshakes are under way; none until one of them has ended.
+    /// Returns when the next connection may be opened while `under_way` handshakes are in progress;
+    /// `None` until one of them ends.
     #[must_use]
     pub fn next(&self, under_way: u64) -> Option<Ns> {
         let most = self.rests_until.map_or(self.under_way, |_| 1);
@@ -67,7 +74,7 @@ impl Pace {
         (under_way < most).then(|| at.max(self.rests_until.unwrap_or(0)))
     }
 
-    /// Takes leave to open one connection.
+    /// Claims the right to open one connection now. Returns whether it was granted.
     pub fn take(&mut self, under_way: u64, now: Ns) -> bool {
         let may = self.next(under_way).is_some_and(|at| at <= now);
         if may {
@@ -76,8 +83,8 @@ impl Pace {
         may
     }
 
-    /// Takes note of a handshake begun at `began` that ended at `at`: a dropped one halves the pace, but those begun before that was
-    /// known tell nothing new.
+    /// Records that a handshake started at `began` ended at `at`. A dropped one halves the pace;
+    /// handshakes started before the previous reduction carry no new information.
     pub fn ended(&mut self, began: Ns, at: Ns) {
         if at.saturating_sub(began) >= DROPPED_NS && began >= self.slowed {
             self.gap = (self.gap * 2).min(self.longest_gap);
@@ -86,7 +93,8 @@ impl Pace {
         }
     }
 
-    /// Takes note of a connection begun at `began` that failed at `at`. Those begun before the last rest was over tell nothing new.
+    /// Records that a connection started at `began` failed at `at`. Connections started before the
+    /// end of the last pause carry no new information.
     pub fn failed(&mut self, began: Ns, at: Ns) {
         if self.rests_until.is_none_or(|until| began >= until) {
             self.rests_until = Some(at + self.rest);
@@ -94,7 +102,7 @@ impl Pace {
         }
     }
 
-    /// Takes note of a connection that stands.
+    /// Records a successful connection.
     pub fn stood(&mut self) {
         self.rests_until = None;
         self.rest = RESTS.0;
@@ -108,8 +116,8 @@ mod tests {
 
     const MS: Ns = 1_000_000;
 
-    /// Connections opened within `time` from `start` on, none of which takes any time.
-    fn opened(pace: &mut Pace, start: Ns, time: Ns) -> u64 {
+    /// Counts connections opened within `time` from `start`, each without any delay.
+    fn opened(pace: &mut OpeningPace, start: Ns, time: Ns) -> u64 {
         (0..time / 10_000)
             .map(|step| {
                 let now = start + step * 10_000;
@@ -119,30 +127,30 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_at_once_and_then_evenly() {
-        let mut pace = Pace::new(1);
+    fn allows_a_burst_of_100_and_then_an_even_rate() {
+        let mut pace = OpeningPace::new(1);
         assert_eq!(opened(&mut pace, NS_PER_S, 10_000), 100);
         let more = opened(&mut pace, NS_PER_S + 10_000, 1000 * MS);
         assert!(more.abs_diff(10_000) <= 1, "{more}");
     }
 
     #[test]
-    fn few_are_under_way_at_once() {
-        let mut pace = Pace::new(1);
+    fn limits_handshakes_in_progress() {
+        let mut pace = OpeningPace::new(1);
         assert!(pace.take(499, NS_PER_S));
         assert!(!pace.take(500, 2 * NS_PER_S));
         assert_eq!(pace.next(500), None);
     }
 
     #[test]
-    fn a_dropped_handshake_halves_the_pace_once_for_those_begun_before() {
-        let mut pace = Pace::new(1);
+    fn halves_the_pace_once_per_round_of_drops() {
+        let mut pace = OpeningPace::new(1);
         for began in 0..100 {
             pace.ended(began * MS, (began + 1000) * MS);
         }
         let slower = opened(&mut pace, 2000 * MS, 1000 * MS);
         assert!(slower.abs_diff(5_000) <= 1, "{slower}");
-        // However many more: 100 per second are left.
+        // The minimum of 100 per second remains after any number of drops.
         for round in 2..20 {
             pace.ended(round * 2000 * MS, (round + 1) * 2000 * MS);
         }
@@ -151,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_one_is_tried_alone_ever_later_until_one_stands() {
-        let mut pace = Pace::new(1);
+    fn backs_off_after_failures_until_one_connects() {
+        let mut pace = OpeningPace::new(1);
         let mut at = NS_PER_S;
         for rest in [10, 20, 40, 80, 160, 320, 640, 1000, 1000] {
             assert!(pace.take(0, at));
             let began = at;
             pace.failed(began, at + MS);
-            // One that was under way at the same time.
+            // A handshake that was in progress at the same time.
             pace.failed(began, at + 2 * MS);
             at += MS + rest * MS;
             assert_eq!(pace.next(0), Some(at), "{rest}");
@@ -172,9 +180,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn threads_together_keep_the_pace(threads in 1u32..200) {
+        fn threads_share_the_pace(threads in 1u32..200) {
             let all: u64 = (0..threads)
-                .map(|_| opened(&mut Pace::new(threads), NS_PER_S, 100 * MS))
+                .map(|_| opened(&mut OpeningPace::new(threads), NS_PER_S, 100 * MS))
                 .sum();
             prop_assert!(all <= 1_100 + u64::from(threads), "{}", all);
         }

@@ -1,8 +1,9 @@
-//! What one load thread counts and times, second by second.
+//! Counts and times of one load thread, second by second.
 //!
-//! A thread owns its slice of the current second and hands it over when the second is over; empty
-//! slices come back, so nothing is allocated while load runs. Were none back in time, because the gatherer or who
-//! reads its rows is stuck, the current slice takes the next second in too: no figure is lost and no memory grows.
+//! A thread owns its slice of the current second and passes it on when the second ends. Empty
+//! slices come back, so nothing is allocated under load. If no slice is back in time, because the
+//! gatherer or the reader of its rows is stuck, the current slice continues with the next second:
+//! nothing is lost and memory does not grow.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -16,24 +17,24 @@ use crate::message::Message;
 use crate::mix::Pick;
 use crate::rows::Rows;
 use crate::slice::Slice;
-use crate::sums::Sums;
+use crate::sums::RequestSums;
 
-/// One request and its moments, ns on the worker's clock.
+/// A request and its timestamps, ns on the worker's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moments {
-    /// Which request of the plan it is.
+    /// The request.
     pub pick: Pick,
-    /// When it should have been sent.
+    /// Scheduled time.
     pub intended: Ns,
-    /// When a connection was there for it, less what floodmark itself delayed in opening it.
+    /// When a connection was available, minus our own delay in opening it.
     pub free: Ns,
-    /// When it was handed to the kernel.
+    /// When it was passed to the kernel.
     pub sent: Ns,
-    /// When the first byte of its answer was read.
+    /// When the first byte of its response was read.
     pub first: Ns,
 }
 
-/// One thread's recorder.
+/// The recorder of one thread.
 pub struct Recorder {
     live: Box<Slice>,
     out: SyncSender<Message>,
@@ -47,16 +48,21 @@ pub struct Recorder {
     deadline: Ns,
     window_end: Ns,
     open: u64,
-    peak_open: u64,
-    total_connects: u64,
-    errors: BTreeMap<String, u64>,
-    unawaited: BTreeMap<String, u64>,
-    group_times: GroupTimes,
+    /// Maximum number of connections open at once.
+    pub peak_open: u64,
+    /// Number of connections opened.
+    pub total_connects: u64,
+    /// Named errors.
+    pub errors: BTreeMap<String, u64>,
+    /// Those of connections that no request waited for.
+    pub unawaited: BTreeMap<String, u64>,
+    /// Times of the groups over the measurement.
+    pub group_times: GroupTimes,
 }
 
 impl Recorder {
-    /// A recorder that hands full slices to `out` and takes empty ones from `back`, for a measurement in rows `measured`; it has
-    /// as many groups as `first`.
+    /// Creates a recorder that sends full slices to `out` and receives empty ones from `back`, for
+    /// a measurement with the rows `measured`. It has as many groups as `first`.
     #[must_use]
     pub fn new(
         first: Box<Slice>,
@@ -84,7 +90,7 @@ impl Recorder {
         }
     }
 
-    /// Begins a phase at `start`; answers after `window_end` no longer count towards throughput.
+    /// Starts a phase at `start`; responses after `window_end` do not count towards throughput.
     pub fn begin(&mut self, phase: Phase, start: Ns, window_end: Option<Ns>) {
         self.phase_start = start;
         self.rows = match phase {
@@ -97,23 +103,23 @@ impl Recorder {
         self.live.index = 0;
     }
 
-    /// Ends the phase, handing over what there is.
+    /// Ends the phase and passes on the current slice.
     pub fn end(&mut self, now: Ns) {
         self.tick(now);
         self.row_end = Ns::MAX;
-        // No request is out any more, so there is time to wait for an empty slice.
+        // No request is in flight, so there is time to wait for an empty slice.
         if let Ok(empty) = self.back.recv() {
             self.hand_over(empty);
         }
     }
 
-    /// When the current second ends.
+    /// Returns when the current second ends.
     #[must_use]
     pub fn row_end(&self) -> Ns {
         self.row_end
     }
 
-    /// Moves on to the second that `now` lies in.
+    /// Advances to the second that contains `now`.
     #[inline]
     pub fn tick(&mut self, now: Ns) {
         if now >= self.row_end {
@@ -131,59 +137,59 @@ impl Recorder {
         }
     }
 
-    /// Sends the live slice off; `empty` takes its place.
+    /// Sends the current slice and replaces it with `empty`.
     fn hand_over(&mut self, empty: Box<Slice>) {
         self.live.open = self.open;
         let full = std::mem::replace(&mut self.live, empty);
         self.live.phase = full.phase;
-        // The gatherer outlives the threads; were it gone, there would be nobody to tell.
+        // The gatherer outlives the threads; without it there is no receiver.
         let _ = self.out.send(Message::Slice(full));
     }
 
-    /// Counts what is counted of all requests and of each group.
+    /// Updates the sums of all requests and of one group.
     #[inline]
-    fn count(&mut self, group: u32, add: impl Fn(&mut Sums)) {
+    fn count(&mut self, group: u32, add: impl Fn(&mut RequestSums)) {
         add(&mut self.live.all);
         if let Some(sums) = self.live.groups.get_mut(group as usize) {
             add(sums);
         }
     }
 
-    /// The time of `n` requests of a group has come.
+    /// Records that `n` requests of a group became due.
     pub fn intended(&mut self, group: u32, n: u64) {
-        self.count(group, |sums| sums.counts.intended += n);
+        self.count(group, |sums| sums.row.counts.intended += n);
     }
 
-    /// A request has been handed to the kernel.
+    /// Records that a request was passed to the kernel.
     #[inline]
     pub fn sent(&mut self, moments: &Moments, bytes: usize) {
         let group = moments.pick.group;
         self.count(group, |sums| {
-            sums.counts.sent += 1;
-            sums.bytes_sent += bytes as u64;
+            sums.row.counts.sent += 1;
+            sums.row.bytes_sent += bytes as u64;
         });
         let free = moments.free.max(moments.intended);
         self.time_of(group, TimeKind::Blocked, free - moments.intended);
         self.time_of(group, TimeKind::Lateness, moments.sent.saturating_sub(free));
     }
 
-    /// A request is sent a second time, on another connection.
+    /// Records that a request was sent again on another connection.
     pub fn resent(&mut self, group: u32, bytes: usize) {
         self.count(group, |sums| {
-            sums.counts.reconnects += 1;
-            sums.bytes_sent += bytes as u64;
+            sums.row.counts.reconnects += 1;
+            sums.row.bytes_sent += bytes as u64;
         });
     }
 
-    /// Bytes came on a connection whose latest request is of a group.
+    /// Records bytes received on a connection whose latest request belongs to a group.
     #[inline]
     pub fn received(&mut self, group: u32, bytes: usize) {
-        self.count(group, |sums| sums.bytes_received += bytes as u64);
+        self.count(group, |sums| sums.row.bytes_received += bytes as u64);
     }
 
-    /// A whole answer came.
+    /// Records a complete response.
     #[inline]
-    pub fn answered(&mut self, moments: &Moments, done: Ns, status: u16, outcome: Outcome) {
+    pub fn responded(&mut self, moments: &Moments, done: Ns, status: u16, outcome: Outcome) {
         self.tick(done);
         let group = moments.pick.group;
         self.count(group, |sums| {
@@ -198,10 +204,10 @@ impl Recorder {
         let good = u64::from(response <= self.deadline);
         let in_window = u64::from(done <= self.window_end);
         self.count(group, |sums| {
-            sums.counts.ok += 1;
-            sums.good += good;
-            sums.ok_in_window += in_window;
-            sums.good_in_window += in_window * good;
+            sums.row.counts.ok += 1;
+            sums.row.good += good;
+            sums.row.ok_in_window += in_window;
+            sums.row.good_in_window += in_window * good;
         });
         self.time_of(group, TimeKind::Response, response);
         self.time_of(group, TimeKind::Service, done - moments.sent);
@@ -209,11 +215,11 @@ impl Recorder {
         self.time_of(group, TimeKind::FirstByte, first_byte);
     }
 
-    /// A request that was sent ended otherwise than ok.
+    /// Records a sent request that did not end ok.
     pub fn failed(&mut self, moments: &Moments, done: Ns, outcome: Outcome) {
         self.tick(done);
         let group = moments.pick.group;
-        self.count(group, |sums| sums.counts.add(outcome));
+        self.count(group, |sums| sums.row.counts.add(outcome));
         let kind = if outcome == Outcome::TimedOut {
             TimeKind::Censored
         } else {
@@ -222,24 +228,24 @@ impl Recorder {
         self.time_of(group, kind, done.saturating_sub(moments.intended));
     }
 
-    /// No connection could be opened for a request of a group.
+    /// Records that no connection could be opened for a request of a group.
     pub fn connect_failed(&mut self, group: u32, intended: Ns, now: Ns) {
         self.tick(now);
-        self.count(group, |sums| sums.counts.connect_failed += 1);
+        self.count(group, |sums| sums.row.counts.connect_failed += 1);
         self.time_of(group, TimeKind::Error, now.saturating_sub(intended));
     }
 
-    /// Requests of a group that were still to be sent are given up.
+    /// Records that requests of a group were dropped before they were sent.
     pub fn unsent(&mut self, group: u32, n: u64) {
-        self.count(group, |sums| sums.counts.unsent += n);
+        self.count(group, |sums| sums.row.counts.unsent += n);
     }
 
-    /// A request of a group that is out is no longer awaited.
+    /// Records that a request of a group is still in flight at the end.
     pub fn in_flight_at_end(&mut self, group: u32) {
-        self.count(group, |sums| sums.counts.in_flight_at_end += 1);
+        self.count(group, |sums| sums.row.counts.in_flight_at_end += 1);
     }
 
-    /// A connection stands.
+    /// Records that a connection was opened.
     #[inline]
     pub fn connected(&mut self) {
         self.live.connects += 1;
@@ -248,54 +254,36 @@ impl Recorder {
         self.peak_open = self.peak_open.max(self.open);
     }
 
-    /// A connection was closed.
+    /// Records that a connection was closed.
     pub fn disconnected(&mut self) {
         self.open -= 1;
     }
 
-    /// Connections that stand.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn open_connections(&self) -> u64 {
         self.open
     }
 
-    /// Something went wrong that has a name.
+    /// Counts a named error.
     #[cold]
     pub fn error(&mut self, name: &str) {
         count_name(&mut self.errors, name);
     }
 
-    /// What was counted by that name last was the opening of a connection that no request waited for.
+    /// Marks the last error of that name as one of a connection that no request waited for.
     #[cold]
-    pub fn unawaited(&mut self, name: &str) {
+    pub fn error_unawaited(&mut self, name: &str) {
         count_name(&mut self.unawaited, name);
     }
 
-    /// Named errors of connections that no request waited for; they are among all.
-    #[must_use]
-    pub fn unawaited_errors(&self) -> &BTreeMap<String, u64> {
-        &self.unawaited
-    }
-
-    /// Named errors, connections opened in all, most open at once.
-    #[must_use]
-    pub fn totals(&self) -> (BTreeMap<String, u64>, u64, u64) {
-        (self.errors.clone(), self.total_connects, self.peak_open)
-    }
-
-    /// Times of the groups over the measurement.
-    #[must_use]
-    pub fn group_times(&self) -> &GroupTimes {
-        &self.group_times
-    }
-
-    /// A time of a connection was taken.
+    /// Records a time of a connection.
     #[inline]
     pub fn time(&mut self, kind: TimeKind, ns: Ns) {
         self.live.times[kind as usize].record(ns);
     }
 
-    /// A time of a request of a group was taken.
+    /// Records a time of a request of a group.
     #[inline]
     fn time_of(&mut self, group: u32, kind: TimeKind, ns: Ns) {
         self.live.times[kind as usize].record(ns);
@@ -305,7 +293,7 @@ impl Recorder {
     }
 }
 
-/// Counts a name, of which there are few: only its first time allocates.
+/// Counts a name. There are few names, and only a new one allocates.
 fn count_name(names: &mut BTreeMap<String, u64>, name: &str) {
     match names.get_mut(name) {
         Some(n) => *n += 1,
@@ -322,7 +310,7 @@ mod tests {
     use std::sync::mpsc::{channel, sync_channel};
 
     #[test]
-    fn without_an_empty_slice_the_current_one_takes_the_next_second_in() {
+    fn extends_the_current_slice_without_a_spare() {
         let (out, messages) = sync_channel(10);
         let (give_back, back) = channel();
         let first = Box::new(Slice::new(0, 0));
@@ -340,7 +328,7 @@ mod tests {
         let slices: Vec<_> = messages
             .try_iter()
             .filter_map(|message| match message {
-                Message::Slice(slice) => Some((slice.index, slice.all.counts.intended)),
+                Message::Slice(slice) => Some((slice.index, slice.all.row.counts.intended)),
                 _ => None,
             })
             .collect();

@@ -1,101 +1,102 @@
-//! A plan's requests, ready to be sent: bytes made once where nothing varies, else templates.
+//! The requests of a plan, ready to send: fixed bytes if nothing varies, otherwise templates.
 
 use std::sync::Arc;
 
 use floodmark_record::plan::{CloseFirst, Expect, Plan, RequestPlan};
 use floodmark_wire::{RequestError, RequestSpec, head_around_length, request_bytes};
 
-use crate::template::{Template, TemplateError, push_decimal, randomness};
+use crate::template::{RequestTemplate, TemplateError, push_decimal, randomness};
 
-/// Longest request with templates. Each connection may hold one, and it is made anew each time.
+/// Maximum length of a request with templates, bytes. Each connection may hold one, rendered per
+/// request.
 pub const LONGEST_VARYING: usize = 64 * 1024;
 
-/// A request in both of its forms: as sent on a connection that stays, and as the last one on its connection.
+/// A request in two forms: for a connection that stays open, and as the last one on its connection.
 #[derive(Debug)]
-pub enum Request {
-    /// Always the same bytes.
+pub enum EncodedRequest {
+    /// The same bytes every time.
     Fixed([Vec<u8>; 2]),
-    /// Filled in each time.
+    /// Rendered every time.
     Varying(Arc<Varying>),
 }
 
-/// A request with places to fill in.
+/// A request with placeholders.
 #[derive(Debug)]
 pub struct Varying {
-    heads: [Head; 2],
-    body: Template,
+    heads: [EncodedHead; 2],
+    body: RequestTemplate,
     longest: usize,
 }
 
-/// A head, with the length of the body between its two parts where the second is not empty.
+/// A head, with the length of the body between its two parts unless the second is empty.
 #[derive(Debug)]
-struct Head {
-    before: Template,
-    after: Template,
+struct EncodedHead {
+    before: RequestTemplate,
+    after: RequestTemplate,
 }
 
-/// Why a request of a plan cannot be sent.
+/// Reason why a request of a plan cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct RequestFault {
-    /// Which request of the mix; 0 where there is none.
+    /// Index of the request in the mix; 0 without a mix.
     pub index: usize,
-    /// Where in it.
-    pub place: Place,
+    /// The invalid part.
+    pub place: RequestPart,
     /// What is wrong.
     #[source]
-    pub fault: Fault,
+    pub fault: InvalidRequest,
 }
 
 /// A part of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum RequestPart {
     /// The method.
     Method,
     /// Path and query.
     Path,
-    /// Names and values of headers.
+    /// Header names and values.
     Headers,
     /// The body.
     Body,
 }
 
-/// What is wrong with a request.
+/// Why a request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// It is no legal request.
+pub enum InvalidRequest {
+    /// It is not a legal request.
     #[error(transparent)]
-    Request(#[from] RequestError),
-    /// A template that is none.
+    EncodedRequest(#[from] RequestError),
+    /// An invalid template.
     #[error(transparent)]
-    Template(#[from] TemplateError),
+    RequestTemplate(#[from] TemplateError),
     /// A brace in a path with templates.
     #[error(
-        "path {0:?} holds a brace that is no template; write {{seq}}, {{rand:1-1000}} or {{uuid}}, or the brace as %7B or %7D"
+        "path {0:?} contains a brace that is not part of a template; write {{seq}}, {{rand:1-1000}} or {{uuid}}, or encode the brace as %7B or %7D"
     )]
     Brace(String),
-    /// Too long for what is made anew each time.
+    /// Too long to be rendered per request.
     #[error(
-        "a request with templates can have {0} bytes, but at most {LONGEST_VARYING} are filled in; shorten it, or set templates = false"
+        "the request can become {0} bytes long, but the limit with templates is {LONGEST_VARYING}; shorten it or set templates = false"
     )]
     TooLong(usize),
 }
 
-/// A request of a plan, as its text stands there.
-struct Source<'a> {
+/// The text of one request of a plan.
+struct RequestText<'a> {
     plan: &'a Plan,
     path: &'a str,
     request: &'a RequestPlan,
     templates: bool,
 }
 
-/// All requests of a plan, in the order of its mix.
+/// Prepares all requests of a plan, in the order of its mix.
 ///
 /// # Errors
-/// The first that cannot be sent.
-pub fn requests(plan: &Plan) -> Result<Vec<Request>, RequestFault> {
-    let sources: Vec<Source<'_>> = match &plan.mix {
-        None => vec![Source {
+/// The first request that cannot be sent.
+pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
+    let sources: Vec<RequestText<'_>> = match &plan.mix {
+        None => vec![RequestText {
             plan,
             path: &plan.target.path,
             request: &plan.request,
@@ -104,7 +105,7 @@ pub fn requests(plan: &Plan) -> Result<Vec<Request>, RequestFault> {
         Some(mix) => mix
             .requests
             .iter()
-            .map(|of| Source {
+            .map(|of| RequestText {
                 plan,
                 path: &of.path,
                 request: &of.request,
@@ -122,13 +123,18 @@ pub fn requests(plan: &Plan) -> Result<Vec<Request>, RequestFault> {
     made.collect()
 }
 
-/// Most bytes that one of these requests can have.
+/// Returns the maximum length of these requests, bytes.
 #[must_use]
-pub fn longest(requests: &[Request]) -> usize {
-    requests.iter().map(Request::longest).max().unwrap_or(0)
+pub fn longest(requests: &[EncodedRequest]) -> usize {
+    requests
+        .iter()
+        .map(EncodedRequest::longest)
+        .max()
+        .unwrap_or(0)
 }
 
-/// What answers to each of a plan's requests have to be, and whether they are to HEAD and so have no body.
+/// Returns what each request of a plan expects, and whether it is a HEAD request, whose response
+/// has no body.
 pub fn expectations(plan: &Plan) -> impl Iterator<Item = (&[Expect], bool)> {
     let alone = plan
         .mix
@@ -141,37 +147,45 @@ pub fn expectations(plan: &Plan) -> impl Iterator<Item = (&[Expect], bool)> {
         .map(|(expect, request)| (expect, request.method == "HEAD"))
 }
 
-impl Source<'_> {
-    fn request(&self) -> Result<Request, (Place, Fault)> {
-        let body = self.template(&self.request.body, Place::Body)?;
-        let path = self.template(self.path.as_bytes(), Place::Path)?;
+impl RequestText<'_> {
+    fn request(&self) -> Result<EncodedRequest, (RequestPart, InvalidRequest)> {
+        let body = self.template(&self.request.body, RequestPart::Body)?;
+        let path = self.template(self.path.as_bytes(), RequestPart::Path)?;
         if self.templates && (path.holds(b'{') || path.holds(b'}')) {
-            return Err((Place::Path, Fault::Brace(self.path.to_owned())));
+            return Err((
+                RequestPart::Path,
+                InvalidRequest::Brace(self.path.to_owned()),
+            ));
         }
         let [kept, last] = [false, self.plan.close_first == CloseFirst::Server]
             .map(|close| self.head(close, &body));
         let heads = [kept?, last?];
-        let longest = heads.iter().map(Head::longest).max().unwrap_or(0) + body.longest();
+        let longest = heads.iter().map(EncodedHead::longest).max().unwrap_or(0) + body.longest();
         let request = Varying {
             heads,
             body,
             longest,
         };
         if !request.varies() {
-            return Ok(Request::Fixed([false, true].map(|last| {
+            return Ok(EncodedRequest::Fixed([false, true].map(|last| {
                 let mut bytes = Vec::with_capacity(longest);
                 request.render((0, 0), last, &mut Vec::new(), &mut bytes);
                 bytes
             })));
         }
         if longest > LONGEST_VARYING {
-            return Err((Place::Body, Fault::TooLong(longest)));
+            return Err((RequestPart::Body, InvalidRequest::TooLong(longest)));
         }
-        Ok(Request::Varying(Arc::new(request)))
+        Ok(EncodedRequest::Varying(Arc::new(request)))
     }
 
-    /// The request's head, whose text was made legal before its templates are filled in: what they become is legal anywhere.
-    fn head(&self, close: bool, body: &Template) -> Result<Head, (Place, Fault)> {
+    /// Builds the request's head. The text is checked before its templates are rendered; rendered
+    /// values are legal anywhere.
+    fn head(
+        &self,
+        close: bool,
+        body: &RequestTemplate,
+    ) -> Result<EncodedHead, (RequestPart, InvalidRequest)> {
         let mut fixed = Vec::new();
         if !body.varies() {
             body.render(0, &mut randomness(0, 0), &mut fixed);
@@ -197,66 +211,70 @@ impl Source<'_> {
             })
         };
         let [before, after] = parts.map_err(|error| (place(&error), error.into()))?;
-        Ok(Head {
-            before: self.template(&before, Place::Headers)?,
-            after: self.template(&after, Place::Headers)?,
+        Ok(EncodedHead {
+            before: self.template(&before, RequestPart::Headers)?,
+            after: self.template(&after, RequestPart::Headers)?,
         })
     }
 
-    fn template(&self, text: &[u8], place: Place) -> Result<Template, (Place, Fault)> {
+    fn template(
+        &self,
+        text: &[u8],
+        place: RequestPart,
+    ) -> Result<RequestTemplate, (RequestPart, InvalidRequest)> {
         if self.templates {
-            Template::parse(text).map_err(|error| (place, error.into()))
+            RequestTemplate::parse(text).map_err(|error| (place, error.into()))
         } else {
-            Ok(Template::fixed(text))
+            Ok(RequestTemplate::fixed(text))
         }
     }
 }
 
-/// Which part of a request an error is about.
-fn place(error: &RequestError) -> Place {
+/// Returns the part of a request that an error refers to.
+fn place(error: &RequestError) -> RequestPart {
     match error {
-        RequestError::MethodNotAToken(_) | RequestError::Connect => Place::Method,
+        RequestError::MethodNotAToken(_) | RequestError::Connect => RequestPart::Method,
         RequestError::IllegalPath(_)
         | RequestError::PathWithoutSlash(_)
         | RequestError::EmptyAuthority
-        | RequestError::IllegalAuthority(_) => Place::Path,
+        | RequestError::IllegalAuthority(_) => RequestPart::Path,
         RequestError::HeaderNameNotAToken(_)
         | RequestError::IllegalHeaderValue(_)
         | RequestError::Repeated(_)
         | RequestError::ContentLength { .. }
         | RequestError::LengthOfVarying
         | RequestError::TransferEncoding
-        | RequestError::Connection { .. } => Place::Headers,
+        | RequestError::Connection { .. } => RequestPart::Headers,
     }
 }
 
-impl Head {
+impl EncodedHead {
     fn longest(&self) -> usize {
         const LONGEST_LENGTH: usize = 20;
         self.before.longest() + LONGEST_LENGTH + self.after.longest()
     }
 }
 
-impl Request {
-    /// Most bytes that it can have.
+impl EncodedRequest {
+    /// Returns its maximum length, bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
         match self {
-            Request::Fixed([kept, last]) => kept.len().max(last.len()),
-            Request::Varying(varying) => varying.longest,
+            EncodedRequest::Fixed([kept, last]) => kept.len().max(last.len()),
+            EncodedRequest::Varying(varying) => varying.longest,
         }
     }
 }
 
 impl Varying {
     fn varies(&self) -> bool {
-        let head = |head: &Head| head.before.varies() || head.after.varies();
+        let head = |head: &EncodedHead| head.before.varies() || head.after.varies();
         self.body.varies() || self.heads.iter().any(head)
     }
 
-    /// Appends request `number` of a seed, as the `last` of its connection or as one on a connection that stays; both
-    /// hold the same values. `scratch` is used for the body, whose length has to be known before it is written. Nothing is allocated
-    /// where both have room for [`Request::longest`].
+    /// Appends request `number` of a seed, as the last on its connection if `last`; both forms
+    /// contain the same values. `scratch` receives the body, whose length must be known first. Does
+    /// not allocate if both have room for [`EncodedRequest::longest`].
     pub fn render(
         &self,
         (seed, number): (u64, u64),
@@ -267,7 +285,7 @@ impl Varying {
         let mut random = randomness(seed, number);
         scratch.clear();
         self.body.render(number, &mut random, scratch);
-        let Head { before, after } = &self.heads[usize::from(last)];
+        let EncodedHead { before, after } = &self.heads[usize::from(last)];
         before.render(number, &mut random, out);
         if !after.is_empty() {
             push_decimal(scratch.len() as u64, out);
@@ -290,12 +308,12 @@ mod tests {
         plan
     }
 
-    fn only(change: impl FnOnce(&mut MixRequest)) -> Result<Request, RequestFault> {
+    fn only(change: impl FnOnce(&mut MixRequest)) -> Result<EncodedRequest, RequestFault> {
         requests(&plan_of(change)).map(|mut all| all.remove(0))
     }
 
-    fn rendered(request: &Request, number: u64, last: bool) -> String {
-        let Request::Varying(varying) = request else {
+    fn rendered(request: &EncodedRequest, number: u64, last: bool) -> String {
+        let EncodedRequest::Varying(varying) = request else {
             panic!("{request:?}");
         };
         let (mut scratch, mut out) = (
@@ -314,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_length_of_a_body_is_that_of_what_it_became() {
+    fn content_length_matches_the_rendered_body() {
         let request = only(|r| body(r, r#"{"id":{seq}}"#)).unwrap();
         for (number, expected) in [(1, "8"), (1234, "11")] {
             for last in [false, true] {
@@ -333,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_hold_the_same_values() {
+    fn kept_and_last_forms_have_equal_values() {
         let request = only(|r| r.path = "/{uuid}/{rand:1-1000000}".to_owned()).unwrap();
         let path = |last| {
             rendered(&request, 7, last)
@@ -347,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_vary_is_made_once() {
+    fn renders_fixed_requests_once() {
         for (text, templates, sent) in [
             (r#"{"a":{}}"#, true, r#"{"a":{}}"#),
             ("{{seq}}", true, "{seq}"),
@@ -357,7 +375,7 @@ mod tests {
                 r.templates = templates;
                 body(r, text);
             });
-            let Ok(Request::Fixed([kept, last])) = request else {
+            let Ok(EncodedRequest::Fixed([kept, last])) = request else {
                 panic!("{request:?}");
             };
             for bytes in [&kept, &last] {
@@ -370,20 +388,24 @@ mod tests {
     }
 
     #[test]
-    fn faults_say_where_they_are() {
+    fn errors_name_the_part() {
         type Change = fn(&mut MixRequest);
-        let cases: [(Change, Place, &str); 7] = [
-            (|r| r.path = "/{name}".to_owned(), Place::Path, "%7B"),
-            (|r| r.path = "/{rand:5}".to_owned(), Place::Path, "{rand:5}"),
-            (|r| r.path = "/a b".to_owned(), Place::Path, "%20"),
+        let cases: [(Change, RequestPart, &str); 7] = [
+            (|r| r.path = "/{name}".to_owned(), RequestPart::Path, "%7B"),
+            (
+                |r| r.path = "/{rand:5}".to_owned(),
+                RequestPart::Path,
+                "{rand:5}",
+            ),
+            (|r| r.path = "/a b".to_owned(), RequestPart::Path, "%20"),
             (
                 |r| r.request.method = "G T".to_owned(),
-                Place::Method,
+                RequestPart::Method,
                 "method",
             ),
             (
                 |r| r.request.headers = vec![("A".to_owned(), "{rand:2-1}".to_owned())],
-                Place::Headers,
+                RequestPart::Headers,
                 "{rand:2-1}",
             ),
             (
@@ -391,13 +413,13 @@ mod tests {
                     body(r, "{seq}");
                     r.request.headers = vec![("Content-Length".to_owned(), "5".to_owned())];
                 },
-                Place::Headers,
+                RequestPart::Headers,
                 "leave it out",
             ),
             (
                 |r| body(r, &"{uuid}".repeat(2000)),
-                Place::Body,
-                "at most 65536",
+                RequestPart::Body,
+                "is 65536",
             ),
         ];
         for (change, place, words) in cases {
@@ -413,7 +435,7 @@ mod tests {
         plan.target.path = "/{seq}".to_owned();
         plan.request.body = b"{seq}{rand:}".to_vec();
         let requests = requests(&plan).unwrap();
-        let Request::Fixed([kept, _]) = &requests[0] else {
+        let EncodedRequest::Fixed([kept, _]) = &requests[0] else {
             panic!("{requests:?}");
         };
         assert!(kept.starts_with(b"GET /{seq} HTTP/1.1\r\n") && kept.ends_with(b"{seq}{rand:}"));

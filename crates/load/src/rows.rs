@@ -1,5 +1,5 @@
-//! Where the rows of a phase begin and end: at whole seconds, and at the ends of the plan's steps, so that each row belongs to
-//! one step.
+//! Boundaries of a phase's rows: whole seconds and the ends of the plan's steps, so that each row
+//! belongs to one step.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::slice::ROW_NS;
 /// The rows of a phase, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
-    /// Cuts that lie within seconds, in order: the row that begins there, and when that is.
+    /// Boundaries within seconds, in order: the row that starts there, and its time.
     cuts: Arc<[(u64, Ns)]>,
 }
 
 impl Rows {
-    /// Whole seconds, cut at the ends of `plan`'s steps.
+    /// Creates rows of whole seconds, split at the ends of `plan`'s steps.
     #[must_use]
     pub fn of(plan: &Plan) -> Self {
         let mut end_s = 0.0;
@@ -40,13 +40,13 @@ impl Rows {
         }
     }
 
-    /// The row that holds `at`.
+    /// Returns the row that contains `at`.
     #[must_use]
     pub fn at(&self, at: Ns) -> u64 {
         at / ROW_NS + self.cuts.partition_point(|(_, cut)| *cut <= at) as u64
     }
 
-    /// Begin and end of a row; its end is the next one's begin.
+    /// Returns the start and end of a row; the end is the start of the next one.
     #[must_use]
     pub fn bounds(&self, row: u64) -> (Ns, Ns) {
         let cuts = self.cuts.partition_point(|(first, _)| *first <= row);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_seconds_where_nothing_cuts_them() {
+    fn rows_are_whole_seconds_without_steps() {
         for rows in [rows(&[]), rows(&[2.0, 1.0, 5.0])] {
             assert_eq!(rows.at(3 * ROW_NS + 1), 3);
             assert_eq!(rows.bounds(3), (3 * ROW_NS, 4 * ROW_NS));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn two_cuts_in_a_second() {
+    fn splits_a_second_at_two_step_ends() {
         let rows = rows(&[3.25, 0.5, 1.0]);
         let ms = |row| {
             let (from, to) = rows.bounds(row);
@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_moment_is_in_one_row_and_every_step_ends_a_row(
+        fn rows_cover_all_times_and_end_with_steps(
             lengths in proptest::collection::vec(0.001f64..3.0, 1..12),
             at in 0u64..40_000_000_000,
         ) {

@@ -1,46 +1,46 @@
-//! The open model's arrivals: a pure function of plan and seed.
+//! Arrivals of the open model: a pure function of plan and seed.
 //!
 //! ```text
 //! constant   |   |   |   |   |   |      every 1/rate, the first at 0
 //! poisson    | |      |  |||     |      exponential gaps of mean 1/rate
-//! burst      ||||||||||            .    N at equal distances within T, then nothing
-//! ramp       |    |   |  |  | | |||     the rate grows; constant or Poisson, by `course`
-//! steps      |   |   | | | | |||||||    one rate after the other; the same
+//! burst      ||||||||||            .    N at equal gaps within T, then nothing
+//! ramp       |    |   |  |  | | |||     linear change of rate; constant or Poisson, see `course`
+//! steps      |   |   | | | | |||||||    one rate after another; constant or Poisson
 //! replay     ||  |       | || |   |  .  as in a file of timestamps
 //!            0                     end
 //! ```
 //!
 //! Thread *i* of *n* keeps arrivals *i*, *i+n*, *i+2n*, …: together the threads send exactly the
-//! schedule that one thread would send.
+//! schedule of a single thread.
 
-use floodmark_record::plan::{Arrivals, Plan};
-use floodmark_record::{Profile, Timetable};
+use floodmark_record::Timetable;
+use floodmark_record::plan::{Arrivals, Plan, Schedule};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::clock::{NS_PER_S, Ns, seconds};
 use crate::course::{Course, arrivals_before};
 
-/// Arrival times of one thread, in ns from the start of the phase, in order.
+/// Arrival times of one thread, in order, ns from the start of the phase.
 ///
-/// Cloning gives a second cursor at the same place, so arrivals that wait need no queue.
+/// A clone is a second cursor at the same position, so waiting arrivals need no queue.
 #[derive(Debug, Clone)]
-pub struct Schedule {
-    spacing: Spacing,
-    /// Number, over all threads, of the next arrival.
+pub struct ArrivalSchedule {
+    spacing: ArrivalSpacing,
+    /// Index of the next arrival, over all threads.
     index: u64,
     stride: u64,
-    /// Arrivals of all threads together.
+    /// Number of arrivals over all threads.
     total: u64,
-    /// When the next arrival is due.
+    /// Time of the next arrival.
     next: Option<Ns>,
     window: Ns,
 }
 
 #[derive(Debug, Clone)]
-enum Spacing {
+enum ArrivalSpacing {
     Equal(Course),
-    /// `sum` is that of the first `drawn` distances.
+    /// `sum` covers the first `drawn` gaps.
     Exponential {
         course: Course,
         sum: f64,
@@ -50,28 +50,29 @@ enum Spacing {
     Listed(Timetable),
 }
 
-impl Schedule {
-    /// The arrivals that thread `thread` of `threads` sends within `duration_s` (or `requests` in all).
+impl ArrivalSchedule {
+    /// Creates the arrivals that thread `thread` of `threads` sends within `duration_s`, or for
+    /// `requests` in total.
     ///
-    /// Returns none when the plan is of the closed model.
+    /// Returns `None` in the closed model.
     #[must_use]
     pub fn new(plan: &Plan, duration_s: Option<f64>, thread: u64, threads: u64) -> Option<Self> {
-        let rate = plan.rate_per_s?;
-        let spacing = Spacing::new(plan, rate)?;
-        let total = spacing.total(duration_s, plan.requests);
-        let mut schedule = Schedule {
-            window: spacing.window(plan, duration_s, total, rate),
+        let planned = plan.schedule()?;
+        let spacing = ArrivalSpacing::new(planned, plan.seed);
+        let total = spacing.total(duration_s, plan.request_limit());
+        let mut schedule = ArrivalSchedule {
+            window: spacing.window(planned, duration_s, total),
             spacing,
             index: thread,
             stride: threads,
             total,
             next: None,
         };
-        schedule.look();
+        schedule.advance();
         Some(schedule)
     }
 
-    /// The time of the next arrival without taking it.
+    /// Returns the time of the next arrival without taking it.
     #[must_use]
     pub fn peek(&self) -> Option<Ns> {
         self.next
@@ -81,102 +82,103 @@ impl Schedule {
     pub fn take(&mut self) -> Option<Ns> {
         let at = self.next?;
         self.index += self.stride;
-        self.look();
+        self.advance();
         Some(at)
     }
 
-    fn look(&mut self) {
+    fn advance(&mut self) {
         self.next = (self.index < self.total).then(|| self.spacing.at(self.index) as Ns);
     }
 
-    /// Length of the sending window, ns: the given time; else up to the last arrival and one mean distance more, so that the
-    /// last answer has its time as the others have.
+    /// Returns the length of the sending window, ns: the given duration, or one mean gap beyond the
+    /// last arrival, so that the last response has as much time as the others.
     #[must_use]
     pub fn window(&self) -> Ns {
         self.window
     }
 
-    /// Arrivals over all threads.
+    /// Returns the number of arrivals over all threads.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 }
 
-impl Spacing {
-    fn new(plan: &Plan, rate: f64) -> Option<Self> {
-        let course = || Course::new(plan.profile.as_ref(), rate);
-        Some(match (plan.arrivals?, &plan.profile) {
-            (Arrivals::Replay, Some(Profile::Replay(replay))) => {
-                Spacing::Listed(replay.timetable.clone())
-            }
-            (Arrivals::Replay, _) => Spacing::Listed(Timetable::default()),
-            (Arrivals::Constant | Arrivals::Burst, _) => Spacing::Equal(course()),
-            (Arrivals::Poisson, _) => Spacing::Exponential {
-                course: course(),
+impl ArrivalSpacing {
+    fn new(planned: &Schedule, seed: u64) -> Self {
+        if let Schedule::Replay { replay, .. } = planned {
+            return ArrivalSpacing::Listed(replay.timetable.clone());
+        }
+        let course = Course::new(planned);
+        match planned.arrivals() {
+            Arrivals::Poisson => ArrivalSpacing::Exponential {
+                course,
                 sum: 0.0,
                 drawn: 0,
-                random: Xoshiro256PlusPlus::seed_from_u64(plan.seed),
+                random: Xoshiro256PlusPlus::seed_from_u64(seed),
             },
-        })
+            _ => ArrivalSpacing::Equal(course),
+        }
     }
 
-    /// Arrivals within a time, or as many as asked for.
+    /// Returns the number of arrivals within a duration, or the requested number.
     fn total(&self, duration_s: Option<f64>, requests: Option<u64>) -> u64 {
         let Some(seconds) = duration_s else {
             return match self {
-                Spacing::Listed(timetable) => timetable.times().len() as u64,
-                Spacing::Equal(_) | Spacing::Exponential { .. } => requests.unwrap_or(0),
+                ArrivalSpacing::Listed(timetable) => timetable.times().len() as u64,
+                ArrivalSpacing::Equal(_) | ArrivalSpacing::Exponential { .. } => {
+                    requests.unwrap_or(0)
+                }
             };
         };
         match self {
-            Spacing::Equal(course) => arrivals_before(course.expected_by(seconds)),
-            Spacing::Exponential { course, .. } => {
+            ArrivalSpacing::Equal(course) => arrivals_before(course.expected_by(seconds)),
+            ArrivalSpacing::Exponential { course, .. } => {
                 let expected = course.expected_by(seconds);
                 let mut counted = self.clone();
                 (0..).take_while(|n| counted.sum_at(*n) < expected).count() as u64
             }
-            Spacing::Listed(timetable) => {
+            ArrivalSpacing::Listed(timetable) => {
                 let end = crate::clock::seconds(seconds);
                 timetable.times().partition_point(|at| *at < end) as u64
             }
         }
     }
 
-    fn window(&self, plan: &Plan, duration_s: Option<f64>, total: u64, rate: f64) -> Ns {
+    fn window(&self, planned: &Schedule, duration_s: Option<f64>, total: u64) -> Ns {
+        let rate = planned.rate_per_s();
         match (duration_s, self) {
             (Some(given), _) => seconds(given),
-            (None, Spacing::Equal(_)) => seconds(total as f64 / rate),
-            (None, Spacing::Exponential { .. }) => {
+            (None, ArrivalSpacing::Equal(_)) => seconds(total as f64 / rate),
+            (None, ArrivalSpacing::Exponential { .. }) => {
                 let last = total.checked_sub(1).map_or(0.0, |n| self.clone().at(n));
                 (last + NS_PER_S as f64 / rate) as Ns
             }
-            (None, Spacing::Listed(_)) => {
-                seconds(plan.replay().map_or(0.0, |replay| replay.window_s))
-            }
+            (None, ArrivalSpacing::Listed(_)) => seconds(planned.window_s()),
         }
     }
 
-    /// Time of arrival `index`, ns. `index` must not decrease from call to call.
+    /// Returns the time of arrival `index`, ns. `index` must not decrease between calls.
     fn at(&mut self, index: u64) -> f64 {
         let sum = self.sum_at(index);
         match self {
-            Spacing::Equal(course) => course.at(index as f64),
-            Spacing::Exponential { course, .. } => course.at(sum),
-            Spacing::Listed(timetable) => timetable.times()[index as usize] as f64,
+            ArrivalSpacing::Equal(course) => course.at(index as f64),
+            ArrivalSpacing::Exponential { course, .. } => course.at(sum),
+            ArrivalSpacing::Listed(timetable) => timetable.times()[index as usize] as f64,
         }
     }
 
-    /// Sum of the exponential distances, of mean 1, up to arrival `index`; 0 where distances are not random.
+    /// Returns the sum of the exponential gaps (mean 1) up to arrival `index`; 0 for schedules that
+    /// are not random.
     fn sum_at(&mut self, index: u64) -> f64 {
-        let Spacing::Exponential {
+        let ArrivalSpacing::Exponential {
             sum, drawn, random, ..
         } = self
         else {
             return 0.0;
         };
         while *drawn <= index {
-            // 53 random bits in (0, 1]: the logarithm is finite.
+            // 53 random bits in (0, 1], so that the logarithm is finite.
             let unit = ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
             *sum -= unit.ln();
             *drawn += 1;

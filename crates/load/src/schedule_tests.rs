@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::testing::{open_plan, ramp_plan, replay_plan, steps_plan};
+use floodmark_record::plan::{Model, Spacing};
 use proptest::prelude::*;
 
 fn all(plan: &Plan, thread: u64, threads: u64) -> Vec<u64> {
-    let mut schedule = Schedule::new(plan, plan.duration_s, thread, threads).unwrap();
+    let mut schedule = ArrivalSchedule::new(plan, plan.duration_s(), thread, threads).unwrap();
     std::iter::from_fn(|| schedule.take()).collect()
 }
 
@@ -24,7 +25,7 @@ fn a_thousand_per_second_for_twelve_seconds_is_twelve_thousand() {
 }
 
 #[test]
-fn awkward_products_do_not_gain_or_lose_an_arrival() {
+fn rounding_keeps_the_number_of_arrivals() {
     for (rate, seconds, n) in [
         (30.0, 0.1, 3),
         (3.0, 0.3, 1),
@@ -38,7 +39,7 @@ fn awkward_products_do_not_gain_or_lose_an_arrival() {
 }
 
 #[test]
-fn poisson_has_the_asked_mean_and_spread() {
+fn poisson_has_the_requested_mean_and_variance() {
     let times = all(
         &open_plan(Arrivals::Poisson, 10_000.0, None, Some(200_000)),
         0,
@@ -67,7 +68,7 @@ fn the_same_seed_gives_the_same_arrivals() {
 
 proptest! {
     #[test]
-    fn threads_together_send_the_one_thread_schedule(
+    fn threads_share_the_schedule_of_one_thread(
         rate in 1.0f64..5000.0,
         n in 0u64..500,
         threads in 1u64..7,
@@ -87,7 +88,7 @@ fn of(plan: &Plan) -> Vec<u64> {
     all(plan, 0, 1)
 }
 
-/// How many arrivals of `times` are in a stretch of seconds.
+/// Counts the arrivals within an interval, in seconds.
 fn within(times: &[u64], from_s: f64, to_s: f64) -> usize {
     times
         .iter()
@@ -104,11 +105,11 @@ fn a_ramp_inverts_its_integral() {
         let due = (k as f64 / 50.0).sqrt() * NS_PER_S as f64;
         assert!((times[k] as f64 - due).abs() <= 1.0, "{k}: {}", times[k]);
     }
-    // Downwards it is the same ramp seen from its other end.
+    // A falling ramp is the same ramp reversed.
     let down = of(&ramp_plan(1000.0, 0.0, 10.0));
     assert_eq!(down.len(), 5000);
     assert_eq!((down[0], down[5000 - 1250]), (0, 5_000_000_000));
-    // Without a slope it is the constant rate.
+    // A ramp without a slope is a constant rate.
     let level = of(&ramp_plan(1000.0, 1000.0, 2.0));
     assert_eq!(
         level,
@@ -124,7 +125,7 @@ fn steps_keep_their_rates_and_carry_fractions_over() {
         (times[999], times[1000], times[1001], times[2999]),
         (999_000_000, 1_500_000_000, 1_500_500_000, 2_499_500_000)
     );
-    // One and a half arrivals in each second.
+    // One and a half arrivals per second.
     let times = of(&steps_plan(&[(1.5, 1.0), (1.5, 1.0)]));
     assert_eq!(times, [0, 666_666_667, 1_333_333_333]);
     assert_eq!(of(&steps_plan(&[(0.0, 1.0), (2.0, 1.0)]))[0], 1_000_000_000);
@@ -132,11 +133,11 @@ fn steps_keep_their_rates_and_carry_fractions_over() {
 }
 
 #[test]
-fn a_replay_is_its_file() {
+fn replays_the_times_of_its_file() {
     let times = vec![0, 5, 5, 1_000_000_000, 4_000_000_000];
     let plan = replay_plan(times.clone(), 5.0);
     assert_eq!(of(&plan), times);
-    let schedule = Schedule::new(&plan, None, 0, 1).unwrap();
+    let schedule = ArrivalSchedule::new(&plan, None, 0, 1).unwrap();
     assert_eq!((schedule.total(), schedule.window()), (5, 5_000_000_000));
 }
 
@@ -150,9 +151,9 @@ fn the_last_arrival_is_within_the_window() {
         ramp_plan(10.0, 2000.0, 1.5),
         steps_plan(&[(10.0, 0.3), (900.0, 0.7)]),
     ] {
-        let schedule = Schedule::new(&plan, plan.duration_s, 0, 1).unwrap();
+        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), 0, 1).unwrap();
         let last = of(&plan).pop().unwrap();
-        assert!(last < schedule.window(), "{:?}", plan.arrivals);
+        assert!(last < schedule.window(), "{:?}", plan.arrivals());
     }
 }
 
@@ -171,9 +172,8 @@ fn poisson_steps_and_ramps_have_mean_and_variance_of_the_integral() {
         let counts: Vec<f64> = (0..SEEDS)
             .map(|seed| {
                 let plan = Plan {
-                    arrivals: Some(Arrivals::Poisson),
                     seed,
-                    ..plan.clone()
+                    ..poisson(plan.clone())
                 };
                 within(&of(&plan), from_s, to_s) as f64
             })
@@ -181,7 +181,8 @@ fn poisson_steps_and_ramps_have_mean_and_variance_of_the_integral() {
         let n = SEEDS as f64;
         let got = counts.iter().sum::<f64>() / n;
         let variance = counts.iter().map(|c| (c - got).powi(2)).sum::<f64>() / n;
-        // Five standard errors of a Poisson count's mean; its variance is its mean, and is known to √(2/n) of itself.
+        // Five standard errors of a Poisson count's mean. Its variance equals its mean, which is
+        // known to √(2/n) of itself.
         assert!(
             (got - mean).abs() <= 5.0 * (mean / n).sqrt(),
             "{mean}: {got}"
@@ -191,6 +192,18 @@ fn poisson_steps_and_ramps_have_mean_and_variance_of_the_integral() {
             "{mean}: variance {variance}"
         );
     }
+}
+
+/// Returns the plan with Poisson arrivals, except for a replay.
+fn poisson(mut plan: Plan) -> Plan {
+    if let Model::Open {
+        schedule: Schedule::Ramp { spacing, .. } | Schedule::Steps { spacing, .. },
+        ..
+    } = &mut plan.model
+    {
+        *spacing = Spacing::Poisson;
+    }
+    plan
 }
 
 fn changing() -> impl Strategy<Value = Plan> {
@@ -209,26 +222,23 @@ fn changing() -> impl Strategy<Value = Plan> {
 
 proptest! {
     #[test]
-    fn rates_that_change(plan in changing(), poisson: bool, threads in 1u64..7) {
-        let random = poisson && plan.arrivals != Some(Arrivals::Replay);
-        let plan = Plan {
-            arrivals: if random { Some(Arrivals::Poisson) } else { plan.arrivals },
-            ..plan
-        };
+    fn threads_share_changing_rates(plan in changing(), random: bool, threads in 1u64..7) {
+        let plan = if random { poisson(plan) } else { plan };
         let whole = of(&plan);
         prop_assert!(whole.is_sorted());
         let mut parts: Vec<u64> = (0..threads).flat_map(|t| all(&plan, t, threads)).collect();
         parts.sort_unstable();
         prop_assert_eq!(&parts, &whole);
-        let profile = plan.profile.clone().unwrap();
-        let end = profile.window_s();
+        let schedule = plan.schedule().unwrap();
+        let end = schedule.window_s();
         prop_assert!(whole.last().is_none_or(|at| *at as f64 <= end * NS_PER_S as f64));
-        if plan.arrivals == Some(Arrivals::Constant) {
-            let expected = profile.expected_by(end).unwrap();
+        if plan.arrivals() == Some(Arrivals::Constant) {
+            let expected = schedule.expected_by(end).unwrap();
             prop_assert!((whole.len() as f64 - expected).abs() < 1.0 + 1e-6);
-            // So at every moment: one is sent as soon as the integral has gone beyond those sent.
+            // This holds at every moment: an arrival is sent as soon as the integral exceeds the
+            // number sent.
             for at in (1..20).map(|i| end * f64::from(i) / 20.0) {
-                let expected = profile.expected_by(at).unwrap();
+                let expected = schedule.expected_by(at).unwrap();
                 let n = within(&whole, 0.0, at) as f64;
                 prop_assert!((n - expected).abs() <= 1.0 + 1e-3, "{} at {}: {}", expected, at, n);
             }

@@ -1,38 +1,40 @@
-//! What `--check scoring` reads: the score in the request, and the three figures in each answer.
+//! Parses what `--check scoring` needs: the score in a request and the three figures in each
+//! response.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Above this a double no longer tells whole numbers apart.
+/// Above this, a double cannot represent every whole number.
 const LAST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// How far an average may be off, as a part of itself: one that is carried along from answer to answer rounds each time.
+/// Relative tolerance of an average: a running average rounds with each response.
 const AVERAGE_ROUNDING: f64 = 1e-9;
 
-/// The answer to a score.
+/// The response to a score.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ScoreAnswer {
-    /// Mean of all scores so far, this one included.
+pub struct ScoreResponse {
+    /// Mean of all scores so far, including this one.
     pub average_score: f64,
     /// Their sum.
     pub total_score: f64,
-    /// How many they are.
+    /// Number of scores.
     #[serde(deserialize_with = "whole")]
     pub number_of_trials: u64,
 }
 
-impl ScoreAnswer {
-    /// Reads the body of an answer; none where it is anything else. Allocates nothing unless it is none, or holds more than these figures.
+impl ScoreResponse {
+    /// Parses the body of a response; returns `None` if it is anything else. Allocates only for
+    /// invalid bodies and for those with further fields.
     #[must_use]
     pub fn read(body: &[u8]) -> Option<Self> {
         object(body)?;
         serde_json::from_slice(body).ok()
     }
 
-    /// Whether the average is the total divided by the number.
+    /// Returns whether the average is the total divided by the number.
     #[must_use]
     pub fn averages(&self) -> bool {
         let exact = self.total_score / self.number_of_trials as f64;
@@ -41,12 +43,12 @@ impl ScoreAnswer {
     }
 }
 
-/// Says whether a body looks like an object: reading would take an array for one, too.
+/// Checks that a body looks like an object; the deserializer would accept an array too.
 fn object(body: &[u8]) -> Option<()> {
     body.trim_ascii_start().starts_with(b"{").then_some(())
 }
 
-/// A whole number, however it is written: 10, 10.0, 1.0E1.
+/// Reads a whole number in any notation: 10, 10.0, 1.0E1.
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     struct Whole;
     impl Visitor<'_> for Whole {
@@ -64,22 +66,22 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
             if number.fract() == 0.0 && (0.0..=LAST_EXACT).contains(&number) {
                 Ok(number as u64)
             } else {
-                Err(E::custom("no whole number"))
+                Err(E::custom("not a whole number"))
             }
         }
     }
     deserializer.deserialize_f64(Whole)
 }
 
-/// A body in which no score can be found that each request adds.
+/// Reason why a request's body contains no score.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; the check needs to know what each request adds, as in -b '{{\"score\": 10}}'")]
+#[error("{0}; the check needs the score of each request, such as -b '{{\"score\": 10}}'")]
 pub struct NoScore(&'static str);
 
-/// The score that a request's body holds.
+/// Returns the score in a request's body.
 ///
 /// # Errors
-/// There is none, it is no finite number, or it is 0, with which no total shows what was lost.
+/// The score is missing, not finite, or 0, because a score of 0 cannot reveal a lost update.
 pub fn score(body: &[u8]) -> Result<f64, NoScore> {
     #[derive(Deserialize)]
     struct Scored {
@@ -91,9 +93,9 @@ pub fn score(body: &[u8]) -> Result<f64, NoScore> {
     let scored = object(body).and_then(|()| serde_json::from_slice(body).ok());
     match scored {
         Some(Scored { score }) if score.is_finite() && score != 0.0 => Ok(score),
-        Some(_) => Err(NoScore("a score of 0 leaves every total as it is")),
+        Some(_) => Err(NoScore("a score of 0 does not change the totals")),
         None => Err(NoScore(
-            "the body is no JSON object with a number \"score\"",
+            "the body is not a JSON object with a number \"score\"",
         )),
     }
 }
@@ -104,8 +106,8 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn answers_are_read_however_they_are_written() {
-        let answer = ScoreAnswer {
+    fn parses_responses_in_any_notation() {
+        let response = ScoreResponse {
             average_score: 10.0,
             total_score: 1e7,
             number_of_trials: 1_000_000,
@@ -116,12 +118,16 @@ mod tests {
             "\n { \"totalScore\" : 1e+7 , \"numberOfTrials\":1000000.0,\r\n\t\"averageScore\":1.0E1 } \n",
             r#"{"averageScore":10,"by":{"a":[1]},"totalScore":1E7,"numberOfTrials":1000000}"#,
         ] {
-            assert_eq!(ScoreAnswer::read(body.as_bytes()), Some(answer), "{body}");
+            assert_eq!(
+                ScoreResponse::read(body.as_bytes()),
+                Some(response),
+                "{body}"
+            );
         }
     }
 
     #[test]
-    fn what_is_no_answer_is_not_read() {
+    fn rejects_other_bodies() {
         for body in [
             "",
             "17",
@@ -136,14 +142,14 @@ mod tests {
             r#"{"averageScore":10,"totalScore":10,"numberOfTrials":1,"numberOfTrials":2}"#,
             r#"{"averageScore":10,"totalScore":10,"numberOfTrials":1}{}"#,
         ] {
-            assert_eq!(ScoreAnswer::read(body.as_bytes()), None, "{body}");
+            assert_eq!(ScoreResponse::read(body.as_bytes()), None, "{body}");
         }
     }
 
     #[test]
     fn an_average_is_the_total_divided_by_the_number() {
         let averages = |average_score, total_score, number_of_trials| {
-            ScoreAnswer {
+            ScoreResponse {
                 average_score,
                 total_score,
                 number_of_trials,
@@ -161,10 +167,10 @@ mod tests {
         assert_eq!(score(br#"{"by":"me","score":-2.5e1}"#), Ok(-25.0));
         for (body, words) in [
             ("", "no body"),
-            ("[10]", "no JSON object"),
-            ("10", "no JSON object"),
-            (r#"{"score": "10"}"#, "no JSON object"),
-            (r#"{"score": {rand:1-9}}"#, "no JSON object"),
+            ("[10]", "not a JSON object"),
+            ("10", "not a JSON object"),
+            (r#"{"score": "10"}"#, "not a JSON object"),
+            (r#"{"score": {rand:1-9}}"#, "not a JSON object"),
             (r#"{"score": 0}"#, "score of 0"),
         ] {
             let error = score(body.as_bytes()).unwrap_err().to_string();
@@ -174,12 +180,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = (ScoreAnswer::read(&body), score(&body));
+        fn parsing_never_panics(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (ScoreResponse::read(&body), score(&body));
         }
 
         #[test]
-        fn honest_answers_are_read_and_average(
+        fn parses_correct_responses(
             score in -1e6f64..1e6, n in 1u64..1_000_000, order in Just([0, 1, 2]).prop_shuffle(), space in "[ \t\r\n]{0,3}",
         ) {
             let total = score * n as f64;
@@ -190,8 +196,8 @@ mod tests {
             ];
             let fields: Vec<_> = order.iter().map(|i| fields[*i].as_str()).collect();
             let body = format!("{space}{{{space}{}{space}}}", fields.join(&format!("{space},{space}")));
-            let answer = ScoreAnswer::read(body.as_bytes());
-            prop_assert!(answer.is_some_and(|answer| answer.number_of_trials == n && answer.averages()), "{body}");
+            let response = ScoreResponse::read(body.as_bytes());
+            prop_assert!(response.is_some_and(|response| response.number_of_trials == n && response.averages()), "{body}");
         }
     }
 }

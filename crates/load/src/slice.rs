@@ -1,50 +1,51 @@
-//! What one load thread saw in one second: the piece that it hands to the gatherer.
+//! Data of one load thread for one second, as passed to the gatherer.
 
 use floodmark_record::TimeKind;
 use floodmark_record::events::Phase;
 use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
-use crate::sums::Sums;
+use crate::sums::RequestSums;
 
-/// Length of a row.
+/// Length of a row, ns.
 pub const ROW_NS: Ns = 1_000_000_000;
 
-/// Slices that go round between a thread and the gatherer: one filling, one held back until its row is whole,
-/// one on its way, one spare.
+/// Slices circulating between a thread and the gatherer: one being filled, one waiting for its row
+/// to be complete, one in transit, one spare.
 pub const SLICES: usize = 4;
 
-/// What one thread saw in one second.
+/// Data of one thread for one second.
 #[derive(Debug)]
 pub struct Slice {
-    /// Whose.
+    /// Thread number.
     pub thread: u32,
-    /// Which phase.
+    /// Phase of the second.
     pub phase: Phase,
-    /// Which second of it.
+    /// Index of the second within the phase.
     pub index: u64,
-    /// What is counted of all requests.
-    pub all: Sums,
-    /// The same by group; empty without a mix.
-    pub groups: Vec<Sums>,
+    /// Sums of all requests.
+    pub all: RequestSums,
+    /// Sums per group; empty without a mix.
+    pub groups: Vec<RequestSums>,
     /// Connections opened.
     pub connects: u64,
-    /// Connections open when the slice was handed over.
+    /// Open connections at the end of the slice.
     pub open: u64,
-    /// One histogram for each [`TimeKind`], in its order.
+    /// One histogram per [`TimeKind`], in its order.
     pub times: Vec<Histogram>,
 }
 
 impl Slice {
-    /// An empty slice for `groups` groups, whose memory has been touched, so that later use does not grow the process.
+    /// Creates an empty slice for `groups` groups. Touches its memory, so that later use does not
+    /// grow the process.
     #[must_use]
     pub fn new(thread: u32, groups: usize) -> Self {
         let mut slice = Slice {
             thread,
             phase: Phase::Measure,
             index: 0,
-            all: Sums::default(),
-            groups: vec![Sums::default(); groups],
+            all: RequestSums::default(),
+            groups: vec![RequestSums::default(); groups],
             connects: 0,
             open: 0,
             times: TimeKind::ALL.iter().map(|_| Histogram::new()).collect(),
@@ -53,10 +54,10 @@ impl Slice {
         slice
     }
 
-    /// Empties it, keeping its memory.
+    /// Empties the slice and keeps its memory.
     pub fn clear(&mut self) {
         self.all.clear();
-        self.groups.iter_mut().for_each(Sums::clear);
+        self.groups.iter_mut().for_each(RequestSums::clear);
         self.connects = 0;
         self.open = 0;
         self.times.iter_mut().for_each(Histogram::clear);

@@ -1,11 +1,11 @@
-//! Source addresses, and how many connections their ports allow.
+//! Source addresses of connections.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use floodmark_record::plan::Sources;
 
-/// Hands out the addresses of a range in turn.
+/// Cycles through a range of addresses.
 #[derive(Debug, Clone)]
 pub struct SourceCycle {
     first: IpAddr,
@@ -15,7 +15,8 @@ pub struct SourceCycle {
 }
 
 impl SourceCycle {
-    /// The addresses that thread `thread` of `threads` uses; with fewer addresses than threads they share.
+    /// Creates the cycle of thread `thread` of `threads`. Threads share addresses if there are
+    /// fewer addresses than threads.
     #[must_use]
     pub fn new(sources: Sources, thread: u32, threads: u32) -> Self {
         SourceCycle {
@@ -26,7 +27,7 @@ impl SourceCycle {
         }
     }
 
-    /// The next address.
+    /// Returns the next address.
     pub fn take(&mut self) -> IpAddr {
         let at = self.next % self.count;
         self.next = self.next.wrapping_add(self.stride);
@@ -34,7 +35,7 @@ impl SourceCycle {
     }
 }
 
-/// The address that lies `n` behind `first`.
+/// Returns the address `n` after `first`.
 fn nth(first: IpAddr, n: u128) -> IpAddr {
     match first {
         IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() + n as u32)),
@@ -42,7 +43,8 @@ fn nth(first: IpAddr, n: u128) -> IpAddr {
     }
 }
 
-/// The first address of a range that nothing on this machine can send from, and why: no socket can be bound to it.
+/// Returns the first address of a range that this host cannot send from, with the error of binding
+/// a socket to it.
 #[must_use]
 pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {
     (0..sources.count())
@@ -77,16 +79,16 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_another_machine_cannot_be_sent_from() {
+    fn finds_unusable_source_addresses() {
         assert!(unusable(range("127.0.0.2", "127.0.0.6")).is_none());
-        // 192.0.2.0/24 is for documentation alone (RFC 5737).
+        // 192.0.2.0/24 is reserved for documentation (RFC 5737).
         let (address, error) = unusable(range("192.0.2.7", "192.0.2.9")).unwrap();
         assert_eq!(address.to_string(), "192.0.2.7");
         assert_eq!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL));
     }
 
     #[test]
-    fn crossed_or_mixed_ranges_hold_nothing() {
+    fn reversed_and_mixed_ranges_are_empty() {
         assert_eq!(range("127.0.0.9", "127.0.0.2").count(), 0);
         assert_eq!(range("127.0.0.9", "::1").count(), 0);
         assert_eq!(range("::1", "::3").count(), 3);

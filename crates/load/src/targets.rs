@@ -1,16 +1,16 @@
-//! The addresses of a target: connections go to them in turn, each from the next of the source addresses.
+//! The addresses of a target. Connections use them in turn, each with the next source address.
 //!
 //! ```text
-//! untried ──► on trial ──► reached        every connection in its turn; what fails here, fails
-//!       ▲        │  └────► left out       none any more, unless it is the last one
-//!       └────────┘                        nothing was found out: this process lacked something, or it was given up
+//! untried ──► on trial ──► reached        used in turn; a failure there is a failed connect
+//!       ▲        │  └────► left out       never used again, unless it is the last address
+//!       └────────┘                        inconclusive: this process lacked a resource, or the attempt was abandoned
 //! ```
 //!
-//! While an address is on trial, no second connection goes there once another address has been reached. So a
-//! name with an address that nobody serves, as `localhost` often has, costs the one connection that finds it out, and that
-//! is then tried at the next address. RFC 8305 (section 5) would start it there after 250 ms already; here the wait is that of
-//! the operating system or the timeout, since two handshakes for one connection would make the server's count of them another
-//! than ours.
+//! While an address is on trial, it gets no second connection once another address has been
+//! reached. An address without a server, which `localhost` often has, therefore costs only the one
+//! connection that discovers it, and that one retries at the next address. RFC 8305 (section 5)
+//! would start a parallel attempt after 250 ms. Here the operating system's timeout or ours
+//! decides, because two handshakes per connection would distort the server's count.
 
 use floodmark_record::events::AddressUse;
 use floodmark_record::plan::{Address, Plan};
@@ -19,20 +19,20 @@ use crate::backend::Route;
 use crate::failure::ConnectFailure;
 use crate::sources::SourceCycle;
 
-/// The addresses of a target, as one thread uses them.
+/// The addresses of a target, for one thread.
 #[derive(Debug)]
 pub struct Targets {
-    places: Vec<Place>,
+    places: Vec<TargetState>,
     next: usize,
-    /// Addresses that were reached.
+    /// Number of reached addresses.
     reached: usize,
 }
 
 /// One address.
 #[derive(Debug)]
-struct Place {
+struct TargetState {
     standing: Standing,
-    /// Ports are taken for each pair of source and target, so each target goes through all sources.
+    /// A port is used per pair of source and target, so each target cycles through all sources.
     sources: Option<SourceCycle>,
     opened: u64,
     moved: u64,
@@ -48,7 +48,7 @@ enum Standing {
 }
 
 impl Targets {
-    /// The addresses that a plan's connections go to; threads begin with different ones.
+    /// Creates the addresses of a plan; each thread starts with a different one.
     #[must_use]
     pub fn new(plan: &Plan, thread: u32, threads: u32) -> Self {
         let sources = |address: &Address| {
@@ -56,10 +56,10 @@ impl Targets {
             let same_family = address.ip()?.is_ipv4() == sources.first.is_ipv4();
             same_family.then(|| SourceCycle::new(sources, thread, threads))
         };
-        let places: Vec<Place> = plan
+        let places: Vec<TargetState> = plan
             .target
             .addresses()
-            .map(|address| Place {
+            .map(|address| TargetState {
                 standing: Standing::Untried,
                 sources: sources(&address),
                 opened: 0,
@@ -74,10 +74,10 @@ impl Targets {
         }
     }
 
-    /// The way for the next connection.
+    /// Returns the route of the next connection.
     pub fn take(&mut self) -> Route {
         let (n, reached) = (self.places.len(), self.reached > 0);
-        let usable = |place: &Place| match place.standing {
+        let usable = |place: &TargetState| match place.standing {
             Standing::Untried | Standing::Reached => true,
             Standing::OnTrial => !reached,
             Standing::LeftOut => false,
@@ -98,7 +98,7 @@ impl Targets {
         }
     }
 
-    /// A connection to a target stands.
+    /// Records that a connection to a target succeeded.
     pub fn reached(&mut self, target: u32) {
         let place = &mut self.places[target as usize];
         place.opened += 1;
@@ -108,8 +108,8 @@ impl Targets {
         }
     }
 
-    /// A connection to a target failed. Returns whether it is to be tried at another one, the failure being that of an address
-    /// where none has ever stood.
+    /// Records that a connection to a target failed. Returns whether to retry it at another
+    /// address, because no connection to this one has ever succeeded.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self
@@ -133,8 +133,8 @@ impl Targets {
         true
     }
 
-    /// A connection to a target came to its end before anything was found out about the address: if it was the trial, the next one
-    /// is.
+    /// Records that a connection attempt ended without a result about the address; if it was the
+    /// trial, the next connection is.
     pub fn given_up(&mut self, target: u32) {
         let place = &mut self.places[target as usize];
         if place.standing == Standing::OnTrial {
@@ -143,7 +143,8 @@ impl Targets {
     }
 }
 
-/// What became of a plan's addresses in all threads. One that any thread reached was not left out.
+/// Combines the results of all threads per address. An address reached by any thread was not left
+/// out.
 pub fn uses<'a>(plan: &Plan, threads: impl Iterator<Item = &'a Targets>) -> Vec<AddressUse> {
     let unused = |address| AddressUse {
         address,
@@ -199,20 +200,20 @@ mod tests {
     }
 
     #[test]
-    fn all_that_accept_are_used_in_turn_and_threads_begin_apart() {
+    fn uses_addresses_in_turn_from_a_different_start_per_thread() {
         let mut targets = Targets::new(&plan(3), 1, 4);
         assert_eq!(turns(&mut targets, 4), [1, 2, 0, 1]);
         (0..3).for_each(|target| targets.reached(target));
         assert_eq!(turns(&mut targets, 4), [2, 0, 1, 2]);
         assert!(
             !targets.failed(0, refused()),
-            "what was reached and fails, fails"
+            "a reached address stays in use"
         );
         assert_eq!(turns(&mut targets, 3), [0, 1, 2]);
     }
 
     #[test]
-    fn an_address_that_nobody_serves_costs_one_connection_where_another_was_reached() {
+    fn an_unserved_address_costs_one_connection() {
         let mut targets = Targets::new(&plan(2), 0, 1);
         assert_eq!(turns(&mut targets, 2), [0, 1]);
         targets.reached(1);
@@ -227,25 +228,25 @@ mod tests {
     }
 
     #[test]
-    fn the_last_address_is_never_left_out() {
+    fn never_excludes_the_last_address() {
         let mut targets = Targets::new(&plan(1), 0, 1);
         assert_eq!(turns(&mut targets, 2), [0, 0]);
         assert!(!targets.failed(0, refused()));
         let mut targets = Targets::new(&plan(2), 0, 1);
         assert!(targets.failed(1, refused()));
         assert!(!targets.failed(0, refused()));
-        assert!(targets.failed(1, refused()), "another is there still");
+        assert!(targets.failed(1, refused()), "another address is left");
         assert_eq!(turns(&mut targets, 3), [0, 0, 0]);
     }
 
     #[test]
-    fn what_this_process_lacks_is_no_fault_of_an_address() {
+    fn local_shortages_do_not_exclude_an_address() {
         let mut targets = Targets::new(&plan(2), 0, 1);
         for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOBUFS] {
             let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));
             assert!(!targets.failed(0, failure), "{}", failure.name);
         }
-        // So says a machine without IPv6 of ::1.
+        // A host without IPv6 reports these for ::1.
         for errno in [libc::EADDRNOTAVAIL, libc::EAFNOSUPPORT, libc::ENETUNREACH] {
             let mut targets = Targets::new(&plan(2), 0, 1);
             let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_found_nothing_out_is_tried_again() {
+    fn repeats_an_inconclusive_trial() {
         let lacking = failure::connect(&std::io::Error::from_raw_os_error(libc::EMFILE));
         let ends: [fn(&mut Targets, ConnectFailure); 2] = [
             |targets, lacking| assert!(!targets.failed(0, lacking)),
@@ -268,12 +269,12 @@ mod tests {
             assert_eq!(turns(&mut targets, 3), [0, 1, 1], "one more trial");
             targets.reached(0);
             end(&mut targets, lacking);
-            assert_eq!(turns(&mut targets, 2), [0, 1], "what was reached stays");
+            assert_eq!(turns(&mut targets, 2), [0, 1], "a reached address stays");
         }
     }
 
     #[test]
-    fn one_thread_that_reached_an_address_speaks_for_it() {
+    fn keeps_an_address_that_one_thread_reached() {
         let mut threads = [Targets::new(&plan(2), 0, 2), Targets::new(&plan(2), 1, 2)];
         threads[0].failed(0, refused());
         threads[0].reached(1);
@@ -285,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_target_goes_through_each_source(targets in 1u8..6, sources in 1u8..6, threads in 1u32..5) {
+        fn pairs_each_target_with_each_source(targets in 1u8..6, sources in 1u8..6, threads in 1u32..5) {
             let plan = Plan {
                 sources: Some(Sources {
                     first: IpAddr::from([127, 0, 0, 1]),
@@ -304,7 +305,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_happens_no_left_out_target_is_given(
+        fn never_returns_an_excluded_target(
             n in 1u8..5,
             happenings in proptest::collection::vec((0u32..5, proptest::bool::ANY), 0..40),
         ) {

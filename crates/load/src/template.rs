@@ -1,7 +1,7 @@
-//! Text in which `{seq}`, `{rand:a-b}` and `{uuid}` stand for what is new in each request.
+//! Templates: `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request.
 //!
-//! Nothing else with braces means anything, so a JSON body goes out as it stands: JSON has nothing like `{seq}` outside of its
-//! texts. There, `{{seq}}` writes `{seq}`, and so for the others.
+//! Other braces are literal, so a JSON body is sent unchanged: JSON has nothing like `{seq}`
+//! outside strings. Inside strings, `{{seq}}` writes `{seq}`; likewise for the others.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -14,14 +14,14 @@ const LONGEST_NUMBER: usize = 20;
 /// Characters of a UUID.
 const UUID_LENGTH: usize = 36;
 
-/// Text with places to fill in.
+/// Text with placeholders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Template {
-    parts: Vec<Part>,
+pub struct RequestTemplate {
+    parts: Vec<TemplatePart>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(Vec<u8>),
     Marker(Marker),
 }
@@ -30,32 +30,32 @@ enum Part {
 enum Marker {
     /// The request's number.
     Seq,
-    /// A whole number between two, both included.
+    /// A whole number in an inclusive range.
     Rand { low: u64, high: u64 },
     /// A random UUID (version 4 of RFC 9562).
     Uuid,
 }
 
-/// A `{rand:…}` that is none.
+/// An invalid `{rand:…}`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\": write two whole numbers, the smaller first, like {{rand:1-1000}}, or set templates = false to send it as it stands"
+    "\"{0}\": write two whole numbers, the smaller first, such as {{rand:1-1000}}, or set templates = false to send the text unchanged"
 )]
 pub struct TemplateError(String);
 
-impl Template {
-    /// Reads a text.
+impl RequestTemplate {
+    /// Parses a text.
     ///
     /// # Errors
     /// A `{rand:…}` without two whole numbers, the smaller first.
     pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
-        let mut template = Template::default();
+        let mut template = RequestTemplate::default();
         let mut rest = text;
         while let Some(at) = rest.iter().position(|b| *b == b'{') {
             template.push_text(&rest[..at]);
             rest = &rest[at..];
             let length = if let Some((marker, length)) = marker(rest)? {
-                template.parts.push(Part::Marker(marker));
+                template.parts.push(TemplatePart::Marker(marker));
                 length
             } else if let Some((_, length)) = marker(&rest[1..])?
                 && rest.get(1 + length) == Some(&b'}')
@@ -72,10 +72,10 @@ impl Template {
         Ok(template)
     }
 
-    /// A text that is the same in each request.
+    /// Creates a text without placeholders.
     #[must_use]
     pub fn fixed(text: &[u8]) -> Self {
-        let mut template = Template::default();
+        let mut template = RequestTemplate::default();
         template.push_text(text);
         template
     }
@@ -83,75 +83,78 @@ impl Template {
     fn push_text(&mut self, text: &[u8]) {
         match self.parts.last_mut() {
             _ if text.is_empty() => {}
-            Some(Part::Text(before)) => before.extend_from_slice(text),
-            _ => self.parts.push(Part::Text(text.to_vec())),
+            Some(TemplatePart::Text(before)) => before.extend_from_slice(text),
+            _ => self.parts.push(TemplatePart::Text(text.to_vec())),
         }
     }
 
-    /// Whether there is anything to fill in.
+    /// Returns whether it contains placeholders.
     #[must_use]
     pub fn varies(&self) -> bool {
         self.parts
             .iter()
-            .any(|part| matches!(part, Part::Marker(_)))
+            .any(|part| matches!(part, TemplatePart::Marker(_)))
     }
 
-    /// Whether it is no text at all.
+    /// Returns whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Whether a byte stands in the text itself.
+    /// Returns whether its literal text contains a byte.
     #[must_use]
     pub fn holds(&self, byte: u8) -> bool {
-        let in_text = |part: &Part| matches!(part, Part::Text(text) if text.contains(&byte));
+        let in_text =
+            |part: &TemplatePart| matches!(part, TemplatePart::Text(text) if text.contains(&byte));
         self.parts.iter().any(in_text)
     }
 
-    /// Most bytes that it can become.
+    /// Returns its maximum length when rendered, bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
-        let longest = |part: &Part| match part {
-            Part::Text(text) => text.len(),
-            Part::Marker(Marker::Uuid) => UUID_LENGTH,
-            Part::Marker(Marker::Seq | Marker::Rand { .. }) => LONGEST_NUMBER,
+        let longest = |part: &TemplatePart| match part {
+            TemplatePart::Text(text) => text.len(),
+            TemplatePart::Marker(Marker::Uuid) => UUID_LENGTH,
+            TemplatePart::Marker(Marker::Seq | Marker::Rand { .. }) => LONGEST_NUMBER,
         };
         self.parts.iter().map(longest).sum()
     }
 
-    /// Appends the text of request `number`. Allocates nothing where `out` has room for [`Template::longest`].
+    /// Appends the text of request `number`. Does not allocate if `out` has room for
+    /// [`RequestTemplate::longest`].
     pub fn render(&self, number: u64, random: &mut impl Rng, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Marker(Marker::Seq) => push_decimal(number, out),
-                Part::Marker(Marker::Rand { low, high }) => {
-                    // One more than the largest number does not fit: all 64 bits are then as good as drawn.
+                TemplatePart::Text(text) => out.extend_from_slice(text),
+                TemplatePart::Marker(Marker::Seq) => push_decimal(number, out),
+                TemplatePart::Marker(Marker::Rand { low, high }) => {
+                    // The full range overflows; then any 64 random bits are a uniform draw.
                     let value = match (high - low).checked_add(1) {
                         Some(n) => low + below(random, n),
                         None => random.next_u64(),
                     };
                     push_decimal(value, out);
                 }
-                Part::Marker(Marker::Uuid) => push_uuid(random, out),
+                TemplatePart::Marker(Marker::Uuid) => push_uuid(random, out),
             }
         }
     }
 }
 
-/// The source of what is random in request `number`. Different numbers of one seed have different states, so a
-/// request that is sent again, by whichever thread, is the same.
+/// Creates the random source of request `number`. Each number of a seed has its own state, so a
+/// request that is sent again, by any thread, is identical.
 #[must_use]
 pub fn randomness(seed: u64, number: u64) -> Xoshiro256PlusPlus {
-    // An odd factor: no two numbers meet. `seed_from_u64` mixes (SplitMix64).
+    // The factor is odd, so numbers map to distinct states. `seed_from_u64` mixes them
+    // (SplitMix64).
     let of_seed = seed.rotate_left(32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     Xoshiro256PlusPlus::seed_from_u64(
         of_seed.wrapping_add(number.wrapping_mul(0x2545_f491_4f6c_dd1d)),
     )
 }
 
-/// The marker that a text begins with, and its length.
+/// Parses the placeholder at the start of a text, and returns its length.
 fn marker(text: &[u8]) -> Result<Option<(Marker, usize)>, TemplateError> {
     for (name, marker) in [("{seq}", Marker::Seq), ("{uuid}", Marker::Uuid)] {
         if text.starts_with(name.as_bytes()) {
@@ -196,7 +199,7 @@ pub fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a random UUID, version 4 of RFC 9562 section 5.4, in its usual form.
+/// Appends a random UUID, version 4 of RFC 9562 section 5.4.
 fn push_uuid(random: &mut impl Rng, out: &mut Vec<u8>) {
     let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;

@@ -1,4 +1,4 @@
-//! Templates: what is filled in, and what is left alone.
+//! Templates: placeholders and literal text.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn render(text: &str, seed: u64, number: u64) -> String {
-    let template = Template::parse(text.as_bytes()).unwrap();
+    let template = RequestTemplate::parse(text.as_bytes()).unwrap();
     let mut out = Vec::with_capacity(template.longest());
     let room = out.capacity();
     template.render(number, &mut randomness(seed, number), &mut out);
@@ -16,7 +16,7 @@ fn render(text: &str, seed: u64, number: u64) -> String {
 }
 
 #[test]
-fn places_are_filled_in() {
+fn fills_in_markers() {
     assert_eq!(render("/a/{seq}?b={rand:7-7}", 1, 42), "/a/42?b=7");
     assert_eq!(
         render("{seq}{seq}", 1, u64::MAX),
@@ -36,13 +36,13 @@ fn other_braces_are_left_alone() {
         "{seq:1}{uuid }{random}{rand}",
     ] {
         assert_eq!(render(text, 1, 5), text);
-        assert!(!Template::parse(text.as_bytes()).unwrap().varies());
+        assert!(!RequestTemplate::parse(text.as_bytes()).unwrap().varies());
     }
     assert_eq!(render(r#"{"a":{"b":{seq}}}"#, 1, 5), r#"{"a":{"b":5}}"#);
 }
 
 #[test]
-fn doubled_braces_write_a_marker_itself() {
+fn doubled_braces_escape_a_marker() {
     assert_eq!(
         render("{{seq}} {{uuid}} {{rand:1-2}} {{seq} {seq}}", 1, 5),
         "{seq} {uuid} {rand:1-2} {5 5}"
@@ -50,7 +50,7 @@ fn doubled_braces_write_a_marker_itself() {
 }
 
 #[test]
-fn ranges_that_are_none_are_refused() {
+fn refuses_invalid_ranges() {
     for text in [
         "{rand:}",
         "{rand:5}",
@@ -64,13 +64,15 @@ fn ranges_that_are_none_are_refused() {
         "{rand:+1-5}",
         "{{rand:5}}",
     ] {
-        let error = Template::parse(text.as_bytes()).unwrap_err().to_string();
-        assert!(error.contains("like {rand:1-1000}"), "{text}: {error}");
+        let error = RequestTemplate::parse(text.as_bytes())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("such as {rand:1-1000}"), "{text}: {error}");
     }
 }
 
 #[test]
-fn a_range_is_filled_to_both_ends() {
+fn a_range_includes_both_ends() {
     let seen: HashSet<String> = (0..200).map(|n| render("{rand:1-6}", 3, n)).collect();
     assert_eq!(seen, (1..=6).map(|n| n.to_string()).collect());
     let wide = render("{rand:0-18446744073709551615}", 1, 1);
@@ -97,7 +99,7 @@ fn uuids_are_of_version_4_and_distinct() {
 
 proptest! {
     #[test]
-    fn the_same_request_is_the_same_text(seed in any::<u64>(), number in any::<u64>()) {
+    fn rendering_depends_on_seed_and_number_only(seed in any::<u64>(), number in any::<u64>()) {
         let text = "{seq} {uuid} {rand:0-1000000000000}";
         prop_assert_eq!(render(text, seed, number), render(text, seed, number));
         prop_assert_ne!(render("{uuid}", seed, number), render("{uuid}", seed, number ^ 1));
@@ -112,8 +114,8 @@ proptest! {
     }
 
     #[test]
-    fn text_without_markers_comes_back(text in proptest::collection::vec(any::<u8>(), 0..60)) {
-        if let Ok(template) = Template::parse(&text) && !template.varies() && !text.windows(2).any(|w| w == b"{{") {
+    fn keeps_text_without_markers(text in proptest::collection::vec(any::<u8>(), 0..60)) {
+        if let Ok(template) = RequestTemplate::parse(&text) && !template.varies() && !text.windows(2).any(|w| w == b"{{") {
             let mut out = Vec::new();
             template.render(1, &mut randomness(1, 1), &mut out);
             prop_assert_eq!(out, text);
@@ -122,6 +124,6 @@ proptest! {
 
     #[test]
     fn parsing_never_panics(text in "[{}a-z0-9:seqrand-]{0,40}") {
-        let _ = Template::parse(text.as_bytes());
+        let _ = RequestTemplate::parse(text.as_bytes());
     }
 }

@@ -3,88 +3,107 @@
 use std::net::SocketAddr;
 
 use floodmark_record::mix::{Mix, MixRequest};
-use floodmark_record::plan::{Arrivals, FiguresOf, Model, Plan};
-use floodmark_record::profile::{Profile, Ramp, Replay, Step};
+use floodmark_record::plan::{Arrivals, FiguresOf, Length, Model, Plan, Rate, Schedule, Spacing};
+use floodmark_record::profile::{Ramp, RateStep, Replay};
 use floodmark_record::timetable::{Timetable, checksum};
 
-/// A closed-model plan of `requests` on kept connections to `127.0.0.1:1`.
+/// Returns a closed-model plan of `requests` on kept connections to `127.0.0.1:1`.
 pub fn closed_plan(connections: u32, requests: u64) -> Plan {
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
     Plan {
         connections,
-        duration_s: None,
-        requests: Some(requests),
+        model: Model::Closed {
+            length: Length::Requests(requests),
+        },
         figures_of: FiguresOf::Whole,
         ..Plan::of(address.into())
     }
 }
 
-/// An open-model plan.
+/// Returns an open-model plan of a schedule.
+fn scheduled(schedule: Schedule) -> Plan {
+    Plan {
+        model: Model::Open {
+            schedule,
+            hold: false,
+        },
+        connections: 1000,
+        ..closed_plan(1, 0)
+    }
+}
+
+/// Returns the open-model plan with all its connections held.
+pub fn held_plan(mut plan: Plan) -> Plan {
+    if let Model::Open { hold, .. } = &mut plan.model {
+        *hold = true;
+    }
+    plan
+}
+
+/// Returns an open-model plan with a constant rate, or with a burst.
 pub fn open_plan(
     arrivals: Arrivals,
     rate: f64,
     duration_s: Option<f64>,
     requests: Option<u64>,
 ) -> Plan {
-    Plan {
-        model: Model::Open,
-        rate_per_s: Some(rate),
-        arrivals: Some(arrivals),
-        connections: 1000,
-        duration_s,
-        requests,
-        ..closed_plan(1, 0)
-    }
+    let rate = Rate::new(rate).unwrap();
+    let requests = requests.unwrap_or(0);
+    scheduled(match arrivals {
+        Arrivals::Burst => Schedule::Burst { requests, rate },
+        _ => Schedule::Constant {
+            rate,
+            spacing: match arrivals {
+                Arrivals::Poisson => Spacing::Poisson,
+                _ => Spacing::Constant,
+            },
+            length: duration_s.map_or(Length::Requests(requests), Length::seconds),
+        },
+    })
 }
 
-/// An open-model plan whose rate changes, with the mean rate that belongs to it.
-fn profile_plan(profile: Profile) -> Plan {
-    let window_s = profile.window_s();
-    let mean = profile.expected_by(window_s).unwrap_or(0.0) / window_s;
-    Plan {
-        profile: Some(profile),
-        ..open_plan(Arrivals::Constant, mean, Some(window_s), None)
-    }
-}
-
-/// A rate that changes in a straight line.
+/// Returns a plan whose rate changes linearly.
 pub fn ramp_plan(from_per_s: f64, to_per_s: f64, duration_s: f64) -> Plan {
-    profile_plan(Profile::Ramp(Ramp {
-        from_per_s,
-        to_per_s,
-        duration_s,
-    }))
+    scheduled(Schedule::Ramp {
+        ramp: Ramp {
+            from_per_s,
+            to_per_s,
+            duration_s,
+        },
+        spacing: Spacing::Constant,
+    })
 }
 
-/// Rates per second, each for a time in seconds.
+/// Returns a plan of steps: rates per second, each for a time in seconds.
 pub fn steps_plan(steps: &[(f64, f64)]) -> Plan {
-    let step = |(rate_per_s, duration_s): &(f64, f64)| Step {
+    let step = |(rate_per_s, duration_s): &(f64, f64)| RateStep {
         rate_per_s: *rate_per_s,
         duration_s: *duration_s,
     };
-    profile_plan(Profile::Steps(steps.iter().map(step).collect()))
+    scheduled(Schedule::Steps {
+        steps: steps.iter().map(step).collect(),
+        spacing: Spacing::Constant,
+    })
 }
 
-/// Arrivals at given times, ns, in a window of given length.
+/// Returns a plan with arrivals at the given times, ns, in a window of the given length.
 pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
-    let n = times.len() as u64;
+    let requests = times.len() as u64;
     let timetable = Timetable::new(times);
     let bytes = timetable.encode();
-    Plan {
-        profile: Some(Profile::Replay(Replay {
-            file: "times".to_owned(),
-            speed: 1.0,
-            peak_per_s: n,
-            window_s,
-            timetable_bytes: bytes.len() as u64,
-            timetable_checksum: checksum(&bytes),
-            timetable,
-        })),
-        ..open_plan(Arrivals::Replay, n as f64 / window_s, None, Some(n))
-    }
+    let replay = Replay {
+        file: "times".to_owned(),
+        speed: 1.0,
+        peak_per_s: requests,
+        window_s,
+        timetable_bytes: bytes.len() as u64,
+        timetable_checksum: checksum(&bytes),
+        timetable,
+    };
+    scheduled(Schedule::Replay { replay, requests })
 }
 
-/// The plan with a mix of GET requests with these weights.
+/// Returns the plan with a mix of GET requests with these weights.
 pub fn with_mix(plan: Plan, weights: &[u32]) -> Plan {
     let requests = weights.iter().enumerate().map(|(i, weight)| MixRequest {
         name: format!("request-{i}"),

@@ -6,57 +6,60 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Barrier};
 
+use floodmark_record::ThreadUsage;
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::plan::Plan;
-use floodmark_record::{Profile, ThreadUse};
+use floodmark_record::plan::{Arrivals, Length, Model, Plan, Rate, Schedule, Spacing};
 
-use crate::arrivals::{Arrivals, Waiting};
-use crate::backend::{Backend, Completion, Slot};
+use crate::arrivals::{ArrivalQueue, RequestSource};
+use crate::backend::{Completion, IoBackend, Slot};
 use crate::clock::{Clock, Ns, seconds};
-use crate::coalescing::{Batch, Coalescing, Work};
+use crate::coalescing::{Batch, Coalescing, ThreadWork};
 use crate::core::{Action, Core};
 use crate::message::{Message, PhaseEnd};
 use crate::mix::Picks;
 use crate::outgoing::Outgoing;
-use crate::schedule::Schedule;
+use crate::schedule::ArrivalSchedule;
 use crate::usage::{ThreadReading, process_cpu, thread_cpu};
 
-/// The longest wait, so that a request to stop is noticed and the gatherer gets its rows.
+/// Maximum wait, so that the thread notices a stop request and the gatherer receives its rows.
 const LONGEST_WAIT: Ns = 50_000_000;
 
-/// A backend that holds back is asked to submit when it holds this much: a good share of an enter call's cost is saved by
-/// then, and the first in the queue has not waited long against a response time.
+/// Number of delayed commands at which the loop asks the backend to submit. That saves most of the
+/// cost of a system call, and the delay is short compared with a response time.
 const HELD_BACK: usize = 32;
 
-/// The same while answers are taken several at a time: what a batch leads to goes out together. It fits into any backend's queue.
+/// The same limit while coalescing: the requests that follow a batch leave together. Any backend's
+/// queue has room for it.
 pub(crate) const HELD_BACK_COALESCING: usize = 160;
 
-/// How often it is said how many connections stand, before the clock starts.
-const WORD_EVERY: Ns = 500_000_000;
+/// Interval of progress reports while connections are opened in advance.
+const REPORT_EVERY: Ns = 500_000_000;
 
-/// What the threads of a worker share; none of it is touched while requests fly, but for two flags read once a turn.
-pub struct Shared {
-    /// Set to end the run at once.
+/// State shared by the threads of a worker. Under load, only two flags are read, once per
+/// iteration.
+pub struct SharedState {
+    /// Set to end the run immediately.
     pub stop: Arc<AtomicBool>,
-    /// Where the threads meet before and after each phase.
-    pub meet: Barrier,
-    /// Start of the phase, set by one thread at the meeting point.
+    /// Synchronizes the threads before and after each phase.
+    pub barrier: Barrier,
+    /// Start of the phase, set by one thread at the barrier.
     pub start: AtomicU64,
-    /// Number of the phase's first request, set likewise.
+    /// Number of the phase's first request, set in the same way.
     pub first_number: AtomicU64,
-    /// A number above all that were used in the phases so far; each thread adds its own when it has ended one.
+    /// A number above all request numbers used so far; each thread updates it at the end of a
+    /// phase.
     pub next_number: AtomicU64,
-    /// The clock that all threads read.
+    /// The clock of all threads.
     pub clock: Clock,
 }
 
-impl Shared {
-    /// What `threads` threads share, whose first request has a given number.
+impl SharedState {
+    /// Creates the state of `threads` threads; `first_number` is the number of their first request.
     #[must_use]
     pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock, first_number: u64) -> Self {
-        Shared {
+        SharedState {
             stop,
-            meet: Barrier::new(threads as usize),
+            barrier: Barrier::new(threads as usize),
             start: AtomicU64::new(0),
             first_number: AtomicU64::new(first_number),
             next_number: AtomicU64::new(first_number),
@@ -65,69 +68,56 @@ impl Shared {
     }
 }
 
-/// One thread's part in a phase.
+/// One thread's share of a phase.
 #[derive(Debug, Clone, Copy)]
-pub struct Share {
-    /// Which thread.
+pub struct PhaseShare {
+    /// Thread number.
     pub thread: u32,
-    /// Of how many.
+    /// Number of threads.
     pub threads: u32,
-    /// Its part of a closed model's requests.
+    /// Its share of a closed model's requests.
     pub requests: Option<u64>,
 }
 
-/// What one thread is to do in a phase, worked out before it begins.
+/// The work of one thread in a phase, prepared before the phase starts.
 #[derive(Debug)]
 pub struct PhaseJob {
     phase: Phase,
-    source: Source,
-    /// Length of the sending window, where it is known beforehand.
+    /// Arrivals of the open model.
+    schedule: Option<ArrivalSchedule>,
+    /// Number of requests of the closed model; `None` if a duration ends the phase.
+    requests: Option<u64>,
+    /// Length of the sending window, if known in advance.
     length: Option<Ns>,
-    /// Whether time ends the phase; else a number of requests does.
+    /// Whether a duration ends the phase; otherwise a number of requests does.
     timed: bool,
-    /// Whether what is out at the end of the window is awaited.
+    /// Whether to wait for requests that are in flight at the end of the window.
     drain: bool,
     thread: u32,
     picks: Picks,
 }
 
-/// Where a phase's requests come from, before it has a start.
-#[derive(Debug)]
-enum Source {
-    Closed { left: Option<u64> },
-    Open(Schedule),
-}
-
-impl Source {
-    fn arrivals(self, start: Ns, until: Option<Ns>, picks: Picks) -> Arrivals {
-        match self {
-            Source::Closed { left } => Arrivals::Closed { left, until, picks },
-            Source::Open(schedule) => Arrivals::Open(Waiting::new(schedule, start, picks)),
-        }
-    }
-}
-
 impl PhaseJob {
-    /// A thread's part in a phase of a plan.
+    /// Prepares a thread's share of a phase.
     #[must_use]
-    pub fn new(plan: &Plan, phase: Phase, share: Share) -> Self {
+    pub fn new(plan: &Plan, phase: Phase, share: PhaseShare) -> Self {
         let duration_s = match phase {
-            Phase::Warmup => Some(plan.warmup_s),
-            Phase::Measure => plan.duration_s,
+            Phase::Warmup => Some(plan.warmup.as_secs_f64()),
+            Phase::Measure => plan.duration_s(),
         };
         let (thread, threads) = (u64::from(share.thread), u64::from(share.threads));
         let schedule = match phase {
-            Phase::Warmup => Schedule::new(&warming_up(plan), duration_s, thread, threads),
-            Phase::Measure => Schedule::new(plan, duration_s, thread, threads),
+            Phase::Warmup => ArrivalSchedule::new(&warming_up(plan), duration_s, thread, threads),
+            Phase::Measure => ArrivalSchedule::new(plan, duration_s, thread, threads),
         };
         let length = match &schedule {
             Some(schedule) => Some(schedule.window()),
             None => duration_s.map(seconds),
         };
-        let left = share.requests.filter(|_| duration_s.is_none());
         PhaseJob {
             phase,
-            source: schedule.map_or(Source::Closed { left }, Source::Open),
+            schedule,
+            requests: share.requests.filter(|_| duration_s.is_none()),
             length,
             timed: duration_s.is_some(),
             drain: plan.drain,
@@ -137,81 +127,90 @@ impl PhaseJob {
     }
 }
 
-/// What a plan's warm-up does: the rate with which the measurement begins, throughout.
+/// Returns the plan of a warm-up: the measurement's initial rate throughout.
 fn warming_up(plan: &Plan) -> Plan {
-    let profile = plan.profile.as_ref();
-    Plan {
-        rate_per_s: profile.and_then(Profile::first_per_s).or(plan.rate_per_s),
-        profile: None,
-        ..plan.clone()
+    let mut plan = plan.clone();
+    if let Model::Open { schedule, .. } = &mut plan.model
+        && let Some(rate) = schedule.first_per_s().and_then(Rate::new)
+    {
+        let spacing = match schedule.arrivals() {
+            Arrivals::Poisson => Spacing::Poisson,
+            _ => Spacing::Constant,
+        };
+        *schedule = Schedule::Constant {
+            rate,
+            spacing,
+            length: Length::Duration(plan.warmup),
+        };
     }
+    plan
 }
 
 /// A core with its backend.
 pub struct LoadThread<B> {
     /// Clock shared by the worker's threads.
     pub clock: Clock,
-    /// State.
+    /// The state machine.
     pub core: Core,
     /// I/O.
     pub backend: B,
-    /// What is sent.
+    /// Request bytes.
     pub outgoing: Outgoing,
-    /// Slots whose request the backend holds back.
+    /// Slots whose request the backend has not submitted yet.
     leaving: Vec<Slot>,
-    /// How much the backend holds back at most.
+    /// Maximum number of delayed commands.
     hold_back: usize,
-    /// The latest moment that anything was stamped with: time does not go back.
+    /// The latest timestamp, which keeps time from going backwards.
     latest: Ns,
-    /// Pieces of answers received so far.
+    /// Receive completions so far.
     received: u64,
-    /// How many of them the kernel stamped.
+    /// How many of them have a kernel timestamp.
     stamped: u64,
 }
 
-/// Takes a thread through its phases, each begun by all threads at once. A thread that cannot go on stops the run but
-/// keeps coming to the meeting points, where the others would wait for it forever.
-pub fn run_phases<B: Backend>(
+/// Runs a thread through its phases, each started by all threads together. A thread that fails
+/// stops the run but keeps coming to the barrier, where the others would otherwise wait forever.
+pub fn run_phases<B: IoBackend>(
     mut made: io::Result<LoadThread<B>>,
     plan: &Plan,
     phases: &[Phase],
-    share: Share,
+    share: PhaseShare,
     start_after: impl Fn(),
-    shared: &Shared,
+    shared: &SharedState,
     out: &SyncSender<Message>,
 ) -> Option<Core> {
     if made.is_err() {
         shared.stop.store(true, Ordering::Relaxed);
     }
     for phase in phases {
-        // Before the clock starts: random arrivals are counted by drawing them all.
+        // Before the clock starts, because random arrivals are counted by drawing all of them.
         let job = PhaseJob::new(plan, *phase, share);
-        if shared.meet.wait().is_leader() {
+        if shared.barrier.wait().is_leader() {
             start_after();
             let _ = out.send(Message::Began(process_cpu()));
             let first_number = shared.next_number.load(Ordering::Relaxed);
             shared.first_number.store(first_number, Ordering::Relaxed);
             shared.start.store(shared.clock.now(), Ordering::Release);
         }
-        shared.meet.wait();
+        shared.barrier.wait();
         let start = shared.start.load(Ordering::Acquire);
         let end = match &mut made {
-            // A panic is passed on as an error: the other threads wait at the meeting point.
+            // A panic becomes an error, because the other threads wait at the barrier.
             Ok(thread) => catch_unwind(AssertUnwindSafe(|| thread.run(job, start, shared)))
-                .unwrap_or_else(|_| Err(io::Error::other("a load thread failed"))),
+                .unwrap_or_else(|_| Err(io::Error::other("a load thread panicked"))),
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
         };
         if end.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        // The gatherer outlives the threads; were it gone, there would be nobody to tell.
+        // The gatherer outlives the threads; without it there is no receiver.
         let _ = out.send(Message::End(share.thread, end));
     }
     made.ok().map(|thread| thread.core)
 }
 
-impl<B: Backend> LoadThread<B> {
-    /// A thread that has done nothing yet.
+impl<B: IoBackend> LoadThread<B> {
+    /// Creates an idle thread.
     #[must_use]
     pub fn new(clock: Clock, core: Core, backend: B, outgoing: Outgoing) -> Self {
         LoadThread {
@@ -227,14 +226,14 @@ impl<B: Backend> LoadThread<B> {
         }
     }
 
-    /// Opens the connections that are to stand before the clock starts, calling `say` now and then with how many stand and how
-    /// many could not be opened.
+    /// Opens the connections that must exist before the clock starts. Calls `report` regularly with
+    /// the numbers of opened and failed connections.
     ///
     /// # Errors
-    /// When the kernel refuses to wait.
-    pub fn prepare(&mut self, shared: &Shared, say: impl Fn((u64, u64))) -> io::Result<()> {
+    /// The kernel refuses to wait.
+    pub fn prepare(&mut self, shared: &SharedState, report: impl Fn((u64, u64))) -> io::Result<()> {
         let mut now = self.clock.now();
-        let mut next_word = now + WORD_EVERY;
+        let mut next_report = now + REPORT_EVERY;
         self.core.prepare(now);
         self.act();
         while !self.core.prepared()
@@ -244,9 +243,9 @@ impl<B: Backend> LoadThread<B> {
             now = self.clock.now();
             self.core.turn(now);
             self.act();
-            if now >= next_word {
-                next_word = now + WORD_EVERY;
-                say(self.core.standing());
+            if now >= next_report {
+                next_report = now + REPORT_EVERY;
+                report(self.core.standing());
             }
             let until = self.core.next_turn().min(now + LONGEST_WAIT);
             self.leave();
@@ -259,11 +258,17 @@ impl<B: Backend> LoadThread<B> {
     /// Runs one phase from `start` on.
     ///
     /// # Errors
-    /// When the kernel refuses to wait.
-    pub fn run(&mut self, job: PhaseJob, start: Ns, shared: &Shared) -> io::Result<Box<PhaseEnd>> {
+    /// The kernel refuses to wait.
+    pub fn run(
+        &mut self,
+        job: PhaseJob,
+        start: Ns,
+        shared: &SharedState,
+    ) -> io::Result<Box<PhaseEnd>> {
         let PhaseJob {
             phase,
-            source,
+            schedule,
+            requests: left,
             length,
             timed,
             drain,
@@ -276,7 +281,11 @@ impl<B: Backend> LoadThread<B> {
         let before = ThreadReading::now();
         let tls_before = self.backend.tls();
         if !shared.stop.load(Ordering::Relaxed) {
-            let arrivals = source.arrivals(start, window.filter(|_| timed), picks);
+            let until = window.filter(|_| timed);
+            let arrivals = match schedule {
+                None => RequestSource::Closed { left, until, picks },
+                Some(schedule) => RequestSource::Open(ArrivalQueue::new(schedule, start, picks)),
+            };
             self.core.begin(arrivals, self.clock.now().max(start));
         }
         let mut usage: Option<(ThreadReading, Ns)> = None;
@@ -313,7 +322,7 @@ impl<B: Backend> LoadThread<B> {
                 break (EndReason::Completed, now);
             }
             if coalesces && coalescing.due(now) {
-                let batch = coalescing.look(self.work(now), self.core.under_way());
+                let batch = coalescing.update(self.work(now), self.core.under_way());
                 self.coalesce(batch);
             }
             let until = self
@@ -337,20 +346,21 @@ impl<B: Backend> LoadThread<B> {
             (ThreadReading::now(), ended)
         });
         self.coalesce(None);
-        // A run that was cut short ends its window there; so does a closed run of a given number of requests.
+        // An interrupted run ends its window here, and so does a closed run of a given number of
+        // requests.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
         Ok(Box::new(PhaseEnd {
             reason,
             gone_since: (reason == EndReason::ServerGone).then(|| {
                 self.core
-                    .last_answer()
+                    .last_response()
                     .map_or(0, |at| at.saturating_sub(start))
             }),
             window: window - start,
             ended: ended.saturating_sub(start),
             longest_stall,
             tls: self.backend.tls().map(|tls| tls.since(tls_before.as_ref())),
-            usage: ThreadUse {
+            usage: ThreadUsage {
                 coalesced_s: Some(coalesced as f64 / 1e9),
                 kernel_stamped: Some(self.stamped - stamped_before),
                 ..after.since(
@@ -363,7 +373,7 @@ impl<B: Backend> LoadThread<B> {
         }))
     }
 
-    /// Has answers taken in batches from now on, or each at once.
+    /// Sets whether responses are handled in batches.
     fn coalesce(&mut self, batch: Option<Batch>) {
         self.hold_back = match batch {
             Some(_) => HELD_BACK_COALESCING,
@@ -372,9 +382,9 @@ impl<B: Backend> LoadThread<B> {
         self.backend.coalesce(batch);
     }
 
-    /// What the thread has done up to now.
-    fn work(&self, now: Ns) -> Work {
-        Work {
+    /// Returns the thread's work up to now.
+    fn work(&self, now: Ns) -> ThreadWork {
+        ThreadWork {
             at: now,
             cpu: thread_cpu(),
             received: self.received,
@@ -383,7 +393,8 @@ impl<B: Backend> LoadThread<B> {
 
     fn take_in(&mut self) {
         loop {
-            // An answer is as late as it was seen, not as late as those before it in the batch were worked off.
+            // The time of a response is when it was seen, not when earlier responses of its batch
+            // were handled.
             let seen = self.backend.seen();
             let Some(completion) = self.backend.next() else {
                 return;
@@ -407,7 +418,7 @@ impl<B: Backend> LoadThread<B> {
         }
     }
 
-    /// Stamps the requests that the backend holds back, which is about to hand them to the kernel.
+    /// Timestamps the requests that the backend is about to submit.
     #[inline]
     fn leave(&mut self) {
         if !self.leaving.is_empty() {
@@ -421,7 +432,7 @@ impl<B: Backend> LoadThread<B> {
 
     #[inline]
     fn act(&mut self) {
-        // Actions lead to completions, never straight to further actions, so one pass is enough.
+        // Actions lead to completions and never directly to further actions, so one pass is enough.
         for i in 0..self.core.actions.len() {
             match self.core.actions[i] {
                 Action::Send { slot } => {

@@ -1,13 +1,13 @@
-//! What a thread and the process have used, as the kernel accounts it.
+//! Resource usage of a thread and of the process, from the kernel's accounting.
 
 use std::fs;
-use std::mem::MaybeUninit;
 
-use floodmark_record::ThreadUse;
+use floodmark_record::ThreadUsage;
 
 use crate::clock::Ns;
+use crate::libc_calls::{resource_usage, thread_cpu_time};
 
-/// A reading of a thread's account.
+/// A sample of a thread's usage.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadReading {
     user_s: f64,
@@ -16,11 +16,11 @@ pub struct ThreadReading {
 }
 
 impl ThreadReading {
-    /// Reads the calling thread's account.
+    /// Samples the calling thread.
     #[must_use]
     pub fn now() -> Self {
-        let usage = usage(libc::RUSAGE_THREAD);
-        // The second figure is the time spent ready to run but waiting for a CPU, in ns.
+        let usage = resource_usage(libc::RUSAGE_THREAD);
+        // The second field is the time spent runnable without a CPU, ns.
         let run_delay_s = fs::read_to_string("/proc/thread-self/schedstat")
             .ok()
             .and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok())
@@ -32,7 +32,7 @@ impl ThreadReading {
         }
     }
 
-    /// What was used since `earlier`, `wall` ns ago.
+    /// Returns the usage since `earlier`, `wall` ns ago.
     #[must_use]
     pub fn since(
         &self,
@@ -40,8 +40,8 @@ impl ThreadReading {
         name: String,
         drives_load: bool,
         wall: Ns,
-    ) -> ThreadUse {
-        ThreadUse {
+    ) -> ThreadUsage {
+        ThreadUsage {
             name,
             drives_load,
             user_s: self.user_s - earlier.user_s,
@@ -57,39 +57,24 @@ impl ThreadReading {
     }
 }
 
-/// CPU of the whole process so far: user and kernel seconds.
+/// Returns the CPU time of the process so far: user and kernel seconds.
 #[must_use]
 pub fn process_cpu() -> (f64, f64) {
-    let usage = usage(libc::RUSAGE_SELF);
+    let usage = resource_usage(libc::RUSAGE_SELF);
     (to_seconds(usage.ru_utime), to_seconds(usage.ru_stime))
 }
 
-/// CPU of the calling thread so far (`CLOCK_THREAD_CPUTIME_ID`), ns.
+/// Returns the CPU time of the calling thread so far (`CLOCK_THREAD_CPUTIME_ID`), ns.
 #[must_use]
 pub fn thread_cpu() -> Ns {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the kernel writes into a timespec that outlives the call; the clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as Ns * 1_000_000_000 + time.tv_nsec as Ns
+    thread_cpu_time().as_nanos() as Ns
 }
 
-/// Peak resident memory of the process, bytes; none where the kernel does not tell.
+/// Returns the peak resident memory of the process, bytes; `None` if the kernel does not report it.
 #[must_use]
 pub fn peak_rss_bytes() -> Option<u64> {
-    let kib = u64::try_from(usage(libc::RUSAGE_SELF).ru_maxrss).ok()?;
+    let kib = u64::try_from(resource_usage(libc::RUSAGE_SELF).ru_maxrss).ok()?;
     (kib > 0).then(|| kib * 1024)
-}
-
-fn usage(who: libc::c_int) -> libc::rusage {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes into a zeroed rusage of the right size; all-zero is a valid value should it refuse.
-    unsafe {
-        libc::getrusage(who, usage.as_mut_ptr());
-        usage.assume_init()
-    }
 }
 
 fn to_seconds(time: libc::timeval) -> f64 {

@@ -1,4 +1,4 @@
-//! A whole load process: threads, gathering, and the events it emits.
+//! A complete load process: threads, gathering, and the events it emits.
 
 mod end;
 
@@ -11,46 +11,47 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::Event;
 use floodmark_record::events::{Phase, WorkerReady};
-use floodmark_record::plan::{Backend, Model, Plan, WorkerInput};
+use floodmark_record::groups::GroupRow;
+use floodmark_record::plan::{Backend, Plan, WorkerInput};
 
 use crate::backend as io_backend;
 use crate::backend::epoll::Epoll;
 use crate::backend::uring::{Uring, unavailable};
-use crate::budget::{self, FileLimit, Sockets};
-use crate::clock::{Clock, seconds};
+use crate::budget::{self, FileLimit, SocketLocation};
+use crate::clock::{Clock, Ns};
 use crate::core::Core;
-use crate::gather::{Gatherer, Totals};
+use crate::gather::Gatherer;
 use crate::message::{Message, PhaseEnd};
 use crate::opening::Opening;
 use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
-use crate::request::{Request, RequestFault, longest, requests};
+use crate::request::{EncodedRequest, RequestFault, longest, requests};
 use crate::rows::Rows;
-use crate::scheduling::ask_for_short_turns;
+use crate::scheduling::request_short_slices;
 use crate::slice::{SLICES, Slice};
-use crate::thread::{LoadThread, Share, Shared, run_phases};
+use crate::thread::{LoadThread, PhaseShare, SharedState, run_phases};
 use crate::tls::{Secured, Tls, TlsError};
 use crate::usage::process_cpu;
 
-/// Why a worker could not run.
+/// Reason why a worker could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// A request cannot be sent.
-    #[error("the request: {0}")]
-    Request(#[from] RequestFault),
-    /// TLS cannot be set up as the plan says.
+    #[error("invalid request: {0}")]
+    EncodedRequest(#[from] RequestFault),
+    /// TLS cannot be configured as planned.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The kernel refused something without which nothing goes.
+    /// A required system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A load thread panicked; its message is on stderr.
-    #[error("a load thread failed; please report the message above")]
+    #[error("a load thread panicked; report the message above")]
     Thread,
 }
 
@@ -60,37 +61,37 @@ impl WorkerError {
     }
 }
 
-/// The limit on open files that the load process of a plan needs.
+/// Returns the limit on open files that a plan's load process needs.
 ///
 /// # Errors
 /// A request that cannot be sent.
 pub fn files_needed(plan: &Plan) -> Result<u64, RequestFault> {
     let longest = longest(&requests(plan)?);
     let sockets = match plan.backend {
-        Backend::Epoll => Sockets::Files,
-        // Where there is none the run says so.
+        Backend::Epoll => SocketLocation::Files,
+        // If there is none, the run reports that.
         Backend::Uring => {
-            Uring::probe(1).map_or(Sockets::Files, |able| able.sockets(plan, longest))
+            Uring::probe(1).map_or(SocketLocation::Files, |able| able.sockets(plan, longest))
         }
     };
     Ok(budget::files_needed(plan, sockets))
 }
 
-/// A handle by which a running worker can be stopped.
+/// Stops a running worker.
 #[derive(Debug, Clone, Default)]
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Ends the run at once; what was measured is reported.
+    /// Ends the run immediately; results so far are reported.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Runs a plan, calling `emit` for each event, from [`Event::Ready`] to [`Event::End`].
+/// Runs a plan. Calls `emit` for each event, from [`Event::Ready`] to [`Event::End`].
 ///
 /// # Errors
-/// When the request is impossible or the kernel refuses what a run needs.
+/// An impossible request, or a system call that the run needs and the kernel refuses.
 pub fn run(
     input: &WorkerInput,
     files: Option<FileLimit>,
@@ -103,7 +104,7 @@ pub fn run(
         requests: requests(plan)?,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
         threads: plan.threads.clamp(1, plan.connections.max(1)),
-        phases: if plan.warmup_s > 0.0 {
+        phases: if !plan.warmup.is_zero() {
             &[Phase::Warmup, Phase::Measure]
         } else {
             &[Phase::Measure]
@@ -111,12 +112,14 @@ pub fn run(
         clock: Clock::start(),
     };
     let first_number = input.first_number;
-    let shared = Shared::new(job.threads, Arc::clone(&stop.0), job.clock, first_number);
+    let shared = SharedState::new(job.threads, Arc::clone(&stop.0), job.clock, first_number);
     let groups = groups(plan);
-    // One encoding before the clock starts: what compressing rows takes is in memory from the beginning.
+    // Encode once before the clock starts, so that the memory for compressing rows is already
+    // allocated.
     drop(Slice::new(0, 0).times[0].encode());
-    // Room for every slice in circulation and for what is said of each phase: no load thread waits here while requests fly. What is
-    // said before that, of connections being opened, waits for the gatherer.
+    // Room for every slice in circulation and for the messages of each phase, so that no load
+    // thread waits here under load. Messages about opening connections, before that, wait for the
+    // gatherer.
     let room = job.threads as usize * (SLICES + 2 * job.phases.len());
     let (out, messages) = sync_channel(room);
     let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads)
@@ -149,7 +152,7 @@ pub fn run(
             .iter()
             .map(|phase| gather(*phase, &mut opening, &mut gatherer, &messages, &mut emit))
             .collect();
-        // After a failure nobody waits for slices to come back.
+        // After a failure nobody waits for slices.
         drop(gatherer);
         let mut cores = Vec::new();
         for handle in handles {
@@ -161,51 +164,51 @@ pub fn run(
     let end = job
         .end(ends, &cores, next_number)
         .map_err(WorkerError::system(
-            "writing the answers kept for the check",
+            "writing the responses kept for the check",
         ))?;
     emit(Event::End(end));
     Ok(())
 }
 
-/// A channel with a thread's empty slices in it.
+/// Creates a channel with a thread's empty slices in it.
 fn stocked(thread: u32, groups: usize) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
     let (sender, receiver) = channel();
     for _ in 0..SLICES {
-        // The receiver is at hand, so this cannot fail.
+        // The receiver exists, so this cannot fail.
         let _ = sender.send(Box::new(Slice::new(thread, groups)));
     }
     (sender, receiver)
 }
 
-/// How many groups a plan's figures have; none without a mix.
+/// Returns the number of groups of a plan; 0 without a mix.
 fn groups(plan: &Plan) -> usize {
     plan.mix.as_ref().map_or(0, |mix| mix.requests.len())
 }
 
-/// The part of `total` that falls to `thread` of `threads`.
+/// Returns the share of `total` for `thread` of `threads`.
 fn split(total: u64, thread: u32, threads: u32) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     total / threads + u64::from(thread < total % threads)
 }
 
-/// The most connections that a thread of a plan may have open.
+/// Returns the maximum number of open connections of a thread.
 pub(crate) fn cap(plan: &Plan, thread: u32, threads: u32) -> usize {
     split(plan.connections.max(1).into(), thread, threads) as usize
 }
 
-/// What all phases and threads of a worker have in common.
+/// Inputs common to all phases and threads of a worker.
 struct Job<'a> {
     input: &'a WorkerInput,
-    requests: Vec<Request>,
+    requests: Vec<EncodedRequest>,
     tls: Option<Tls>,
     threads: u32,
     phases: &'static [Phase],
     clock: Clock,
 }
 
-/// What a phase came to.
-struct Ended {
-    totals: Totals,
+/// The result of a phase.
+struct PhaseResult {
+    totals: GroupRow,
     threads: Vec<PhaseEnd>,
     cpu: (f64, f64),
 }
@@ -214,7 +217,7 @@ impl Job<'_> {
     fn load_thread(
         &self,
         thread: u32,
-        shared: &Shared,
+        shared: &SharedState,
         returned: Receiver<Box<Slice>>,
         out: &SyncSender<Message>,
     ) -> Option<Core> {
@@ -226,14 +229,15 @@ impl Job<'_> {
             first,
             out.clone(),
             returned,
-            seconds(plan.deadline_s),
+            plan.deadline.as_nanos() as Ns,
             Rows::of(plan),
         );
         let cap = cap(plan, thread, self.threads);
         let core = Core::new(plan, (thread, self.threads), cap, recorder);
         let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
-        // In the closed model the thread is the load's limit more often than not, and stamps are one more thing to do for each answer.
-        let stamped = plan.model == Model::Open;
+        // In the closed model the thread is usually the bottleneck, and timestamps cost CPU per
+        // response.
+        let stamped = plan.is_open();
         match plan.backend {
             Backend::Epoll => {
                 let epoll = Epoll::new(clock, &targets);
@@ -241,8 +245,9 @@ impl Job<'_> {
                 self.protect(epoll, core, thread, shared, out)
             }
             Backend::Uring => {
-                // A handshake's last message and the request behind it are small writes in a row, which Nagle's algorithm would
-                // hold back: TLS needs sockets that can be told otherwise, as requests beyond any length do.
+                // The last message of a handshake and the following request are small consecutive
+                // writes, which Nagle's algorithm would delay. TLS therefore needs sockets with
+                // options, as do requests of unlimited length.
                 let longest = match self.tls {
                     Some(_) => usize::MAX,
                     None => longest(&self.requests),
@@ -255,13 +260,13 @@ impl Job<'_> {
         }
     }
 
-    /// Puts TLS around the backend where the plan has it.
-    fn protect<B: io_backend::Backend>(
+    /// Wraps the backend in TLS if the plan requires it.
+    fn protect<B: io_backend::IoBackend>(
         &self,
         backend: io::Result<B>,
         core: Core,
         thread: u32,
-        shared: &Shared,
+        shared: &SharedState,
         out: &SyncSender<Message>,
     ) -> Option<Core> {
         let Some(tls) = &self.tls else {
@@ -274,32 +279,33 @@ impl Job<'_> {
         self.drive(secured, core, thread, shared, out)
     }
 
-    /// Takes a thread through the phases on the backend that was made for it.
-    fn drive<B: io_backend::Backend>(
+    /// Runs a thread through the phases on its backend.
+    fn drive<B: io_backend::IoBackend>(
         &self,
         backend: io::Result<B>,
         core: Core,
         number: u32,
-        shared: &Shared,
+        shared: &SharedState,
         out: &SyncSender<Message>,
     ) -> Option<Core> {
         let plan = &self.input.plan;
-        if plan.model == Model::Open {
-            // In the closed model nothing is ever due. Where the kernel refuses, lateness says what that costs.
-            let _ = ask_for_short_turns();
+        if plan.is_open() {
+            // In the closed model nothing is ever due. If the kernel refuses, lateness shows the
+            // cost.
+            let _ = request_short_slices();
         }
         let made = backend.and_then(|backend| {
             let outgoing = Outgoing::new(&self.requests, plan.seed);
             let mut thread = LoadThread::new(self.clock, core, backend, outgoing);
-            // Were the gatherer gone, there would be nobody to tell.
-            let say = |counts| drop(out.send(Message::Opening(number, counts)));
-            thread.prepare(shared, say)?;
+            // Without the gatherer there is no receiver.
+            let report = |counts| drop(out.send(Message::Opening(number, counts)));
+            thread.prepare(shared, report)?;
             Ok(thread)
         });
-        let share = Share {
+        let share = PhaseShare {
             thread: number,
             threads: self.threads,
-            requests: plan.requests.map(|n| split(n, number, self.threads)),
+            requests: plan.request_limit().map(|n| split(n, number, self.threads)),
         };
         let start = || wait_until(self.input.start_unix_ns, &shared.stop);
         run_phases(made, plan, self.phases, share, start, shared, out)
@@ -313,16 +319,17 @@ fn gather(
     gatherer: &mut Gatherer,
     messages: &Receiver<Message>,
     emit: &mut impl FnMut(Event),
-) -> Result<Ended, WorkerError> {
+) -> Result<PhaseResult, WorkerError> {
     let mut cpu = (0.0, 0.0);
     let mut ends = Vec::new();
     let mut failed = None;
-    while ends.len() < gatherer.threads() {
+    let mut running = gatherer.threads();
+    while running > 0 {
         match messages.recv() {
             Ok(Message::Opening(thread, counts)) => opening
                 .take(thread, counts)
                 .into_iter()
-                .for_each(|word| emit(Event::Connecting(word))),
+                .for_each(|progress| emit(Event::Connecting(progress))),
             Ok(Message::Began(used)) => {
                 cpu = used;
                 gatherer.begin(phase, used);
@@ -337,10 +344,11 @@ fn gather(
                     .ended(thread)
                     .into_iter()
                     .for_each(|row| emit(Event::Second(row)));
-                ends.push(end.map(|end| *end).unwrap_or_else(|error| {
-                    failed = Some(error);
-                    PhaseEnd::nothing()
-                }));
+                running -= 1;
+                match end {
+                    Ok(end) => ends.push(*end),
+                    Err(error) => failed = Some(error),
+                }
             }
             Err(_) => return Err(WorkerError::Thread),
         }
@@ -355,14 +363,14 @@ fn gather(
     let ended = ends.iter().map(|end| end.ended).max().unwrap_or(0);
     let (rows, totals) = gatherer.end(ended);
     rows.into_iter().for_each(|row| emit(Event::Second(row)));
-    Ok(Ended {
+    Ok(PhaseResult {
         totals,
         threads: ends,
         cpu: (used.0 - cpu.0, used.1 - cpu.1),
     })
 }
 
-/// Sleeps until a moment of the wall clock, in pieces short enough to notice a stop.
+/// Sleeps until a wall-clock time, in steps short enough to notice a stop request.
 fn wait_until(unix_ns: Option<u64>, stop: &AtomicBool) {
     let Some(at) = unix_ns.map(Duration::from_nanos) else {
         return;

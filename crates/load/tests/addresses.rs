@@ -1,4 +1,4 @@
-//! Where connections go: unix sockets, and several addresses of which not all need be served.
+//! Targets of connections: unix sockets, and several addresses, some without a server.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use common::driver::{Driver, Seen, arrives_whole, bytes, connected, ended};
 use common::plans::{closed_plan, open_plan};
 use common::run;
-use common::server::{self, ANSWER, large, read_request, read_slowly, serve, serve_on};
+use common::server::{self, RESPONSE, large, read_request, read_slowly, serve, serve_on};
 use floodmark_record::events::{AddressUse, EndReason};
 use floodmark_record::plan::{
     Address, Arrivals, Backend, CloseFirst, ConnectionUse, Plan, Sources, Target,
@@ -26,23 +26,23 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-/// Far more than anything here takes.
+/// Far longer than anything here takes, ms.
 const LONG_MS: u64 = 30_000;
 
 on_both_backends! {
-    a_unix_socket_is_loaded_with_kept_and_fresh_connections
+    loads_a_unix_socket_with_kept_and_fresh_connections
     a_large_request_reaches_a_slow_reader_on_a_unix_socket
-    an_end_right_after_accepting_comes_behind_the_data
-    an_end_that_came_with_the_data_while_nobody_looked_is_seen
-    a_unix_socket_that_is_not_there_refuses
-    those_who_find_a_full_accept_queue_are_let_in_later
-    one_that_is_closed_while_it_waits_is_not_heard_of_again
-    all_addresses_that_accept_are_used_evenly
+    reports_an_immediate_end_after_the_data
+    reports_an_end_that_arrived_between_polls
+    connecting_to_a_missing_unix_socket_fails
+    retries_connections_after_a_full_accept_queue
+    a_connection_closed_while_waiting_reports_nothing_more
+    uses_all_accepting_addresses_evenly
     each_address_is_reached_from_each_source
     an_address_that_refuses_costs_no_request
-    an_address_that_never_answers_costs_no_request
-    where_no_address_accepts_the_server_was_never_there
-    an_address_that_goes_away_later_is_missed
+    an_unresponsive_address_costs_no_request
+    an_unreachable_server_ends_the_run
+    reports_failures_of_an_address_that_stops_accepting
 }
 
 struct Here {
@@ -50,7 +50,7 @@ struct Here {
     path: PathBuf,
 }
 
-/// A path for a unix socket, and the folder it is in.
+/// A path for a unix socket, and its folder.
 fn here() -> Here {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -77,13 +77,13 @@ fn serve_unix(path: &Path, serve: impl Fn(UnixStream) + Send + Sync + 'static) {
     });
 }
 
-fn answer_all(mut stream: impl Read + Write) {
-    server::answer_all(&mut stream, &Default::default());
+fn respond_to_all(mut stream: impl Read + Write) {
+    server::respond_to_all(&mut stream, &Default::default());
 }
 
-fn a_unix_socket_is_loaded_with_kept_and_fresh_connections(backend: Backend) {
+fn loads_a_unix_socket_with_kept_and_fresh_connections(backend: Backend) {
     let here = here();
-    serve_unix(&here.path, answer_all);
+    serve_unix(&here.path, respond_to_all);
     for (connection_use, opened) in [(ConnectionUse::Kept, 7), (ConnectionUse::Fresh, 500)] {
         for close_first in [CloseFirst::Server, CloseFirst::Client] {
             let mut plan = closed_plan(7, 500);
@@ -114,31 +114,31 @@ fn a_large_request_reaches_a_slow_reader_on_a_unix_socket(backend: Backend) {
     arrives_whole(backend, unix(&here.path), &body);
 }
 
-fn an_end_right_after_accepting_comes_behind_the_data(backend: Backend) {
+fn reports_an_immediate_end_after_the_data(backend: Backend) {
     let here = here();
     serve_unix(&here.path, |mut stream| {
-        let _ = stream.write_all(ANSWER);
+        let _ = stream.write_all(RESPONSE);
     });
     let tcp = serve(|mut stream, _| {
-        let _ = stream.write_all(ANSWER);
+        let _ = stream.write_all(RESPONSE);
     });
     for target in [unix(&here.path), tcp.into()] {
-        // An end was missed once in some dozens where the receive of a unix socket polled first.
+        // About one end in fifty was missed when the receive of a unix socket polled first.
         for round in 0..200 {
             let mut driver = Driver::new(backend, target.clone());
             driver.open(0, None);
             let mut all = driver.until(LONG_MS, connected);
             assert_eq!(all, [Seen::Connected(0)], "{target}");
             if round % 50 == 0 {
-                // For the end to come before anybody receives.
+                // Lets the end arrive before anybody receives.
                 thread::sleep(Duration::from_millis(20));
             }
-            // What came with the connection is taken before the backend waits again.
+            // Read what arrived with the connection before the backend waits again.
             all.extend(std::iter::from_fn(|| driver.next()));
             if !all.iter().any(ended) {
                 all.extend(driver.until(LONG_MS, ended));
             }
-            assert_eq!(bytes(&all), ANSWER, "{target} {round}");
+            assert_eq!(bytes(&all), RESPONSE, "{target} {round}");
             assert_eq!(
                 all.last(),
                 Some(&Seen::Ended(0)),
@@ -148,33 +148,33 @@ fn an_end_right_after_accepting_comes_behind_the_data(backend: Backend) {
     }
 }
 
-fn an_end_that_came_with_the_data_while_nobody_looked_is_seen(backend: Backend) {
+fn reports_an_end_that_arrived_between_polls(backend: Backend) {
     let here = here();
-    serve_unix(&here.path, answer_one);
-    let tcp = serve(|stream, _| answer_one(stream));
+    serve_unix(&here.path, respond_once);
+    let tcp = serve(|stream, _| respond_once(stream));
     for target in [unix(&here.path), tcp.into()] {
         let mut driver = Driver::new(backend, target.clone());
         driver.open(0, None);
         driver.until(LONG_MS, connected);
         driver.send(0, REQUEST);
-        // The request leaves with this, and the receive is armed.
+        // This submits the request and arms the receive.
         driver.backend.wait(driver.clock.now()).unwrap();
         thread::sleep(Duration::from_millis(50));
         let all = driver.until(LONG_MS, ended);
-        assert_eq!(bytes(&all), ANSWER, "{target}");
+        assert_eq!(bytes(&all), RESPONSE, "{target}");
         assert_eq!(all.last(), Some(&Seen::Ended(0)), "{target}");
     }
 }
 
-/// Answers the first request, and is gone.
-fn answer_one(mut stream: impl Read + Write) {
+/// Responds to the first request, then closes.
+fn respond_once(mut stream: impl Read + Write) {
     let mut request = [0; REQUEST.len()];
     if stream.read_exact(&mut request).is_ok() {
-        let _ = stream.write_all(ANSWER);
+        let _ = stream.write_all(RESPONSE);
     }
 }
 
-fn a_unix_socket_that_is_not_there_refuses(backend: Backend) {
+fn connecting_to_a_missing_unix_socket_fails(backend: Backend) {
     let here = here();
     for (listener, errno) in [(false, libc::ENOENT), (true, libc::ECONNREFUSED)] {
         if listener {
@@ -189,7 +189,7 @@ fn a_unix_socket_that_is_not_there_refuses(backend: Backend) {
     }
 }
 
-/// A unix socket that keeps at most two connections for its owner to accept.
+/// Creates a unix socket with an accept queue of at most two connections.
 fn narrow(path: &Path) -> UnixListener {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
     socket.bind(&SockAddr::unix(path).unwrap()).unwrap();
@@ -197,7 +197,7 @@ fn narrow(path: &Path) -> UnixListener {
     UnixListener::from(std::os::fd::OwnedFd::from(socket))
 }
 
-fn those_who_find_a_full_accept_queue_are_let_in_later(backend: Backend) {
+fn retries_connections_after_a_full_accept_queue(backend: Backend) {
     let here = here();
     let listener = narrow(&here.path);
     let mut driver = Driver::new(backend, unix(&here.path));
@@ -214,14 +214,14 @@ fn those_who_find_a_full_accept_queue_are_let_in_later(backend: Backend) {
             thread::spawn(move || {
                 let mut stream = stream.unwrap();
                 read_request(&mut stream);
-                stream.write_all(ANSWER).unwrap();
+                stream.write_all(RESPONSE).unwrap();
             });
         }
     });
     seen.extend(driver.until_nth(SLOTS as usize - at_first, LONG_MS, connected));
     let stand = seen.iter().filter(|seen| connected(seen));
     let stand: Vec<u32> = stand.map(Seen::slot).collect();
-    // Those with a request are told by an event, the others at once: each kind is in its order.
+    // Slots with a request are reported by events, the others immediately; each kind is in order.
     for kind in 0..2 {
         let of_kind = |slots: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
             slots.filter(|slot| slot % 2 == kind).collect()
@@ -237,13 +237,13 @@ fn those_who_find_a_full_accept_queue_are_let_in_later(backend: Backend) {
     for slot in 0..SLOTS {
         let of: Vec<&Seen> = seen.iter().filter(|seen| seen.slot() == slot).collect();
         assert!(
-            matches!(of[..], [Seen::Connected(_), Seen::Received(_, data), Seen::Ended(_)] if data == ANSWER),
+            matches!(of[..], [Seen::Connected(_), Seen::Received(_, data), Seen::Ended(_)] if data == RESPONSE),
             "{of:?}"
         );
     }
 }
 
-fn one_that_is_closed_while_it_waits_is_not_heard_of_again(backend: Backend) {
+fn a_connection_closed_while_waiting_reports_nothing_more(backend: Backend) {
     let here = here();
     let listener = narrow(&here.path);
     let mut driver = Driver::new(backend, unix(&here.path));
@@ -258,7 +258,7 @@ fn one_that_is_closed_while_it_waits_is_not_heard_of_again(backend: Backend) {
     driver.open(5, None);
     let (keep, _kept) = std::sync::mpsc::channel();
     thread::spawn(move || listener.incoming().try_for_each(|stream| keep.send(stream)));
-    // The slot that was opened again has its place behind the others.
+    // The reopened slot is behind the others.
     let seen = driver.until(LONG_MS, |seen| seen.slot() == 5);
     let expected: Vec<Seen> = (waits + 1..6).map(Seen::Connected).collect();
     assert_eq!(seen, expected);
@@ -268,7 +268,7 @@ fn one_that_is_closed_while_it_waits_is_not_heard_of_again(backend: Backend) {
 /// Connections by address and source.
 type Met = Arc<Mutex<BTreeMap<(IpAddr, IpAddr), u64>>>;
 
-/// Listeners at 127.0.1.1, 127.0.1.2 and so on, on one port.
+/// Creates listeners at 127.0.1.1, 127.0.1.2 and so on, on one port.
 fn listeners<const N: usize>() -> [TcpListener; N] {
     for _ in 0..100 {
         let first = TcpListener::bind("127.0.1.1:0").unwrap();
@@ -294,7 +294,7 @@ fn serve_and_count(listener: TcpListener, met: &Met) {
             stream.peer_addr().unwrap().ip(),
         );
         *met.lock().unwrap().entry(ends).or_default() += 1;
-        answer_all(stream);
+        respond_to_all(stream);
     });
 }
 
@@ -305,7 +305,7 @@ fn target(addresses: &[SocketAddr]) -> Target {
     }
 }
 
-fn all_addresses_that_accept_are_used_evenly(backend: Backend) {
+fn uses_all_accepting_addresses_evenly(backend: Backend) {
     let all: [TcpListener; 3] = listeners();
     let addresses: Vec<SocketAddr> = all.iter().map(address).collect();
     let met = Met::default();
@@ -328,7 +328,7 @@ fn all_addresses_that_accept_are_used_evenly(backend: Backend) {
         let met: Vec<u64> = met.lock().unwrap().values().copied().collect();
         let told: Vec<u64> = end.addresses.iter().map(|one| one.opened).collect();
         assert_eq!(met, told);
-        // Fresh ones go past an address that is on trial.
+        // Fresh connections avoid an address that is on trial.
         let off = if connection_use == ConnectionUse::Kept {
             0
         } else {
@@ -363,7 +363,7 @@ fn each_address_is_reached_from_each_source(backend: Backend) {
     assert!(met.iter().all(|n| n.abs_diff(100) <= 50), "{met:?}");
 }
 
-/// What is done with two addresses of which one is not served: each plan must lose no request by it.
+/// Checks that no plan loses a request when one of two addresses has no server.
 fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why: &str) {
     let fresh = |plan| Plan {
         connection_use: ConnectionUse::Fresh,
@@ -383,7 +383,7 @@ fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why:
             let second = if first == served { unserved } else { served };
             let end = run(Plan {
                 backend,
-                timeout_s: 1.0,
+                timeout: Duration::from_secs(1),
                 target: target(&[first, second]),
                 ..plan.clone()
             })
@@ -398,8 +398,9 @@ fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why:
             assert_eq!((used.left_out.as_deref(), used.moved), (None, 0));
             assert_eq!(used.opened, end.connects);
             assert_eq!(unused.opened, 0);
-            // An open run on kept connections may end before anybody needs the one that is on trial.
-            let on_trial = plan.rate_per_s.is_some() && plan.connection_use == ConnectionUse::Kept;
+            // An open run on kept connections may end before anybody needs the connection that is
+            // on trial.
+            let on_trial = plan.is_open() && plan.connection_use == ConnectionUse::Kept;
             if unused.moved > 0 || !on_trial {
                 assert_eq!(unused.left_out.as_deref(), Some(why));
                 assert!((1..=50).contains(&unused.moved), "{unused:?}");
@@ -416,12 +417,12 @@ fn an_address_that_refuses_costs_no_request(backend: Backend) {
     without_loss(backend, served_at, unserved_at, "connect_refused");
 }
 
-fn an_address_that_never_answers_costs_no_request(backend: Backend) {
+fn an_unresponsive_address_costs_no_request(backend: Backend) {
     let [served, unserved]: [TcpListener; 2] = listeners();
     let (served_at, port) = (address(&served), address(&unserved).port());
     drop(unserved);
     serve_and_count(served, &Met::default());
-    // What finds a full accept queue gets no answer at all.
+    // A connect to a full accept queue gets no reaction at all.
     let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     silent.set_reuse_address(true).unwrap();
     let silent_at = SocketAddr::from(([127, 0, 1, 2], port));
@@ -435,7 +436,7 @@ fn an_address_that_never_answers_costs_no_request(backend: Backend) {
     without_loss(backend, served_at, silent_at, "connect_timed_out");
 }
 
-fn where_no_address_accepts_the_server_was_never_there(backend: Backend) {
+fn an_unreachable_server_ends_the_run(backend: Backend) {
     let all: [TcpListener; 3] = listeners();
     let addresses: Vec<SocketAddr> = all.iter().map(address).collect();
     drop(all);
@@ -454,15 +455,15 @@ fn where_no_address_accepts_the_server_was_never_there(backend: Backend) {
     assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
-fn an_address_that_goes_away_later_is_missed(backend: Backend) {
+fn reports_failures_of_an_address_that_stops_accepting(backend: Backend) {
     let [stays, goes]: [TcpListener; 2] = listeners();
     let (stays_at, goes_at) = (address(&stays), address(&goes));
     serve_and_count(stays, &Met::default());
-    // It serves one connection, and then nobody does.
+    // Serves one connection, then nobody listens.
     thread::spawn(move || {
         let (stream, _) = goes.accept().unwrap();
         drop(goes);
-        answer_all(stream);
+        respond_to_all(stream);
     });
     let end = run(Plan {
         backend,

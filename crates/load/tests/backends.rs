@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::driver::{Driver, LONG, Seen, arrives_whole, bytes, connected, ended};
-use common::plans::{closed_plan, open_plan};
-use common::server::{ANSWER, answer_all, large, read_request, read_slowly, serve, serve_on};
+use common::plans::{closed_plan, held_plan as held, open_plan};
+use common::server::{RESPONSE, large, read_request, read_slowly, respond_to_all, serve, serve_on};
 use common::{run, try_run};
 use floodmark_load::backend::uring::Uring;
 use floodmark_load::worker::StopFlag;
@@ -26,38 +26,38 @@ use socket2::{Domain, Socket, Type};
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
 on_both_backends! {
-    a_large_request_reaches_a_slow_reader_whole
-    nothing_is_sent_behind_a_request_that_is_not_whole
-    a_large_answer_comes_in_pieces_and_whole
-    an_end_right_behind_the_data_is_seen_after_it
-    an_answer_is_as_late_as_the_kernel_had_it_not_as_it_was_looked_for
-    answers_that_are_stamped_come_whole_and_end
-    a_half_closed_connection_still_takes_a_request
-    a_reset_is_a_failure_after_the_connection_stood
-    a_closed_port_refuses
-    a_full_backlog_is_a_connect_that_times_out
-    an_event_of_a_closed_connection_is_not_its_successors
+    a_large_request_reaches_a_slow_reader_complete
+    sends_nothing_after_an_incomplete_request
+    a_large_response_arrives_in_pieces_and_complete
+    reports_an_end_after_the_preceding_data
+    kernel_timestamps_exclude_our_own_delay
+    responses_with_timestamps_arrive_complete_and_end
+    a_half_closed_connection_still_accepts_a_request
+    a_reset_of_an_open_connection_is_a_failure
+    a_closed_port_refuses_connections
+    connecting_to_a_full_backlog_times_out
+    ignores_events_of_a_closed_connection
     ipv6_works
-    connections_come_from_every_source_address_however_many_there_are
-    a_source_address_that_is_not_ours_is_never_replaced_by_another
-    held_connections_are_opened_once_and_all_used
-    held_connections_that_the_server_closes_are_opened_again
-    held_connections_to_nobody_are_counted
-    a_close_by_reset_sends_one
+    uses_every_source_address
+    never_replaces_an_unusable_source_address
+    opens_held_connections_once_and_uses_all
+    reopens_held_connections_that_the_server_closes
+    counts_held_connections_that_cannot_be_opened
+    closing_by_reset_sends_rst
     child_out_of_files
-    a_process_out_of_files_says_so
+    reports_exhausted_file_descriptors
 }
 
-fn a_large_request_reaches_a_slow_reader_whole(backend: Backend) {
+fn a_large_request_reaches_a_slow_reader_complete(backend: Backend) {
     let body = large(8_000_000);
     let expected = body.clone();
     let address = serve(move |stream, _| read_slowly(stream, &expected));
     arrives_whole(backend, address, &body);
 }
 
-fn nothing_is_sent_behind_a_request_that_is_not_whole(backend: Backend) {
+fn sends_nothing_after_an_incomplete_request(backend: Backend) {
     let address = serve(|mut stream, _| {
-        let _ = stream.write_all(ANSWER);
+        let _ = stream.write_all(RESPONSE);
         thread::sleep(Duration::from_secs(60));
     });
     let mut driver = Driver::new(backend, address);
@@ -68,9 +68,9 @@ fn nothing_is_sent_behind_a_request_that_is_not_whole(backend: Backend) {
     assert_eq!(all, [Seen::Failed(0, Some(libc::EPIPE))]);
 }
 
-fn a_large_answer_comes_in_pieces_and_whole(backend: Backend) {
-    let answer: Vec<u8> = (0..10_000_000u32).map(|i| (i % 253) as u8).collect();
-    let sent = answer.clone();
+fn a_large_response_arrives_in_pieces_and_complete(backend: Backend) {
+    let response: Vec<u8> = (0..10_000_000u32).map(|i| (i % 253) as u8).collect();
+    let sent = response.clone();
     let address = serve(move |mut stream, _| {
         read_request(&mut stream);
         stream.write_all(&sent).unwrap();
@@ -79,42 +79,45 @@ fn a_large_answer_comes_in_pieces_and_whole(backend: Backend) {
     driver.open(0, Some(REQUEST));
     let all = driver.until(LONG, ended);
     assert_eq!(all.last(), Some(&Seen::Ended(0)));
-    assert!(bytes(&all) == answer && all.len() > 100);
+    assert!(bytes(&all) == response && all.len() > 100);
 }
 
-fn an_end_right_behind_the_data_is_seen_after_it(backend: Backend) {
+fn reports_an_end_after_the_preceding_data(backend: Backend) {
     let address = serve(|mut stream, _| {
         read_request(&mut stream);
-        let _ = stream.write_all(ANSWER);
+        let _ = stream.write_all(RESPONSE);
     });
     let mut driver = Driver::new(backend, address);
     for _ in 0..50 {
         driver.open(0, Some(REQUEST));
         let all = driver.until(LONG, ended);
         assert_eq!(all.first(), Some(&Seen::Connected(0)));
-        assert_eq!(bytes(&all), ANSWER);
+        assert_eq!(bytes(&all), RESPONSE);
         assert_eq!(all.last(), Some(&Seen::Ended(0)));
         driver.backend.close(0, CloseFirst::Client);
     }
 }
 
-/// Sockets in the ring's table, and ordinary ones.
+/// Request lengths that select sockets in the ring's table, and ordinary sockets.
 const LENGTHS: [usize; 2] = [0, 100_000];
 
-fn an_answer_is_as_late_as_the_kernel_had_it_not_as_it_was_looked_for(backend: Backend) {
+fn kernel_timestamps_exclude_our_own_delay(backend: Backend) {
     let asleep = Duration::from_millis(60);
     for longest in LENGTHS {
-        let address = serve(
-            |mut stream, _| while read_request(&mut stream) && stream.write_all(ANSWER).is_ok() {},
-        );
+        let address =
+            serve(
+                |mut stream, _| {
+                    while read_request(&mut stream) && stream.write_all(RESPONSE).is_ok() {}
+                },
+            );
         let mut driver = Driver::stamped(backend, address, longest);
         driver.open(0, None);
         assert_eq!(driver.until(LONG, connected).len(), 1);
         let received = |seen: &Seen| matches!(seen, Seen::Received(..));
-        // The kernel turns stamping on in its own time, some milliseconds after it was asked to.
+        // The kernel enables timestamps some milliseconds after the request.
         for _ in 0..1_000 {
             driver.send(0, REQUEST);
-            assert_eq!(bytes(&driver.until(LONG, received)), ANSWER);
+            assert_eq!(bytes(&driver.until(LONG, received)), RESPONSE);
             if driver.stamp.is_some() {
                 break;
             }
@@ -126,18 +129,18 @@ fn an_answer_is_as_late_as_the_kernel_had_it_not_as_it_was_looked_for(backend: B
             driver.backend.submit();
             thread::sleep(asleep);
             let all = driver.until(LONG, received);
-            assert_eq!(bytes(&all), ANSWER);
+            assert_eq!(bytes(&all), RESPONSE);
             let stamp = driver.stamp.expect("loopback stamps");
             let now = driver.clock.now();
             assert!(before < stamp && stamp < now, "{before} {stamp} {now}");
-            // The server was as quick as ever; only this thread was not there.
+            // The server was as fast as ever; only this thread was asleep.
             let slept = u64::try_from(asleep.as_nanos()).unwrap();
             assert!(now - stamp > slept / 2, "{before} {stamp} {now}");
         }
     }
 }
 
-fn answers_that_are_stamped_come_whole_and_end(backend: Backend) {
+fn responses_with_timestamps_arrive_complete_and_end(backend: Backend) {
     for longest in LENGTHS {
         let address = serve(|mut stream, _| {
             read_request(&mut stream);
@@ -154,7 +157,7 @@ fn answers_that_are_stamped_come_whole_and_end(backend: Backend) {
     }
 }
 
-fn a_half_closed_connection_still_takes_a_request(backend: Backend) {
+fn a_half_closed_connection_still_accepts_a_request(backend: Backend) {
     let address = serve(|mut stream, _| {
         stream.shutdown(Shutdown::Write).unwrap();
         assert!(read_request(&mut stream));
@@ -167,7 +170,7 @@ fn a_half_closed_connection_still_takes_a_request(backend: Backend) {
     assert_eq!(driver.until(100, ended), []);
 }
 
-fn a_reset_is_a_failure_after_the_connection_stood(backend: Backend) {
+fn a_reset_of_an_open_connection_is_a_failure(backend: Backend) {
     let address = serve(|mut stream, number| {
         if number % 2 == 0 {
             read_request(&mut stream);
@@ -188,14 +191,14 @@ fn a_reset_is_a_failure_after_the_connection_stood(backend: Backend) {
             ] => {
                 driver.backend.close(0, CloseFirst::Client);
             }
-            // Cut before the event of the handshake was looked at.
+            // Closed before the event of the handshake was read.
             [Seen::ConnectFailed(0, Some(libc::ECONNRESET))] => {}
             other => panic!("{other:?}"),
         }
     }
 }
 
-fn a_closed_port_refuses(backend: Backend) {
+fn a_closed_port_refuses_connections(backend: Backend) {
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -208,7 +211,7 @@ fn a_closed_port_refuses(backend: Backend) {
     }
 }
 
-fn a_full_backlog_is_a_connect_that_times_out(backend: Backend) {
+fn connecting_to_a_full_backlog_times_out(backend: Backend) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     listener.bind(&any.into()).unwrap();
@@ -217,7 +220,7 @@ fn a_full_backlog_is_a_connect_that_times_out(backend: Backend) {
     let run = run(Plan {
         backend,
         connection_use: ConnectionUse::Fresh,
-        timeout_s: 0.4,
+        timeout: Duration::from_millis(400),
         target: floodmark_record::plan::Target {
             address: address.into(),
             ..closed_plan(1, 1).target
@@ -230,22 +233,23 @@ fn a_full_backlog_is_a_connect_that_times_out(backend: Backend) {
     assert!(run.took < Duration::from_secs(20), "{:?}", run.took);
 }
 
-fn an_event_of_a_closed_connection_is_not_its_successors(backend: Backend) {
+fn ignores_events_of_a_closed_connection(backend: Backend) {
     let address = serve(|mut stream, _| {
-        let _ = stream.write_all(ANSWER);
+        let _ = stream.write_all(RESPONSE);
         while read_request(&mut stream) {}
     });
     let mut driver = Driver::new(backend, address);
     for slot in 0..2 {
         driver.open(slot, None);
     }
-    // For the one that has it connect at once, and for the one that does with the next wait.
+    // For the slot that connects immediately, and for the one that connects with the next wait.
     thread::sleep(Duration::from_millis(50));
     driver
         .backend
         .wait(driver.clock.now() + 50_000_000)
         .unwrap();
-    // Both have events in this batch; the first closes and reopens the other before its own are looked at.
+    // Both have events in this batch; the first closes and reopens the other before its own events
+    // are read.
     let first = driver.next().unwrap();
     let Seen::Connected(slot) = first else {
         panic!("{first:?}");
@@ -254,7 +258,7 @@ fn an_event_of_a_closed_connection_is_not_its_successors(backend: Backend) {
     driver.backend.close(other, CloseFirst::Client);
     driver.open(other, Some(REQUEST));
     let mut all: Vec<Seen> = std::iter::from_fn(|| driver.next()).collect();
-    let mut left = 2 * ANSWER.len() - bytes(&all).len();
+    let mut left = 2 * RESPONSE.len() - bytes(&all).len();
     all.extend(driver.until(LONG, |seen| {
         if let Seen::Received(_, data) = seen {
             left -= data.len();
@@ -265,8 +269,8 @@ fn an_event_of_a_closed_connection_is_not_its_successors(backend: Backend) {
     let (of_other, of_first): (Vec<Seen>, Vec<Seen>) =
         all.into_iter().partition(|seen| seen.slot() == other);
     assert_eq!(of_other.iter().filter(|seen| connected(seen)).count(), 1);
-    assert_eq!(bytes(&of_other), ANSWER);
-    assert_eq!(bytes(&of_first), ANSWER);
+    assert_eq!(bytes(&of_other), RESPONSE);
+    assert_eq!(bytes(&of_first), RESPONSE);
     assert!(!of_first.iter().chain(&of_other).any(ended));
 }
 
@@ -277,7 +281,7 @@ fn ipv6_works(backend: Backend) {
     };
     let address = listener.local_addr().unwrap();
     serve_on(listener, |mut stream, _| {
-        answer_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
+        respond_to_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
     });
     let mut plan = closed_plan(3, 50);
     plan.backend = backend;
@@ -289,12 +293,12 @@ fn ipv6_works(backend: Backend) {
     assert_eq!(run(plan).end.counts.ok, 50);
 }
 
-fn connections_come_from_every_source_address_however_many_there_are(backend: Backend) {
+fn uses_every_source_address(backend: Backend) {
     let peers: Arc<Mutex<Vec<SocketAddr>>> = Arc::default();
     let seen = Arc::clone(&peers);
     let address = serve(move |mut stream, _| {
         seen.lock().unwrap().push(stream.peer_addr().unwrap());
-        answer_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
+        respond_to_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
     });
     for threads in [1, 2, 3] {
         peers.lock().unwrap().clear();
@@ -312,13 +316,13 @@ fn connections_come_from_every_source_address_however_many_there_are(backend: Ba
         let used: BTreeSet<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
         let expected: BTreeSet<IpAddr> = (2..6).map(|i| IpAddr::from([127, 0, 0, i])).collect();
         assert_eq!(used, expected);
-        // The port is chosen by connect, for each address apart: some are used at several addresses.
+        // Connect chooses a port per address: some ports are used at several addresses.
         let ports: BTreeSet<u16> = peers.iter().map(SocketAddr::port).collect();
         assert!(ports.len() < peers.len());
     }
 }
 
-fn a_source_address_that_is_not_ours_is_never_replaced_by_another(backend: Backend) {
+fn never_replaces_an_unusable_source_address(backend: Backend) {
     let accepted: Arc<Mutex<u64>> = Arc::default();
     let seen = Arc::clone(&accepted);
     let address = serve(move |_, _| *seen.lock().unwrap() += 1);
@@ -326,7 +330,7 @@ fn a_source_address_that_is_not_ours_is_never_replaced_by_another(backend: Backe
     plan.backend = backend;
     plan.target.address = address.into();
     plan.connection_use = ConnectionUse::Fresh;
-    // For documentation alone (RFC 5737).
+    // Reserved for documentation (RFC 5737).
     let source = IpAddr::from([192, 0, 2, 7]);
     plan.sources = Some(Sources {
         first: source,
@@ -338,27 +342,26 @@ fn a_source_address_that_is_not_ours_is_never_replaced_by_another(backend: Backe
     assert_eq!(*accepted.lock().unwrap(), 0);
 }
 
-/// Requests at a rate at which one connection would do, on `connections` that are held.
+/// Returns a plan for which one connection would suffice, with `connections` held ones.
 fn held_plan(backend: Backend, connections: u32, requests: u64, target: SocketAddr) -> Plan {
     let mut plan = Plan {
         backend,
         connections,
-        hold: true,
         threads: 2,
-        ..open_plan(Arrivals::Constant, 500.0, None, Some(requests))
+        ..held(open_plan(Arrivals::Constant, 500.0, None, Some(requests)))
     };
     plan.target.address = target.into();
     plan
 }
 
-fn held_connections_are_opened_once_and_all_used(backend: Backend) {
+fn opens_held_connections_once_and_uses_all(backend: Backend) {
     let used: Arc<Mutex<BTreeMap<u64, u64>>> = Arc::default();
     let counts = Arc::clone(&used);
     let address = serve(move |mut stream, number| {
         counts.lock().unwrap().insert(number, 0);
         while read_request(&mut stream) {
             *counts.lock().unwrap().get_mut(&number).unwrap() += 1;
-            stream.write_all(ANSWER).unwrap();
+            stream.write_all(RESPONSE).unwrap();
         }
     });
     let run = run(held_plan(backend, 40, 120, address));
@@ -372,10 +375,10 @@ fn held_connections_are_opened_once_and_all_used(backend: Backend) {
     assert!(used.values().all(|n| *n > 0), "{used:?}");
 }
 
-fn held_connections_that_the_server_closes_are_opened_again(backend: Backend) {
+fn reopens_held_connections_that_the_server_closes(backend: Backend) {
     let address = serve(|mut stream, _| {
         if read_request(&mut stream) {
-            stream.write_all(ANSWER).unwrap();
+            stream.write_all(RESPONSE).unwrap();
         }
     });
     let run = run(held_plan(backend, 10, 100, address));
@@ -386,7 +389,7 @@ fn held_connections_that_the_server_closes_are_opened_again(backend: Backend) {
     assert_eq!(run.end.connects, held.standing + held.reopened);
 }
 
-fn held_connections_to_nobody_are_counted(backend: Backend) {
+fn counts_held_connections_that_cannot_be_opened(backend: Backend) {
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -399,7 +402,7 @@ fn held_connections_to_nobody_are_counted(backend: Backend) {
     assert!(run.end.errors["connect_refused"] >= 10);
 }
 
-fn a_close_by_reset_sends_one(backend: Backend) {
+fn closing_by_reset_sends_rst(backend: Backend) {
     for (how, reset) in [(CloseFirst::Reset, true), (CloseFirst::Client, false)] {
         let (out, results) = std::sync::mpsc::channel();
         let address = serve(move |mut stream, _| {
@@ -422,7 +425,8 @@ fn a_close_by_reset_sends_one(backend: Backend) {
     }
 }
 
-/// Run in a process of its own by [`a_process_out_of_files_says_so`], since the limit is the process's.
+/// Run in a separate process by [`reports_exhausted_file_descriptors`], since the limit applies to
+/// the process.
 fn child_out_of_files(backend: Backend) {
     let Ok(address) = std::env::var("FLOODMARK_TEST_TARGET") else {
         return;
@@ -436,15 +440,16 @@ fn child_out_of_files(backend: Backend) {
     assert_eq!(done, 0);
     let mut plan = closed_plan(100, 1000);
     plan.backend = backend;
-    plan.target.address = address.parse().unwrap();
+    plan.target.address = address.try_into().unwrap();
     plan.connection_use = ConnectionUse::Fresh;
     if backend == Backend::Uring {
-        // Its table of sockets is held to the same limit, and made beforehand.
+        // The same limit applies to its table of sockets, which is created first.
         let error = try_run(plan.clone(), None, &StopFlag::default())
             .err()
             .unwrap();
         assert!(error.to_string().contains("ulimit -n"), "{error}");
-        // Within it, sockets are no open files; those of requests too long for one write are.
+        // Within the table, sockets are not open files; those for requests too long for one write
+        // are.
         plan.connections = 39;
         if Uring::probe(1).unwrap().bind {
             let source = IpAddr::from([127, 0, 0, 1]);
@@ -469,9 +474,9 @@ fn child_out_of_files(backend: Backend) {
     assert_eq!(run.end.errors["fds_exhausted"], counts.connect_failed);
 }
 
-fn a_process_out_of_files_says_so(backend: Backend) {
+fn reports_exhausted_file_descriptors(backend: Backend) {
     let address = serve(|mut stream, _| {
-        answer_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
+        respond_to_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
     });
     let child = match backend {
         Backend::Epoll => "epoll::child_out_of_files",

@@ -1,4 +1,5 @@
-//! Mixes and templates on the wire: a server keeps every request that it gets, and they are what was asked for.
+//! Mixes and templates on the wire: a server keeps every request it receives, and the test compares
+//! them with the plan.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -9,23 +10,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::plans::{closed_plan, open_plan, with_mix};
 use common::run;
-use common::server::{ANSWER, serve};
+use common::server::{RESPONSE, serve};
 use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Expect, Plan};
 use floodmark_record::{Counts, TimeKind};
 use floodmark_stats::Histogram;
 
 on_both_backends! {
-    every_number_is_sent_once_in_exact_shares
-    a_request_that_is_sent_again_is_the_same
-    numbers_go_on_after_the_warm_up
-    each_request_is_judged_and_read_by_its_own_rules
-    what_is_not_sent_counts_for_its_group
+    sends_every_number_once_in_exact_shares
+    resends_the_same_request
+    numbers_continue_after_the_warm_up
+    judges_each_request_by_its_own_rules
+    counts_unsent_requests_for_their_group
 }
 
-/// Requests as they came.
+/// Received requests.
 type Log = Arc<Mutex<Vec<String>>>;
 
 /// Reads one request with its body.
@@ -51,16 +53,18 @@ fn read(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// A server that keeps all requests and answers as `answer` says, having been told how many came before on the connection; none to close.
-fn logging(answer: fn(&str, usize) -> Option<Vec<u8>>) -> (SocketAddr, Log) {
+/// Starts a server that keeps all requests. `response` receives the request and the number of earlier
+/// ones on its connection, and returns the response or `None` to close.
+fn logging(response: fn(&str, usize) -> Option<Vec<u8>>) -> (SocketAddr, Log) {
     let log = Log::default();
     let kept = Arc::clone(&log);
     let address = serve(move |mut stream, _| {
         let mut before = 0;
         while let Some(request) = read(&mut stream) {
             kept.lock().unwrap().push(request.clone());
-            let answered = answer(&request, before).is_some_and(|a| stream.write_all(&a).is_ok());
-            if !answered || request.contains("Connection: close") {
+            let responded =
+                response(&request, before).is_some_and(|a| stream.write_all(&a).is_ok());
+            if !responded || request.contains("Connection: close") {
                 return;
             }
             before += 1;
@@ -70,10 +74,11 @@ fn logging(answer: fn(&str, usize) -> Option<Vec<u8>>) -> (SocketAddr, Log) {
 }
 
 fn hello(_: &str, _: usize) -> Option<Vec<u8>> {
-    Some(ANSWER.to_vec())
+    Some(RESPONSE.to_vec())
 }
 
-/// Three parts of GET with the number in the path, one of POST with all that can be filled in.
+/// Returns a mix of three parts GET with the number in the path and one part POST with all
+/// placeholders.
 fn mixed(backend: Backend, address: SocketAddr, plan: Plan) -> Plan {
     let mut plan = with_mix(plan, &[3, 1]);
     plan.backend = backend;
@@ -88,7 +93,7 @@ fn mixed(backend: Backend, address: SocketAddr, plan: Plan) -> Plan {
     plan
 }
 
-/// The number in a request of [`mixed`].
+/// Returns the number in a request of [`mixed`].
 fn number(request: &str) -> u64 {
     let text = match request.strip_prefix("GET /get/") {
         Some(rest) => rest.split(' ').next().unwrap(),
@@ -105,7 +110,7 @@ fn uuid(request: &str) -> Option<&str> {
     request.lines().find_map(|line| line.strip_prefix("X-Id: "))
 }
 
-fn every_number_is_sent_once_in_exact_shares(backend: Backend) {
+fn sends_every_number_once_in_exact_shares(backend: Backend) {
     let open = open_plan(Arrivals::Poisson, 20_000.0, None, Some(1200));
     for (connection_use, plan) in [
         (ConnectionUse::Kept, closed_plan(7, 1200)),
@@ -150,7 +155,7 @@ fn every_number_is_sent_once_in_exact_shares(backend: Backend) {
     }
 }
 
-/// What came of a group over a whole run.
+/// Sums the counts of a group over a whole run.
 fn of_group(rows: &[floodmark_record::SecondRow], group: usize) -> Counts {
     let mut counts = Counts::default();
     rows.iter()
@@ -159,8 +164,8 @@ fn of_group(rows: &[floodmark_record::SecondRow], group: usize) -> Counts {
     counts
 }
 
-fn a_request_that_is_sent_again_is_the_same(backend: Backend) {
-    // Each connection is closed in place of a second answer.
+fn resends_the_same_request(backend: Backend) {
+    // Each connection is closed instead of a second response.
     let (address, log) =
         logging(|request, before| (before == 0).then(|| hello(request, 0)).flatten());
     let run = run(mixed(backend, address, closed_plan(3, 400)));
@@ -178,11 +183,11 @@ fn a_request_that_is_sent_again_is_the_same(backend: Backend) {
     }
 }
 
-fn numbers_go_on_after_the_warm_up(backend: Backend) {
+fn numbers_continue_after_the_warm_up(backend: Backend) {
     let (address, log) = logging(hello);
     let plan = Plan {
         threads: 2,
-        warmup_s: 0.1,
+        warmup: Duration::from_millis(100),
         ..closed_plan(4, 100)
     };
     let run = run(mixed(backend, address, plan));
@@ -192,7 +197,7 @@ fn numbers_go_on_after_the_warm_up(backend: Backend) {
     assert_eq!(numbers.len() as u64, warmup.sent + 100, "none came twice");
     assert_eq!(numbers.last(), Some(&(run.end.next_number - 1)));
     assert_eq!(numbers.len(), log.len());
-    // Times of groups are of the measurement alone.
+    // Times of groups cover only the measurement.
     let times = run
         .end
         .groups
@@ -204,14 +209,14 @@ fn numbers_go_on_after_the_warm_up(backend: Backend) {
     assert_eq!(times, 100);
 }
 
-fn each_request_is_judged_and_read_by_its_own_rules(backend: Backend) {
+fn judges_each_request_by_its_own_rules(backend: Backend) {
     let (address, _) = logging(|request, _| {
         Some(if request.starts_with("HEAD") {
             b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n".to_vec()
         } else if request.starts_with("GET /2") {
             b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\nnone".to_vec()
         } else {
-            ANSWER.to_vec()
+            RESPONSE.to_vec()
         })
     });
     let mut plan = with_mix(closed_plan(3, 400), &[1, 1, 1, 1]);
@@ -233,7 +238,7 @@ fn each_request_is_judged_and_read_by_its_own_rules(backend: Backend) {
     assert!(!run.end.groups[3].contains_key(&TimeKind::Response));
 }
 
-fn what_is_not_sent_counts_for_its_group(backend: Backend) {
+fn counts_unsent_requests_for_their_group(backend: Backend) {
     // Nothing is answered, so with two connections only two requests are ever sent.
     let (address, log) = logging(|_, _| Some(Vec::new()));
     let open = open_plan(Arrivals::Constant, 1000.0, Some(0.4), None);

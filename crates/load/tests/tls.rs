@@ -9,9 +9,10 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use common::plans::{closed_plan, open_plan};
-use common::server::{ANSWER, answer_all, read_request, serve};
+use common::server::{RESPONSE, read_request, respond_to_all, serve};
 use common::tls::{Authority, Identity, SUITES, Valid, server};
 use common::{Run, input, try_input};
 use floodmark_load::worker::StopFlag;
@@ -23,18 +24,18 @@ use rustls::{HandshakeKind, ServerConfig, ServerConnection, Stream};
 
 on_both_backends! {
     every_suite_carries_kept_and_fresh_connections
-    sessions_are_resumed_where_both_sides_allow_it
-    answers_and_requests_of_any_size_come_whole
-    the_open_model_works_too
-    a_client_that_closes_first_says_so
-    a_truncated_answer_is_no_answer
-    a_record_that_was_changed_makes_the_answer_malformed
-    an_alert_is_named
-    keys_are_renewed_within_a_run
-    a_server_that_awaits_our_close_notify_gets_it
-    a_refused_certificate_is_named
-    any_certificate_will_do_if_asked_for
-    other_ways_to_refuse_are_named
+    resumes_sessions_if_both_sides_allow_it
+    responses_and_requests_of_any_size_arrive_complete
+    the_open_model_works_over_https
+    a_client_that_closes_first_sends_close_notify
+    a_truncated_response_is_an_error
+    a_modified_record_makes_the_response_malformed
+    names_an_alert
+    renews_keys_within_a_run
+    responds_to_close_notify
+    names_the_reason_for_a_refused_certificate
+    insecure_mode_accepts_any_certificate
+    names_other_handshake_failures
     a_handshake_that_hangs_times_out
 }
 
@@ -45,7 +46,7 @@ fn config() -> ServerConfig {
     server(&IDENTITY, &SUITES, true)
 }
 
-/// A server that speaks TLS with each connection, and how each shook hands.
+/// A server that speaks TLS on each connection, with the kind of each handshake.
 struct Server {
     address: SocketAddr,
     shaken: Arc<Mutex<Vec<HandshakeKind>>>,
@@ -54,7 +55,8 @@ struct Server {
 type Tls<'a> = Stream<'a, ServerConnection, TcpStream>;
 
 impl Server {
-    /// Has `serve` speak to each connection; a close_notify follows where it left the connection in order.
+    /// Starts a server that calls `speak` for each connection, and sends close_notify if the
+    /// connection is intact afterwards.
     fn start(config: ServerConfig, speak: impl Fn(&mut Tls<'_>) + Send + Sync + 'static) -> Self {
         let config = Arc::new(config);
         let shaken = Arc::new(Mutex::new(Vec::new()));
@@ -76,9 +78,9 @@ impl Server {
         Server { address, shaken }
     }
 
-    /// One that answers all requests.
-    fn answering(config: ServerConfig) -> Self {
-        Self::start(config, |stream| answer_all(stream, &AtomicU64::new(0)))
+    /// Starts a server that responds to all requests.
+    fn responding(config: ServerConfig) -> Self {
+        Self::start(config, |stream| respond_to_all(stream, &AtomicU64::new(0)))
     }
 
     fn resumed(&self) -> u64 {
@@ -90,7 +92,7 @@ impl Server {
     }
 }
 
-/// `plan` with TLS.
+/// Returns `plan` with TLS.
 fn secured(backend: Backend, address: SocketAddr, plan: Plan) -> WorkerInput {
     let mut plan = Plan {
         backend,
@@ -132,7 +134,7 @@ fn times(run: &Run, kind: TimeKind) -> u64 {
 
 fn every_suite_carries_kept_and_fresh_connections(backend: Backend) {
     for suite in SUITES {
-        let server = Server::answering(server(&IDENTITY, &[suite], true));
+        let server = Server::responding(server(&IDENTITY, &[suite], true));
         for (plan, connections) in [(closed_plan(3, 200), 3), (fresh(20), 20)] {
             let run = run(&secured(backend, server.address, plan));
             let counts = &run.end.counts;
@@ -159,10 +161,10 @@ fn every_suite_carries_kept_and_fresh_connections(backend: Backend) {
     }
 }
 
-fn sessions_are_resumed_where_both_sides_allow_it(backend: Backend) {
+fn resumes_sessions_if_both_sides_allow_it(backend: Backend) {
     for suite in [SUITES[0], SUITES[3]] {
         for (ours, theirs) in [(true, true), (false, true), (true, false)] {
-            let server = Server::answering(server(&IDENTITY, &[suite], theirs));
+            let server = Server::responding(server(&IDENTITY, &[suite], theirs));
             let mut input = secured(backend, server.address, fresh(30));
             input.plan.tls.as_mut().unwrap().resumption = ours;
             let run = run(&input);
@@ -170,7 +172,8 @@ fn sessions_are_resumed_where_both_sides_allow_it(backend: Backend) {
             let tls = run.end.tls.unwrap();
             assert_eq!((tls.handshakes, tls.resumed), (30, server.resumed()));
             if ours && theirs {
-                // Only those that began before the first was over have nothing to resume.
+                // Only connections that started before the first handshake ended have nothing to
+                // resume.
                 assert!(tls.resumed >= 26, "{suite:?}: {}", tls.resumed);
             } else {
                 assert_eq!(tls.resumed, 0);
@@ -179,12 +182,12 @@ fn sessions_are_resumed_where_both_sides_allow_it(backend: Backend) {
     }
 }
 
-fn answers_and_requests_of_any_size_come_whole(backend: Backend) {
+fn responses_and_requests_of_any_size_arrive_complete(backend: Backend) {
     for (suite, fragment) in [(0, None), (3, None), (2, Some(100)), (5, Some(1000))] {
         let mut config = server(&IDENTITY, &[SUITES[suite]], true);
         config.max_fragment_size = fragment;
         let server = Server::start(config, |stream| {
-            // The body comes back as it went.
+            // The body is echoed.
             let mut bytes = Vec::new();
             let mut buffer = vec![0; 70_000];
             while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -197,8 +200,8 @@ fn answers_and_requests_of_any_size_come_whole(backend: Backend) {
                 let length = text.split_once("content-length: ").unwrap().1;
                 let length: usize = length.split_once('\r').unwrap().0.parse().unwrap();
                 if bytes.len() == head + length {
-                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
-                    stream.write_all(answer.as_bytes()).unwrap();
+                    let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                    stream.write_all(response.as_bytes()).unwrap();
                     stream.write_all(&bytes[head..]).unwrap();
                     bytes.clear();
                 }
@@ -212,20 +215,20 @@ fn answers_and_requests_of_any_size_come_whole(backend: Backend) {
             input.plan.request.method = "POST".to_owned();
             input.plan.request.body = body.clone().into_bytes();
             input.plan.expect = vec![floodmark_record::plan::Expect::Body(body)];
-            input.plan.timeout_s = 30.0;
+            input.plan.timeout = Duration::from_secs(30);
             let run = run(&input);
             assert_eq!(run.end.counts.ok, 6, "{length}: {:?}", run.end);
         }
     }
 }
 
-fn the_open_model_works_too(backend: Backend) {
-    let server = Server::answering(config());
+fn the_open_model_works_over_https(backend: Backend) {
+    let server = Server::responding(config());
     for connection_use in [ConnectionUse::Kept, ConnectionUse::Fresh] {
         let plan = Plan {
             connection_use,
             threads: 2,
-            timeout_s: 30.0,
+            timeout: Duration::from_secs(30),
             ..open_plan(Arrivals::Constant, 100.0, None, Some(60))
         };
         let run = run(&secured(backend, server.address, plan));
@@ -233,12 +236,12 @@ fn the_open_model_works_too(backend: Backend) {
     }
 }
 
-fn a_client_that_closes_first_says_so(backend: Backend) {
+fn a_client_that_closes_first_sends_close_notify(backend: Backend) {
     let ends = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&ends);
     let server = Server::start(config(), move |stream| {
-        answer_all(stream, &AtomicU64::new(0));
-        // rustls reads 0 after close_notify, and fails on an end without one.
+        respond_to_all(stream, &AtomicU64::new(0));
+        // rustls returns 0 after close_notify, and fails on an end without one.
         let end = stream.read(&mut [0; 10]).map_err(|error| error.kind());
         seen.lock().unwrap().push(end);
     });
@@ -253,8 +256,9 @@ fn a_client_that_closes_first_says_so(backend: Backend) {
     assert_eq!(*ends.lock().unwrap(), vec![Ok(0); 8]);
 }
 
-fn a_truncated_answer_is_no_answer(backend: Backend) {
-    // Of unknown length, the answer ends with the connection: only close_notify says that it is whole.
+fn a_truncated_response_is_an_error(backend: Backend) {
+    // Without a length, the response ends with the connection: only close_notify shows that it is
+    // complete.
     for whole in [true, false] {
         let server = Server::start(config(), move |stream| {
             read_request(stream);
@@ -275,13 +279,13 @@ fn a_truncated_answer_is_no_answer(backend: Backend) {
     }
 }
 
-fn a_record_that_was_changed_makes_the_answer_malformed(backend: Backend) {
+fn a_modified_record_makes_the_response_malformed(backend: Backend) {
     for after in [0, 20] {
         let server = Server::start(config(), move |stream| {
             read_request(stream);
-            stream.write_all(&ANSWER[..after]).unwrap();
+            stream.write_all(&RESPONSE[..after]).unwrap();
             stream.flush().unwrap();
-            stream.conn.writer().write_all(&ANSWER[after..]).unwrap();
+            stream.conn.writer().write_all(&RESPONSE[after..]).unwrap();
             let mut record = Vec::new();
             stream.conn.write_tls(&mut record).unwrap();
             *record.last_mut().unwrap() ^= 1;
@@ -294,13 +298,13 @@ fn a_record_that_was_changed_makes_the_answer_malformed(backend: Backend) {
     }
 }
 
-fn an_alert_is_named(backend: Backend) {
+fn names_an_alert(backend: Backend) {
     for (after, outcome) in [(0, "reset"), (20, "malformed")] {
         let server = Server::start(config(), move |stream| {
             read_request(stream);
-            stream.write_all(&ANSWER[..after]).unwrap();
+            stream.write_all(&RESPONSE[..after]).unwrap();
             stream.flush().unwrap();
-            // A record that does not open makes rustls say so.
+            // A record that fails to decrypt makes rustls send an alert.
             let mut garbage = vec![23, 3, 3, 0, 40];
             garbage.extend([7; 40]);
             stream.conn.read_tls(&mut garbage.as_slice()).unwrap();
@@ -318,11 +322,11 @@ fn an_alert_is_named(backend: Backend) {
     }
 }
 
-fn keys_are_renewed_within_a_run(backend: Backend) {
+fn renews_keys_within_a_run(backend: Backend) {
     let server = Server::start(server(&IDENTITY, &SUITES[..1], true), |stream| {
         while read_request(stream) {
             stream.conn.refresh_traffic_keys().unwrap();
-            stream.write_all(ANSWER).unwrap();
+            stream.write_all(RESPONSE).unwrap();
         }
     });
     let run = run(&secured(backend, server.address, closed_plan(2, 100)));
@@ -330,23 +334,24 @@ fn keys_are_renewed_within_a_run(backend: Backend) {
     assert_eq!(run.end.connects, 2);
 }
 
-fn a_server_that_awaits_our_close_notify_gets_it(backend: Backend) {
+fn responds_to_close_notify(backend: Backend) {
     let server = Server::start(config(), |stream| {
         read_request(stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall").unwrap();
         stream.conn.send_close_notify();
         stream.flush().unwrap();
-        // Nothing is closed before the client has said that it will.
+        // Nothing is closed before the client announces it.
         assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
     });
     let mut plan = fresh(4);
-    plan.timeout_s = 30.0;
+    plan.timeout = Duration::from_secs(30);
     let run = run(&secured(backend, server.address, plan));
     assert_eq!(run.end.counts.ok, 4, "{:?}", run.end);
     assert!(run.took.as_secs() < 25, "{:?}", run.took);
 }
 
-/// No connection stands, for the reason of that name, and the run ends for want of a server.
+/// Checks that no connection succeeds, for the reason `name`, and that the run ends because there
+/// is no server.
 fn refused_as(input: &WorkerInput, name: &str, words: &str) {
     let run = run(input);
     let counts = &run.end.counts;
@@ -365,17 +370,17 @@ fn certificates() -> [(Identity, &'static str, &'static str); 6] {
         (
             by(Authority::named("a stranger")),
             "tls_unknown_issuer",
-            "nobody who is trusted",
+            "not signed by a trusted authority",
         ),
         (
             by(Authority::new()),
             "tls_unknown_issuer",
-            "another than the trusted authority",
+            "not from the trusted authority",
         ),
         (
             AUTHORITY.issue(&["other.example", "127.0.0.1"], Valid::Now),
             "tls_wrong_name",
-            "for other.example, 127.0.0.1 and not for localhost",
+            "valid for other.example, 127.0.0.1, not for localhost",
         ),
         (
             AUTHORITY.issue(&["localhost"], Valid::NoLonger),
@@ -390,24 +395,24 @@ fn certificates() -> [(Identity, &'static str, &'static str); 6] {
         (
             AUTHORITY.itself(),
             "tls_certificate_is_an_authority",
-            "authority's own",
+            "belongs to a certificate authority",
         ),
     ]
 }
 
-fn a_refused_certificate_is_named(backend: Backend) {
+fn names_the_reason_for_a_refused_certificate(backend: Backend) {
     for (identity, name, words) in certificates() {
         for suite in [SUITES[0], SUITES[3]] {
-            let server = Server::answering(server(&identity, &[suite], true));
+            let server = Server::responding(server(&identity, &[suite], true));
             let input = secured(backend, server.address, closed_plan(2, 10));
             refused_as(&input, name, words);
         }
     }
 }
 
-fn any_certificate_will_do_if_asked_for(backend: Backend) {
+fn insecure_mode_accepts_any_certificate(backend: Backend) {
     for (identity, ..) in certificates() {
-        let server = Server::answering(server(&identity, &SUITES, true));
+        let server = Server::responding(server(&identity, &SUITES, true));
         let mut input = secured(backend, server.address, closed_plan(2, 10));
         input.plan.tls.as_mut().unwrap().trust = Trust::Nothing;
         input.anchors.clear();
@@ -415,13 +420,13 @@ fn any_certificate_will_do_if_asked_for(backend: Backend) {
     }
 }
 
-fn other_ways_to_refuse_are_named(backend: Backend) {
+fn names_other_handshake_failures(backend: Backend) {
     let mut other = config();
     other.alpn_protocols = vec![b"h2".to_vec()];
-    let other = Server::answering(other);
+    let other = Server::responding(other);
     let mut same = config();
     same.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let same = Server::answering(same);
+    let same = Server::responding(same);
     let ok = run(&secured(backend, same.address, closed_plan(1, 5)));
     assert_eq!(ok.end.counts.ok, 5);
     let plain = serve(|mut stream, _| {
@@ -438,8 +443,8 @@ fn other_ways_to_refuse_are_named(backend: Backend) {
     for (address, name, words) in [
         (other.address, "tls_alpn_refused", ""),
         (plain, "tls_answered_in_plain_http", "plain HTTP"),
-        (mail, "tls_not_spoken", "not speak TLS"),
-        (silent, "tls_closed_in_handshake", "within the handshake"),
+        (mail, "tls_not_spoken", "does not speak TLS"),
+        (silent, "tls_closed_in_handshake", "during the handshake"),
     ] {
         let input = secured(backend, address, closed_plan(2, 10));
         refused_as(&input, name, words);
@@ -449,7 +454,7 @@ fn other_ways_to_refuse_are_named(backend: Backend) {
 fn a_handshake_that_hangs_times_out(backend: Backend) {
     let address = serve(|mut stream, _| while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {});
     let mut plan = fresh(4);
-    plan.timeout_s = 0.2;
+    plan.timeout = Duration::from_millis(200);
     let run = run(&secured(backend, address, plan));
     assert_eq!(run.end.counts.sent, 0);
     assert!(

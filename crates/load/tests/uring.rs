@@ -1,4 +1,5 @@
-//! What is particular to the io_uring backend: full buffers and queues, and slots that change within one batch.
+//! Specifics of the io_uring backend: full buffers and queues, and slots that change within one
+//! batch.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,14 +14,15 @@ use std::thread;
 use std::time::Duration;
 
 use common::driver::{Driver, LONG, Seen, bytes, connected, ended};
-use common::server::{ANSWER, read_request, serve};
+use common::server::{RESPONSE, read_request, serve};
 use common::{raise_open_files, uring_works};
-use floodmark_load::backend::{Bytes, Slot};
+use floodmark_load::backend::{SharedBytes, Slot};
 use floodmark_load::coalescing::Batch;
 use floodmark_record::plan::CloseFirst;
 use socket2::{Domain, Socket, Type};
 
-/// A server whose one thread hands over what it accepts, with room for `backlog` that it has not.
+/// Starts a server with one thread that passes on accepted connections, with an accept queue of
+/// length `backlog`.
 fn accepting(backlog: i32) -> (SocketAddr, Receiver<TcpStream>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -48,13 +50,13 @@ fn by_slot(all: Vec<Seen>) -> BTreeMap<Slot, Vec<Seen>> {
 }
 
 #[test]
-fn more_data_than_buffers_comes_whole_and_before_the_end() {
+fn receives_more_data_than_its_buffers_hold() {
     if !uring_works() {
         return;
     }
     raise_open_files();
     const CONNECTIONS: u32 = 700;
-    let answer: Vec<u8> = (0..10_000u32).map(|i| (i % 251) as u8).collect();
+    let response: Vec<u8> = (0..10_000u32).map(|i| (i % 251) as u8).collect();
     let (address, accepted) = accepting(1024);
     let mut driver = Driver::uring(address, CONNECTIONS as usize, 0);
     for slot in 0..CONNECTIONS {
@@ -62,21 +64,21 @@ fn more_data_than_buffers_comes_whole_and_before_the_end() {
     }
     let all = driver.until_nth(CONNECTIONS as usize, LONG, connected);
     assert!(all.iter().all(connected));
-    // One more wait arms the last receives; then all the data is there before any of it is looked at.
+    // Another wait arms the last receives; then all data is present before any of it is read.
     driver.backend.wait(driver.clock.now()).unwrap();
     for mut stream in accepted.iter().take(CONNECTIONS as usize) {
-        stream.write_all(&answer).unwrap();
+        stream.write_all(&response).unwrap();
     }
     let slots = by_slot(driver.until_nth(CONNECTIONS as usize, LONG, ended));
     assert_eq!(slots.len(), CONNECTIONS as usize);
     for (slot, seen) in slots {
-        assert!(bytes(&seen) == answer, "slot {slot}");
+        assert!(bytes(&seen) == response, "slot {slot}");
         assert_eq!(seen.last(), Some(&Seen::Ended(slot)));
     }
 }
 
 #[test]
-fn more_completions_than_their_queue_holds_are_not_lost() {
+fn keeps_completions_beyond_the_queue_length() {
     if !uring_works() {
         return;
     }
@@ -88,9 +90,9 @@ fn more_completions_than_their_queue_holds_are_not_lost() {
     driver.open(0, None);
     let all = driver.until(LONG, ended);
     assert!(!all.is_empty());
-    // Each fails, and says so by a completion of its own.
+    // Each fails and is reported by its own completion.
     for _ in 0..20_000 {
-        driver.send(0, ANSWER);
+        driver.send(0, RESPONSE);
     }
     let all = driver.until_nth(20_000, LONG, ended);
     assert_eq!(all.len(), 20_000);
@@ -140,9 +142,9 @@ fn slots_closed_and_reopened_within_one_batch_are_new_connections() {
                 newest = newest.max(number + 1);
             }
             for slot in 0..SLOTS {
-                // So that pairs of submissions begin at odd places too.
+                // Makes pairs of submissions start at odd positions too.
                 if slot % 3 == round % 3 {
-                    driver.send(slot, ANSWER);
+                    driver.send(slot, RESPONSE);
                 }
                 driver.backend.close(slot, how);
                 driver.open(slot, None);
@@ -152,7 +154,7 @@ fn slots_closed_and_reopened_within_one_batch_are_new_connections() {
 }
 
 #[test]
-fn thousands_are_opened_and_closed_in_one_turn() {
+fn opens_and_closes_thousands_in_one_turn() {
     if !uring_works() {
         return;
     }
@@ -181,7 +183,7 @@ fn thousands_are_opened_and_closed_in_one_turn() {
 }
 
 #[test]
-fn a_connect_that_is_given_up_says_nothing_more() {
+fn an_abandoned_connect_reports_nothing_more() {
     if !uring_works() {
         return;
     }
@@ -199,7 +201,8 @@ fn a_connect_that_is_given_up_says_nothing_more() {
     for slot in 0..8 {
         driver.backend.close(slot, CloseFirst::Client);
     }
-    // Were a handshake still tried, the kernel would repeat it after a second, now with room in the backlog.
+    // If a handshake were still attempted, the kernel would repeat it after a second, now with room
+    // in the accept queue.
     driver.backend.wait(driver.clock.now()).unwrap();
     listener.set_nonblocking(true).unwrap();
     while listener.accept().is_ok() {}
@@ -210,7 +213,7 @@ fn a_connect_that_is_given_up_says_nothing_more() {
 }
 
 #[test]
-fn a_short_request_that_a_full_socket_cuts_goes_on_by_itself() {
+fn resumes_a_short_request_cut_by_a_full_socket() {
     if !uring_works() {
         return;
     }
@@ -227,7 +230,7 @@ fn a_short_request_that_a_full_socket_cuts_goes_on_by_itself() {
                 "request {n} is torn"
             );
         }
-        stream.write_all(ANSWER).unwrap();
+        stream.write_all(RESPONSE).unwrap();
     });
     let mut driver = Driver::uring(address, 1, 0);
     driver.open(0, None);
@@ -238,17 +241,17 @@ fn a_short_request_that_a_full_socket_cuts_goes_on_by_itself() {
         driver.backend.wait(driver.clock.now()).unwrap();
         match driver.next() {
             None => sent += 1,
-            // The one before is not through.
+            // The previous send is incomplete.
             Some(seen) => break assert_eq!(seen, Seen::Failed(0, Some(libc::EPIPE))),
         }
         assert!(sent < 10_000, "no socket takes that much");
     }
     go.send(sent).unwrap();
-    assert_eq!(bytes(&driver.until(LONG, |_| true)), ANSWER);
+    assert_eq!(bytes(&driver.until(LONG, |_| true)), RESPONSE);
 }
 
 #[test]
-fn requests_are_let_go_when_others_take_their_place() {
+fn releases_replaced_requests() {
     if !uring_works() {
         return;
     }
@@ -258,7 +261,7 @@ fn requests_are_let_go_when_others_take_their_place() {
     driver.until(LONG, connected);
     let mut given: Vec<Weak<Vec<u8>>> = Vec::new();
     for _ in 0..1000 {
-        let request: Bytes = Rc::new(b"GET / HTTP/1.1\r\n\r\n".to_vec());
+        let request: SharedBytes = Rc::new(b"GET / HTTP/1.1\r\n\r\n".to_vec());
         driver.backend.send(0, &request);
         given.push(Rc::downgrade(&request));
         let held = given.iter().filter(|request| request.strong_count() > 0);
@@ -271,12 +274,12 @@ fn requests_are_let_go_when_others_take_their_place() {
     given.pop();
     assert!(given.iter().all(|request| request.strong_count() == 0));
 
-    // A long one that is being sent when its connection is closed, too.
+    // Also a long request that is being sent when its connection closes.
     let stuck = serve(|_stream, _| thread::sleep(Duration::from_secs(60)));
     let mut driver = Driver::uring(stuck, 1, 0);
     driver.open(0, None);
     driver.until(LONG, connected);
-    let long: Bytes = Rc::new(vec![b'x'; 20_000_000]);
+    let long: SharedBytes = Rc::new(vec![b'x'; 20_000_000]);
     driver.backend.send(0, &long);
     driver.until(50, |_| true);
     driver.close(0, CloseFirst::Client);
@@ -295,18 +298,18 @@ fn long_requests_go_through_ordinary_sockets() {
         let mut read = vec![0; expected.len()];
         stream.read_exact(&mut read).unwrap();
         assert!(read == expected);
-        let _ = stream.write_all(ANSWER);
+        let _ = stream.write_all(RESPONSE);
     });
     let mut driver = Driver::uring(address, 1, body.len());
     for how in [CloseFirst::Client, CloseFirst::Reset] {
         driver.open(0, Some(&body));
-        assert_eq!(bytes(&driver.until(LONG, ended)), ANSWER);
+        assert_eq!(bytes(&driver.until(LONG, ended)), RESPONSE);
         driver.close(0, how);
     }
 }
 
 #[test]
-fn a_backend_that_goes_away_takes_its_connections_along() {
+fn dropping_the_backend_closes_its_connections() {
     if !uring_works() {
         return;
     }
@@ -317,7 +320,8 @@ fn a_backend_that_goes_away_takes_its_connections_along() {
     }
     driver.until_nth(3, LONG, connected);
     drop(driver);
-    // In a thread of its own: the kernel clears the ring up by work of ours, which interrupts what we wait for.
+    // In a separate thread: the kernel's cleanup of the ring runs as work of its owner, which
+    // interrupts waits.
     let ends = thread::spawn(move || {
         let streams = accepted.iter().take(3);
         streams.for_each(|mut stream| {
@@ -329,7 +333,7 @@ fn a_backend_that_goes_away_takes_its_connections_along() {
     ends.join().unwrap();
 }
 
-/// Four standing connections with armed receives, and their servers' ends.
+/// Returns four established connections with armed receives, and their server ends.
 fn four() -> (Driver, Vec<TcpStream>) {
     let (address, accepted) = accepting(16);
     let mut driver = Driver::uring(address, 4, 0);
@@ -344,7 +348,7 @@ fn four() -> (Driver, Vec<TcpStream>) {
 }
 
 #[test]
-fn a_batch_is_waited_for_and_told_with_one_stamp() {
+fn a_batch_is_reported_with_one_timestamp() {
     if !uring_works() {
         return;
     }
@@ -372,7 +376,7 @@ fn a_batch_is_waited_for_and_told_with_one_stamp() {
 }
 
 #[test]
-fn a_batch_is_waited_for_no_longer_than_allowed() {
+fn waits_for_a_batch_no_longer_than_allowed() {
     if !uring_works() {
         return;
     }
@@ -385,7 +389,7 @@ fn a_batch_is_waited_for_no_longer_than_allowed() {
     assert!(driver.clock.now() - before >= hold);
     assert_eq!(driver.next(), Some(Seen::Received(2, b"a".to_vec())));
     assert_eq!(driver.next(), None);
-    // Where nothing at all has come by then, the first is waited for.
+    // If nothing has arrived by then, the first event is awaited.
     let late = thread::spawn(move || {
         thread::sleep(Duration::from_millis(150));
         peers[1].write_all(b"b").unwrap();

@@ -1,4 +1,5 @@
-//! Whole workers against small servers on loopback: what was asked is done exactly, and every end is the right one.
+//! Whole workers against small servers on loopback: every plan is executed exactly, and every run
+//! ends for the right reason.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -13,27 +14,27 @@ use std::thread;
 use std::time::Duration;
 
 use common::plans::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
-use common::server::{ANSWER, answer_all, read_request, serve, serve_on};
+use common::server::{RESPONSE, read_request, respond_to_all, serve, serve_on};
 use common::{run, run_with};
 use floodmark_load::worker::StopFlag;
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::plan::{Arrivals, Backend, Check, CloseFirst, ConnectionUse, Plan};
+use floodmark_record::plan::{Arrivals, Backend, Check, CloseFirst, ConnectionUse, Model, Plan};
 
 on_both_backends! {
-    exactly_n_requests_over_any_threads_and_connections
+    sends_exactly_n_requests
     threads_share_the_open_schedule
     threads_share_rates_that_change
-    rows_are_cut_at_the_ends_of_steps
-    a_stop_ends_the_run_at_once_with_what_is_out
+    rows_end_at_the_ends_of_steps
+    a_stop_ends_the_run_with_requests_in_flight
     a_stop_before_the_start_sends_nothing
-    the_window_is_as_long_as_asked_and_what_is_out_is_awaited
-    a_server_that_dies_midway_ends_the_run_with_what_was_measured
-    a_server_that_never_was_there_ends_the_run_soon
-    what_does_not_speak_http_is_named
-    a_warm_up_is_real_load_kept_apart
-    the_answers_file_holds_every_number
-    a_server_that_closes_between_requests_costs_one_reconnect_each
-    answers_that_end_with_the_connection_work_with_every_way_to_close
+    drains_requests_in_flight_after_the_window
+    keeps_the_measurements_of_a_run_whose_server_dies
+    a_missing_server_ends_the_run_early
+    ends_the_run_if_the_server_does_not_speak_http
+    the_warm_up_is_counted_separately
+    the_file_of_kept_responses_contains_every_number
+    each_close_between_requests_costs_one_reconnect
+    accepts_close_delimited_responses_with_every_kind_of_close
 }
 
 fn to(backend: Backend, address: std::net::SocketAddr, mut plan: Plan) -> Plan {
@@ -44,16 +45,15 @@ fn to(backend: Backend, address: std::net::SocketAddr, mut plan: Plan) -> Plan {
 
 fn timed(connections: u32, seconds: f64) -> Plan {
     Plan {
-        requests: None,
-        duration_s: Some(seconds),
+        model: Model::closed(seconds),
         ..closed_plan(connections, 0)
     }
 }
 
-fn exactly_n_requests_over_any_threads_and_connections(backend: Backend) {
-    let answered = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&answered);
-    let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
+fn sends_exactly_n_requests(backend: Backend) {
+    let responded = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&responded);
+    let address = serve(move |mut stream, _| respond_to_all(&mut stream, &count));
     for (threads, connections, n) in [
         (1, 1, 1),
         (2, 3, 1001),
@@ -65,10 +65,10 @@ fn exactly_n_requests_over_any_threads_and_connections(backend: Backend) {
         for connection_use in [
             ConnectionUse::Kept,
             ConnectionUse::Fresh,
-            ConnectionUse::PerConnection,
+            ConnectionUse::PerConnection(3),
         ] {
             for close_first in [CloseFirst::Server, CloseFirst::Client, CloseFirst::Reset] {
-                answered.store(0, Ordering::Relaxed);
+                responded.store(0, Ordering::Relaxed);
                 let run = run(to(
                     backend,
                     address,
@@ -76,13 +76,12 @@ fn exactly_n_requests_over_any_threads_and_connections(backend: Backend) {
                         threads,
                         connection_use,
                         close_first,
-                        requests_per_connection: Some(3),
                         ..closed_plan(connections, n)
                     },
                 ));
                 let counts = &run.end.counts;
                 assert_eq!((counts.intended, counts.ok, counts.reconnects), (n, n, 0));
-                assert_eq!(answered.load(Ordering::Relaxed), n);
+                assert_eq!(responded.load(Ordering::Relaxed), n);
                 assert_eq!(run.end.reason, EndReason::Completed);
                 assert!(run.end.peak_connections <= u64::from(connections));
             }
@@ -91,22 +90,22 @@ fn exactly_n_requests_over_any_threads_and_connections(backend: Backend) {
 }
 
 fn threads_share_the_open_schedule(backend: Backend) {
-    let answered = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&answered);
-    let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
+    let responded = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&responded);
+    let address = serve(move |mut stream, _| respond_to_all(&mut stream, &count));
     for (threads, arrivals) in [
         (3, Arrivals::Constant),
         (2, Arrivals::Poisson),
         (1, Arrivals::Burst),
     ] {
-        answered.store(0, Ordering::Relaxed);
+        responded.store(0, Ordering::Relaxed);
         let plan = Plan {
             threads,
             ..open_plan(arrivals, 2000.0, None, Some(1000))
         };
         let run = run(to(backend, address, plan));
         assert_eq!((run.end.counts.intended, run.end.counts.ok), (1000, 1000));
-        assert_eq!(answered.load(Ordering::Relaxed), 1000);
+        assert_eq!(responded.load(Ordering::Relaxed), 1000);
     }
     let run = run(to(
         backend,
@@ -121,9 +120,9 @@ fn threads_share_the_open_schedule(backend: Backend) {
 }
 
 fn threads_share_rates_that_change(backend: Backend) {
-    let answered = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&answered);
-    let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
+    let responded = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&responded);
+    let address = serve(move |mut stream, _| respond_to_all(&mut stream, &count));
     let times = (0..500).map(|k| k * 1_000_000).collect();
     for (threads, plan, n) in [
         (2, ramp_plan(0.0, 2000.0, 0.5), 500),
@@ -135,19 +134,19 @@ fn threads_share_rates_that_change(backend: Backend) {
         ),
         (3, replay_plan(times, 0.5), 500),
     ] {
-        answered.store(0, Ordering::Relaxed);
+        responded.store(0, Ordering::Relaxed);
         let run = run(to(backend, address, Plan { threads, ..plan }));
         assert_eq!((run.end.counts.intended, run.end.counts.ok), (n, n));
-        assert_eq!(answered.load(Ordering::Relaxed), n);
+        assert_eq!(responded.load(Ordering::Relaxed), n);
         assert_eq!(run.end.window_ns, 500_000_000);
     }
 }
 
-fn rows_are_cut_at_the_ends_of_steps(backend: Backend) {
-    let address = serve(move |mut stream, _| answer_all(&mut stream, &AtomicU64::new(0)));
+fn rows_end_at_the_ends_of_steps(backend: Backend) {
+    let address = serve(move |mut stream, _| respond_to_all(&mut stream, &AtomicU64::new(0)));
     let plan = Plan {
         threads: 2,
-        warmup_s: 0.3,
+        warmup: Duration::from_millis(300),
         ..steps_plan(&[(400.0, 0.25), (100.0, 0.5), (400.0, 0.5)])
     };
     let run = run(to(backend, address, plan));
@@ -163,7 +162,7 @@ fn rows_are_cut_at_the_ends_of_steps(backend: Backend) {
     assert!(index.iter().copied().eq(0..index.len() as u64));
 }
 
-fn a_stop_ends_the_run_at_once_with_what_is_out(backend: Backend) {
+fn a_stop_ends_the_run_with_requests_in_flight(backend: Backend) {
     let address = serve(|mut stream, _| {
         while read_request(&mut stream) {}
         thread::sleep(Duration::from_secs(60));
@@ -187,7 +186,7 @@ fn a_stop_ends_the_run_at_once_with_what_is_out(backend: Backend) {
 }
 
 fn a_stop_before_the_start_sends_nothing(backend: Backend) {
-    let address = serve(|mut stream, _| answer_all(&mut stream, &AtomicU64::new(0)));
+    let address = serve(|mut stream, _| respond_to_all(&mut stream, &AtomicU64::new(0)));
     let stop = StopFlag::default();
     stop.stop();
     let run = run_with(to(backend, address, timed(2, 5.0)), None, &stop);
@@ -195,14 +194,14 @@ fn a_stop_before_the_start_sends_nothing(backend: Backend) {
     assert_eq!(run.end.counts.intended, 0);
 }
 
-fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited(backend: Backend) {
-    // Half a second on either side of what happens in the window: a busy machine answers late.
+fn drains_requests_in_flight_after_the_window(backend: Backend) {
+    // Half a second of tolerance on either side, for responses on a busy host.
     const SERVICE: Duration = Duration::from_millis(1_000);
     const WINDOW_S: f64 = 1.5;
     let slow = |mut stream: TcpStream, _| {
         while read_request(&mut stream) {
             thread::sleep(SERVICE);
-            if stream.write_all(ANSWER).is_err() {
+            if stream.write_all(RESPONSE).is_err() {
                 return;
             }
         }
@@ -214,7 +213,7 @@ fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited(backend: Backend) {
     let counts = &drained.end.counts;
     assert_eq!((counts.sent, counts.ok, counts.in_flight_at_end), (8, 8, 0));
     let in_window: u64 = drained.rows.iter().map(|row| row.ok_in_window).sum();
-    assert_eq!(in_window, 4, "drained answers are no throughput");
+    assert_eq!(in_window, 4, "drained responses are no throughput");
 
     let cut = run(to(
         backend,
@@ -228,27 +227,27 @@ fn the_window_is_as_long_as_asked_and_what_is_out_is_awaited(backend: Backend) {
     assert_eq!(cut.end.counts.in_flight_at_end, 4);
 }
 
-fn a_server_that_dies_midway_ends_the_run_with_what_was_measured(backend: Backend) {
+fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
     let streams: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
     let dead = Arc::new(AtomicBool::new(false));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (held, over) = (Arc::clone(&streams), Arc::clone(&dead));
-    let answered = Arc::new(AtomicU64::new(0));
-    let counted = Arc::clone(&answered);
+    let responded = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&responded);
     let accepting = thread::spawn(move || {
         while let Ok((mut stream, _)) = listener.accept() {
             if over.load(Ordering::Relaxed) {
                 return;
             }
             held.lock().unwrap().push(stream.try_clone().unwrap());
-            let answered = Arc::clone(&counted);
-            thread::spawn(move || answer_all(&mut stream, &answered));
+            let responded = Arc::clone(&counted);
+            thread::spawn(move || respond_to_all(&mut stream, &responded));
         }
     });
     let killer = thread::spawn(move || {
-        // From the first answer on: on a busy machine the run may begin late.
-        while answered.load(Ordering::Relaxed) == 0 {
+        // From the first response on, because a run may start late on a busy host.
+        while responded.load(Ordering::Relaxed) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(Duration::from_millis(500));
@@ -272,7 +271,7 @@ fn a_server_that_dies_midway_ends_the_run_with_what_was_measured(backend: Backen
     assert!(run.took < Duration::from_secs(20), "{:?}", run.took);
     let gone = run.end.server_gone_since_ns.unwrap();
     assert!(gone >= 400_000_000, "{gone}");
-    // It is given up when it has been silent for two seconds, however slow the machine is.
+    // It counts as unreachable after two seconds of silence, however slow the host is.
     let ended = run.end.ended_ns;
     assert!(gone + 2_000_000_000 <= ended, "{gone}, ended {ended}");
     let counts = &run.end.counts;
@@ -280,7 +279,7 @@ fn a_server_that_dies_midway_ends_the_run_with_what_was_measured(backend: Backen
     assert_eq!(counts.ok + counts.reset, counts.sent);
 }
 
-fn a_server_that_never_was_there_ends_the_run_soon(backend: Backend) {
+fn a_missing_server_ends_the_run_early(backend: Backend) {
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -299,7 +298,7 @@ fn a_server_that_never_was_there_ends_the_run_soon(backend: Backend) {
     }
 }
 
-fn what_does_not_speak_http_is_named(backend: Backend) {
+fn ends_the_run_if_the_server_does_not_speak_http(backend: Backend) {
     let address = serve(|mut stream, _| {
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n");
         while read_request(&mut stream) {}
@@ -313,16 +312,16 @@ fn what_does_not_speak_http_is_named(backend: Backend) {
     }
 }
 
-fn a_warm_up_is_real_load_kept_apart(backend: Backend) {
-    let answered = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&answered);
-    let address = serve(move |mut stream, _| answer_all(&mut stream, &count));
+fn the_warm_up_is_counted_separately(backend: Backend) {
+    let responded = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&responded);
+    let address = serve(move |mut stream, _| respond_to_all(&mut stream, &count));
     let run = run(to(
         backend,
         address,
         Plan {
             threads: 2,
-            warmup_s: 0.3,
+            warmup: Duration::from_millis(300),
             ..closed_plan(4, 500)
         },
     ));
@@ -330,21 +329,21 @@ fn a_warm_up_is_real_load_kept_apart(backend: Backend) {
     assert_eq!(warm.balance(), Ok(()));
     assert!(warm.ok > 0 && run.end.warmup_ns >= 300_000_000);
     assert_eq!(run.end.counts.ok, 500);
-    assert_eq!(answered.load(Ordering::Relaxed), warm.ok + 500);
+    assert_eq!(responded.load(Ordering::Relaxed), warm.ok + 500);
     assert_eq!(run.end.connects, 4, "connections outlive the warm-up");
 }
 
-fn the_answers_file_holds_every_number(backend: Backend) {
+fn the_file_of_kept_responses_contains_every_number(backend: Backend) {
     let next = Arc::new(AtomicU64::new(1));
     let address = serve(move |mut stream, _| {
         while read_request(&mut stream) {
             let number = next.fetch_add(1, Ordering::SeqCst).to_string();
-            let answer = format!(
+            let response = format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}",
                 number.len()
             );
-            // In two pieces, so that bodies are gathered too.
-            let (head, tail) = answer.split_at(answer.len() - 1);
+            // In two pieces, so that bodies are collected too.
+            let (head, tail) = response.split_at(response.len() - 1);
             let _ = stream.write_all(head.as_bytes());
             if number.ends_with('0') {
                 thread::sleep(Duration::from_micros(200));
@@ -352,7 +351,7 @@ fn the_answers_file_holds_every_number(backend: Backend) {
             let _ = stream.write_all(tail.as_bytes());
         }
     });
-    let file = std::env::temp_dir().join(format!("floodmark-answers-{}", std::process::id()));
+    let file = std::env::temp_dir().join(format!("floodmark-responses-{}", std::process::id()));
     let plan = Plan {
         threads: 2,
         check: Some(Check::Sequence),
@@ -380,13 +379,13 @@ fn the_answers_file_holds_every_number(backend: Backend) {
     assert_eq!((run.end.out_of_order, run.end.not_numbers), (0, 0));
 }
 
-fn a_server_that_closes_between_requests_costs_one_reconnect_each(backend: Backend) {
+fn each_close_between_requests_costs_one_reconnect(backend: Backend) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Three answers on each connection and no word of closing, then the end.
+    // Three responses per connection without announcing the end, then the end.
     serve_on(listener, |mut stream, _| {
         for _ in 0..3 {
-            if !read_request(&mut stream) || stream.write_all(ANSWER).is_err() {
+            if !read_request(&mut stream) || stream.write_all(RESPONSE).is_err() {
                 return;
             }
         }
@@ -398,7 +397,7 @@ fn a_server_that_closes_between_requests_costs_one_reconnect_each(backend: Backe
     assert_eq!(run.end.connects, 2 + counts.reconnects);
 }
 
-fn answers_that_end_with_the_connection_work_with_every_way_to_close(backend: Backend) {
+fn accepts_close_delimited_responses_with_every_kind_of_close(backend: Backend) {
     let address = serve(|mut stream, _| {
         if read_request(&mut stream) {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nuntil the end");

@@ -1,141 +1,79 @@
-//! What the CPUs did: `/proc/stat`, `/proc/loadavg`, `/proc/pressure/cpu`.
+//! CPU time, load and pressure: `/proc/stat`, `/proc/loadavg`, `/proc/pressure`.
 
 use std::io;
 
-use crate::Root;
+use rustix::param::clock_ticks_per_second;
 
-/// Clock ticks per second in the files of `/proc`: `sysconf(_SC_CLK_TCK)`, 100 on Linux but for rare builds.
-#[must_use]
-pub fn ticks_per_s() -> f64 {
-    // SAFETY: sysconf takes a plain number and touches no memory of ours.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    if ticks > 0 { ticks as f64 } else { 100.0 }
+use crate::Root;
+use crate::kernel_file::labelled;
+
+/// Returns the clock ticks per second in `/proc`, usually 100.
+pub(crate) fn ticks_per_s() -> f64 {
+    clock_ticks_per_second() as f64
 }
 
-/// CPU time by use, seconds since boot. Time of guests is part of `user` already, as the kernel counts it.
+/// CPU time of the host since boot, in seconds, summed over all CPUs. The kernel counts time spent
+/// in guests as user time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct CpuTime {
-    /// User mode, niced included.
-    pub user_s: f64,
-    /// Kernel, without interrupts.
-    pub system_s: f64,
-    /// Nothing to do.
-    pub idle_s: f64,
-    /// Nothing to do but wait for a disk.
-    pub iowait_s: f64,
-    /// Interrupts and deferred interrupt work, which is where the kernel handles most of TCP.
+pub(crate) struct CpuTime {
+    /// Time spent executing on this host: user, kernel and interrupts.
+    pub busy_s: f64,
+    /// Interrupts and softirqs; the kernel handles most of TCP in softirqs.
     pub interrupt_s: f64,
-    /// Ready to run, but the hypervisor ran something else.
+    /// Runnable while the hypervisor ran something else.
     pub steal_s: f64,
+    /// Total, including idle and stolen time.
+    pub total_s: f64,
 }
 
 impl CpuTime {
-    /// Time that was worked here.
-    #[must_use]
-    pub fn busy_s(&self) -> f64 {
-        self.user_s + self.system_s + self.interrupt_s
-    }
-
-    /// All time, stolen included.
-    #[must_use]
-    pub fn total_s(&self) -> f64 {
-        self.busy_s() + self.idle_s + self.iowait_s + self.steal_s
-    }
-
-    /// What was added since an earlier reading. Idle time may go back a little in the kernel's accounting; nothing does here.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        let grown = |now: f64, before: f64| (now - before).max(0.0);
-        Self {
-            user_s: grown(self.user_s, earlier.user_s),
-            system_s: grown(self.system_s, earlier.system_s),
-            idle_s: grown(self.idle_s, earlier.idle_s),
-            iowait_s: grown(self.iowait_s, earlier.iowait_s),
-            interrupt_s: grown(self.interrupt_s, earlier.interrupt_s),
-            steal_s: grown(self.steal_s, earlier.steal_s),
-        }
-    }
-}
-
-/// The machine's CPUs.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Stat {
-    /// All together.
-    pub total: CpuTime,
-    /// Each that is online, with its number.
-    pub cpus: Vec<(u32, CpuTime)>,
-}
-
-/// Reads the text of `/proc/stat`.
-#[must_use]
-pub fn parse_stat(text: &str, ticks_per_s: f64) -> Option<Stat> {
-    let mut stat = Stat::default();
-    let mut seen = false;
-    for line in text.lines() {
-        let Some((name, rest)) = line.strip_prefix("cpu").and_then(|l| l.split_once(' ')) else {
-            continue;
-        };
-        let ticks: Vec<f64> = rest
-            .split_ascii_whitespace()
-            .map_while(|word| word.parse::<u64>().ok())
-            .map(|ticks| ticks as f64 / ticks_per_s)
+    /// Parses the first line of `/proc/stat`.
+    pub(crate) fn parse(text: &str, ticks_per_s: f64) -> Option<Self> {
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let words = line.split_ascii_whitespace();
+        let ticks: Vec<f64> = words
+            .map_while(|word| Some(word.parse::<u64>().ok()? as f64 / ticks_per_s))
             .collect();
         // user nice system idle iowait irq softirq steal [guest guest_nice]
         let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
-            continue;
+            return None;
         };
-        let time = CpuTime {
-            user_s: user + nice,
-            system_s: system,
-            idle_s: idle,
-            iowait_s: iowait,
+        let busy_s = user + nice + system + irq + softirq;
+        Some(Self {
+            busy_s,
             interrupt_s: irq + softirq,
             steal_s: steal,
-        };
-        match name.parse() {
-            Ok(number) => stat.cpus.push((number, time)),
-            Err(_) => {
-                stat.total = time;
-                seen = true;
-            }
-        }
+            total_s: busy_s + idle + iowait + steal,
+        })
     }
-    seen.then_some(stat)
+
+    /// Reads `/proc/stat`.
+    ///
+    /// # Errors
+    /// The file can't be read or parsed.
+    pub(crate) fn read(root: &Root) -> io::Result<Self> {
+        Self::parse(&root.read("/proc/stat")?, ticks_per_s())
+            .ok_or_else(|| io::Error::other("/proc/stat: the line for all CPUs is missing"))
+    }
 }
 
-/// Reads `/proc/stat`.
-///
-/// # Errors
-/// The file cannot be read or is none.
-pub fn read_stat(root: &Root) -> io::Result<Stat> {
-    parse_stat(&root.read("/proc/stat")?, ticks_per_s()).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidData,
-            "/proc/stat: no line for the CPUs",
-        )
-    })
-}
-
-/// Load average over one minute: threads that run, are ready to, or wait for a disk.
+/// Returns the one-minute load average.
 #[must_use]
 pub fn load_average(root: &Root) -> Option<f64> {
     let text = root.line("/proc/loadavg")?;
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Pressure on the CPUs, the disks or the memory since boot: seconds in which at least one thread could not go on for want of it.
-#[must_use]
-pub fn parse_pressure(text: &str) -> Option<f64> {
-    let some = text.lines().find_map(|line| line.strip_prefix("some "))?;
-    let total = some
-        .split_ascii_whitespace()
-        .find_map(|word| word.strip_prefix("total="))?;
+/// Parses a pressure file. Returns the seconds since boot during which at least one thread waited
+/// for the resource.
+pub(crate) fn parse_pressure(text: &str) -> Option<f64> {
+    let mut words = labelled(text, "some ")?.split_ascii_whitespace();
+    let total = words.find_map(|word| word.strip_prefix("total="))?;
     Some(total.parse::<u64>().ok()? as f64 / 1e6)
 }
 
-/// How many CPUs a list such as `0-3,8` names.
-#[must_use]
-pub fn count_list(list: &str) -> Option<u32> {
+/// Counts the CPUs of a list such as `0-3,8`.
+pub(crate) fn count_list(list: &str) -> Option<u32> {
     let mut count = 0_u32;
     for part in list.trim().split(',') {
         let (low, high) = part.split_once('-').unwrap_or((part, part));
@@ -145,17 +83,13 @@ pub fn count_list(list: &str) -> Option<u32> {
     Some(count)
 }
 
-/// CPUs that this process may run on, as the kernel lists them (`Cpus_allowed_list` of `/proc/self/status`).
-#[must_use]
-pub fn allowed_list(root: &Root) -> Option<String> {
+/// Returns the CPUs that this process may use (`Cpus_allowed_list` of `/proc/self/status`).
+pub(crate) fn allowed_list(root: &Root) -> Option<String> {
     let status = root.read("/proc/self/status").ok()?;
-    let list = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    Some(list.trim().to_owned())
+    labelled(&status, "Cpus_allowed_list:").map(str::to_owned)
 }
 
-/// How many CPUs this process may run on; at least 1.
+/// Returns the number of CPUs that this process may use; at least 1.
 #[must_use]
 pub fn allowed(root: &Root) -> u32 {
     allowed_list(root)
@@ -165,18 +99,16 @@ pub fn allowed(root: &Root) -> u32 {
         .max(1)
 }
 
-/// How many CPUs are online.
-#[must_use]
-pub fn online(root: &Root) -> Option<u32> {
+/// Returns the number of online CPUs.
+pub(crate) fn online(root: &Root) -> Option<u32> {
     count_list(&root.line("/sys/devices/system/cpu/online")?)
 }
 
-/// The CPU's model, where `/proc/cpuinfo` names it (x86 does, most ARM kernels do not).
-#[must_use]
-pub fn model(root: &Root) -> Option<String> {
+/// Returns the CPU model from `/proc/cpuinfo`; most ARM kernels report none.
+pub(crate) fn model(root: &Root) -> Option<String> {
     let text = root.read("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
+    let model = labelled(&text, "model name")?;
+    Some(model.strip_prefix(':')?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -193,26 +125,22 @@ ctxt 1
 ";
 
     #[test]
-    fn totals_and_steal_per_cpu() {
-        let stat = parse_stat(STAT, 100.0).unwrap();
-        assert_eq!(stat.cpus.len(), 2);
-        assert_eq!(stat.cpus[1].0, 1);
-        assert_eq!(stat.cpus[1].1.steal_s, 0.25);
-        assert_eq!(stat.total.user_s, 76.0);
-        assert_eq!(stat.total.interrupt_s, 0.52);
+    fn parses_the_sum_over_all_cpus() {
+        let time = CpuTime::parse(STAT, 100.0).unwrap();
+        assert_eq!((time.interrupt_s, time.steal_s), (0.52, 0.43));
         let busy = 76.0 + 23.32 + 0.52;
-        assert!((stat.total.busy_s() - busy).abs() < 1e-9);
-        assert!((stat.total.total_s() - (busy + 1673.17 + 5.30 + 0.43)).abs() < 1e-9);
-        assert_eq!(parse_stat("intr 1 2\n", 100.0), None);
+        assert!((time.busy_s - busy).abs() < 1e-9);
+        assert!((time.total_s - (busy + 1673.17 + 5.30 + 0.43)).abs() < 1e-9);
+        assert_eq!(CpuTime::parse("intr 1 2\n", 100.0), None);
         assert_eq!(
-            parse_stat("cpu  1 2 3\n", 100.0),
+            CpuTime::parse("cpu  1 2 3\n", 100.0),
             None,
-            "before steal existed"
+            "kernels without steal time"
         );
     }
 
     #[test]
-    fn lists_of_cpus() {
+    fn counts_the_cpus_of_a_list() {
         for (list, count) in [("0-1", 2), ("0", 1), ("0-3,8,10-11\n", 7)] {
             assert_eq!(count_list(list), Some(count), "{list}");
         }
@@ -222,28 +150,30 @@ ctxt 1
     }
 
     #[test]
-    fn pressure_in_seconds() {
+    fn parses_pressure_in_seconds() {
         let text = "some avg10=1.54 avg60=1.21 avg300=0.67 total=7514177\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
         assert_eq!(parse_pressure(text), Some(7.514_177));
         assert_eq!(parse_pressure("full total=3"), None);
     }
 
     #[test]
-    fn burnt_cpu_is_seen_on_the_real_machine() {
+    fn measures_cpu_used_on_this_host() {
         let root = Root::host();
-        let before = read_stat(&root).unwrap();
+        let before = CpuTime::read(&root).unwrap();
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(200) {
             std::hint::black_box(begin);
         }
-        let after = read_stat(&root).unwrap();
-        let used = after.total.since(&before.total);
-        // On a crowded machine part of the 200 ms is stolen, or another process's: all of it is busy or stolen for someone.
-        assert!(used.busy_s() + used.steal_s >= 0.15, "{used:?}");
-        let cpus = after.cpus.len() as f64;
-        assert!(used.total_s() <= begin.elapsed().as_secs_f64() * cpus + 0.1 * cpus);
-        assert_eq!(Some(after.cpus.len() as u32), online(&root));
-        assert!(allowed(&root) <= after.cpus.len() as u32);
+        let after = CpuTime::read(&root).unwrap();
+        // On a busy host, part of the 200 ms is stolen or used by other processes. Both are
+        // counted.
+        let used_s = after.busy_s + after.steal_s - before.busy_s - before.steal_s;
+        assert!(used_s >= 0.15, "{before:?} {after:?}");
+        let online = online(&root).unwrap();
+        let cpus = f64::from(online);
+        let total_s = after.total_s - before.total_s;
+        assert!(total_s <= begin.elapsed().as_secs_f64() * cpus + 0.1 * cpus);
+        assert!(allowed(&root) <= online);
         assert!(load_average(&root).is_some());
     }
 }

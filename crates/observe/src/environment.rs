@@ -1,10 +1,11 @@
-//! The machine that a record is taken on, as it stands in the record.
+//! The environment of a run: kernel, CPUs, memory, limits and settings of this host.
 
 use floodmark_record::run::Environment;
 
+use crate::kernel_file::labelled;
 use crate::{Root, cgroup, cpu, limits, sysctl};
 
-/// Reads the machine. What cannot be read is null or left out.
+/// Reads the environment. Values that can't be read are null or omitted.
 #[must_use]
 pub fn environment(root: &Root) -> Environment {
     Environment {
@@ -18,12 +19,10 @@ pub fn environment(root: &Root) -> Environment {
     }
 }
 
-/// Reads the memory of the machine from the text of `/proc/meminfo`.
+/// Parses the total memory from the contents of `/proc/meminfo`, in bytes.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let total = labelled(meminfo, "MemTotal:")?;
+    let kib: u64 = total.strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
@@ -32,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine() {
+    fn reads_this_host() {
         let environment = environment(&Root::host());
         assert!(environment.kernel.contains('.'), "{environment:?}");
         assert!(environment.cpus >= 1);
@@ -46,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing() {
+    fn tolerates_missing_files() {
         let folder = tempfile::tempdir().unwrap();
         let environment = environment(&Root::at(folder.path()));
         assert_eq!(environment.kernel, "");
@@ -56,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn memory() {
+    fn parses_the_total_memory() {
         assert_eq!(
             memory_bytes("MemTotal:       24684092 kB\nMemFree: 1 kB\n"),
             Some(24_684_092 * 1024)

@@ -1,127 +1,107 @@
-//! Figures that a source gives by name, of which some come up only while it is read.
+//! The values of one source. New metrics may appear in any sample.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::samples::subject;
-use crate::series::{Kind, Subject};
+use floodmark_record::Metric;
+use floodmark_record::metric::MetricKind;
 
-/// The figures of one kind of reading, each in the place where it first stood.
-#[derive(Debug)]
+/// The values of one source, in the order in which their metrics first appeared.
+///
+/// A source appends the values of its initial metrics in order, or sets values by metric.
+#[derive(Debug, Default)]
 pub(crate) struct Figures {
-    of: &'static str,
-    places: HashMap<Cow<'static, str>, usize>,
-    kinds: Vec<Kind>,
+    metrics: Vec<Metric>,
+    positions: HashMap<Metric, usize>,
     values: Vec<f64>,
-    found: Vec<Subject>,
+    /// Number of values appended to the current sample.
+    appended: usize,
 }
 
 impl Figures {
-    /// Figures of a subject.
-    pub(crate) fn of(of: &'static str) -> Self {
-        Self {
-            of,
-            places: HashMap::new(),
-            kinds: Vec::new(),
-            values: Vec::new(),
-            found: Vec::new(),
+    /// Returns figures that have a series for each of `metrics` from the first sample on, even if
+    /// it stays 0.
+    pub(crate) fn with(metrics: impl IntoIterator<Item = Metric>) -> Self {
+        let mut figures = Self::default();
+        for metric in metrics {
+            figures.add(metric);
         }
+        figures
     }
 
-    /// Begins a reading: a level that is not told is 0, a counter that is not told has stood still.
+    fn add(&mut self, metric: Metric) -> usize {
+        let position = self.metrics.len();
+        self.positions.insert(metric.clone(), position);
+        self.metrics.push(metric);
+        self.values.push(0.0);
+        position
+    }
+
+    /// Begins a sample. A level that is not set becomes 0; a counter that is not set keeps its
+    /// value.
     pub(crate) fn begin(&mut self) {
-        for (value, kind) in self.values.iter_mut().zip(&self.kinds) {
-            if *kind != Kind::Increase {
+        self.appended = 0;
+        for (value, metric) in self.values.iter_mut().zip(&self.metrics) {
+            if metric.kind() != MetricKind::Counter {
                 *value = 0.0;
             }
         }
     }
 
-    /// A figure is there from now on, whatever its value.
-    pub(crate) fn keep(
-        &mut self,
-        metric: impl Into<Cow<'static, str>>,
-        unit: &'static str,
-        kind: Kind,
-    ) {
-        self.place(metric.into(), unit, kind);
-    }
-
-    /// Takes a level in; one that was 0 so far needs no series. What comes under the same name adds up.
-    pub(crate) fn level(
-        &mut self,
-        metric: impl Into<Cow<'static, str>>,
-        unit: &'static str,
-        value: f64,
-    ) {
-        let metric = metric.into();
-        if value != 0.0 || self.places.contains_key(&metric) {
-            let place = self.place(metric, unit, Kind::Level);
-            self.values[place] += value;
+    /// Sets the values of the next initial metrics.
+    pub(crate) fn extend(&mut self, values: impl IntoIterator<Item = f64>) {
+        for value in values {
+            self.values[self.appended] = value;
+            self.appended += 1;
         }
     }
 
-    /// Takes in where a counter stands; one that was 0 so far needs no series.
-    pub(crate) fn counter(
-        &mut self,
-        metric: impl Into<Cow<'static, str>>,
-        unit: &'static str,
-        value: f64,
-    ) {
-        let metric = metric.into();
-        if value != 0.0 || self.places.contains_key(&metric) {
-            let place = self.place(metric, unit, Kind::Increase);
-            self.values[place] = value;
+    /// Sets a counter, or adds to a level. Metrics that were always 0 get no series.
+    pub(crate) fn set(&mut self, metric: Metric, value: f64) {
+        let position = match self.positions.get(&metric) {
+            Some(position) => *position,
+            None if value == 0.0 => return,
+            None => self.add(metric),
+        };
+        match self.metrics[position].kind() {
+            MetricKind::Counter => self.values[position] = value,
+            MetricKind::Mean | MetricKind::Level => self.values[position] += value,
         }
     }
 
-    fn place(&mut self, metric: Cow<'static, str>, unit: &'static str, kind: Kind) -> usize {
-        if let Some(place) = self.places.get(&metric) {
-            return *place;
-        }
-        let place = self.values.len();
-        self.found
-            .push(subject(self.of, metric.clone(), unit, kind));
-        self.places.insert(metric, place);
-        self.kinds.push(kind);
-        self.values.push(0.0);
-        place
+    /// Returns the metrics, in the order in which they first appeared.
+    pub(crate) fn metrics(&self) -> &[Metric] {
+        &self.metrics
     }
 
-    /// The values, in the order in which they were found.
+    /// Returns the value of each metric.
     pub(crate) fn values(&self) -> &[f64] {
         &self.values
-    }
-
-    /// What was found since this was last asked.
-    pub(crate) fn found(&mut self) -> Vec<Subject> {
-        std::mem::take(&mut self.found)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use floodmark_record::metric::PostgresqlFigure::{Active, Commits, Idle};
 
     #[test]
-    fn series_begin_with_the_first_value_and_keep_their_place() {
-        let mut figures = Figures::of("postgresql");
-        figures.keep("active", "sessions", Kind::Level);
-        figures.level("idle", "sessions", 0.0);
-        figures.counter("commits", "count", 0.0);
+    fn series_begin_at_the_first_nonzero_value_and_keep_their_position() {
+        let [active, idle, commits] = [Active, Idle, Commits].map(Metric::Postgresql);
+        let mut figures = Figures::with([active.clone()]);
+        figures.set(idle.clone(), 0.0);
+        figures.set(commits.clone(), 0.0);
         assert_eq!(figures.values(), [0.0]);
         figures.begin();
-        figures.counter("commits", "count", 7.0);
-        figures.level("idle", "sessions", 2.0);
-        figures.level("idle", "sessions", 1.0);
+        figures.set(commits.clone(), 7.0);
+        figures.set(idle.clone(), 2.0);
+        figures.set(idle.clone(), 1.0);
         assert_eq!(figures.values(), [0.0, 7.0, 3.0]);
-        let found = figures.found();
-        let names: Vec<&str> = found.iter().map(|subject| &*subject.metric).collect();
-        assert_eq!(names, ["active", "commits", "idle"]);
-        assert_eq!((found[1].kind, found[1].unit), (Kind::Increase, "count"));
+        assert_eq!(figures.metrics(), [active.clone(), commits, idle]);
         figures.begin();
-        figures.level("active", "sessions", 1.0);
+        figures.set(active, 1.0);
         assert_eq!(figures.values(), [1.0, 7.0, 0.0]);
-        assert!(figures.found().is_empty());
+        figures.begin();
+        figures.extend([5.0, 9.0]);
+        assert_eq!(figures.values(), [5.0, 9.0, 0.0]);
     }
 }

@@ -1,20 +1,17 @@
-//! Whether io_uring can be used: asked of the kernel by setting up a ring and closing it.
-
-use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+//! Checks whether io_uring is available by setting up a ring and closing it.
 
 use floodmark_record::host::IoUringFacts;
+use rustix::io_uring::{io_uring_params, io_uring_setup};
 
 use crate::{Root, sysctl};
 
-/// `struct io_uring_params` of the kernel's `io_uring.h` is 120 bytes; all zero asks for a plain ring.
-#[repr(C, align(8))]
-struct Params([u8; 120]);
-
-/// Sets up a ring of one entry and closes it again.
+/// Sets up a ring with one entry and closes it.
 #[must_use]
 pub fn read(root: &Root) -> IoUringFacts {
-    let errno = probe().err().and_then(|error| error.raw_os_error());
+    let mut parameters = io_uring_params::default();
+    // SAFETY: the parameters request a plain ring, which refers to no memory of this process.
+    let ring = unsafe { io_uring_setup(1, &mut parameters) };
+    let errno = ring.err().map(|error| error.raw_os_error());
     IoUringFacts {
         available: errno.is_none(),
         errno,
@@ -22,26 +19,12 @@ pub fn read(root: &Root) -> IoUringFacts {
     }
 }
 
-fn probe() -> io::Result<()> {
-    let mut params = Params([0; 120]);
-    // SAFETY: the kernel writes at most the 120 bytes of its io_uring_params, which `params` holds with their alignment;
-    // on success the call returns a new descriptor.
-    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1_u32, &raw mut params) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let fd = RawFd::try_from(result).map_err(io::Error::other)?;
-    // SAFETY: the descriptor was just made for us and nobody else has it; dropping it closes the ring.
-    drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_that_the_kernel_gives_and_no_ring_left() {
+    fn reports_a_known_error_and_leaves_no_ring_open() {
         let facts = read(&Root::host());
         if facts.disabled == Some(2) {
             assert!(!facts.available, "{facts:?}");

@@ -1,180 +1,143 @@
-//! Figures of a HotSpot JVM, from the file it keeps for tools (`hsperfdata`): nothing is attached to it.
+//! Counters of a HotSpot JVM, read from its `hsperfdata` file without attaching to the JVM.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
-use crate::kept::Kept;
-use crate::perf_data::{Place, Table};
-use crate::series::{Kind, Subject};
-use crate::{Root, samples::subject};
+use floodmark_record::Metric;
+use floodmark_record::metric::{JvmFigure, Role};
 
-/// Ticks per second of the counters in ticks.
+use crate::Root;
+use crate::kernel_file::{KernelFile, labelled};
+use crate::perf_data::{CounterOffset, PerfData};
+
+/// Counter with the number of ticks per second.
 const FREQUENCY: &str = "sun.os.hrt.frequency";
 
-/// A figure: the counters that are added up, and what it is called. Collectors are numbered: 0 young, 1 old, 2 the pauses of a
-/// concurrent one; which there are depends on the collector.
-struct Figure {
-    counters: &'static [&'static str],
-    metric: &'static str,
-    unit: &'static str,
-    kind: Kind,
-}
-
-const FIGURES: [Figure; 7] = [
-    Figure {
-        counters: &[
+/// Figures and the counters that are summed for each. HotSpot numbers collectors: 0 is young, 1 is
+/// old, 2 counts the pauses of a concurrent one. The collector in use determines which exist.
+const FIGURES: [(JvmFigure, &[&str]); 7] = [
+    (
+        JvmFigure::Collections,
+        &[
             "sun.gc.collector.0.invocations",
             "sun.gc.collector.1.invocations",
             "sun.gc.collector.2.invocations",
         ],
-        metric: "gc_count",
-        unit: "count",
-        kind: Kind::Increase,
-    },
-    Figure {
-        counters: &[
+    ),
+    (
+        JvmFigure::CollectionTime,
+        &[
             "sun.gc.collector.0.time",
             "sun.gc.collector.1.time",
             "sun.gc.collector.2.time",
         ],
-        metric: "gc_time",
-        unit: "s",
-        kind: Kind::Increase,
-    },
-    Figure {
-        counters: &["sun.rt.safepoints"],
-        metric: "safepoints",
-        unit: "count",
-        kind: Kind::Increase,
-    },
-    Figure {
-        counters: &["sun.rt.safepointTime"],
-        metric: "safepoint_time",
-        unit: "s",
-        kind: Kind::Increase,
-    },
-    Figure {
-        counters: &["java.threads.live"],
-        metric: "java_threads",
-        unit: "threads",
-        kind: Kind::Level,
-    },
-    Figure {
-        counters: &["java.cls.loadedClasses", "java.cls.sharedLoadedClasses"],
-        metric: "loaded_classes",
-        unit: "count",
-        kind: Kind::Increase,
-    },
-    Figure {
-        counters: &["sun.ci.totalCompiles"],
-        metric: "compilations",
-        unit: "count",
-        kind: Kind::Increase,
-    },
+    ),
+    (JvmFigure::Safepoints, &["sun.rt.safepoints"]),
+    (JvmFigure::SafepointTime, &["sun.rt.safepointTime"]),
+    (JvmFigure::JavaThreads, &["java.threads.live"]),
+    (
+        JvmFigure::LoadedClasses,
+        &["java.cls.loadedClasses", "java.cls.sharedLoadedClasses"],
+    ),
+    (JvmFigure::Compilations, &["sun.ci.totalCompiles"]),
 ];
 
-/// A JVM's counters.
+/// Returns the metrics that a JVM's file may contain.
+pub(crate) fn produced(role: Role) -> impl Iterator<Item = Metric> {
+    FIGURES
+        .iter()
+        .map(move |(figure, _)| Metric::Jvm(role, *figure))
+}
+
+/// The counters of a JVM.
 pub(crate) struct Jvm {
-    /// Where its file is, for the record.
+    /// Path of the file.
     pub path: String,
-    kept: Kept,
-    table: Table,
+    kernel_file: KernelFile,
+    table: PerfData,
     ticks_per_s: f64,
-    /// The places of each figure that the JVM has.
-    places: Vec<(usize, Vec<Place>)>,
+    /// Offsets of each figure's counters.
+    places: Vec<(JvmFigure, Vec<CounterOffset>)>,
 }
 
 impl Jvm {
-    /// Opens the counters of a process; none where it is no JVM, or keeps none (`-XX:-UsePerfData`).
+    /// Opens the counters of a process. Returns `None` if it is not a JVM or has no such file
+    /// (`-XX:-UsePerfData`).
     ///
     /// # Errors
-    /// There is a file that cannot be read, or is no such file: one line for the record.
+    /// The file can't be read or parsed: one line for the record.
     pub(crate) fn open(root: &Root, pid: u32) -> Result<Option<Self>, String> {
         let Some(path) = find(root, pid) else {
             return Ok(None);
         };
-        let said = |error: &dyn std::fmt::Display| format!("JVM figures: {error}");
-        let shown = path.display().to_string();
-        let mut kept = Kept::open(root, &path).map_err(|error| said(&error))?;
-        let bytes = kept.bytes().map_err(|error| said(&error))?;
-        let table = Table::parse(bytes)
-            .map_err(|fault| format!("JVM figures: {shown}: {}", fault.text()))?;
-        let ticks_per_s = table
-            .place(FREQUENCY)
-            .and_then(|place| table.value(bytes, place))
-            .filter(|ticks| *ticks > 0)
-            .map_or(1e9, |ticks| ticks as f64);
-        let places = FIGURES
-            .iter()
-            .map(|figure| {
-                let there = figure.counters.iter();
-                there.filter_map(|name| table.place(name)).collect()
-            })
-            .enumerate()
-            .filter(|(_, places): &(usize, Vec<Place>)| !places.is_empty())
-            .collect();
-        Ok(Some(Self {
-            path: shown,
-            kept,
-            table,
-            ticks_per_s,
-            places,
-        }))
+        let jvm = Self::open_file(root, path).map(Some);
+        jvm.map_err(|error| format!("JVM figures: {error}"))
     }
 
-    pub(crate) fn subjects(&self, whose: &'static str) -> Vec<Subject> {
-        let figures = self.places.iter().map(|(index, _)| &FIGURES[*index]);
-        figures
-            .map(|figure| subject(whose, figure.metric, figure.unit, figure.kind))
-            .collect()
+    fn open_file(root: &Root, path: String) -> io::Result<Self> {
+        let mut kernel_file = KernelFile::open(root, &path)?;
+        let bytes = kernel_file.bytes()?;
+        let table =
+            PerfData::parse(bytes).map_err(|error| io::Error::other(format!("{path}: {error}")))?;
+        let frequency = table.place(FREQUENCY);
+        let ticks_per_s = frequency.and_then(|place| table.value(bytes, place));
+        let places = FIGURES.iter().map(|(figure, counters)| {
+            let places = counters.iter().filter_map(|name| table.place(name));
+            (*figure, places.collect::<Vec<CounterOffset>>())
+        });
+        Ok(Self {
+            places: places.filter(|(_, places)| !places.is_empty()).collect(),
+            ticks_per_s: ticks_per_s
+                .filter(|ticks| *ticks > 0)
+                .map_or(1e9, |ticks| ticks as f64),
+            path,
+            kernel_file,
+            table,
+        })
+    }
+
+    pub(crate) fn metrics(&self, role: Role) -> Vec<Metric> {
+        let figures = self.places.iter().map(|(figure, _)| *figure);
+        figures.map(|figure| Metric::Jvm(role, figure)).collect()
     }
 
     /// Reads the figures.
     ///
     /// # Errors
-    /// The file is gone or has shrunk.
-    pub(crate) fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
-        let bytes = self.kept.bytes()?;
-        for (_, places) in &self.places {
-            let mut sum = 0.0;
-            for place in places {
-                let value = self.table.value(bytes, *place).ok_or_else(|| {
-                    io::Error::new(io::ErrorKind::UnexpectedEof, "the file has shrunk")
-                })? as f64;
-                sum += if place.ticks {
-                    value / self.ticks_per_s
-                } else {
-                    value
-                };
-            }
-            into.push(sum);
-        }
-        Ok(())
+    /// The file was removed or truncated.
+    pub(crate) fn read(&mut self) -> io::Result<Vec<f64>> {
+        let bytes = self.kernel_file.bytes()?;
+        let value = |place: &CounterOffset| {
+            let value = self.table.value(bytes, *place)? as f64;
+            Some(if place.ticks {
+                value / self.ticks_per_s
+            } else {
+                value
+            })
+        };
+        let sums = self
+            .places
+            .iter()
+            .map(|(_, places)| places.iter().map(value).sum());
+        let sums: Option<Vec<f64>> = sums.collect();
+        sums.ok_or_else(|| io::Error::other("the file was truncated"))
     }
 }
 
-/// Finds the file: `hsperfdata_USER/PID` in the `/tmp` that the process sees, under the id that it has there.
-fn find(root: &Root, pid: u32) -> Option<PathBuf> {
+/// Finds `hsperfdata_USER/PID` in the `/tmp` that the process sees, under its PID in its own
+/// namespace.
+fn find(root: &Root, pid: u32) -> Option<String> {
     let status = root.read(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-    let inner = line
-        .and_then(|line| line.split_ascii_whitespace().last())
-        .map_or_else(|| pid.to_string(), str::to_owned);
-    let of = |tmp: &Path, id: &str| {
-        std::fs::read_dir(root.path(tmp))
-            .ok()?
-            .filter_map(Result::ok)
-            .filter(|entry| {
-                entry
-                    .file_name()
-                    .to_string_lossy()
-                    .starts_with("hsperfdata_")
-            })
-            .map(|entry| tmp.join(entry.file_name()).join(id))
+    let inner = labelled(&status, "NSpid:").and_then(|ids| ids.split_ascii_whitespace().last());
+    let outer = pid.to_string();
+    let of = |tmp: &str, id: &str| {
+        let entries = std::fs::read_dir(root.path(tmp)).ok()?;
+        entries
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| name.starts_with("hsperfdata_"))
+            .map(|name| format!("{tmp}/{name}/{id}"))
             .find(|path| root.path(path).is_file())
     };
-    of(Path::new(&format!("/proc/{pid}/root/tmp")), &inner)
-        .or_else(|| of(Path::new("/tmp"), &pid.to_string()))
+    of(&format!("/proc/{pid}/root/tmp"), inner.unwrap_or(&outer)).or_else(|| of("/tmp", &outer))
 }
 
 #[cfg(test)]
@@ -193,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn collectors_add_up_and_ticks_become_seconds() {
+    fn sums_collectors_and_converts_ticks_to_seconds() {
         let bytes = file(
             &[
                 (FREQUENCY, 4, 1000),
@@ -206,20 +169,16 @@ mod tests {
         );
         let (_folder, root) = fixture(&bytes);
         let mut jvm = Jvm::open(&root, 5).unwrap().unwrap();
-        let mut values = Vec::new();
-        jvm.read(&mut values).unwrap();
-        let subjects = jvm.subjects("jvm");
-        let named: Vec<_> = subjects
-            .iter()
-            .map(|subject| subject.metric.as_ref())
-            .zip(values)
-            .collect();
+        let values = jvm.read().unwrap();
+        let metrics = jvm.metrics(Role::Server);
+        let names = metrics.iter().map(Metric::name);
+        let named: Vec<_> = names.zip(values).collect();
         let expected = [("gc_count", 7.0), ("gc_time", 2.0), ("java_threads", 20.0)];
-        assert_eq!(named, expected);
+        assert_eq!(named, expected.map(|(name, value)| (name.into(), value)));
     }
 
     #[test]
-    fn no_file_is_no_jvm_and_a_broken_one_is_said() {
+    fn reports_an_invalid_file_and_ignores_a_missing_one() {
         let (folder, root) = fixture(b"garbage");
         let error = Jvm::open(&root, 5).err().unwrap();
         assert!(error.contains("hsperfdata_somebody/3"), "{error}");
@@ -229,13 +188,13 @@ mod tests {
     }
 
     #[test]
-    fn a_real_jvm_collects_and_loads() {
+    fn samples_a_real_jvm() {
         if std::process::Command::new("java")
             .arg("-version")
             .output()
             .is_err()
         {
-            println!("skipped: no java here");
+            println!("skipped: java is not installed");
             return;
         }
         let folder = tempfile::tempdir().unwrap();
@@ -261,16 +220,16 @@ mod tests {
         let opened = Jvm::open(&Root::host(), child.id());
         let mut first = Vec::new();
         let mut second = Vec::new();
-        let mut subjects = Vec::new();
+        let mut metrics = Vec::new();
         if let Ok(Some(mut jvm)) = opened {
-            subjects = jvm.subjects("jvm");
-            jvm.read(&mut first).unwrap();
+            metrics = jvm.metrics(Role::Server);
+            first = jvm.read().unwrap();
             let begin = std::time::Instant::now();
-            // A crowded machine may leave the JVM little CPU: wait for its first collections, not for a time.
+            // On a busy host the JVM may get little CPU: wait for collections, not for a fixed
+            // time.
             while begin.elapsed() < std::time::Duration::from_secs(30) {
                 std::thread::sleep(std::time::Duration::from_millis(100));
-                second.clear();
-                jvm.read(&mut second).unwrap();
+                second = jvm.read().unwrap();
                 if second[0] >= first[0] + 3.0 {
                     break;
                 }
@@ -279,7 +238,7 @@ mod tests {
         drop(child.stdin.take());
         child.kill().unwrap();
         child.wait().unwrap();
-        let metrics: Vec<&str> = subjects.iter().map(|subject| &*subject.metric).collect();
+        let metrics: Vec<_> = metrics.iter().map(Metric::name).collect();
         for metric in [
             "gc_count",
             "gc_time",
@@ -287,9 +246,9 @@ mod tests {
             "java_threads",
             "loaded_classes",
         ] {
-            assert!(metrics.contains(&metric), "{metric}: {metrics:?}");
+            assert!(metrics.contains(&metric.into()), "{metric}: {metrics:?}");
         }
-        let at = |metric| metrics.iter().position(|m| *m == metric).unwrap();
+        let at = |metric: &str| metrics.iter().position(|m| *m == metric).unwrap();
         assert!(second[at("gc_count")] >= first[at("gc_count")] + 3.0);
         let collecting_s = second[at("gc_time")] - first[at("gc_time")];
         assert!(collecting_s > 0.0 && collecting_s < 30.0, "{collecting_s}");

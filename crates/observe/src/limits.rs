@@ -1,27 +1,30 @@
-//! Limits of this process: `/proc/self/limits`.
+//! Resource limits of this process: `/proc/self/limits`.
 
 use std::collections::BTreeMap;
 
 use floodmark_record::host::LimitFacts;
 
 use crate::Root;
+use crate::kernel_file::labelled;
 
-/// The limits that load runs into: our name and the kernel's.
+/// Limits that matter for load: floodmark's name and the kernel's name.
 const LIMITS: [(&str, &str); 3] = [
     ("nofile", "Max open files"),
     ("nproc", "Max processes"),
     ("memlock", "Max locked memory"),
 ];
 
-/// Reads the text of `/proc/self/limits`: `nofile`, `nofile_hard` and so on. `u64::MAX` stands for no limit.
-#[must_use]
-pub fn parse(text: &str) -> BTreeMap<String, u64> {
+/// Parses the contents of `/proc/self/limits` into `nofile`, `nofile_hard` and so on. `u64::MAX`
+/// means unlimited.
+pub(crate) fn parse(text: &str) -> BTreeMap<String, u64> {
+    let limit = |word: &str| match word {
+        "unlimited" => Some(u64::MAX),
+        number => number.parse().ok(),
+    };
     let mut limits = BTreeMap::new();
     for (name, kernel_name) in LIMITS {
-        let Some(rest) = text.lines().find_map(|line| line.strip_prefix(kernel_name)) else {
-            continue;
-        };
-        let mut words = rest.split_ascii_whitespace().map(limit);
+        let words = labelled(text, kernel_name).unwrap_or_default();
+        let mut words = words.split_ascii_whitespace().map(limit);
         if let (Some(Some(soft)), Some(Some(hard))) = (words.next(), words.next()) {
             limits.insert(name.to_owned(), soft);
             limits.insert(format!("{name}_hard"), hard);
@@ -30,22 +33,13 @@ pub fn parse(text: &str) -> BTreeMap<String, u64> {
     limits
 }
 
-fn limit(word: &str) -> Option<u64> {
-    match word {
-        "unlimited" => Some(u64::MAX),
-        number => number.parse().ok(),
-    }
-}
-
-/// Reads the limits of this process; empty where they cannot be read.
-#[must_use]
-pub fn read(root: &Root) -> BTreeMap<String, u64> {
+/// Reads the limits of this process; empty if they can't be read.
+pub(crate) fn read(root: &Root) -> BTreeMap<String, u64> {
     parse(&root.read("/proc/self/limits").unwrap_or_default())
 }
 
-/// Open files that this process may have.
-#[must_use]
-pub fn open_files(root: &Root) -> Option<LimitFacts> {
+/// Returns the limits on open files of this process, or `None` if they can't be read.
+pub(crate) fn open_files(root: &Root) -> Option<LimitFacts> {
     let limits = read(root);
     Some(LimitFacts {
         soft: *limits.get("nofile")?,
@@ -58,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn soft_and_hard() {
+    fn parses_soft_and_hard_limits() {
         let text = "\
 Limit                     Soft Limit           Hard Limit           Units     
 Max cpu time              unlimited            unlimited            seconds   
@@ -77,7 +71,7 @@ Max locked memory         8388608              unlimited            bytes
     }
 
     #[test]
-    fn of_this_process() {
+    fn reads_the_limits_of_this_process() {
         let files = open_files(&Root::host()).unwrap();
         assert!(files.soft >= 3 && files.soft <= files.hard, "{files:?}");
     }

@@ -1,114 +1,104 @@
-//! Which process listens on a local address: `/proc/net/tcp{,6}` gives the socket, `/proc/PID/fd` its owner.
+//! Finds the process that listens on a local address: `/proc/net/tcp{,6}` lists the sockets,
+//! `/proc/PID/fd` their owners.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use crate::Root;
-use crate::process::parse_stat;
+use crate::{Root, process};
 
 /// State `LISTEN` in `/proc/net/tcp` (`TCP_LISTEN` of the kernel's `tcp_states.h`).
 const LISTEN: &str = "0A";
 
-/// What stands above the states.
+/// Heading of the state column.
 const HEADING: &str = "st";
 
-/// A listening socket.
+/// A socket of `/proc/net/tcp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Listening {
-    /// Where it listens.
+pub(crate) struct ListedSocket {
+    /// Local address.
     pub address: SocketAddr,
-    /// Its inode, which names it in `/proc/PID/fd`.
+    /// Inode, as in `/proc/PID/fd`.
     pub inode: u64,
 }
 
-/// Reads the listening sockets from the text of `/proc/net/tcp` or `/proc/net/tcp6`.
-#[must_use]
-pub fn parse(text: &str) -> Vec<Listening> {
-    text.lines()
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
-            if fields.get(3) != Some(&LISTEN) {
-                return None;
-            }
-            Some(Listening {
-                address: parse_address(fields.get(1)?)?,
-                inode: fields.get(9)?.parse().ok()?,
-            })
+/// Parses the sockets in one state from the contents of `/proc/net/tcp` or `/proc/net/tcp6`.
+pub(crate) fn parse<'a>(text: &'a str, state: &'a str) -> impl Iterator<Item = ListedSocket> + 'a {
+    let socket = move |line: &str| {
+        let mut fields = line.split_ascii_whitespace().skip(1);
+        let address = fields.next()?;
+        fields.nth(1).filter(|listed| *listed == state)?;
+        let inode = fields.nth(5)?;
+        Some(ListedSocket {
+            address: parse_address(address)?,
+            inode: inode.parse().ok()?,
         })
-        .collect()
+    };
+    text.lines().filter_map(socket)
 }
 
-/// Reads `0100007F:1F90`. The kernel prints each 32-bit word of the address as it lies in memory, so in host order.
+/// Parses an address such as `0100007F:1F90`. The kernel prints each 32-bit word of the address in
+/// host byte order.
 #[must_use]
 pub fn parse_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    if !address.is_ascii() {
-        return None;
-    }
-    let word = |index: usize| {
-        let word = address.get(index * 8..index * 8 + 8)?;
-        Some(u32::from_str_radix(word, 16).ok()?.to_ne_bytes())
-    };
-    let address: IpAddr = match address.len() {
-        8 => Ipv4Addr::from(word(0)?).into(),
-        32 => {
-            let mut bytes = [0; 16];
-            for (index, chunk) in bytes.chunks_exact_mut(4).enumerate() {
-                chunk.copy_from_slice(&word(index)?);
-            }
-            Ipv6Addr::from(bytes).into()
-        }
+    let words = (0..address.len()).step_by(8).map(|at| {
+        let word = u32::from_str_radix(address.get(at..at + 8)?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    });
+    let address: IpAddr = match words.collect::<Option<Vec<[u8; 4]>>>()?[..] {
+        [word] => Ipv4Addr::from(word).into(),
+        [a, b, c, d] => Ipv6Addr::from(<[u8; 16]>::try_from([a, b, c, d].concat()).ok()?).into(),
         _ => return None,
     };
     Some(SocketAddr::new(address, port))
 }
 
-/// Who listens.
+/// Owners of listening sockets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listeners {
-    /// These processes, ascending: several where each has a socket of its own (`SO_REUSEPORT`). Where several share a socket
-    /// (workers that were forked from a master), it is the one whose parent does not hold it.
+    /// These processes, in ascending order. There are several if each has its own socket
+    /// (`SO_REUSEPORT`). If processes share a socket, as forked workers do, only the one whose
+    /// parent does not hold it is listed.
     Processes(Vec<u32>),
-    /// Somebody who may not be looked at: another user's process, another PID namespace.
+    /// A process that can't be inspected: it belongs to another user or PID namespace.
     Hidden,
-    /// Nobody on this machine, or in another network namespace.
+    /// No process of this network namespace.
     Nobody,
 }
 
-/// Finds the processes that listen on an address of this machine, or on a wildcard that covers it.
+/// Finds the processes that listen on a local address, or on a wildcard address that includes it.
 #[must_use]
 pub fn find(root: &Root, target: SocketAddr) -> Listeners {
-    let mut listening = Vec::new();
-    for file in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        listening.extend(parse(&head(root, file)));
-    }
+    let mut listening = listening(root);
     listening.retain(|socket| covers(socket.address, target));
-    // The kernel prefers sockets of the exact address to those of a wildcard.
-    let exact =
-        |socket: &Listening| socket.address.ip().to_canonical() == target.ip().to_canonical();
+    // The kernel prefers sockets that are bound to the exact address.
+    let ip = target.ip().to_canonical();
+    let exact = |socket: &ListedSocket| socket.address.ip().to_canonical() == ip;
     if listening.iter().any(exact) {
         listening.retain(exact);
     }
     owners(root, listening.iter().map(|socket| socket.inode).collect())
 }
 
-/// Where something listens on a port of this network namespace, each address once.
-#[must_use]
-pub fn addresses(root: &Root, port: u16) -> Vec<SocketAddr> {
-    let files = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let listening = files.iter().flat_map(|file| parse(&head(root, file)));
-    let mut addresses: Vec<SocketAddr> = listening.map(|socket| socket.address).collect();
-    addresses.retain(|address| address.port() == port);
-    addresses.sort_unstable();
-    addresses.dedup();
-    addresses
+/// Returns the addresses that have a listener on a port in this network namespace.
+pub(crate) fn addresses(root: &Root, port: u16) -> Vec<SocketAddr> {
+    let addresses = listening(root).into_iter().map(|socket| socket.address);
+    let addresses = addresses.filter(|address| address.port() == port);
+    addresses.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The listening sockets of a file, which stand before all others (`Documentation/networking/proc_net_tcp.rst`): the rest, a line for
-/// each connection and each TIME_WAIT, takes the kernel tens of milliseconds to write where there are many.
+fn listening(root: &Root) -> Vec<ListedSocket> {
+    let texts = ["/proc/net/tcp", "/proc/net/tcp6"].map(|file| head(root, file));
+    texts.iter().flat_map(|text| parse(text, LISTEN)).collect()
+}
+
+/// Reads the listening sockets of a file. The kernel prints them first
+/// (`Documentation/networking/proc_net_tcp.rst`); printing the rest takes tens of milliseconds with
+/// many connections.
 fn head(root: &Root, file: &str) -> String {
     let Ok(file) = File::open(root.path(file)) else {
         return String::new();
@@ -125,18 +115,17 @@ fn head(root: &Root, file: &str) -> String {
 }
 
 /// Finds the processes that listen on a unix socket.
-#[must_use]
-pub fn find_unix(root: &Root, path: &Path) -> Listeners {
+pub(crate) fn find_unix(root: &Root, path: &Path) -> Listeners {
     let text = root.read("/proc/net/unix").unwrap_or_default();
     owners(root, parse_unix(&text, path))
 }
 
-/// Inodes of the listening sockets of a path in the text of `/proc/net/unix`.
+/// Returns the inodes of the sockets that listen on a path, from the contents of `/proc/net/unix`.
 fn parse_unix(text: &str, path: &Path) -> Vec<u64> {
-    /// The kernel's flag of a listening socket (`SO_ACCEPTCON`).
+    /// Flag of a listening socket (`SO_ACCEPTCON`).
     const ACCEPTS: &str = "00010000";
     let of_path = |line: &str| {
-        // Num RefCount Protocol Flags Type St Inode Path; the path may hold blanks.
+        // Fields: Num RefCount Protocol Flags Type St Inode Path. The path may contain spaces.
         let mut words = line.split_ascii_whitespace();
         let flags = words.nth(3)?;
         let inode = words.nth(2)?;
@@ -150,16 +139,12 @@ fn owners(root: &Root, inodes: Vec<u64>) -> Listeners {
     if inodes.is_empty() {
         return Listeners::Nobody;
     }
-    let mut pids: Vec<u32> = inodes
-        .into_iter()
-        .filter_map(|inode| owner(root, inode))
-        .collect();
-    pids.sort_unstable();
-    pids.dedup();
+    let pids = inodes.into_iter().filter_map(|inode| owner(root, inode));
+    let pids: BTreeSet<u32> = pids.collect();
     if pids.is_empty() {
         Listeners::Hidden
     } else {
-        Listeners::Processes(pids)
+        Listeners::Processes(pids.into_iter().collect())
     }
 }
 
@@ -171,15 +156,9 @@ pub(crate) fn covers(listening: SocketAddr, target: SocketAddr) -> bool {
 
 fn owner(root: &Root, inode: u64) -> Option<u32> {
     let link = format!("socket:[{inode}]");
-    let owners: Vec<u32> = root
-        .numbered("/proc")
-        .into_iter()
-        .filter(|pid| holds(root, *pid, &link))
-        .collect();
-    let parent = |pid: &u32| {
-        let text = root.read(format!("/proc/{pid}/stat")).ok()?;
-        Some(parse_stat(&text, 1.0)?.parent)
-    };
+    let mut owners = root.numbered("/proc");
+    owners.retain(|pid| holds(root, *pid, &link));
+    let parent = |pid: &u32| Some(process::stat(root, *pid).ok()?.ppid.cast_unsigned());
     owners
         .iter()
         .find(|pid| parent(pid).is_none_or(|parent| !owners.contains(&parent)))
@@ -191,10 +170,8 @@ fn holds(root: &Root, pid: u32, link: &str) -> bool {
     let Ok(entries) = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))) else {
         return false;
     };
-    entries
-        .filter_map(Result::ok)
-        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
-        .any(|target| target.as_os_str() == link)
+    let mut targets = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.any(|target| target.as_os_str() == link)
 }
 
 #[cfg(test)]
@@ -204,7 +181,7 @@ mod tests {
 
     #[cfg(target_endian = "little")]
     #[test]
-    fn listeners_of_both_files() {
+    fn parses_listeners_of_both_files() {
         let tcp = "\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 00000000:07E8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 648 1 00000000792228b3 100 0 0 10 0
@@ -217,18 +194,18 @@ mod tests {
    1: 0000000000000000FFFF00000100007F:0051 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 98 1 0 100 0 0 10 0
 ";
         let shown = |text| -> Vec<_> {
-            parse(text)
-                .iter()
+            parse(text, LISTEN)
                 .map(|l| format!("{} {}", l.address, l.inode))
                 .collect()
         };
         assert_eq!(shown(tcp), ["0.0.0.0:2024 648", "127.0.0.1:8080 4711"]);
         assert_eq!(shown(tcp6), ["[::1]:80 99", "[::ffff:127.0.0.1]:81 98"]);
-        assert!(parse("  0: 0100007F:XYZ1 x 0A\n 1: é000007:0050 0 0A 0 0 0 0 0 1").is_empty());
+        let damaged = "  0: 0100007F:XYZ1 x 0A\n 1: é000007:0050 0 0A 0 0 0 0 0 1";
+        assert_eq!(parse(damaged, LISTEN).count(), 0);
     }
 
     #[test]
-    fn what_comes_behind_the_listeners_is_not_read() {
+    fn stops_reading_after_the_listeners() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("proc/net")).unwrap();
         let line = |port: &str, state: &str| {
@@ -248,12 +225,12 @@ mod tests {
         let root = Root::at(folder.path());
         let read = head(&root, "/proc/net/tcp");
         assert_eq!(read.lines().count(), 3, "{read}");
-        assert_eq!(parse(&read), parse(&text));
+        assert!(parse(&read, LISTEN).eq(parse(&text, LISTEN)));
         assert_eq!(head(&root, "/proc/net/tcp6"), "");
     }
 
     #[test]
-    fn wildcards_cover() {
+    fn wildcards_match_addresses() {
         let covers = |ours: &str, theirs: &str| {
             super::covers(ours.parse().unwrap(), theirs.parse().unwrap())
         };
@@ -267,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn several_sockets_of_one_port_have_several_owners() {
+    fn finds_all_owners_of_a_shared_port() {
         let listener = |port: u16| {
             let socket =
                 socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -280,7 +257,7 @@ mod tests {
         let first = listener(0);
         let address = first.local_addr().unwrap().as_socket().unwrap();
         let second = listener(address.port());
-        // A child inherits the second, and then has it alone.
+        // The child inherits the second socket; after the drop, only the child holds it.
         second.set_cloexec(false).unwrap();
         let mut child = std::process::Command::new("sleep")
             .arg("60")
@@ -296,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn unix_sockets() {
+    fn finds_the_owner_of_a_unix_socket() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a socket");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -307,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_itself() {
+    fn finds_this_process() {
         for address in ["127.0.0.1:0", "0.0.0.0:0"] {
             let listener = TcpListener::bind(address).unwrap();
             let target = (Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()).into();

@@ -1,38 +1,45 @@
-//! Network namespaces of other processes: sides of a load that stand for machines of their own, and containers.
+//! Network namespaces of other processes, such as containers or roles that emulate separate hosts.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsFd;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Root;
 
-/// Whether a process is in another network namespace than the calling thread, which may have entered one itself; not where that
-/// cannot be told.
+/// Returns whether a process is in another network namespace than the calling thread, which may
+/// have entered one itself. Returns false if the namespace can't be read.
 pub(crate) fn is_other(root: &Root, pid: u32) -> bool {
     let of = |whose: &str| fs::read_link(root.path(format!("/proc/{whose}/ns/net"))).ok();
     let theirs = of(&pid.to_string());
     theirs.is_some() && theirs != of("thread-self")
 }
 
-/// Does something in the network namespace of a process, on a thread of its own. A socket that is opened there stays there.
+/// Calls a function in the network namespace of a process, on a new thread, or in that of the
+/// calling thread. A socket opened there stays in that namespace.
 ///
 /// # Errors
-/// The namespace may not be entered (that takes root), and what `what` gives.
+/// Entering the namespace fails (it requires root), or `what` returns an error.
 pub(crate) fn within<T: Send>(
     root: &Root,
-    pid: u32,
+    pid: Option<u32>,
     what: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
+    let Some(pid) = pid else {
+        return what();
+    };
     let namespace = File::open(root.path(format!("/proc/{pid}/ns/net")))?;
     let enter = move || {
-        // SAFETY: the descriptor is open, and only the calling thread is moved, which ends after this.
-        if unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // Only this thread changes its namespace, and it ends right after `what`.
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
         what()
     };
-    std::thread::scope(|scope| scope.spawn(enter).join())
-        .unwrap_or_else(|_| Err(io::Error::other("the thread in it failed")))
+    std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread in the network namespace panicked",
+        ))
+    })
 }
 
 #[cfg(test)]
@@ -44,7 +51,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn sockets_are_those_of_the_namespace_that_was_entered() {
+    fn opens_sockets_in_another_namespace() {
         let root = Root::host();
         assert!(!is_other(&root, std::process::id()));
         let started = Command::new("unshare")
@@ -52,7 +59,7 @@ mod tests {
             .stderr(Stdio::null())
             .spawn();
         let Ok(mut child) = started else {
-            println!("skipped: no unshare here");
+            println!("skipped: unshare is not installed");
             return;
         };
         let begin = Instant::now();
@@ -67,15 +74,19 @@ mod tests {
             diag.unwrap().each(port, u32::MAX, |_| count += 1).unwrap();
             count
         };
-        let there = other.then(|| within(&root, child.id(), SockDiag::open));
+        let inside = other.then(|| within(&root, Some(child.id()), SockDiag::open));
         child.kill().unwrap();
         child.wait().unwrap();
-        let Some(there) = there else {
-            println!("skipped: no namespace can be made here");
+        let Some(inside) = inside else {
+            println!("skipped: cannot create a network namespace");
             return;
         };
-        assert_eq!(count(there), 0);
-        assert_eq!(count(SockDiag::open()), 1, "this thread has stayed");
-        assert!(within(&root, child.id(), SockDiag::open).is_err());
+        assert_eq!(count(inside), 0);
+        assert_eq!(
+            count(SockDiag::open()),
+            1,
+            "this thread stays in its namespace"
+        );
+        assert!(within(&root, Some(child.id()), SockDiag::open).is_err());
     }
 }

@@ -1,85 +1,91 @@
-//! Observes a server on its machine, for a load that comes from another one: what is read is handed over about each second.
+//! Observes a server on its own host during a load from another host.
 
 use std::time::{Duration, Instant};
 
-use floodmark_record::elsewhere::{Clocks, Group, Second};
+use floodmark_record::remote::{ClockReading, ObservedSecond, SeriesGroup};
 
+use crate::clock::thread_cpu;
+use crate::monitor::Monitor;
+use crate::process_sampler::ProcessSampler;
 use crate::sampler::EVERY;
-use crate::watch::{Shown, Watch};
-use crate::watcher::thread_cpu;
-use crate::watching::Watching;
-use crate::{Root, wall_clock};
+use crate::targets::MonitorTargets;
+use crate::{Root, clock};
 
-/// A server and its machine under observation, by the calling thread.
+/// Samples a server and its host on the calling thread.
 ///
-/// Memory and cost do not grow with time: what was handed over is forgotten.
+/// Memory and cost don't grow with time, because drained samples are dropped.
 pub struct Observer {
     root: Root,
-    watching: Watching,
+    monitor: Monitor,
     cpu_before: Duration,
-    /// When the last reading was taken.
+    /// Time of the last sample.
     taken: Instant,
     drained_to_ms: u64,
 }
 
 impl Observer {
-    /// Begins to observe a server.
+    /// Starts to observe a server.
     ///
     /// # Errors
-    /// Its processes are not to be found here, or may not be read: one line.
-    pub fn open(watch: &Watch) -> Result<Self, String> {
+    /// Its processes don't exist or can't be read: one line.
+    pub fn open(targets: &MonitorTargets) -> Result<Self, String> {
         let (root, cpu_before) = (Root::host(), thread_cpu());
-        let watching = Watching::open_server(&root, EVERY, watch, &Shown::default())?;
+        let monitor = Monitor::open_server(&root, targets)?;
         Ok(Self {
             root,
-            watching,
+            monitor,
             cpu_before,
             taken: Instant::now(),
             drained_to_ms: 0,
         })
     }
 
-    /// Name and ids of the server's first processes.
+    /// Returns the name and the PIDs of the server's initial processes.
     #[must_use]
     pub fn server(&self) -> (String, Vec<u32>) {
-        self.watching.server_named()
+        let server = self.monitor.server.as_ref();
+        let server = server.map(|server| (server.name.clone(), server.pids.clone()));
+        server.unwrap_or_default()
     }
 
-    /// Whether any of its processes lives.
+    /// Returns whether any process of the server is alive.
     #[must_use]
-    pub fn server_lives(&self) -> bool {
-        self.watching.server_lives()
+    pub fn server_is_alive(&self) -> bool {
+        let server = self.monitor.server.as_ref();
+        server.is_some_and(ProcessSampler::is_alive)
     }
 
-    /// How the clocks stand now.
+    /// Reads the monotonic and the wall clock.
     #[must_use]
-    pub fn clocks(&self) -> Clocks {
-        wall_clock::read(&self.root, self.watching.samples.begin)
+    pub fn clocks(&self) -> ClockReading {
+        clock::read(&self.root, self.monitor.samples.begin)
     }
 
-    /// Waits until the next reading is due, and takes it.
+    /// Waits until the next sample is due, then takes it.
     pub fn step(&mut self) {
-        let due = self.watching.samples.next();
+        let due = self.monitor.samples.next();
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         self.taken = Instant::now();
-        self.watching.samples.take(self.taken);
+        self.monitor.samples.take(self.taken);
     }
 
-    /// Hands over what was read since the last time, and what the values of groups that are new are of.
-    pub fn drain(&mut self) -> (Vec<Group>, Second) {
-        let (new, groups, mut missing) = self.watching.samples.drain();
-        let (threads, other_threads) = self.watching.server_threads();
+    /// Returns new groups and all samples since the previous call.
+    pub fn drain(&mut self) -> (Vec<SeriesGroup>, ObservedSecond) {
+        let (new, groups, mut missing) = self.monitor.samples.drain();
+        let server = self.monitor.server.as_mut();
+        let threads = server.map(ProcessSampler::drain_threads);
+        let (threads, other_threads) = threads.unwrap_or_default();
         let clocks = self.clocks();
         let from_ms = self.drained_to_ms;
-        let begin = self.watching.samples.begin;
+        let begin = self.monitor.samples.begin;
         let steps = self.taken.saturating_duration_since(begin).as_millis() / EVERY.as_millis();
         let to_ms = u64::try_from(steps * EVERY.as_millis()).unwrap_or(u64::MAX);
         self.drained_to_ms = to_ms.max(from_ms);
-        if !self.server_lives() {
-            // Each of its readings ended with it, which is one thing to say.
-            missing = vec!["server: its process ended".to_owned()];
+        if !self.server_is_alive() {
+            // All samplers of the server report the same end.
+            missing = vec!["server: the process ended".to_owned()];
         }
-        let second = Second {
+        let second = ObservedSecond {
             from_ms,
             to_ms: self.drained_to_ms,
             clocks,

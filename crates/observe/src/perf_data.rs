@@ -1,106 +1,92 @@
-//! The file in which a HotSpot JVM keeps its counters for tools to read: the layout of version 2.0, as HotSpot's
-//! `perfMemory.hpp` documents it. Any byte may be wrong: the file belongs to another process, which may be writing it.
+//! Parses the file in which a HotSpot JVM publishes its counters, version 2.0 of the layout in
+//! HotSpot's `perfMemory.hpp`. Any byte may be invalid: another process owns the file and may be
+//! writing it.
 
 use std::collections::HashMap;
 
-/// `0xcafec0c0`, always with the most significant byte first.
+/// `0xcafec0c0`, always big-endian.
 const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 
-/// Bytes before the first entry: magic, byte order, two of the version, accessible, used, overflow, time stamp, offset of the
-/// first entry, number of entries.
+/// Length of the prologue in bytes: magic, byte order, major and minor version, accessible flag,
+/// used, overflow, time stamp, offset of the first entry, number of entries.
 const PROLOGUE: usize = 32;
 
-/// Bytes of an entry before its name: length, name's offset, vector length, type, flags, unit, variability, data's offset.
+/// Length of an entry's header in bytes: entry length, name offset, vector length, type, flags,
+/// unit, variability, data offset.
 const ENTRY: usize = 20;
 
-/// More entries than any JVM has (about 300): a number above is garbage.
+/// Maximum number of entries; JVMs have about 300.
 const MOST_ENTRIES: u32 = 100_000;
 
 /// Type code of a 64-bit integer.
 const LONG: u8 = b'J';
 
-/// Code of the unit "ticks of the high-resolution timer"; `sun.os.hrt.frequency` has their number per second.
+/// Code of the unit "ticks of the high-resolution timer". `sun.os.hrt.frequency` is the number of
+/// ticks per second.
 const TICKS: u8 = 3;
 
-/// Why a file is no counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Short,
-    Magic,
-    Version,
-    /// The JVM is still filling it.
-    NotReady,
-    Entry,
-}
+/// Reasons why a file can't be parsed.
+const SHORT: &str = "the file is too short";
+const FOREIGN: &str = "not an hsperfdata file";
+const WRONG_VERSION: &str = "the format is not version 2";
+const NOT_READY: &str = "the JVM is still writing the file";
+const OUTSIDE: &str = "an entry points outside the file";
 
-impl Fault {
-    pub(crate) fn text(self) -> &'static str {
-        match self {
-            Self::Short => "it is too short",
-            Self::Magic => "it does not begin as such a file does",
-            Self::Version => "its format is not version 2",
-            Self::NotReady => "the JVM is still filling it",
-            Self::Entry => "an entry lies outside of it",
-        }
-    }
-}
-
-/// Where a counter lies in the file.
+/// Position of a counter in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CounterOffset {
     offset: usize,
-    /// Whether it counts ticks.
+    /// Whether the counter is in ticks.
     pub ticks: bool,
 }
 
-/// Where the counters lie.
+/// Positions of all counters in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Table {
+pub(crate) struct PerfData {
     little: bool,
     /// 64-bit counters by name.
-    places: HashMap<String, Place>,
+    places: HashMap<String, CounterOffset>,
 }
 
-impl Table {
-    /// Reads the entries of a file.
+impl PerfData {
+    /// Parses the entries of a file.
     ///
     /// # Errors
-    /// It is no such file, or a broken one.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
-        let head = bytes.get(..PROLOGUE).ok_or(Fault::Short)?;
+    /// The file has another format or is damaged.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
+        let head = bytes.get(..PROLOGUE).ok_or(SHORT)?;
         if head[..4] != MAGIC {
-            return Err(Fault::Magic);
+            return Err(FOREIGN);
         }
         let little = head[4] == 1;
         if head[5] != 2 {
-            return Err(Fault::Version);
+            return Err(WRONG_VERSION);
         }
         if head[7] != 1 {
-            return Err(Fault::NotReady);
+            return Err(NOT_READY);
         }
-        let number = |at: usize| u32_at(bytes, at, little).ok_or(Fault::Entry);
+        let number = |at: usize| u32_at(bytes, at, little).ok_or(OUTSIDE);
         let (mut at, entries) = (number(24)? as usize, number(28)?);
         if entries > MOST_ENTRIES {
-            return Err(Fault::Entry);
+            return Err(OUTSIDE);
         }
         let mut places = HashMap::new();
         for _ in 0..entries {
             let length = number(at)? as usize;
-            let end = at.checked_add(length).ok_or(Fault::Entry)?;
+            let end = at.checked_add(length).ok_or(OUTSIDE)?;
             if length < ENTRY || end > bytes.len() {
-                return Err(Fault::Entry);
+                return Err(OUTSIDE);
             }
             let entry = &bytes[at..end];
             let inner = |at| u32_at(entry, at, little).map(|offset| offset as usize);
-            let (name, vector, data) = (inner(4), inner(8), inner(16));
-            let (Some(name), Some(vector), Some(data)) = (name, vector, data) else {
-                return Err(Fault::Entry);
+            let [Some(name), Some(vector), Some(data)] = [4, 8, 16].map(inner) else {
+                return Err(OUTSIDE);
             };
-            let name = entry.get(name..).ok_or(Fault::Entry)?;
+            let name = entry.get(name..).ok_or(OUTSIDE)?;
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
             let fits = data.checked_add(8).is_some_and(|end| end <= length);
             if entry[12] == LONG && vector == 0 && fits {
-                let place = Place {
+                let place = CounterOffset {
                     offset: at + data,
                     ticks: entry[14] == TICKS,
                 };
@@ -111,12 +97,12 @@ impl Table {
         Ok(Self { little, places })
     }
 
-    pub(crate) fn place(&self, name: &str) -> Option<Place> {
+    pub(crate) fn place(&self, name: &str) -> Option<CounterOffset> {
         self.places.get(name).copied()
     }
 
-    /// The value at a place of a later reading of the same file.
-    pub(crate) fn value(&self, bytes: &[u8], place: Place) -> Option<u64> {
+    /// Returns a counter's value in a later reading of the same file.
+    pub(crate) fn value(&self, bytes: &[u8], place: CounterOffset) -> Option<u64> {
         let end = place.offset.checked_add(8)?;
         let raw: [u8; 8] = bytes.get(place.offset..end)?.try_into().ok()?;
         Some(if self.little {
@@ -141,7 +127,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A file with 64-bit counters, as HotSpot lays it out.
+    /// Builds a file of 64-bit counters in HotSpot's layout.
     pub(crate) fn file(counters: &[(&str, u8, u64)], little: bool) -> Vec<u8> {
         let u32_of = |n: u32| {
             if little {
@@ -175,10 +161,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn counters_in_either_byte_order() {
+    fn parses_counters_in_either_byte_order() {
         for little in [true, false] {
             let bytes = file(&[("a.b", 4, 7), ("sun.rt.time", TICKS, 1 << 40)], little);
-            let table = Table::parse(&bytes).unwrap();
+            let table = PerfData::parse(&bytes).unwrap();
             let (a, b) = (
                 table.place("a.b").unwrap(),
                 table.place("sun.rt.time").unwrap(),
@@ -187,44 +173,35 @@ pub(crate) mod tests {
             assert_eq!(table.value(&bytes, b), Some(1 << 40));
             assert_eq!((a.ticks, b.ticks), (false, true));
             assert_eq!(table.place("a"), None);
-            assert_eq!(table.value(&bytes[..40], b), None, "it has shrunk");
+            assert_eq!(table.value(&bytes[..40], b), None, "truncated file");
         }
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn reports_the_kind_of_damage() {
         let good = file(&[("a", 4, 1)], true);
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
-            Table::parse(&bytes)
+            PerfData::parse(&bytes)
         };
-        assert_eq!(Table::parse(&good[..31]), Err(Fault::Short));
-        assert_eq!(with(0, 0), Err(Fault::Magic));
-        assert_eq!(with(5, 1), Err(Fault::Version));
-        assert_eq!(with(7, 0), Err(Fault::NotReady));
-        assert_eq!(with(27, 255), Err(Fault::Entry), "first entry far outside");
-        assert_eq!(
-            with(28, 2),
-            Err(Fault::Entry),
-            "more entries than there are"
-        );
-        assert_eq!(
-            with(32, 3),
-            Err(Fault::Entry),
-            "an entry shorter than its head"
-        );
-        assert!(Fault::Entry.text().contains("outside"));
+        assert_eq!(PerfData::parse(&good[..31]), Err(SHORT));
+        assert_eq!(with(0, 0), Err(FOREIGN));
+        assert_eq!(with(5, 1), Err(WRONG_VERSION));
+        assert_eq!(with(7, 0), Err(NOT_READY));
+        assert_eq!(with(27, 255), Err(OUTSIDE), "first entry outside the file");
+        assert_eq!(with(28, 2), Err(OUTSIDE), "more entries than the file has");
+        assert_eq!(with(32, 3), Err(OUTSIDE), "entry shorter than its header");
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            let _ = Table::parse(&bytes);
+        fn accepts_or_rejects_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = PerfData::parse(&bytes);
         }
 
         #[test]
-        fn a_file_with_wrong_bytes_is_read_or_refused(
+        fn accepts_or_rejects_a_damaged_file(
             wrong in proptest::collection::vec((0_usize..160, any::<u8>()), 1..12),
             cut in 0_usize..160,
             little: bool,
@@ -235,7 +212,7 @@ pub(crate) mod tests {
                     *place = byte;
                 }
             }
-            if let Ok(table) = Table::parse(&bytes) {
+            if let Ok(table) = PerfData::parse(&bytes) {
                 let short = &bytes[..cut.min(bytes.len())];
                 for place in table.places.values() {
                     prop_assert!(table.value(&bytes, *place).is_some());

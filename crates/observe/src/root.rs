@@ -1,35 +1,29 @@
-//! Where `/proc` and `/sys` are: the real ones, or a folder that looks like them in a test.
+//! The location of `/proc` and `/sys`: those of this host, or a folder in tests.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder that stands for `/`.
+/// The folder that contains `proc` and `sys`.
 #[derive(Debug, Clone)]
 pub struct Root(PathBuf);
 
-impl Default for Root {
-    fn default() -> Self {
-        Self::host()
-    }
-}
-
 impl Root {
-    /// This machine.
+    /// Returns the root of this host.
     #[must_use]
     pub fn host() -> Self {
         Self(PathBuf::from("/"))
     }
 
-    /// A folder that holds a `proc` and a `sys`.
+    /// Returns a root at a folder that contains `proc` and `sys`.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
 
-    /// Where an absolute path of the machine lies.
+    /// Returns the location of an absolute path.
     ///
-    /// `/proc/net` is taken for the calling thread: a load may run in a network namespace that only the thread which watches it has
-    /// entered, and `/proc/net` itself is that of the process's first thread.
+    /// `/proc/net` becomes the calling thread's, because the thread may have entered another
+    /// network namespace. The kernel's own link points to the main thread's.
     #[must_use]
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
@@ -41,35 +35,30 @@ impl Root {
         self.0.join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
-    /// Reads a file of the kernel.
+    /// Reads a kernel file.
     ///
     /// # Errors
-    /// Those of the file system, with the path in the text.
+    /// File system errors, with the path.
     pub fn read(&self, absolute: impl AsRef<Path>) -> io::Result<String> {
         let path = self.path(absolute);
-        // Names of threads are any bytes: a strict reading would lose the whole file to one of them.
-        match std::fs::read(&path) {
-            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) => Err(io::Error::new(
-                error.kind(),
-                format!("{}: {error}", path.display()),
-            )),
-        }
+        // Thread names may contain any byte; strict decoding would reject the whole file.
+        let bytes = std::fs::read(&path).map_err(|error| at_path(&path, &error))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Reads a file that holds one line, trimmed; none where it cannot be read.
+    /// Reads a file with one line and trims it; `None` if it can't be read.
     #[must_use]
     pub fn line(&self, absolute: impl AsRef<Path>) -> Option<String> {
         self.read(absolute).ok().map(|text| text.trim().to_owned())
     }
 
-    /// Reads a file that holds one number; none where it cannot be read or holds something else.
+    /// Reads a file with one number; `None` if it can't be read or parsed.
     #[must_use]
     pub fn number(&self, absolute: impl AsRef<Path>) -> Option<u64> {
         self.line(absolute)?.parse().ok()
     }
 
-    /// Names of the entries of a folder that are whole numbers, such as process and thread ids, ascending.
+    /// Returns the numeric names in a folder, such as PIDs, in ascending order.
     #[must_use]
     pub fn numbered(&self, absolute: impl AsRef<Path>) -> Vec<u32> {
         let Ok(entries) = std::fs::read_dir(self.path(absolute)) else {
@@ -81,4 +70,9 @@ impl Root {
         ids.sort_unstable();
         ids
     }
+}
+
+/// Adds a path to an error.
+pub(crate) fn at_path(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

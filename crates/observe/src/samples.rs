@@ -1,26 +1,26 @@
-//! The readings of a sampler: groups of series, each at its own step.
+//! All sample groups of a sampler, each with its own step.
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use floodmark_record::elsewhere;
-use floodmark_record::run::Observation;
+use floodmark_record::remote::{GroupValues, SeriesGroup};
+use floodmark_record::{Metric, Observation};
 
-use crate::group::{Group, Read};
-use crate::series::{Kind, Subject};
+use crate::figures::Figures;
+use crate::sample_group::SampleGroup;
 
-/// Characters that the values of one run may take in the record: 4 MiB for all of its observations, less their heads.
-pub(crate) const MOST_WRITTEN: usize = 3_700_000;
+/// Maximum length of the values of one run in JSON, in characters. All observations together
+/// stay below 4 MiB.
+pub(crate) const MAX_JSON_LENGTH: usize = 3_700_000;
 
-/// What a sampler has taken so far.
+/// Samples taken so far.
 pub(crate) struct Samples {
-    groups: Vec<Group>,
+    groups: Vec<SampleGroup>,
     missing: Vec<String>,
-    /// Whether what was read is handed over while the sampling goes on; how many of the lines have been.
+    /// Number of messages already drained; `None` if samples are kept until the end.
     drained: Option<usize>,
-    /// Shortest step.
+    /// Shortest step of any group.
     pub(crate) step: Duration,
-    /// Where the series begin.
+    /// Start of the series.
     pub(crate) begin: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Samples {
         }
     }
 
-    /// The same for readings that are handed over as they come, and not kept.
+    /// Returns samples that are drained while sampling continues.
     pub(crate) fn drained(step: Duration) -> Self {
         Self {
             drained: Some(0),
@@ -43,59 +43,42 @@ impl Samples {
         }
     }
 
-    /// The same for readings whose series begin at a moment, as those of other readings do.
-    pub(crate) fn begun(begin: Instant, step: Duration) -> Self {
-        Self {
-            begin,
-            ..Self::new(step)
-        }
-    }
-
-    /// Whether something that was to be read could not be.
-    pub(crate) fn fails(&self) -> bool {
+    /// Returns whether any group has failed.
+    pub(crate) fn has_failed(&self) -> bool {
         self.groups.iter().any(|group| group.next().is_none())
     }
 
-    /// When the next reading is due.
+    /// Returns the time of the next sample.
     pub(crate) fn next(&self) -> Instant {
-        let next = self.groups.iter().filter_map(Group::next).min();
+        let next = self.groups.iter().filter_map(SampleGroup::next).min();
         next.unwrap_or_else(|| Instant::now() + self.step)
     }
 
-    /// Takes note of something that cannot be read; each is said once.
+    /// Adds a message unless it is already there.
     pub(crate) fn missing(&mut self, line: String) {
         if !self.missing.contains(&line) {
             self.missing.push(line);
         }
     }
 
-    /// Reads something at the sampler's own step, for at most a share of one CPU.
+    /// Adds a group at a step no shorter than the sampler's own, with a maximum CPU share.
     pub(crate) fn add(
         &mut self,
         name: &str,
-        share: f64,
-        subjects: Vec<Subject>,
-        read: impl FnMut(&mut Vec<f64>) -> std::io::Result<()> + 'static,
+        (step, share): (Duration, f64),
+        metrics: Vec<Metric>,
+        read: impl FnMut(&mut Figures) -> std::io::Result<()> + 'static,
     ) {
-        self.add_every(self.step, name, share, subjects, Box::new(read));
-    }
-
-    /// The same at a step, or at the sampler's own where that is longer.
-    pub(crate) fn add_every(
-        &mut self,
-        step: Duration,
-        name: &str,
-        share: f64,
-        subjects: Vec<Subject>,
-        read: Read,
-    ) {
-        let step = step.max(self.step);
-        match Group::open(name, subjects, read, (self.begin, step, share)) {
-            Ok(group) if self.drained.is_some() => self.groups.push(group.drained()),
-            Ok(group) => self.groups.push(group),
+        let timing = (self.begin, step.max(self.step), share);
+        match SampleGroup::open(name, metrics, Box::new(read), timing) {
+            Ok(mut group) => {
+                group.drained = self.drained.is_some();
+                self.groups.push(group);
+            }
             Err(error) => {
                 let text = error.to_string();
-                self.missing(if text.contains(name) {
+                let has_name = text.contains(name);
+                self.missing(if has_name {
                     text
                 } else {
                     format!("{name}: {text}")
@@ -104,24 +87,37 @@ impl Samples {
         }
     }
 
-    /// Reads all groups whose step is over.
+    /// Adds a group whose source returns the values of all `metrics`.
+    pub(crate) fn add_values<V: IntoIterator<Item = f64>>(
+        &mut self,
+        name: &str,
+        timing: (Duration, f64),
+        metrics: Vec<Metric>,
+        mut read: impl FnMut() -> std::io::Result<V> + 'static,
+    ) {
+        self.add(name, timing, metrics, move |figures| {
+            figures.extend(read()?);
+            Ok(())
+        });
+    }
+
+    /// Samples all groups whose step has ended.
     pub(crate) fn take(&mut self, now: Instant) {
         self.each(|group| group.take(now));
     }
 
-    /// Reads all groups at the end of the run.
+    /// Samples all groups at the end of the run.
     pub(crate) fn take_last(&mut self, now: Instant) {
         self.each(|group| group.take_last(now));
     }
 
-    fn each(&mut self, mut take: impl FnMut(&mut Group) -> Option<String>) {
+    fn each(&mut self, mut take: impl FnMut(&mut SampleGroup) -> Option<String>) {
         let gone: Vec<String> = self.groups.iter_mut().filter_map(&mut take).collect();
         gone.into_iter().for_each(|line| self.missing(line));
     }
 
-    /// Hands over what was read since the last time: groups that are new or have become more, their values, and lines on what could
-    /// not be read.
-    pub(crate) fn drain(&mut self) -> (Vec<elsewhere::Group>, Vec<elsewhere::Values>, Vec<String>) {
+    /// Returns new or extended groups, and all values and messages since the previous call.
+    pub(crate) fn drain(&mut self) -> (Vec<SeriesGroup>, Vec<GroupValues>, Vec<String>) {
         let lines = self.drained.unwrap_or_default();
         self.drained = Some(self.missing.len());
         let (mut new, mut values) = (Vec::new(), Vec::new());
@@ -132,121 +128,117 @@ impl Samples {
         (new, values, self.missing[lines..].to_vec())
     }
 
-    /// The series, and what could not be read. Where they would take more room than so many characters, the longest are thinned out.
-    pub(crate) fn finish(mut self, most: usize) -> (Vec<Observation>, Vec<String>) {
-        let mut lengths: Vec<usize> = self.groups.iter().map(Group::written_length).collect();
-        while lengths.iter().sum::<usize>() > most {
+    /// Returns the series and the messages. Halves the resolution of the longest series until all
+    /// values fit in `max_length` characters.
+    pub(crate) fn finish(mut self, max_length: usize) -> (Vec<Observation>, Vec<String>) {
+        let lengths = self.groups.iter().map(SampleGroup::written_length);
+        let mut lengths: Vec<usize> = lengths.collect();
+        while lengths.iter().sum::<usize>() > max_length {
             let Some(longest) = (0..lengths.len()).max_by_key(|at| lengths[*at]) else {
                 break;
             };
             self.groups[longest].halve();
             lengths[longest] = self.groups[longest].written_length();
         }
-        let groups = self.groups.into_iter();
-        (groups.flat_map(Group::observations).collect(), self.missing)
-    }
-}
-
-pub(crate) fn subject(
-    subject: &'static str,
-    metric: impl Into<Cow<'static, str>>,
-    unit: &'static str,
-    kind: Kind,
-) -> Subject {
-    Subject {
-        subject,
-        metric: metric.into(),
-        unit,
-        kind,
+        let observations = self.groups.into_iter().flat_map(SampleGroup::observations);
+        (observations.collect(), self.missing)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::series::MOST_VALUES;
+    use crate::series::MAX_VALUES;
     use crate::{Root, host};
+    use floodmark_record::metric::{HostFigure, ListenerFigure};
     use std::cell::Cell;
     use std::rc::Rc;
 
     const STEP: Duration = Duration::from_secs(1);
 
-    fn series<'a>(observations: &'a [Observation], metric: &str) -> &'a Observation {
+    const COUNTER: Metric = Metric::Host(None, HostFigure::Steal);
+
+    fn series<'a>(
+        observations: &'a [Observation],
+        metric: &Metric,
+        is_peak: bool,
+    ) -> &'a Observation {
         observations
             .iter()
-            .find(|observation| observation.metric == metric)
-            .unwrap_or_else(|| panic!("no {metric}"))
+            .find(|observation| observation.metric == *metric && observation.is_peak == is_peak)
+            .unwrap_or_else(|| panic!("no {metric:?}"))
     }
 
     #[test]
     fn a_long_run_halves_its_resolution() {
         let mut samples = Samples::new(STEP);
         let mut count = 0.0;
-        let subjects = vec![subject("host", "m", "u", Kind::Increase)];
-        samples.add("m", 1.0, subjects, move |into| {
+        let metrics = vec![COUNTER];
+        samples.add("m", (STEP, 1.0), metrics, move |into| {
             count += 1.0;
-            into.push(count);
+            into.extend([count]);
             Ok(())
         });
         let begin = samples.begin;
-        for step in 1..=MOST_VALUES as u32 + 10 {
+        for step in 1..=MAX_VALUES as u32 + 10 {
             samples.take(begin + STEP * step);
         }
-        let (observations, _) = samples.finish(MOST_WRITTEN);
-        let observation = series(&observations, "m");
+        let (observations, _) = samples.finish(MAX_JSON_LENGTH);
+        let observation = series(&observations, &COUNTER, false);
         assert_eq!(observation.step_ms, 2000);
-        assert_eq!(observation.values.len(), MOST_VALUES / 2 + 5);
+        assert_eq!(observation.values.len(), MAX_VALUES / 2 + 5);
         assert!(
             observation
                 .values
                 .iter()
                 .all(|value| *value == 2.0 || *value == 1.0)
         );
-        assert_eq!(series(&observations, "m.max").unit, "u/s");
+        assert_eq!(
+            series(&observations, &COUNTER, true).unit(),
+            "CPU-seconds/s"
+        );
     }
 
     #[test]
-    fn the_record_of_a_run_stays_within_its_bound() {
+    fn limits_the_length_of_all_values() {
         let mut samples = Samples::new(STEP);
-        for metric in ["a", "b", "c"] {
-            let subjects: Vec<Subject> = (0..40)
-                .map(|_| subject("host", metric, "u", Kind::Level))
-                .collect();
-            samples.add(metric, 1.0, subjects, |into| {
-                into.resize(40, 123_456_789.012_345);
+        for name in ["a", "b", "c"] {
+            let metrics = vec![Metric::Listener(ListenerFigure::AcceptQueue); 40];
+            samples.add(name, (STEP, 1.0), metrics, |into| {
+                into.extend([123_456_789.012_345; 40]);
                 Ok(())
             });
         }
         let begin = samples.begin;
-        for step in 1..=MOST_VALUES as u32 {
+        for step in 1..=MAX_VALUES as u32 {
             samples.take(begin + STEP * step);
         }
-        let (observations, _) = samples.finish(MOST_WRITTEN);
+        let (observations, _) = samples.finish(MAX_JSON_LENGTH);
         let text: usize = observations
             .iter()
             .flat_map(|observation| &observation.values)
             .map(|value| format!("{value:?},").len())
             .sum();
-        assert!(text <= MOST_WRITTEN, "{text}");
+        assert!(text <= MAX_JSON_LENGTH, "{text}");
         assert!(
-            text > MOST_WRITTEN / 4,
-            "thinned out more than needed: {text}"
+            text > MAX_JSON_LENGTH / 4,
+            "merged more values than needed: {text}"
         );
     }
 
     #[test]
-    fn what_is_handed_over_as_it_comes_is_all_there_and_nothing_of_it_is_kept() {
+    fn drains_all_values_and_keeps_none() {
         let step = Duration::from_millis(50);
         let mut samples = Samples::drained(step);
         let counted = Rc::new(Cell::new(0.0));
         let count = Rc::clone(&counted);
-        let subjects = vec![subject("host", "m", "u", Kind::Increase)];
-        // Each reading costs more than its share of the first steps.
-        samples.add("m", 0.002, subjects, move |into| {
-            let begin = crate::watcher::thread_cpu();
-            while crate::watcher::thread_cpu() - begin < Duration::from_micros(300) {}
+        let metrics = vec![COUNTER];
+        // Each sample exceeds its CPU share at the initial step.
+        samples.add("m", (step, 0.002), metrics, move |into| {
+            let begin = crate::clock::thread_cpu();
+            while crate::clock::thread_cpu() - begin < Duration::from_micros(300) {}
             count.set(count.get() + 1.0);
-            into.push(count.get());
+            into.extend([count.get()]);
             Ok(())
         });
         let begin = samples.begin;
@@ -257,13 +249,13 @@ mod tests {
                 continue;
             }
             if at == 200 {
-                samples.missing("said".to_owned());
+                samples.missing("file: not found".to_owned());
             }
             let (new, values, missing) = samples.drain();
             assert_eq!(new.len(), usize::from(at == 20), "described once");
-            assert_eq!(missing.len(), usize::from(at == 200), "said once");
+            assert_eq!(missing.len(), usize::from(at == 200), "reported once");
             for values in values {
-                assert_eq!(values.start_ms, next_ms, "no gap and no overlap");
+                assert_eq!(values.start_ms, next_ms, "lines have no gap and no overlap");
                 next_ms += values.step_ms * values.values[0].len() as u64;
                 sum += values.values[0].iter().sum::<f64>();
                 steps.push(values.step_ms);
@@ -272,35 +264,40 @@ mod tests {
         let (first, last) = (steps[0], steps[steps.len() - 1]);
         assert!(first == 50 && last >= 200, "{steps:?}");
         assert!(next_ms + last > 10_000, "{next_ms} {steps:?}");
-        // Each reading but the first, which the others are told against, is there once.
+        // Every sample counts once, except the first, which is the baseline.
         assert!(
             (sum - (counted.get() - 1.0)).abs() < 1e-3,
             "{sum} {counted:?}"
         );
-        let kept: usize = samples.groups.iter().map(Group::written_length).sum();
+        let kept: usize = samples.groups.iter().map(SampleGroup::written_length).sum();
         assert_eq!(kept, 0);
         assert!(samples.drain().1.is_empty());
     }
 
     #[test]
-    fn missed_steps_are_not_lost() {
+    fn fills_missed_steps() {
         let mut samples = Samples::new(Duration::from_secs(1));
         host::open(&mut samples, &Root::host());
         let begin = samples.begin;
         samples.take(begin + Duration::from_millis(999));
         samples.take(begin + Duration::from_millis(3_400));
         samples.take(begin + Duration::from_millis(4_010));
-        let (observations, _) = samples.finish(MOST_WRITTEN);
-        assert_eq!(series(&observations, "busy").values.len(), 4);
+        let (observations, _) = samples.finish(MAX_JSON_LENGTH);
+        assert_eq!(
+            series(&observations, &Metric::Host(None, HostFigure::Busy), false)
+                .values
+                .len(),
+            4
+        );
     }
 
     #[test]
-    fn a_machine_without_counters_says_so_once_each() {
+    fn reports_each_missing_counter_file_once() {
         let folder = tempfile::tempdir().unwrap();
         let mut samples = Samples::new(Duration::from_secs(1));
         host::open(&mut samples, &Root::at(folder.path()));
         samples.take_last(Instant::now());
-        let (observations, missing) = samples.finish(MOST_WRITTEN);
+        let (observations, missing) = samples.finish(MAX_JSON_LENGTH);
         assert!(observations.is_empty());
         for name in [
             "netstat",

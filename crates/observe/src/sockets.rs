@@ -1,49 +1,50 @@
-//! Connections of the target's port on this machine, counted by side and state, with their queues; and its listener.
+//! Connections on the target's port by end and state, their queues, and the listener.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::samples::subject;
-use crate::series::{Kind, Subject};
+use floodmark_record::Metric;
+use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, TcpInfoFigure};
+
 use crate::sock_diag::{SockDiag, Socket, TcpInfo};
 
 /// State `LISTEN` (`TCP_LISTEN` of `tcp_states.h`).
 const LISTEN: u32 = 10;
 
-/// All states but `LISTEN`.
+/// All states except `LISTEN`.
 const CONNECTIONS: u32 = !(1 << LISTEN);
 
-/// Connections whose `tcp_info` is read each time.
-const LOOKED_INTO: usize = 8;
+/// Number of connections whose `tcp_info` is read per sample.
+const INSPECTED: usize = 8;
 
-/// States that are counted, as `tcp_states.h` numbers them. `SYN_RECV` are 3 and, in the kernel's inner numbering, 12.
-const STATES: [(&str, &[u8]); 7] = [
-    ("established", &[1]),
-    ("syn_sent", &[2]),
-    ("syn_recv", &[3, 12]),
-    ("fin_wait", &[4, 5]),
-    ("time_wait", &[6]),
-    ("close_wait", &[8]),
-    ("last_ack", &[9, 11]),
+/// Counted states, numbered as in `tcp_states.h`. `SYN_RECV` is 3, or 12 inside the kernel.
+const STATES: [(SocketFigure, &[u8]); 7] = [
+    (SocketFigure::Established, &[1]),
+    (SocketFigure::SynSent, &[2]),
+    (SocketFigure::SynReceived, &[3, 12]),
+    (SocketFigure::FinWait, &[4, 5]),
+    (SocketFigure::TimeWait, &[6]),
+    (SocketFigure::CloseWait, &[8]),
+    (SocketFigure::LastAck, &[9, 11]),
 ];
 
-/// Values of one side: its states, then its queues.
-const OF_A_SIDE: usize = STATES.len() + 2;
+/// Number of values per end: states, then queues.
+const VALUES_PER_END: usize = STATES.len() + 2;
 
-/// Which ends of the connections are counted.
+/// Ends of the connections that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// Both: client and server share a network namespace.
+    /// Both ends: client and server share a network namespace.
     Both,
-    /// The server's.
+    /// The server's end.
     Server,
-    /// The client's.
+    /// The client's end.
     Client,
 }
 
 impl Ends {
-    /// The sides that are told, by their index.
-    fn sides(self) -> std::ops::Range<usize> {
+    /// Returns the indexes of the counted ends.
+    fn indexes(self) -> std::ops::Range<usize> {
         match self {
             Self::Both => 0..2,
             Self::Server => 0..1,
@@ -52,154 +53,137 @@ impl Ends {
     }
 }
 
-/// Connections of a target, as they are now.
+/// Samples the connections of a target.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     diag: SockDiag,
     ends: Ends,
     addresses: Vec<SocketAddr>,
     port: u16,
-    /// Connections whose `tcp_info` is read, evenly picked from the last reading.
+    /// Connections whose `tcp_info` is read, spread evenly over the connections of the last sample.
     picked: Vec<Socket>,
-    /// How many established ones that reading had on the side that is looked into.
+    /// Number of established connections at the inspected end in the last sample.
     established: usize,
 }
 
 impl Sockets {
-    /// For a target's addresses, which share a port; `diag` asks in the network namespace of those ends.
-    pub(crate) fn new(diag: SockDiag, ends: Ends, addresses: &[SocketAddr]) -> Self {
+    /// Returns a sampler for addresses that share a port. `diag` must be in the network namespace
+    /// of the ends.
+    pub(crate) fn new(diag: SockDiag, ends: Ends, addresses: Vec<SocketAddr>) -> Self {
         Self {
             diag,
             ends,
             port: addresses.first().map_or(0, SocketAddr::port),
-            addresses: addresses.to_vec(),
-            picked: Vec::with_capacity(LOOKED_INTO),
+            addresses,
+            picked: Vec::with_capacity(INSPECTED),
             established: 0,
         }
     }
 
-    /// What [`Sockets::connections`] gives.
-    pub(crate) fn subjects(ends: Ends) -> Vec<Subject> {
-        let level = |whose, metric: &'static str, unit| subject(whose, metric, unit, Kind::Level);
-        let mut subjects = Vec::new();
-        for side in &["server sockets", "client sockets"][ends.sides()] {
-            subjects.extend(STATES.map(|(name, _)| level(side, name, "sockets")));
-            subjects.push(level(side, "receive_queue", "bytes"));
-            subjects.push(level(side, "send_queue", "bytes"));
+    /// Returns the metrics of [`Sockets::connections`].
+    pub(crate) fn metrics(ends: Ends) -> Vec<Metric> {
+        let queues = [SocketFigure::ReceiveQueue, SocketFigure::SendQueue];
+        let figures = STATES.map(|(figure, _)| figure).into_iter().chain(queues);
+        let roles = [Role::Server, Role::Client][ends.indexes()].iter();
+        let mut metrics: Vec<Metric> = roles
+            .flat_map(|role| figures.clone().map(|figure| Metric::Sockets(*role, figure)))
+            .collect();
+        if ends != Ends::Client {
+            metrics.extend(TcpInfoFigure::ALL.iter().copied().map(Metric::TcpInfo));
         }
-        if ends == Ends::Client {
-            return subjects;
-        }
-        subjects.push(level("tcp_info", "rtt", "µs"));
-        subjects.push(level("tcp_info", "total_retrans", "segments"));
-        subjects.push(level("tcp_info", "unacked", "segments"));
-        subjects
+        metrics
     }
 
-    /// Counts connections. `tcp_info` is the mean round-trip time, the retransmissions so far and the unacknowledged segments of
-    /// a sample of 8 established ones: the server's where it is on this machine, else the client's.
-    pub(crate) fn connections(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
-        let mut sides = [[0.0; OF_A_SIDE]; 2];
-        let mut at_server = 0;
-        let mut at_client = 0;
-        let theirs = self.ends != Ends::Server;
+    /// Counts connections, and inspects 8 established ones: the server's ends if they are on this
+    /// host, else the client's. Their `tcp_info` is reported as mean round-trip time,
+    /// retransmissions so far and unacknowledged segments.
+    pub(crate) fn connections(&mut self) -> io::Result<Vec<f64>> {
+        let mut counts = [[0.0; VALUES_PER_END]; 2];
+        let mut established = [0, 0];
+        let both = self.ends != Ends::Server;
         let (addresses, picked) = (&self.addresses, &mut self.picked);
         picked.clear();
-        let apart = (self.established / LOOKED_INTO).max(1);
-        let mut from_server = false;
+        let stride = (self.established / INSPECTED).max(1);
         self.diag.each(self.port, CONNECTIONS, |socket| {
-            let of_server = is(addresses, socket.local);
-            if !of_server && (!theirs || !is(addresses, socket.remote)) {
+            let is_server = includes(addresses, socket.local);
+            if !is_server && (!both || !includes(addresses, socket.remote)) {
                 return;
             }
-            let side = &mut sides[usize::from(!of_server)];
-            let state = STATES
-                .iter()
-                .position(|(_, numbers)| numbers.contains(&socket.state));
-            if let Some(state) = state {
-                side[state] += 1.0;
+            let at = usize::from(!is_server);
+            let count = &mut counts[at];
+            let mut states = STATES.iter();
+            if let Some(state) = states.position(|(_, numbers)| numbers.contains(&socket.state)) {
+                count[state] += 1.0;
             }
-            side[OF_A_SIDE - 2] += f64::from(socket.receive_queue);
-            side[OF_A_SIDE - 1] += f64::from(socket.send_queue);
+            count[VALUES_PER_END - 2] += f64::from(socket.receive_queue);
+            count[VALUES_PER_END - 1] += f64::from(socket.send_queue);
             if socket.state != 1 {
                 return;
             }
-            if of_server && !from_server {
-                from_server = true;
+            let nth = established[at];
+            established[at] += 1;
+            if is_server && nth == 0 {
                 picked.clear();
             }
-            let nth = if of_server {
-                &mut at_server
-            } else {
-                &mut at_client
-            };
-            if of_server == from_server && picked.len() < LOOKED_INTO && *nth % apart == 0 {
+            let inspected = is_server || established[0] == 0;
+            if inspected && picked.len() < INSPECTED && nth % stride == 0 {
                 picked.push(socket);
             }
-            *nth += 1;
         })?;
-        self.established = if from_server { at_server } else { at_client };
-        into.extend(sides[self.ends.sides()].iter().flatten());
-        if self.ends == Ends::Client {
-            return Ok(());
+        let [server, client] = established;
+        self.established = if server > 0 { server } else { client };
+        let mut values = counts[self.ends.indexes()].concat();
+        if self.ends != Ends::Client {
+            values.extend(self.inspect()?);
         }
-        self.look_into(into)
+        Ok(values)
     }
 
-    fn look_into(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
-        let mut read = 0_u32;
-        let (mut rtt_us, mut sum) = (0.0, TcpInfo::default());
+    fn inspect(&mut self) -> io::Result<[f64; 3]> {
+        let (mut read, mut rtt_us, mut sum) = (0.0_f64, 0.0, TcpInfo::default());
         for socket in &self.picked {
             if let Some(info) = self.diag.info(socket)? {
-                read += 1;
+                read += 1.0;
                 rtt_us += f64::from(info.rtt_us);
                 sum.retransmitted += info.retransmitted;
                 sum.unacknowledged += info.unacknowledged;
             }
         }
-        into.extend([
-            rtt_us / f64::from(read.max(1)),
-            f64::from(sum.retransmitted),
-            f64::from(sum.unacknowledged),
-        ]);
-        Ok(())
+        let [retransmitted, unacknowledged] =
+            [sum.retransmitted, sum.unacknowledged].map(f64::from);
+        Ok([rtt_us / read.max(1.0), retransmitted, unacknowledged])
     }
 
-    /// What [`Sockets::listener`] gives.
-    pub(crate) fn listener_subjects() -> Vec<Subject> {
-        ["accept_queue", "accept_queue_limit"]
-            .map(|metric| subject("listener", metric, "connections", Kind::Level))
-            .into()
+    /// Returns the metrics of [`Sockets::listener`].
+    pub(crate) fn listener_metrics() -> Vec<Metric> {
+        let figures = ListenerFigure::ALL.iter().copied();
+        figures.map(Metric::Listener).collect()
     }
 
-    /// Connections that wait to be accepted, and the most that may, over all listeners of the target.
+    /// Returns the connections waiting to be accepted and their limit, over all listeners of the
+    /// target.
     ///
     /// # Errors
-    /// Those of the kernel, and where nobody listens here.
-    pub(crate) fn listener(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
-        let mut found = false;
-        let (mut waiting, mut limit) = (0.0, 0.0);
+    /// A kernel error, or no listener on this host.
+    pub(crate) fn listener(&mut self) -> io::Result<[f64; 2]> {
+        let (mut found, mut waiting, mut limit) = (false, 0.0, 0.0);
         let addresses = &self.addresses;
         self.diag.each(self.port, 1 << LISTEN, |socket| {
-            if socket.local.ip().is_unspecified() || is(addresses, socket.local) {
+            if socket.local.ip().is_unspecified() || includes(addresses, socket.local) {
                 found = true;
                 waiting += f64::from(socket.receive_queue);
                 limit += f64::from(socket.send_queue);
             }
         })?;
-        if !found {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("nobody listens on port {} here", self.port),
-            ));
-        }
-        into.extend([waiting, limit]);
-        Ok(())
+        let missing = || format!("no listener on port {} on this host", self.port);
+        found
+            .then_some([waiting, limit])
+            .ok_or_else(|| io::Error::other(missing()))
     }
 }
 
-/// Whether it is one of these addresses, of which a wildcard is any.
-fn is(addresses: &[SocketAddr], address: SocketAddr) -> bool {
+/// Returns whether one of `addresses` equals an address or is a wildcard that includes it.
+fn includes(addresses: &[SocketAddr], address: SocketAddr) -> bool {
     let ip: IpAddr = address.ip().to_canonical();
     addresses.iter().any(|ours| {
         let same = ours.ip().is_unspecified() || ours.ip().to_canonical() == ip;
@@ -214,18 +198,17 @@ mod tests {
     use std::net::{Shutdown, TcpListener, TcpStream};
 
     fn open(addresses: &[SocketAddr]) -> Sockets {
-        Sockets::new(SockDiag::open().unwrap(), Ends::Both, addresses)
+        Sockets::new(SockDiag::open().unwrap(), Ends::Both, addresses.to_vec())
     }
 
-    /// The values by subject and metric.
+    /// Returns the values by subject and name.
     fn connections(sockets: &mut Sockets) -> Vec<(String, f64)> {
-        let mut values = Vec::new();
-        sockets.connections(&mut values).unwrap();
-        let subjects = Sockets::subjects(sockets.ends);
-        assert_eq!(subjects.len(), values.len());
-        subjects
+        let values = sockets.connections().unwrap();
+        let metrics = Sockets::metrics(sockets.ends);
+        assert_eq!(metrics.len(), values.len());
+        metrics
             .iter()
-            .map(|s| format!("{} {}", s.subject, s.metric))
+            .map(|metric| format!("{} {}", metric.subject(), metric.name()))
             .zip(values)
             .collect()
     }
@@ -235,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn states_and_queues_of_both_sides() {
-        // An address that nobody else uses: what went to its port before may still rest in TIME_WAIT.
+    fn counts_states_and_queues_of_both_ends() {
+        // Use a separate address: ports of 127.0.0.1 may still have sockets in TIME_WAIT.
         let listener = TcpListener::bind("127.77.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut sockets = open(&[address]);
@@ -254,14 +237,14 @@ mod tests {
         assert_eq!(value(&now, "server sockets receive_queue"), 1000.0);
         assert_eq!(value(&now, "client sockets receive_queue"), 500.0);
         assert!(value(&now, "tcp_info rtt") > 0.0);
-        // Later readings pick every second of the 20, not the first 8.
+        // The second sample picks every second of the 20 connections, not the first 8.
         connections(&mut sockets);
-        assert_eq!(sockets.picked.len(), LOOKED_INTO);
+        assert_eq!(sockets.picked.len(), INSPECTED);
         for (ends, side) in [
             (Ends::Server, "server sockets"),
             (Ends::Client, "client sockets"),
         ] {
-            let mut one = Sockets::new(SockDiag::open().unwrap(), ends, &[address]);
+            let mut one = Sockets::new(SockDiag::open().unwrap(), ends, vec![address]);
             let alone = connections(&mut one);
             assert_eq!(value(&alone, &format!("{side} established")), 20.0);
             let sides: Vec<_> = alone
@@ -271,7 +254,8 @@ mod tests {
             assert!(sides.iter().all(|(n, _)| n.starts_with(side)), "{sides:?}");
         }
 
-        // The client closes first: the server's end is in CLOSE_WAIT until it closes too, then the client's rests.
+        // The client closes first. The server's end stays in CLOSE_WAIT; later the client's end is
+        // in TIME_WAIT.
         pairs[2].0.shutdown(Shutdown::Write).unwrap();
         let now = connections(&mut sockets);
         assert_eq!(value(&now, "server sockets close_wait"), 1.0);
@@ -290,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_never_accepts_fills_its_queue() {
+    fn reports_the_queue_of_a_listener_that_never_accepts() {
         let listener =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         listener
@@ -302,40 +286,38 @@ mod tests {
             .map(|_| TcpStream::connect(address).unwrap())
             .collect();
         let mut sockets = open(&[address]);
-        let mut values = Vec::new();
-        sockets.listener(&mut values).unwrap();
-        assert_eq!(values, [3.0, 5.0]);
+        assert_eq!(sockets.listener().unwrap(), [3.0, 5.0]);
         drop(held);
         drop(listener);
-        assert!(sockets.listener(&mut values).is_err());
+        assert!(sockets.listener().is_err());
     }
 
     #[test]
-    fn a_wildcard_is_any_address_and_of_one_end_only_that_is_counted() {
+    fn matches_a_wildcard_and_counts_one_end_only() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let _client = TcpStream::connect(address).unwrap();
         let any: SocketAddr = ([0, 0, 0, 0], address.port()).into();
         let diag = SockDiag::open().unwrap();
-        let now = connections(&mut Sockets::new(diag, Ends::Server, &[any]));
+        let now = connections(&mut Sockets::new(diag, Ends::Server, vec![any]));
         assert_eq!(value(&now, "server sockets established"), 1.0);
         assert!(now.iter().all(|(name, _)| !name.starts_with("client")));
         drop(listener);
-        // The client's end is left, and is none of the server's.
+        // Only the client's end remains.
         let diag = SockDiag::open().unwrap();
-        let mut server = Sockets::new(diag, Ends::Server, &[any]);
+        let mut server = Sockets::new(diag, Ends::Server, vec![any]);
         connections(&mut server);
         assert!(server.picked.is_empty());
     }
 
     #[test]
-    fn another_address_of_the_same_port_is_another_server() {
+    fn ignores_other_addresses_on_the_same_port() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let _client = TcpStream::connect(("127.0.0.1", port)).unwrap();
         let mut sockets = open(&[([127, 0, 0, 2], port).into()]);
         let now = connections(&mut sockets);
         assert!(now.iter().all(|(_, value)| *value == 0.0), "{now:?}");
-        assert!(sockets.listener(&mut Vec::new()).is_err());
+        assert!(sockets.listener().is_err());
     }
 }

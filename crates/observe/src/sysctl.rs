@@ -6,8 +6,8 @@ use floodmark_record::host::PortFacts;
 
 use crate::Root;
 
-/// Settings that matter for load. A kernel that does not have one leaves it out.
-pub const SETTINGS: [&str; 13] = [
+/// Settings that matter for load. Settings that the kernel lacks are omitted.
+const SETTINGS: [&str; 13] = [
     "kernel.io_uring_disabled",
     "net.core.somaxconn",
     "net.ipv4.ip_local_port_range",
@@ -23,29 +23,25 @@ pub const SETTINGS: [&str; 13] = [
     "net.netfilter.nf_conntrack_max",
 ];
 
-/// Reads a setting; blanks between several values become single ones.
-#[must_use]
-pub fn text(root: &Root, name: &str) -> Option<String> {
+/// Reads a setting. Multiple values are separated by single spaces.
+fn text(root: &Root, name: &str) -> Option<String> {
     let line = root.line(format!("/proc/sys/{}", name.replace('.', "/")))?;
     Some(line.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Reads a setting that is one number.
+/// Reads a setting with a single number.
 #[must_use]
 pub fn number(root: &Root, name: &str) -> Option<u64> {
     text(root, name)?.parse().ok()
 }
 
-/// Reads all [`SETTINGS`] that the kernel has.
-#[must_use]
-pub fn all(root: &Root) -> BTreeMap<String, String> {
-    SETTINGS
-        .iter()
-        .filter_map(|name| Some(((*name).to_owned(), text(root, name)?)))
-        .collect()
+/// Reads all settings of [`SETTINGS`] that the kernel has.
+pub(crate) fn all(root: &Root) -> BTreeMap<String, String> {
+    let setting = |name: &str| Some((name.to_owned(), text(root, name)?));
+    SETTINGS.into_iter().filter_map(setting).collect()
 }
 
-/// Local ports for outgoing connections.
+/// Reads the range of local ports for outgoing connections.
 #[must_use]
 pub fn ports(root: &Root) -> Option<PortFacts> {
     let range = text(root, "net.ipv4.ip_local_port_range")?;
@@ -59,17 +55,16 @@ pub fn ports(root: &Root) -> Option<PortFacts> {
     })
 }
 
-/// How many ports of a list such as `8080,9148-9150` lie within a range. The kernel prints the list sorted and merged.
+/// Returns how many ports of a list such as `8080,9148-9150` lie within a range. The kernel prints
+/// the list sorted and merged.
 fn reserved_within(list: &str, low: u16, high: u16) -> u32 {
-    list.split(',')
-        .filter_map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let first: u16 = first.trim().parse().ok()?;
-            let last: u16 = last.trim().parse().ok()?;
-            let (first, last) = (first.max(low), last.min(high));
-            Some(u32::from(last.checked_sub(first)?) + 1)
-        })
-        .sum()
+    let within = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first = first.trim().parse::<u16>().ok()?.max(low);
+        let last = last.trim().parse::<u16>().ok()?.min(high);
+        Some(u32::from(last.checked_sub(first)?) + 1)
+    };
+    list.split(',').filter_map(within).sum()
 }
 
 #[cfg(test)]
@@ -88,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_with_reserved_ones() {
+    fn counts_reserved_ports() {
         let (_folder, root) = fixture(&[
             ("net/ipv4/ip_local_port_range", "32768\t60999\n"),
             (
@@ -110,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn of_this_machine() {
+    fn reads_the_settings_of_this_host() {
         let root = Root::host();
         let settings = all(&root);
         assert!(settings.contains_key("net.core.somaxconn"), "{settings:?}");

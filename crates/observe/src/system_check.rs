@@ -1,43 +1,42 @@
-//! The facts behind `floodmark doctor`, as they are, without a judgement.
+//! Collects the facts for `floodmark doctor`, without judging them.
 
 use std::time::{Duration, Instant};
 
 use floodmark_record::host::{
-    AcceptQueueFacts, BusyProcess, ConntrackFacts, CpuFacts, Facts, FrequencyFacts, LoadFacts,
+    AcceptQueueFacts, BusyProcess, ConntrackFacts, CpuFacts, FrequencyFacts, HostFacts, LoadFacts,
     TimeWaitFacts,
 };
 
+use crate::cpu::CpuTime;
 use crate::{Root, cgroup, clock, cpu, io_uring, limits, process, sockstat, sysctl, time_wait};
 
-/// Reads the machine; takes `sample` long, in which the load of the machine is watched. With less than half a second the
-/// kernel's ticks of 10 ms make the shares coarse.
+/// Reads facts about the host. Monitors the host's load for the duration of `sample`; below 0.5 s
+/// the kernel's 10 ms ticks make the CPU shares coarse.
 #[must_use]
-pub fn facts(root: &Root, sample: Duration) -> Facts {
+pub fn facts(root: &Root, sample: Duration) -> HostFacts {
     let mut missing = Vec::new();
     let load = load(root, sample, &mut missing);
     let open_files = limits::open_files(root);
     let ports = sysctl::ports(root);
+    let online = cpu::online(root);
     for (name, present) in [
         ("/proc/self/limits", open_files.is_some()),
         ("net.ipv4.ip_local_port_range", ports.is_some()),
-        (
-            "/sys/devices/system/cpu/online",
-            cpu::online(root).is_some(),
-        ),
+        ("/sys/devices/system/cpu/online", online.is_some()),
     ] {
         if !present {
             missing.push(format!("{name}: cannot be read"));
         }
     }
-    Facts {
+    HostFacts {
         kernel: root.line("/proc/sys/kernel/osrelease").unwrap_or_default(),
         cpus: CpuFacts {
-            online: cpu::online(root),
+            online,
             allowed: cpu::allowed(root),
             allowed_list: cpu::allowed_list(root).unwrap_or_default(),
             model: cpu::model(root),
         },
-        quota: cgroup::group(root, "cpu").and_then(|group| group.quota(root)),
+        quota: cgroup::group(root, "self", "cpu").and_then(|group| group.quota(root)),
         frequency: frequency(root),
         load,
         open_files,
@@ -47,7 +46,7 @@ pub fn facts(root: &Root, sample: Duration) -> Facts {
             reuse_delay_ms: sysctl::number(root, "net.ipv4.tcp_tw_reuse_delay"),
             timestamps: sysctl::number(root, "net.ipv4.tcp_timestamps"),
             max: sysctl::number(root, "net.ipv4.tcp_max_tw_buckets"),
-            now: sockstat::read(root).ok().map(|tcp| tcp.time_wait),
+            now: sockstat::time_wait(&root.read("/proc/net/sockstat").unwrap_or_default()),
             ports_held: ports.and_then(|range| time_wait::read(root, range)),
         },
         accept_queue: AcceptQueueFacts {
@@ -57,7 +56,7 @@ pub fn facts(root: &Root, sample: Duration) -> Facts {
         },
         conntrack: conntrack(root),
         io_uring: io_uring::read(root),
-        clock: clock::read(root),
+        clock: clock::facts(root),
         missing,
     }
 }
@@ -73,14 +72,6 @@ fn frequency(root: &Root) -> Option<FrequencyFacts> {
     let mut facts = FrequencyFacts::default();
     let entries = std::fs::read_dir(root.path("/sys/devices/system/cpu")).ok()?;
     for entry in entries.filter_map(Result::ok) {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("cpu"));
-        if number
-            .and_then(|number| number.parse::<u32>().ok())
-            .is_none()
-        {
-            continue;
-        }
         let line = |file: &str| {
             let text = std::fs::read_to_string(entry.path().join("cpufreq").join(file)).ok()?;
             Some(text.trim().to_owned())
@@ -96,9 +87,9 @@ fn frequency(root: &Root) -> Option<FrequencyFacts> {
 fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     let begin = Instant::now();
     let processes_before = process::all_cpu(root);
-    let cpus_before = cpu::read_stat(root);
+    let cpus_before = CpuTime::read(root);
     std::thread::sleep(sample);
-    let cpus_after = cpu::read_stat(root);
+    let cpus_after = CpuTime::read(root);
     let processes_after = process::all_cpu(root);
     let seconds = begin.elapsed().as_secs_f64().max(1e-3);
 
@@ -109,11 +100,9 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     };
     match (cpus_before, cpus_after) {
         (Ok(before), Ok(after)) => {
-            let used = after.total.since(&before.total);
-            facts.busy_cpus = Some(used.busy_s() / seconds);
-            facts.stolen_cpus = Some(used.steal_s / seconds);
-            facts.stolen_since_boot =
-                Some(after.total.steal_s / after.total.total_s().max(f64::MIN_POSITIVE));
+            facts.busy_cpus = Some((after.busy_s - before.busy_s).max(0.0) / seconds);
+            facts.stolen_cpus = Some((after.steal_s - before.steal_s).max(0.0) / seconds);
+            facts.stolen_since_boot = Some(after.steal_s / after.total_s.max(f64::MIN_POSITIVE));
         }
         (Err(error), _) | (_, Err(error)) => missing.push(error.to_string()),
     }
@@ -122,8 +111,8 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     facts
 }
 
-/// CPUs that process `own` used, and the others that used most, largest first, of what each had used `before`, in ascending order of
-/// ids, and `seconds` later.
+/// Returns the CPUs used by process `own`, and the other processes that used most, busiest first.
+/// `before` is ordered by PID; `after` was read `seconds` later.
 fn busiest(
     before: &[(u32, String, f64)],
     after: Vec<(u32, String, f64)>,
@@ -132,7 +121,7 @@ fn busiest(
 ) -> (f64, Vec<BusyProcess>) {
     let (mut own_cpus, mut others) = (0.0, Vec::new());
     for (pid, name, after_s) in after {
-        // A process that came in between has used all it has within the sample.
+        // A process that started meanwhile used all of its CPU time within the sample.
         let before_s = before
             .binary_search_by_key(&pid, |(pid, ..)| *pid)
             .map_or(0.0, |index| before[index].2);
@@ -153,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine() {
+    fn reads_this_host() {
         let facts = facts(&Root::host(), Duration::from_millis(100));
         assert!(
             facts.cpus.allowed <= facts.cpus.online.unwrap(),
@@ -161,7 +150,7 @@ mod tests {
         );
         assert!(facts.load.seconds >= 0.1);
         let busy = facts.load.busy_cpus.unwrap() + facts.load.stolen_cpus.unwrap();
-        // Each CPU may be off by a tick at either end.
+        // Each CPU may be off by one tick at either end.
         assert!(
             busy <= f64::from(facts.cpus.online.unwrap()) * 1.3,
             "{:?}",
@@ -175,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_are_the_largest_others() {
+    fn ranks_the_busiest_other_processes() {
         let used = |all: &[(u32, f64)]| -> Vec<(u32, String, f64)> {
             let named = all.iter().map(|(pid, s)| (*pid, format!("p{pid}"), *s));
             named.collect()
@@ -190,35 +179,35 @@ mod tests {
         for (what, before, after, own, others) in [
             ("nothing", &[][..], &[][..], 0.0, vec![]),
             (
-                "largest first, idle ones left out",
+                "busiest first, without idle processes",
                 &[(1, 5.0), (2, 5.0), (3, 5.0)],
                 &[(1, 6.0), (2, 5.0), (3, 8.0)],
                 0.0,
                 vec![(3, 1.5), (1, 0.5)],
             ),
             (
-                "a newcomer with all it has, one that ended with nothing",
+                "a new process counts from its start; an ended one is ignored",
                 &[(1, 5.0), (2, 9.0)],
                 &[(1, 6.0), (7, 1.5)],
                 0.0,
                 vec![(7, 0.75), (1, 0.5)],
             ),
             (
-                "our own apart",
+                "the own process is reported separately",
                 &[(4, 1.0), (9, 1.0)],
                 &[(4, 3.0), (9, 2.0)],
                 1.0,
                 vec![(9, 0.5)],
             ),
             (
-                "a number that another process took over",
+                "a PID that was reused by another process",
                 &[(1, 5.0)],
                 &[(1, 0.5)],
                 0.0,
                 vec![],
             ),
             (
-                "no more than are kept",
+                "at most the maximum number of processes",
                 &[],
                 &[(1, 1.0), (2, 2.0), (3, 3.0), (5, 4.0), (6, 5.0), (7, 6.0)],
                 0.0,
@@ -230,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_neighbour_is_seen() {
+    fn measures_the_cpu_of_a_busy_process() {
         let mut child = std::process::Command::new("sh")
             .args(["-c", "ulimit -t 30; while :; do :; done"])
             .spawn()
@@ -238,10 +227,10 @@ mod tests {
         let pid = child.id();
         let used = || {
             let all = process::all_cpu(&Root::host());
-            assert!(all.is_sorted_by_key(|(pid, ..)| *pid), "as it is looked up");
+            assert!(all.is_sorted_by_key(|(pid, ..)| *pid), "sorted by PID");
             all.into_iter().find(|(each, ..)| *each == pid)
         };
-        // On a crowded machine it may wait for its CPU, but it gets some.
+        // On a busy host the child may wait for a CPU, but it gets some time.
         let until = Instant::now() + Duration::from_secs(30);
         let begin_s = used().unwrap().2;
         let mut now = used().unwrap();
@@ -256,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn governors_are_counted() {
+    fn counts_frequency_governors() {
         let folder = tempfile::tempdir().unwrap();
         for (cpu, governor) in [
             ("cpu0", "powersave"),
@@ -282,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_tells_nothing_is_no_error() {
+    fn tolerates_missing_files() {
         let folder = tempfile::tempdir().unwrap();
         let facts = facts(&Root::at(folder.path()), Duration::ZERO);
         assert_eq!(facts.ports, None);

@@ -1,85 +1,142 @@
-//! The threads of a process tree: CPU and run delay of each, from `/proc/PID/task/TID/{schedstat,stat,status}`.
+//! CPU time and run delay of each thread in a process tree.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
+use std::ops::AddAssign;
 
 use floodmark_record::watch::{OtherThreads, ServerThread};
+use procfs_core::FromRead;
+use procfs_core::process::Stat;
 
 use crate::Root;
-use crate::account::{Account, name, parse_schedstat, parse_switches};
-use crate::kept::Kept;
+use crate::kernel_file::KernelFile;
+use crate::process::{parse_schedstat, parse_switches};
 use crate::tree::{Ticks, Tree};
 
-/// Threads whose files stay open; those beyond are opened for each reading, so that the watcher does not run out of files.
-const KEPT: usize = 256;
+/// Maximum number of threads whose files stay open, so that floodmark doesn't run out of file
+/// descriptors.
+const MAX_OPEN_FILES: usize = 256;
 
-/// What a thread waits in where the kernel does not say: it may not be looked at, or has stopped waiting.
+/// Kernel function of a thread that can't be inspected or is no longer waiting.
 pub(crate) const HIDDEN: &str = "unknown";
 
-/// Threads that are kept by name, those that used most CPU.
+/// Error of a tree without readable threads.
+const UNREADABLE: &str = "no thread can be read";
+
+/// Maximum number of threads reported by name, busiest first.
 pub(crate) const NAMED: usize = 16;
 
-/// What one thread used since it began.
+/// Usage of a thread since it started.
 #[derive(Debug, Clone, Copy, Default)]
-struct Used {
+struct ThreadCounters {
     on_cpu_ns: u64,
     waiting_ns: u64,
     ticks: Ticks,
 }
 
-#[derive(Debug)]
+impl ThreadCounters {
+    fn since(self, earlier: Self) -> Self {
+        Self {
+            on_cpu_ns: self.on_cpu_ns.saturating_sub(earlier.on_cpu_ns),
+            waiting_ns: self.waiting_ns.saturating_sub(earlier.waiting_ns),
+            ticks: self.ticks.since(earlier.ticks),
+        }
+    }
+}
+
+impl AddAssign for ThreadCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.on_cpu_ns += other.on_cpu_ns;
+        self.waiting_ns += other.waiting_ns;
+        self.ticks += other.ticks;
+    }
+}
+
+#[derive(Debug, Default)]
 struct Thread {
     pid: u32,
     tid: u32,
     name: String,
-    schedstat: Option<Kept>,
-    /// At the moment that figures count from.
-    base: Used,
-    used: Used,
+    schedstat: Option<KernelFile>,
+    /// Usage at the mark.
+    base: ThreadCounters,
+    used: ThreadCounters,
     switches: (u64, u64),
-    /// Of the last `stat`.
-    state: u8,
-    /// What was told of it when it was last looked at: times that it waited, and its time on a CPU.
-    looked_at: Option<(u64, u64)>,
-    alive: bool,
+    /// State in the last `stat` file.
+    state: char,
+    /// Waits and CPU time at the last call of [`Threads::report_activity`].
+    reported: Option<(u64, u64)>,
+    ended: bool,
 }
 
-/// What a thread was found doing, and what it did since it was last looked at.
+impl Thread {
+    fn path(&self, file: &str) -> String {
+        format!("/proc/{}/task/{}/{file}", self.pid, self.tid)
+    }
+
+    /// Reads the name, state, user time and kernel time.
+    fn read_stat(&mut self, root: &Root) {
+        let bytes = std::fs::read(root.path(self.path("stat"))).unwrap_or_default();
+        if let Ok(stat) = Stat::from_read(&*bytes) {
+            self.name = stat.comm;
+            self.state = stat.state;
+            self.used.ticks = Ticks {
+                user: stat.utime,
+                system: stat.stime,
+            };
+        }
+    }
+
+    /// Reads the CPU time and run delay.
+    fn read_schedstat(&mut self, root: &Root) -> Option<()> {
+        let (on_cpu_ns, waiting_ns) = match &mut self.schedstat {
+            Some(file) => parse_schedstat(file.text().ok()?)?,
+            None => parse_schedstat(&root.read(self.path("schedstat")).ok()?)?,
+        };
+        self.used.on_cpu_ns = on_cpu_ns;
+        self.used.waiting_ns = waiting_ns;
+        Some(())
+    }
+}
+
+/// Current state of a thread, and its activity since the previous sample.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Doing<'a> {
+pub(crate) struct ThreadActivity<'a> {
     pub name: &'a str,
-    /// The kernel's function that it waits in; none where it runs, or is ready to.
+    /// Kernel function in which the thread waits; `None` if it is running or runnable.
     pub waits_in: Option<&'a str>,
-    /// Times that it gave the CPU up to wait.
+    /// Voluntary context switches.
     pub waits: u64,
     pub on_cpu_ns: u64,
 }
 
-/// Sums over all threads that were seen; none of them ever goes back.
+/// Sums over all threads; they never decrease.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sums {
+pub(crate) struct ThreadSums {
     pub on_cpu_ns: u64,
     pub waiting_ns: u64,
-    /// Of those whose names say that they compile (JVM).
+    /// CPU time of JVM compiler threads, recognized by name.
     pub compiling_ns: u64,
-    /// Of those whose names say that they collect garbage (JVM).
+    /// CPU time of JVM collector threads, recognized by name.
     pub collecting_ns: u64,
 }
 
-/// The threads of a tree. One that begins and ends between two listings is in no figure here, but in the tree's.
+/// The threads of a process tree. Threads that start and end between two listings count only in the
+/// tree's CPU.
 #[derive(Debug)]
 pub(crate) struct Threads {
     root: Root,
     threads: Vec<Thread>,
-    /// Threads of each process, by the process's own count, at the last listing.
-    listed: HashMap<u32, u64>,
+    /// Number of threads of each process at the last listing.
+    listed: HashMap<u32, i64>,
 }
 
 impl Threads {
-    /// All threads of a tree as they are now.
+    /// Lists all threads of a tree.
     ///
     /// # Errors
-    /// The kernel has no `schedstat`, or the threads may not be read.
+    /// The kernel has no `schedstat`, or the threads can't be read.
     pub(crate) fn new(root: &Root, tree: &Tree) -> io::Result<Self> {
         let mut threads = Self {
             root: root.clone(),
@@ -92,98 +149,70 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Takes in threads that are new: of every process where `all`, else of those whose number of threads changed.
+    /// Adds new threads of all processes, or only of those whose number of threads changed.
     pub(crate) fn list(&mut self, tree: &Tree, all: bool) {
-        for member in tree.members() {
-            let count = member.account.threads;
+        for member in &tree.members {
+            let count = member.stat.num_threads;
             if !all && self.listed.get(&member.pid) == Some(&count) {
                 continue;
             }
             self.listed.insert(member.pid, count);
             for tid in self.root.numbered(format!("/proc/{}/task", member.pid)) {
-                let known = |thread: &Thread| thread.tid == tid && thread.alive;
-                if !self.threads.iter().any(known) {
-                    let kept = self.threads.iter().filter(|t| t.schedstat.is_some());
-                    let keep = kept.count() < KEPT;
-                    let path = format!("/proc/{}/task/{tid}/schedstat", member.pid);
-                    let thread = Thread {
-                        pid: member.pid,
-                        tid,
-                        name: String::new(),
-                        schedstat: keep.then(|| Kept::open(&self.root, path).ok()).flatten(),
-                        base: Used::default(),
-                        used: Used::default(),
-                        switches: (0, 0),
-                        state: 0,
-                        looked_at: None,
-                        alive: true,
-                    };
-                    self.threads.push(thread);
-                    let last = self.threads.len() - 1;
-                    self.read_stat_of(last);
+                let known = |thread: &Thread| thread.tid == tid && !thread.ended;
+                if self.threads.iter().any(known) {
+                    continue;
                 }
+                let mut thread = Thread {
+                    pid: member.pid,
+                    tid,
+                    ..Thread::default()
+                };
+                let open = self.threads.iter().filter(|t| t.schedstat.is_some());
+                if open.count() < MAX_OPEN_FILES {
+                    thread.schedstat = KernelFile::open(&self.root, thread.path("schedstat")).ok();
+                }
+                thread.read_stat(&self.root);
+                self.threads.push(thread);
             }
         }
         self.join_the_ended();
     }
 
-    /// Makes one of all ended threads where there are many, so that a server with a thread for each connection does not fill the
-    /// memory.
+    /// Merges all ended threads if there are many, so that a server with one thread per connection
+    /// does not exhaust the memory.
     fn join_the_ended(&mut self) {
-        const MOST_ENDED: usize = 1024;
-        let ended = self.threads.iter().filter(|thread| !thread.alive).count();
-        if ended <= MOST_ENDED {
+        const MAX_ENDED: usize = 1024;
+        if self.threads.iter().filter(|thread| thread.ended).count() <= MAX_ENDED {
             return;
         }
-        let (ended, mut alive): (Vec<_>, Vec<_>) = std::mem::take(&mut self.threads)
-            .into_iter()
-            .partition(|thread| !thread.alive);
-        let mut sum: Option<Thread> = None;
-        for thread in ended {
-            match &mut sum {
-                None => sum = Some(thread),
-                Some(sum) => sum.absorb(&thread),
-            }
-        }
-        alive.extend(sum);
-        self.threads = alive;
+        let ended = self.threads.extract_if(.., |thread| thread.ended);
+        let sum = ended.reduce(|mut sum, thread| {
+            sum.name = "ended threads".to_owned();
+            sum.used += thread.used;
+            sum.base += thread.base;
+            sum.switches.0 += thread.switches.0;
+            sum.switches.1 += thread.switches.1;
+            sum
+        });
+        self.threads.extend(sum);
     }
 
-    /// Reads CPU and run delay of all threads.
+    /// Reads the CPU time and run delay of all threads.
     ///
     /// # Errors
-    /// Not one of them could be read.
-    pub(crate) fn read_schedstat(&mut self, tree: &Tree) -> io::Result<Sums> {
+    /// No thread is readable.
+    pub(crate) fn read_schedstat(&mut self, tree: &Tree) -> io::Result<ThreadSums> {
         self.list(tree, false);
-        let mut read = 0;
-        for thread in self.threads.iter_mut().filter(|thread| thread.alive) {
-            let told = match &mut thread.schedstat {
-                Some(kept) => kept.text().ok().and_then(parse_schedstat),
-                None => {
-                    let path = format!("/proc/{}/task/{}/schedstat", thread.pid, thread.tid);
-                    let text = self.root.read(path).ok();
-                    text.and_then(|text| parse_schedstat(&text))
-                }
-            };
-            match told {
-                Some((on_cpu_ns, waiting_ns)) => {
-                    thread.used.on_cpu_ns = on_cpu_ns;
-                    thread.used.waiting_ns = waiting_ns;
-                    read += 1;
-                }
-                None => {
-                    thread.alive = false;
-                    thread.schedstat = None;
-                }
+        for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
+            if thread.read_schedstat(&self.root).is_none() {
+                thread.ended = true;
+                thread.schedstat = None;
             }
         }
-        if read == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "no thread can be read",
-            ));
+        if self.threads.iter().all(|thread| thread.ended) {
+            return Err(io::Error::other(UNREADABLE));
         }
-        let mut sums = Sums::default();
+        let mut sums = ThreadSums::default();
         for thread in &self.threads {
             sums.on_cpu_ns += thread.used.on_cpu_ns;
             sums.waiting_ns += thread.used.waiting_ns;
@@ -196,73 +225,47 @@ impl Threads {
         Ok(sums)
     }
 
-    /// Reads name, user and kernel time of all threads.
+    /// Reads the name, user time and kernel time of all threads.
     pub(crate) fn read_stat(&mut self) {
-        for index in 0..self.threads.len() {
-            self.read_stat_of(index);
+        // TIDs are reused: read the files only while the thread exists.
+        for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
+            thread.read_stat(&self.root);
         }
     }
 
-    fn read_stat_of(&mut self, index: usize) {
-        let thread = &mut self.threads[index];
-        if !thread.alive {
-            return;
-        }
-        let path = format!("/proc/{}/task/{}/stat", thread.pid, thread.tid);
-        // Another process of the same number would be another thread's account: the id is only looked up while it lives.
-        let Ok(bytes) = std::fs::read(self.root.path(path)) else {
-            return;
-        };
-        if let Some(account) = Account::parse(&bytes) {
-            thread.name = name(&bytes);
-            thread.state = account.state;
-            thread.used.ticks = Ticks {
-                user: account.user,
-                system: account.system,
-            };
-        }
-    }
-
-    /// Reads how often threads gave up the CPU, and how often it was taken from them.
+    /// Returns voluntary and involuntary context switches.
     ///
     /// # Errors
-    /// Not one of them could be read.
+    /// No thread is readable.
     pub(crate) fn read_switches(&mut self) -> io::Result<(u64, u64)> {
-        let mut read = 0;
-        for thread in self.threads.iter_mut().filter(|thread| thread.alive) {
-            let path = format!("/proc/{}/task/{}/status", thread.pid, thread.tid);
-            let text = self.root.read(path).ok();
+        let mut any = false;
+        for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
+            let text = self.root.read(thread.path("status")).ok();
             if let Some(switches) = text.and_then(|text| parse_switches(&text)) {
                 thread.switches = switches;
-                read += 1;
+                any = true;
             }
         }
-        if read == 0 {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "no thread can be read",
-            ));
+        if !any {
+            return Err(io::Error::other(UNREADABLE));
         }
         Ok(self.threads.iter().fold((0, 0), |sum, thread| {
             (sum.0 + thread.switches.0, sum.1 + thread.switches.1)
         }))
     }
 
-    /// Tells of each living thread what it was doing when its `stat` was last read. Of a thread that is new, or had not been looked at,
-    /// nothing is told of what it did before.
-    pub(crate) fn look(&mut self, mut each: impl FnMut(Doing<'_>)) {
-        for thread in self.threads.iter_mut().filter(|thread| thread.alive) {
+    /// Reports the state of each thread in its last `stat` file, and its activity since the
+    /// previous call. A new thread's activity starts at 0.
+    pub(crate) fn report_activity(&mut self, mut each: impl FnMut(ThreadActivity<'_>)) {
+        for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
             let now = (thread.switches.0, thread.used.on_cpu_ns);
-            let before = thread.looked_at.replace(now).unwrap_or(now);
-            let waits_in = matches!(thread.state, b'S' | b'D').then(|| {
-                let path = format!("/proc/{}/task/{}/wchan", thread.pid, thread.tid);
-                let function = self.root.read(path).unwrap_or_default();
-                match function.trim() {
-                    "" | "0" => HIDDEN.to_owned(),
-                    function => function.to_owned(),
-                }
+            let before = thread.reported.replace(now).unwrap_or(now);
+            let waits_in = matches!(thread.state, 'S' | 'D').then(|| {
+                let function = self.root.line(thread.path("wchan"));
+                let known = function.filter(|function| !matches!(function.as_str(), "" | "0"));
+                known.unwrap_or_else(|| HIDDEN.to_owned())
             });
-            each(Doing {
+            each(ThreadActivity {
                 name: &thread.name,
                 waits_in: waits_in.as_deref(),
                 waits: now.0.saturating_sub(before.0),
@@ -271,52 +274,41 @@ impl Threads {
         }
     }
 
-    /// Figures of [`Threads::most`] count from now.
+    /// Starts the period that [`Threads::busiest`] covers.
     pub(crate) fn mark(&mut self) {
         self.read_stat();
         self.count_from_now();
     }
 
-    /// The same, from what was last read.
+    /// Starts the period that [`Threads::busiest`] covers at the last sample.
     pub(crate) fn count_from_now(&mut self) {
         for thread in &mut self.threads {
             thread.base = thread.used;
         }
     }
 
-    /// The `named` threads that used most CPU since the mark, and the others together: what the tree used in all, `used`, less
-    /// those.
-    pub(crate) fn most(
+    /// Returns the `named` busiest threads since the mark, and the remaining threads together.
+    /// `used` is the CPU of the whole tree.
+    pub(crate) fn busiest(
         &self,
         used: Ticks,
         ticks_per_s: f64,
         named: usize,
     ) -> (Vec<ServerThread>, Option<OtherThreads>) {
-        let mut threads: Vec<&Thread> = self.threads.iter().collect();
-        threads.sort_by_key(|thread| {
-            std::cmp::Reverse(thread.used.on_cpu_ns.saturating_sub(thread.base.on_cpu_ns))
-        });
+        let threads = self.threads.iter();
+        let mut threads: Vec<(&Thread, ThreadCounters)> = threads
+            .map(|thread| (thread, thread.used.since(thread.base)))
+            .collect();
+        threads.sort_by_key(|(_, used)| Reverse(used.on_cpu_ns));
         let seconds = |ticks: u64| ticks as f64 / ticks_per_s;
-        let row = |thread: &&Thread| ServerThread {
+        let row = |(thread, used): &(&Thread, ThreadCounters)| ServerThread {
             pid: thread.pid,
             tid: thread.tid,
             name: thread.name.clone(),
-            user_s: seconds(
-                thread
-                    .used
-                    .ticks
-                    .user
-                    .saturating_sub(thread.base.ticks.user),
-            ),
-            system_s: seconds(
-                thread
-                    .used
-                    .ticks
-                    .system
-                    .saturating_sub(thread.base.ticks.system),
-            ),
-            on_cpu_s: since(thread.used.on_cpu_ns, thread.base.on_cpu_ns),
-            run_delay_s: since(thread.used.waiting_ns, thread.base.waiting_ns),
+            user_s: seconds(used.ticks.user),
+            system_s: seconds(used.ticks.system),
+            on_cpu_s: used.on_cpu_ns as f64 / 1e9,
+            run_delay_s: used.waiting_ns as f64 / 1e9,
         };
         let (named, others) = threads.split_at(threads.len().min(named));
         let named: Vec<ServerThread> = named.iter().map(row).collect();
@@ -327,48 +319,24 @@ impl Threads {
             count: others.len() as u64,
             user_s: left(used.user, |thread| thread.user_s),
             system_s: left(used.system, |thread| thread.system_s),
-            run_delay_s: others
-                .iter()
-                .map(|t| since(t.used.waiting_ns, t.base.waiting_ns))
-                .fold(0.0, |sum, waited| sum + waited),
+            run_delay_s: others.iter().map(|(_, used)| used.waiting_ns).sum::<u64>() as f64 / 1e9,
         };
-        // Less than a tick is what was rounded.
+        // Rounding accounts for differences below one tick.
         let any = rest.count > 0 || (rest.user_s + rest.system_s) * ticks_per_s > 1.5;
         (named, any.then_some(rest))
     }
 }
 
-impl Thread {
-    /// Adds an ended thread to another.
-    fn absorb(&mut self, other: &Thread) {
-        self.name = "ended threads".to_owned();
-        self.used.on_cpu_ns += other.used.on_cpu_ns;
-        self.used.waiting_ns += other.used.waiting_ns;
-        self.used.ticks.user += other.used.ticks.user;
-        self.used.ticks.system += other.used.ticks.system;
-        self.base.on_cpu_ns += other.base.on_cpu_ns;
-        self.base.waiting_ns += other.base.waiting_ns;
-        self.base.ticks.user += other.base.ticks.user;
-        self.base.ticks.system += other.base.ticks.system;
-        self.switches.0 += other.switches.0;
-        self.switches.1 += other.switches.1;
-    }
-}
-
-fn since(now_ns: u64, base_ns: u64) -> f64 {
-    now_ns.saturating_sub(base_ns) as f64 / 1e9
-}
-
-/// HotSpot's compiler threads, by the names that the kernel has of them (15 bytes).
+/// Returns whether this is a HotSpot compiler thread; the kernel truncates names to 15 bytes.
 fn compiles(name: &str) -> bool {
     name.starts_with("C1 Compiler") || name.starts_with("C2 Compiler")
 }
 
-/// Threads of HotSpot's collectors: `GC Thread#0`, `G1 Conc#0`, `ZWorker#0`, `Shenandoah GC T`.
+/// Returns whether this is a HotSpot collector thread: `GC Thread#0`, `G1 Conc#0`, `ZWorker#0`,
+/// `Shenandoah GC T`.
 fn collects(name: &str) -> bool {
-    ["GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah GC"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    const PREFIXES: [&str; 5] = ["GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah GC"];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -378,15 +346,15 @@ mod tests {
     use std::time::{Duration, Instant};
 
     fn thread_cpu_s() -> f64 {
-        crate::watcher::thread_cpu().as_secs_f64()
+        crate::clock::thread_cpu().as_secs_f64()
     }
 
     #[test]
-    fn threads_against_their_own_clocks_also_after_they_ended() {
+    fn measures_threads_and_keeps_ended_ones() {
         let root = Root::host();
-        let tree = Tree::new(&root, &[std::process::id()], &[]).unwrap();
+        let tree = Tree::new(&root, &[std::process::id()], None).unwrap();
         let mut threads = Threads::new(&root, &tree).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let (done, wait) = mpsc::channel::<()>();
         let burner = std::thread::Builder::new()
             .name("bur) ner".into())
@@ -395,11 +363,11 @@ mod tests {
                 while begin.elapsed() < Duration::from_millis(300) {
                     std::hint::black_box(begin);
                 }
-                tell.send(thread_cpu_s()).unwrap();
+                sender.send(thread_cpu_s()).unwrap();
                 let _ = wait.recv();
             })
             .unwrap();
-        let truth: f64 = told.recv().unwrap();
+        let truth: f64 = receiver.recv().unwrap();
         threads.list(&tree, true);
         let sums = threads.read_schedstat(&tree).unwrap();
         threads.read_stat();
@@ -409,13 +377,13 @@ mod tests {
         let after = threads.read_schedstat(&tree).unwrap();
         assert!(
             after.on_cpu_ns >= sums.on_cpu_ns,
-            "an ended thread's CPU went"
+            "the CPU of an ended thread was lost"
         );
         let used = Ticks {
             user: 100,
             system: 100,
         };
-        let (named, others) = threads.most(used, 100.0, NAMED);
+        let (named, others) = threads.busiest(used, 100.0, NAMED);
         let thread = named.iter().find(|t| t.name == "bur) ner").unwrap();
         assert!((thread.on_cpu_s - truth).abs() < 0.01, "{thread:?} {truth}");
         assert!(
@@ -432,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_jvm() {
+    fn recognizes_jvm_threads_by_name() {
         for name in ["C1 CompilerThre", "C2 CompilerThre"] {
             assert!(compiles(name) && !collects(name));
         }

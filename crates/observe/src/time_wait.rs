@@ -1,4 +1,4 @@
-//! Which local ports rest in TIME_WAIT: `/proc/net/tcp{,6}`.
+//! Local ports in TIME_WAIT: `/proc/net/tcp{,6}`.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -6,39 +6,32 @@ use std::net::IpAddr;
 use floodmark_record::host::PortFacts;
 
 use crate::Root;
-use crate::listener::parse_address;
+use crate::listener::parse;
 
 /// State `TIME_WAIT` in `/proc/net/tcp` (`TCP_TIME_WAIT` of the kernel's `tcp_states.h`).
 const TIME_WAIT: &str = "06";
 
-/// Counts the ports of a range that connections in TIME_WAIT hold, at the local address that holds most of them.
+/// Counts the ports of a range that are held by connections in TIME_WAIT, for the local address
+/// that holds most of them.
 ///
-/// Takes the texts of `/proc/net/tcp` and `/proc/net/tcp6`. A port counts once: a server within the range, to which many
-/// connections rest, holds one.
-#[must_use]
-pub fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
+/// Takes the contents of `/proc/net/tcp` and `/proc/net/tcp6`. A port counts once, even if it has
+/// many connections in TIME_WAIT, such as the port of a server within the range.
+fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
     let mut held: HashMap<IpAddr, HashSet<u16>> = HashMap::new();
-    for line in texts.iter().flat_map(|text| text.lines()) {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        let (Some(local), Some(TIME_WAIT)) = (fields.next(), fields.nth(1)) else {
-            continue;
-        };
-        if let Some(local) = parse_address(local)
-            && (range.low..=range.high).contains(&local.port())
-        {
-            held.entry(local.ip().to_canonical())
-                .or_default()
-                .insert(local.port());
+    for socket in texts.iter().flat_map(|text| parse(text, TIME_WAIT)) {
+        let local = socket.address;
+        if (range.low..=range.high).contains(&local.port()) {
+            let ports = held.entry(local.ip().to_canonical()).or_default();
+            ports.insert(local.port());
         }
     }
     let most = held.values().map(HashSet::len).max().unwrap_or(0);
     u64::try_from(most).unwrap_or(u64::MAX)
 }
 
-/// Reads the ports held now; at most `tcp_max_tw_buckets` lines of 150 bytes, so 20 MB by default. None where the kernel's table
-/// cannot be read.
-#[must_use]
-pub fn read(root: &Root, range: PortFacts) -> Option<u64> {
+/// Returns the number of ports held now, or `None` if the kernel's table can't be read. Reads at
+/// most `tcp_max_tw_buckets` lines of 150 bytes: 20 MB by default.
+pub(crate) fn read(root: &Root, range: PortFacts) -> Option<u64> {
     let tcp = root.read("/proc/net/tcp").ok()?;
     let tcp6 = root.read("/proc/net/tcp6").unwrap_or_default();
     Some(ports_held([&tcp, &tcp6], range))
@@ -57,7 +50,7 @@ mod tests {
 
     #[cfg(target_endian = "little")]
     #[test]
-    fn only_ports_of_the_range_and_each_once() {
+    fn counts_each_port_of_the_range_once() {
         let line = |local: &str, state: &str| {
             format!(
                 "   0: {local} 0100007F:1F90 {state} 00000000:00000000 03:00001234 00000000 0 0 0 3 0\n"
@@ -81,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_side_that_closed_first_is_seen() {
+    fn finds_the_port_of_the_end_that_closed_first() {
         let listener = TcpListener::bind("127.9.8.7:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let port = client.local_addr().unwrap().port();

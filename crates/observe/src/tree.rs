@@ -1,19 +1,26 @@
-//! A process and its descendants, followed as they come and go, and the CPU that all of them used.
+//! A process tree and the CPU that it used.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::ops::AddAssign;
+
+use procfs_core::FromRead;
+use procfs_core::process::Stat;
 
 use crate::Root;
-use crate::account::{Account, name};
-use crate::kept::Kept;
+use crate::kernel_file::KernelFile;
 
-/// Clock ticks by which an ended child's last reading may exceed what its parent was charged for it: both are rounded down.
+/// Tolerance in clock ticks when a child's last sample is compared with the charge to its parent;
+/// both are rounded down.
 const ROUNDING: u64 = 2;
 
-/// For how many readings an ended child is looked for in its parent's account.
-const PATIENCE: u32 = 20;
+/// Number of samples to wait until a parent is charged for an ended child.
+const TIMEOUT: u32 = 20;
 
-/// CPU in clock ticks.
+/// Error of a tree without living members.
+pub(crate) const ENDED: &str = "the process ended";
+
+/// CPU time in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ticks {
     pub user: u64,
@@ -21,11 +28,11 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// What a process is charged with: its own, and that of children it waited for.
-    fn of(account: &Account) -> Self {
+    /// Returns the CPU charged to a process: its own and that of children it waited for.
+    fn of(stat: &Stat) -> Self {
         Self {
-            user: account.user + account.children_user,
-            system: account.system + account.children_system,
+            user: stat.utime + stat.cutime.cast_unsigned(),
+            system: stat.stime + stat.cstime.cast_unsigned(),
         }
     }
 
@@ -33,19 +40,19 @@ impl Ticks {
         self.user + self.system
     }
 
-    /// What was used since an earlier reading.
+    /// Returns the CPU used since an earlier sample.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
             system: self.system.saturating_sub(earlier.system),
         }
     }
+}
 
-    fn plus(self, other: Self) -> Self {
-        Self {
-            user: self.user + other.user,
-            system: self.system + other.system,
-        }
+impl AddAssign for Ticks {
+    fn add_assign(&mut self, other: Self) {
+        self.user += other.user;
+        self.system += other.system;
     }
 }
 
@@ -53,129 +60,118 @@ impl Ticks {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub pid: u32,
-    pub name: String,
-    stat: Kept,
-    pub account: Account,
-    /// What its children's account grew by that no ended member explains yet, clock ticks.
+    file: KernelFile,
+    /// Last sample of the file.
+    pub stat: Stat,
+    /// Increase of the children's CPU that no ended member accounts for yet, in clock ticks.
     unexplained: u64,
 }
 
 impl Member {
     fn open(root: &Root, pid: u32) -> Option<Self> {
-        let mut stat = Kept::open(root, format!("/proc/{pid}/stat")).ok()?;
-        let bytes = stat.bytes().ok()?;
-        let (account, name) = (Account::parse(bytes)?, name(bytes));
+        let mut file = KernelFile::open(root, format!("/proc/{pid}/stat")).ok()?;
+        let stat = Stat::from_read(file.bytes().ok()?).ok()?;
         Some(Self {
             pid,
-            name,
+            file,
             stat,
-            account,
             unexplained: 0,
         })
     }
+
+    fn parent(&self) -> u32 {
+        self.stat.ppid.cast_unsigned()
+    }
 }
 
-/// A process and its descendants, those of them that may be read.
+/// Returns the PIDs of a process and of all its descendants that can be read.
 #[must_use]
 pub fn family(root: &Root, pid: u32) -> Vec<u32> {
-    let tree = Tree::new(root, &[pid], &[]);
-    tree.map_or_else(
-        |_| Vec::new(),
-        |tree| tree.members.iter().map(|member| member.pid).collect(),
-    )
+    let members = Tree::new(root, &[pid], None).map(|tree| tree.members);
+    let members = members.unwrap_or_default().into_iter();
+    members.map(|member| member.pid).collect()
 }
 
-/// An ended process, until it is known whether its parent was charged with it.
+/// An ended process whose parent may not have been charged yet.
 #[derive(Debug)]
-struct Ended {
+struct EndedProcess {
     parent: u32,
     used: Ticks,
     readings: u32,
 }
 
-/// A server, or the load process, with all of its descendants.
+/// A process with all of its descendants.
 ///
-/// A child that ends is in its parent's account from then on, if the parent waits for it; if not (`SIGCHLD` ignored), its last
-/// reading is kept. Children that come and go between two looks at the machine's processes are in the former only.
+/// When a child ends, its CPU moves to its parent if the parent waits for it. Otherwise (`SIGCHLD`
+/// ignored), the child's last sample is kept. A child that starts and ends between two searches
+/// counts only in its parent's CPU.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: Root,
-    members: Vec<Member>,
-    /// Processes that do not belong to it whatever their parents: the one that watches.
-    strangers: HashSet<u32>,
-    /// Of the last look at all processes.
+    /// Living processes, initial ones first.
+    pub members: Vec<Member>,
+    /// Processes that are excluded, with their descendants.
+    excluded: HashSet<u32>,
+    /// PIDs seen by the last search.
     seen: HashSet<u32>,
-    ended: Vec<Ended>,
-    /// Of ended processes that nobody was charged with.
+    ended: Vec<EndedProcess>,
+    /// CPU of ended processes that was charged to no parent.
     lost: Ticks,
-    /// What was told last: never less is told later.
-    told: Ticks,
-    /// Most resident memory of all members together so far, pages.
-    peak_rss_pages: u64,
-    /// Most members at once so far.
+    /// CPU of the last sample; it never decreases, even after all members have ended.
+    pub used: Ticks,
+    /// Maximum resident memory of all members together, in pages.
+    pub peak_rss_pages: u64,
+    /// Maximum number of members at once.
     pub most_members: usize,
 }
 
 impl Tree {
-    /// The processes `pids` and their descendants without `strangers` and theirs.
+    /// Follows the processes `pids` and their descendants, except `excluded`.
     ///
     /// # Errors
     /// None of `pids` can be read.
-    pub(crate) fn new(root: &Root, pids: &[u32], strangers: &[u32]) -> io::Result<Self> {
-        let members: Vec<Member> = pids
-            .iter()
-            .filter_map(|pid| Member::open(root, *pid))
-            .collect();
+    pub(crate) fn new(root: &Root, pids: &[u32], excluded: Option<u32>) -> io::Result<Self> {
+        let members = pids.iter().filter_map(|pid| Member::open(root, *pid));
+        let members: Vec<Member> = members.collect();
         if members.is_empty() {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "the process is gone",
-            ));
+            return Err(io::Error::other("the process does not exist"));
         }
         let mut tree = Self {
             root: root.clone(),
             members,
-            strangers: strangers.iter().copied().collect(),
+            excluded: excluded.into_iter().collect(),
             seen: HashSet::new(),
             ended: Vec::new(),
             lost: Ticks::default(),
-            told: Ticks::default(),
+            used: Ticks::default(),
             peak_rss_pages: 0,
             most_members: 0,
         };
-        tree.look_for_children();
+        tree.find_children();
         Ok(tree)
     }
 
-    /// Leaves a process out from now on.
-    pub(crate) fn disown(&mut self, pid: u32) {
-        self.strangers.insert(pid);
+    /// Excludes a process.
+    pub(crate) fn exclude(&mut self, pid: u32) {
+        self.excluded.insert(pid);
         self.members.retain(|member| member.pid != pid);
     }
 
-    /// The members, those that were named first.
-    pub(crate) fn members(&self) -> &[Member] {
-        &self.members
-    }
-
-    /// Goes over the machine's processes for new descendants. One whose parent ended before this look is not found.
-    pub(crate) fn look_for_children(&mut self) {
+    /// Finds new descendants. Misses those whose parent has already ended.
+    pub(crate) fn find_children(&mut self) {
         let all = self.root.numbered("/proc");
         let mut new: Vec<Member> = all
             .iter()
-            .filter(|pid| !self.seen.contains(pid) && !self.strangers.contains(pid))
+            .filter(|pid| !self.seen.contains(pid) && !self.excluded.contains(pid))
             .filter(|pid| self.members.iter().all(|member| member.pid != **pid))
             .filter_map(|pid| Member::open(&self.root, *pid))
             .collect();
-        // A grandchild may have a lower id than its parent: go on until nobody more belongs.
+        // A grandchild's PID may be lower than its parent's: repeat until nothing new is found.
         loop {
-            let before = self.members.len();
             let ours: HashSet<u32> = self.members.iter().map(|member| member.pid).collect();
-            let (add, rest) = new
-                .into_iter()
-                .partition(|member: &Member| ours.contains(&member.account.parent));
-            self.members.extend::<Vec<Member>>(add);
-            new = rest;
+            let is_ours = |member: &mut Member| ours.contains(&member.parent());
+            let before = self.members.len();
+            self.members.extend(new.extract_if(.., is_ours));
             if self.members.len() == before {
                 break;
             }
@@ -184,54 +180,49 @@ impl Tree {
         self.most_members = self.most_members.max(self.members.len());
     }
 
-    /// Reads all members: CPU of the tree since its processes began. It never goes back.
+    /// Returns the CPU used by the tree since its processes started; it never decreases.
     ///
     /// # Errors
-    /// No member lives any more.
+    /// All members have ended.
     pub(crate) fn read(&mut self) -> io::Result<Ticks> {
-        let mut ended = Vec::new();
+        let ended = &mut self.ended;
         self.members.retain_mut(|member| {
-            let now = member.stat.bytes().ok().and_then(Account::parse);
-            let Some(now) = now else {
-                ended.push(Ended {
-                    parent: member.account.parent,
-                    used: Ticks::of(&member.account),
+            let bytes = member.file.bytes().ok();
+            let Some(now) = bytes.and_then(|bytes| Stat::from_read(bytes).ok()) else {
+                ended.push(EndedProcess {
+                    parent: member.parent(),
+                    used: Ticks::of(&member.stat),
                     readings: 0,
                 });
                 return false;
             };
-            let charged = |account: &Account| account.children_user + account.children_system;
-            member.unexplained += charged(&now).saturating_sub(charged(&member.account));
-            member.account = now;
+            let charged = |stat: &Stat| (stat.cutime + stat.cstime).cast_unsigned();
+            member.unexplained += charged(&now).saturating_sub(charged(&member.stat));
+            member.stat = now;
             true
         });
-        self.ended.append(&mut ended);
         self.settle();
-        let told = self.members.iter().fold(self.lost, |sum, member| {
-            sum.plus(Ticks::of(&member.account))
-        });
-        let told = self
-            .ended
-            .iter()
-            .fold(told, |sum, ended| sum.plus(ended.used));
-        self.told = Ticks {
-            user: told.user.max(self.told.user),
-            system: told.system.max(self.told.system),
+        let mut used = self.lost;
+        let members = self.members.iter().map(|member| Ticks::of(&member.stat));
+        for ticks in members.chain(self.ended.iter().map(|ended| ended.used)) {
+            used += ticks;
+        }
+        self.used = Ticks {
+            user: used.user.max(self.used.user),
+            system: used.system.max(self.used.system),
         };
         self.peak_rss_pages = self.peak_rss_pages.max(self.rss_pages());
         if self.members.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "its process ended"));
+            return Err(io::Error::other(ENDED));
         }
-        Ok(self.told)
+        Ok(self.used)
     }
 
-    /// Drops ended members that their parents are charged with now.
+    /// Removes ended members whose parent was charged.
     fn settle(&mut self) {
-        let mut parents: HashMap<u32, &mut u64> = self
-            .members
-            .iter_mut()
-            .map(|member| (member.pid, &mut member.unexplained))
-            .collect();
+        let members = self.members.iter_mut();
+        let parents = members.map(|member| (member.pid, &mut member.unexplained));
+        let mut parents: HashMap<u32, &mut u64> = parents.collect();
         let lost = &mut self.lost;
         self.ended.retain_mut(|ended| {
             let used = ended.used.sum();
@@ -241,37 +232,28 @@ impl Tree {
                     **charged = charged.saturating_sub(used);
                     false
                 }
-                Some(_) if ended.readings < PATIENCE => true,
+                Some(_) if ended.readings < TIMEOUT => true,
                 _ => {
-                    *lost = lost.plus(ended.used);
+                    *lost += ended.used;
                     false
                 }
             }
         });
     }
 
-    /// CPU as it was last read, also after all members have ended.
-    pub(crate) fn told(&self) -> Ticks {
-        self.told
-    }
-
-    /// Resident memory of all members; pages that several of them map count for each.
+    /// Returns the resident memory of all members, in pages; shared pages count for each member.
     pub(crate) fn rss_pages(&self) -> u64 {
-        let each = self.members.iter().map(|member| member.account.rss_pages);
+        let each = self.members.iter().map(|member| member.stat.rss);
         each.sum()
     }
 
-    /// Most of that at any reading.
-    pub(crate) fn peak_rss_pages(&self) -> u64 {
-        self.peak_rss_pages
-    }
-
-    /// Threads of all members.
+    /// Returns the number of threads of all members.
     pub(crate) fn threads(&self) -> u64 {
-        self.members
+        let each = self
+            .members
             .iter()
-            .map(|member| member.account.threads)
-            .sum()
+            .map(|member| member.stat.num_threads.cast_unsigned());
+        each.sum()
     }
 }
 
@@ -283,7 +265,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
     use std::time::{Duration, Instant};
 
-    /// A shell that reads commands and answers with a line after each.
+    /// A shell that executes commands and prints a line after each.
     struct Shell(Child);
 
     impl Shell {
@@ -293,8 +275,8 @@ mod tests {
             Shell(command.spawn().unwrap())
         }
 
-        /// Runs a command and gives the line it prints.
-        fn ask(&mut self, command: &str) -> String {
+        /// Executes a command and returns the line it prints.
+        fn run(&mut self, command: &str) -> String {
             writeln!(self.0.stdin.as_mut().unwrap(), "{command}").unwrap();
             self.line()
         }
@@ -314,16 +296,17 @@ mod tests {
         }
     }
 
-    /// A command that burns CPU and prints nothing.
+    /// A command that uses CPU and prints nothing.
     const BURN: &str = "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'";
 
     fn tree_of(shell: &Shell) -> Tree {
-        Tree::new(&Root::host(), &[shell.0.id()], &[]).unwrap()
+        Tree::new(&Root::host(), &[shell.0.id()], None).unwrap()
     }
 
-    /// What the shell says that it and its ended children used, seconds (`times` prints `0m0.120000s`).
+    /// Returns the CPU of the shell and its ended children in seconds (`times` prints
+    /// `0m0.120000s`).
     fn times(shell: &mut Shell) -> f64 {
-        let text = shell.ask("times") + " " + &shell.line();
+        let text = shell.run("times") + " " + &shell.line();
         text.split_ascii_whitespace()
             .map(|word| {
                 let (minutes, seconds) = word.trim_end_matches('s').split_once('m').unwrap();
@@ -333,84 +316,84 @@ mod tests {
     }
 
     #[test]
-    fn children_count_once_while_they_run_and_after_they_were_waited_for() {
+    fn counts_children_once_before_and_after_they_end() {
         let mut shell = Shell::start();
         let mut tree = tree_of(&shell);
         let before = tree.read().unwrap().sum();
         let mut last = before;
-        shell.ask(&format!("for n in 1 2 3 4; do {BURN} & done; echo started"));
+        shell.run(&format!("for n in 1 2 3 4; do {BURN} & done; echo started"));
         let begin = Instant::now();
-        tree.look_for_children();
-        assert!(tree.members().len() > 1, "{:?}", tree.members());
+        tree.find_children();
+        assert!(tree.members.len() > 1, "{:?}", tree.members);
         writeln!(shell.0.stdin.as_mut().unwrap(), "wait").unwrap();
-        while tree.members().len() > 1 && begin.elapsed() < Duration::from_secs(60) {
-            tree.look_for_children();
+        while tree.members.len() > 1 && begin.elapsed() < Duration::from_secs(60) {
+            tree.find_children();
             let now = tree.read().unwrap().sum();
-            assert!(now >= last, "went back from {last} to {now}");
+            assert!(now >= last, "decreased from {last} to {now}");
             last = now;
             std::thread::sleep(Duration::from_millis(5));
         }
         let truth = times(&mut shell);
-        for _ in 0..=PATIENCE {
+        for _ in 0..=TIMEOUT {
             last = tree.read().unwrap().sum();
         }
-        let told = (last - before) as f64 / ticks_per_s();
-        // Each process rounds user and system down to ticks of 10 ms.
+        let measured = (last - before) as f64 / ticks_per_s();
+        // Each process rounds user and system time down to ticks of 10 ms.
         assert!(
-            (told - truth).abs() <= 0.11,
-            "{told} s, the shell: {truth} s"
+            (measured - truth).abs() <= 0.11,
+            "measured {measured} s, the shell reports {truth} s"
         );
         assert!(truth > 0.1, "{truth}");
     }
 
     #[test]
-    fn children_that_nobody_waits_for_are_not_lost() {
+    fn keeps_orphaned_descendants() {
         let mut shell = Shell::start();
         let mut tree = tree_of(&shell);
-        // The grandchild's parent ends at once; it was seen before, so it still belongs.
+        // The grandchild's parent ends at once, but the tree has found the grandchild before.
         let pid: u32 = shell
-            .ask("sh -c 'sleep 60 & echo $!; sleep 0.5'")
+            .run("sh -c 'sleep 60 & echo $!; sleep 0.5'")
             .parse()
             .unwrap();
-        tree.look_for_children();
-        assert!(tree.members().iter().any(|member| member.pid == pid));
-        shell.ask("echo waited");
-        tree.look_for_children();
+        tree.find_children();
+        assert!(tree.members.iter().any(|member| member.pid == pid));
+        shell.run("echo waited");
+        tree.find_children();
         assert!(tree.read().is_ok());
         assert!(
-            tree.members()
+            tree.members
                 .iter()
-                .any(|member| member.pid == pid && member.account.parent != shell.0.id()),
+                .any(|member| member.pid == pid && member.parent() != shell.0.id()),
             "{:?}",
-            tree.members()
+            tree.members
         );
-        shell.ask(&format!("kill {pid}; echo killed"));
+        shell.run(&format!("kill {pid}; echo killed"));
     }
 
     #[test]
-    fn an_ended_tree_says_so_and_keeps_what_it_used() {
+    fn an_ended_tree_fails_and_keeps_its_cpu() {
         let mut shell = Shell::start();
         let mut tree = tree_of(&shell);
-        shell.ask(&format!("{}; echo burnt", BURN.replace("sh -c", "eval")));
+        shell.run(&format!("{}; echo burnt", BURN.replace("sh -c", "eval")));
         let used = tree.read().unwrap();
         assert!(used.sum() > 0);
         shell.0.kill().unwrap();
         shell.0.wait().unwrap();
         assert!(tree.read().is_err());
-        assert_eq!(tree.told(), used);
-        assert!(tree.peak_rss_pages() > 0);
-        assert!(Tree::new(&Root::host(), &[shell.0.id()], &[]).is_err());
+        assert_eq!(tree.used, used);
+        assert!(tree.peak_rss_pages > 0);
+        assert!(Tree::new(&Root::host(), &[shell.0.id()], None).is_err());
     }
 
     #[test]
-    fn strangers_do_not_belong() {
+    fn leaves_out_excluded_processes() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let own = std::process::id();
-        let with = Tree::new(&Root::host(), &[own], &[]).unwrap();
-        let without = Tree::new(&Root::host(), &[own], &[child.id()]).unwrap();
+        let with = Tree::new(&Root::host(), &[own], None).unwrap();
+        let without = Tree::new(&Root::host(), &[own], Some(child.id())).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        let has = |tree: &Tree| tree.members().iter().any(|m| m.pid == child.id());
+        let has = |tree: &Tree| tree.members.iter().any(|m| m.pid == child.id());
         assert!(has(&with));
         assert!(!has(&without));
     }

@@ -1,4 +1,4 @@
-//! Connections that a side has opened itself: to its store, or to servers behind it.
+//! Samples connections that the server opened, such as those to its store.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -7,10 +7,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
+use floodmark_record::Metric;
+use floodmark_record::metric::UpstreamFigure;
+
 use crate::Root;
 use crate::figures::Figures;
-use crate::group::Source;
-use crate::series::Subject;
 use crate::sock_diag::{SockDiag, Socket};
 use crate::tree::Tree;
 
@@ -18,37 +19,31 @@ use crate::tree::Tree;
 const ESTABLISHED: u32 = 1 << 1;
 const LISTEN: u32 = 1 << 10;
 
-/// Addresses that have series of their own, in the order in which they come up.
-const MOST_ADDRESSES: usize = 8;
+/// Maximum number of addresses with a series of their own.
+const MAX_ADDRESSES: usize = 8;
 
-/// Connections to one address that are looked into each time.
-const LOOKED_INTO: usize = 64;
+/// Maximum number of connections inspected per address and sample.
+const INSPECTED: usize = 64;
 
-/// Open connections of a process tree to others, by their address.
+/// Connections that a process tree opened, by address.
 ///
-/// A connection waits for an answer where it sent last and received before that (`tcpi_last_data_sent` < `tcpi_last_data_recv`). The
-/// kernel tells both in its ticks of 1 to 10 ms: where they are the same it is not known which came first.
+/// A connection waits for a response if it sent after it received (`tcpi_last_data_sent` <
+/// `tcpi_last_data_recv`). The kernel reports both in ticks of 1 to 10 ms; within one tick the
+/// order is unknown.
 pub(crate) struct Upstreams {
     diag: SockDiag,
     root: Root,
     tree: Rc<RefCell<Tree>>,
-    /// The port that the load goes to: its connections are told elsewhere.
+    /// The port under load; its connections are sampled separately.
     port: u16,
-    /// Sockets that were looked up, by inode: whether they are the tree's.
+    /// Whether a socket belongs to the tree, by inode.
     known: HashMap<u32, bool>,
     addresses: Vec<SocketAddr>,
-    figures: Figures,
 }
 
 impl Upstreams {
-    /// Of a tree whose server is loaded on a port; `diag` asks in its network namespace.
-    pub(crate) fn new(
-        diag: SockDiag,
-        root: &Root,
-        tree: Rc<RefCell<Tree>>,
-        port: u16,
-        subject: &'static str,
-    ) -> Self {
+    /// Returns a sampler of the tree's connections. `diag` must be in the tree's network namespace.
+    pub(crate) fn new(diag: SockDiag, root: &Root, tree: Rc<RefCell<Tree>>, port: u16) -> Self {
         Self {
             diag,
             root: root.clone(),
@@ -56,11 +51,10 @@ impl Upstreams {
             port,
             known: HashMap::new(),
             addresses: Vec::new(),
-            figures: Figures::of(subject),
         }
     }
 
-    /// The connections that the tree has opened.
+    /// Returns the connections that the tree opened.
     fn opened(&mut self) -> io::Result<Vec<Socket>> {
         let mut sockets = Vec::new();
         self.diag
@@ -72,44 +66,38 @@ impl Upstreams {
         self.diag.each_of_others(self.port, LISTEN, |socket| {
             listened.insert(socket.local.port());
         })?;
-        // The other end of one on this machine is its server's.
+        // A socket on the port of a local listener is the accepting end.
         sockets.retain(|socket| !listened.contains(&socket.local.port()));
-        if sockets
-            .iter()
-            .any(|socket| !self.known.contains_key(&socket.inode))
-        {
+        let mut inodes = sockets.iter().map(|socket| socket.inode);
+        if inodes.any(|inode| !self.known.contains_key(&inode)) {
             let own = self.own();
-            self.known = sockets
-                .iter()
-                .map(|socket| (socket.inode, own.contains(&socket.inode)))
-                .collect();
+            let inodes = sockets.iter().map(|socket| socket.inode);
+            self.known = inodes.map(|inode| (inode, own.contains(&inode))).collect();
         }
         sockets.retain(|socket| self.known.get(&socket.inode) == Some(&true));
         Ok(sockets)
     }
 
-    /// Inodes of the tree's sockets.
+    /// Returns the inodes of the tree's sockets.
     fn own(&self) -> HashSet<u32> {
         let mut inodes = HashSet::new();
-        for member in self.tree.borrow().members() {
+        for member in &self.tree.borrow().members {
             let files = fs::read_dir(self.root.path(format!("/proc/{}/fd", member.pid)));
-            for file in files.into_iter().flatten().flatten() {
-                let Ok(target) = fs::read_link(file.path()) else {
-                    continue;
-                };
-                let target = target.to_string_lossy();
-                let inode = target.strip_prefix("socket:[");
-                inodes
-                    .extend(inode.and_then(|rest| rest.trim_end_matches(']').parse::<u32>().ok()));
-            }
+            let targets = files.into_iter().flatten().flatten();
+            inodes.extend(targets.filter_map(|file| {
+                let target = fs::read_link(file.path()).ok()?;
+                let inode = target.to_str()?.strip_prefix("socket:[")?;
+                inode.strip_suffix(']')?.parse::<u32>().ok()
+            }));
         }
         inodes
     }
 
-    /// How many of some connections wait for an answer, and of how many it is not known.
+    /// Returns the number of connections that wait for a response, and the number for which that is
+    /// unknown.
     fn waiting(&mut self, sockets: &[Socket]) -> io::Result<(f64, f64)> {
         let (mut waiting, mut unknown, mut read) = (0.0, 0.0, 0.0_f64);
-        for socket in sockets.iter().take(LOOKED_INTO) {
+        for socket in sockets.iter().take(INSPECTED) {
             let Some(info) = self.diag.info(socket)? else {
                 continue;
             };
@@ -123,11 +111,12 @@ impl Upstreams {
         let each = sockets.len() as f64 / read.max(1.0);
         Ok((waiting * each, unknown * each))
     }
-}
 
-impl Source for Upstreams {
-    fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
-        self.figures.begin();
+    /// Reads the number of connections by address and state.
+    ///
+    /// # Errors
+    /// A kernel error.
+    pub(crate) fn read(&mut self, figures: &mut Figures) -> io::Result<()> {
         let mut by_address: HashMap<SocketAddr, Vec<Socket>> = HashMap::new();
         for socket in self.opened()? {
             by_address.entry(socket.remote).or_default().push(socket);
@@ -136,27 +125,21 @@ impl Source for Upstreams {
         let mut new: Vec<SocketAddr> = new.filter(|to| !self.addresses.contains(to)).collect();
         new.sort_unstable();
         self.addresses.extend(new);
-        self.addresses.truncate(MOST_ADDRESSES);
+        self.addresses.truncate(MAX_ADDRESSES);
         for (address, sockets) in by_address {
             if !self.addresses.contains(&address) {
                 continue;
             }
             let (waiting, unknown) = self.waiting(&sockets)?;
-            for (what, count) in [
-                ("established", sockets.len() as f64),
-                ("waiting", waiting),
-                ("waiting or not", unknown),
+            for (figure, count) in [
+                (UpstreamFigure::Established, sockets.len() as f64),
+                (UpstreamFigure::Waiting, waiting),
+                (UpstreamFigure::PerhapsWaiting, unknown),
             ] {
-                self.figures
-                    .level(format!("{address} {what}"), "connections", count);
+                figures.set(Metric::Upstream(address, figure), count);
             }
         }
-        into.extend(self.figures.values());
         Ok(())
-    }
-
-    fn found(&mut self) -> Vec<Subject> {
-        self.figures.found()
     }
 }
 
@@ -168,7 +151,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn connections_that_wait_for_an_answer_are_told_from_idle_ones() {
+    fn distinguishes_waiting_from_idle_connections() {
         let root = Root::host();
         let store = TcpListener::bind("127.77.0.2:0").unwrap();
         let address = store.local_addr().unwrap();
@@ -178,64 +161,54 @@ mod tests {
                 (client, store.accept().unwrap().0)
             })
             .collect();
-        // The first got an answer and asks again; the second got one; the third has asked nothing yet.
+        // The first connection received a response and sends again; the second received a response;
+        // the third has sent nothing.
         for (client, server) in &mut pairs[..2] {
-            client.write_all(b"ask").unwrap();
-            server.read_exact(&mut [0; 3]).unwrap();
+            client.write_all(b"request").unwrap();
+            server.read_exact(&mut [0; 7]).unwrap();
             std::thread::sleep(Duration::from_millis(60));
-            server.write_all(b"answer").unwrap();
-            client.read_exact(&mut [0; 6]).unwrap();
+            server.write_all(b"response").unwrap();
+            client.read_exact(&mut [0; 8]).unwrap();
         }
         std::thread::sleep(Duration::from_millis(60));
-        pairs[0].0.write_all(b"ask").unwrap();
-        let tree = Tree::new(&root, &[std::process::id()], &[]).unwrap();
+        pairs[0].0.write_all(b"request").unwrap();
+        let tree = Tree::new(&root, &[std::process::id()], None).unwrap();
         let tree = Rc::new(RefCell::new(tree));
         let diag = SockDiag::open().unwrap();
-        let mut upstreams = Upstreams::new(diag, &root, tree, 1, "server upstreams");
-        let mut values = Vec::new();
-        upstreams.read(&mut values).unwrap();
-        let found = upstreams.found();
-        let value = |what: &str| {
-            let name = format!("{address} {what}");
-            let at = found.iter().position(|subject| subject.metric == name);
-            at.map_or(0.0, |at| values[at])
+        let mut upstreams = Upstreams::new(diag, &root, tree, 1);
+        let mut figures = Figures::default();
+        upstreams.read(&mut figures).unwrap();
+        let value = |figure| {
+            let metric = Metric::Upstream(address, figure);
+            let mut metrics = figures.metrics().iter();
+            let at = metrics.position(|found| *found == metric);
+            at.map_or(0.0, |at| figures.values()[at])
         };
-        assert_eq!(value("established"), 3.0);
-        assert_eq!(value("waiting"), 1.0);
-        // A connection that nobody has sent on has both times from when it was made.
-        assert!(value("waiting or not") <= 1.0);
+        assert_eq!(value(UpstreamFigure::Established), 3.0);
+        assert_eq!(value(UpstreamFigure::Waiting), 1.0);
+        // Without traffic, both times are those of the connect.
+        assert!(value(UpstreamFigure::PerhapsWaiting) <= 1.0);
 
-        // Of another process they are none.
+        // Another process has no such connections.
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
-        let tree = Tree::new(&root, &[child.id()], &[]).unwrap();
+        let tree = Tree::new(&root, &[child.id()], None).unwrap();
         let diag = SockDiag::open().unwrap();
-        let mut others = Upstreams::new(
-            diag,
-            &root,
-            Rc::new(RefCell::new(tree)),
-            1,
-            "server upstreams",
-        );
-        values.clear();
-        others.read(&mut values).unwrap();
+        let mut others = Upstreams::new(diag, &root, Rc::new(RefCell::new(tree)), 1);
+        let mut figures = Figures::default();
+        others.read(&mut figures).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(values.is_empty());
-        // And those to the port that is loaded are told elsewhere.
-        let tree = Tree::new(&root, &[std::process::id()], &[]).unwrap();
+        assert!(figures.metrics().is_empty());
+        // Connections to the port under load are excluded.
+        let tree = Tree::new(&root, &[std::process::id()], None).unwrap();
         let diag = SockDiag::open().unwrap();
-        let mut loaded = Upstreams::new(
-            diag,
-            &root,
-            Rc::new(RefCell::new(tree)),
-            address.port(),
-            "server upstreams",
-        );
-        loaded.read(&mut values).unwrap();
-        let of_store = |subject: &Subject| subject.metric.starts_with(&address.to_string());
-        assert!(!loaded.found().iter().any(of_store));
+        let mut loaded = Upstreams::new(diag, &root, Rc::new(RefCell::new(tree)), address.port());
+        loaded.read(&mut figures).unwrap();
+        let of_store =
+            |metric: &Metric| matches!(metric, Metric::Upstream(to, _) if *to == address);
+        assert!(!figures.metrics().iter().any(of_store));
     }
 }

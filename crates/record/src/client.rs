@@ -1,85 +1,90 @@
-//! Another load generator as the driver of a run: how it ran, and what it said.
+//! Runs driven by an external client.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A run of another load generator, as an event.
+/// Event: an external client ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientRan {
-    /// Its name: that of its folder.
+    /// Name of the client and of its folder.
     pub name: String,
-    /// CPU of it and of all processes that it waited for, user part, seconds (`wait4`); null where it did not start.
+    /// CPU time in user mode in seconds, including waited-for children (`wait4`); null if the
+    /// client did not start.
     pub user_s: Option<f64>,
-    /// The same, kernel part, seconds.
+    /// CPU time in kernel mode in seconds, including waited-for children; null if the client did
+    /// not start.
     pub system_s: Option<f64>,
-    /// Peak resident memory of the largest of these processes, bytes.
+    /// Peak resident memory in bytes: the maximum over the client and its waited-for children; null
+    /// if the client did not start.
     pub peak_rss_bytes: Option<u64>,
-    /// How it ran and what it said.
-    pub tool: Tool,
-    /// Why its run is none, in one line: it did not start, ended in a way that is no success, or said nothing that could be read.
+    /// Command, log and figures of the client.
+    pub tool: ExternalRun,
+    /// Reason in one line why the run has no result; null if it has one.
     pub failure: Option<String>,
-    /// Whether it was told to end before its time.
+    /// Whether floodmark interrupted the client.
     pub interrupted: bool,
 }
 
-/// How another load generator ran, and what it said.
+/// Command, log and figures of an external client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tool {
-    /// What it says its version is, the first line with a number; null where it has no way to say.
+pub struct ExternalRun {
+    /// First line of the version output that contains a digit; null if there is none.
     pub version: Option<String>,
-    /// Its command, word by word.
+    /// Command as a list of arguments.
     pub command: Vec<String>,
-    /// File within the result folder that holds its output.
+    /// Name of the log file with the client's output, within the result folder.
     pub log: String,
-    /// From its start to its end, seconds.
+    /// Time from the client's start to its end in seconds.
     pub wall_s: f64,
-    /// Its figures. What it did not print is null.
-    pub said: Said,
-    /// The server's own counter before and after it; null where the workload has none.
+    /// Figures that the client printed.
+    pub said: PrintedFigures,
+    /// Readings of the server's own counter; null if the workload has no counter or it could not be
+    /// read.
     pub counter: Option<Counter>,
 }
 
-/// Figures that another load generator prints.
+/// Figures printed by an external client; null for those that it does not print.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Said {
+pub struct PrintedFigures {
     /// Requests per second.
     pub throughput_per_s: Option<f64>,
-    /// Whole answers, whatever their status.
+    /// Complete responses of any status.
     pub answers: Option<u64>,
-    /// Of these the answers whose status it does not call a success.
+    /// Complete responses that the client does not count as successful.
     pub wrong: Option<u64>,
-    /// Requests that had no whole answer.
+    /// Requests without a complete response.
     pub errors: Option<u64>,
-    /// Mean time of a request, microseconds.
+    /// Mean request time in microseconds.
     pub mean_us: Option<f64>,
-    /// Median, microseconds.
+    /// Median request time in microseconds.
     pub p50_us: Option<f64>,
-    /// 90th percentile, microseconds.
+    /// 90th percentile of request time in microseconds.
     pub p90_us: Option<f64>,
-    /// 95th percentile, microseconds.
+    /// 95th percentile of request time in microseconds.
     pub p95_us: Option<f64>,
-    /// 99th percentile, microseconds.
+    /// 99th percentile of request time in microseconds.
     pub p99_us: Option<f64>,
-    /// Largest, microseconds.
+    /// Maximum request time in microseconds.
     pub max_us: Option<f64>,
 }
 
-/// A counter of the server that goes up by one with each answer, read by requests of floodmark's own.
+/// A counter of the server that grows by one per response. floodmark reads it with requests of its
+/// own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counter {
-    /// Before the client started.
+    /// Value before the client starts.
     pub before: u64,
-    /// After it had ended.
+    /// Value after the client ends.
     pub after: u64,
-    /// Requests by which it was read between these two; they are in the counter too.
+    /// Number of readings in between; each adds one to the counter.
     pub readings: u64,
 }
 
 impl Counter {
-    /// Answers to others than floodmark between the two readings.
+    /// Returns the number of responses sent to the external client.
     #[must_use]
     pub fn answers(&self) -> u64 {
-        // The last reading is a request of its own.
+        // The final reading is also a request.
         self.after
             .saturating_sub(self.before)
             .saturating_sub(1 + self.readings)

@@ -1,5 +1,5 @@
-//! The stream of events that a run emits. The live view, the folded record and every later judgement are
-//! listeners of this one stream; on disk it is `events.jsonl`, one event a line, append-only.
+//! The events of a run. The live view and the record both derive from this one stream. The
+//! append-only file `events.jsonl` holds it, one event per line.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::client::ClientRan;
-use crate::experiment::{Asked, Resumed};
+use crate::experiment::{ExperimentDescription, Resumed};
 use crate::groups::GroupRow;
-use crate::kept::Scored;
+use crate::kept::ScoringSummary;
 use crate::logged::Logged;
 use crate::outcome::Counts;
-use crate::place::Place;
+use crate::place::Placement;
 use crate::plan::Plan;
 use crate::proof::Windows;
 use crate::run::{Environment, ToolInfo};
@@ -25,331 +25,340 @@ use crate::watch::{Observed, ServerUsed};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// A result folder was opened.
+    /// A result folder was created.
     Opened {
-        /// The format's version.
+        /// Version of the format.
         schema: u32,
-        /// Which floodmark, and how it was called.
+        /// Version and command line of floodmark.
         tool: ToolInfo,
-        /// The machine.
+        /// The host.
         environment: Environment,
     },
-    /// What follows are the runs of an experiment.
-    Experiment(Asked),
-    /// The result was cut short, and is gone on with.
+    /// The following runs belong to an experiment.
+    Experiment(ExperimentDescription),
+    /// An interrupted result was resumed.
     Resumed(Resumed),
-    /// Something of the experiment was left out.
+    /// A part of the experiment was skipped.
     Skipped {
-        /// What, and why, in one line.
+        /// Skipped part and reason, in one line.
         what: String,
     },
-    /// An attempt begins.
+    /// An attempt started.
     RunBegan {
-        /// Which one.
+        /// Id of the run.
         run: RunId,
-        /// What is asked of it.
+        /// Plan of the run.
         plan: Plan,
-        /// Wall clock at its start, milliseconds since 1970.
+        /// Wall-clock time of the start in milliseconds since 1970.
         unix_ms: u64,
     },
-    /// Where its client and server are, where that was asked for.
-    Placed(Place),
-    /// Another load generator drives it in place of a worker.
+    /// Placement of client and server, if requested.
+    Placed(Placement),
+    /// An external client drives the run.
     Driven {
-        /// Its name: that of its folder.
+        /// Name of the client and of its folder.
         by: String,
     },
     /// The worker is ready to send.
     Ready(WorkerReady),
-    /// How far the worker is with opening connections before it sends.
+    /// Progress of opening connections before the load starts.
     Connecting(Connecting),
-    /// The worker begins to send.
+    /// The worker started sending.
     Began {
         /// Warm-up or measurement.
         phase: Phase,
     },
-    /// What the server used since the last of these; comes with each second.
+    /// Resources used by the server since the previous event of this kind, once a second.
     ServerUsed(ServerUsed),
-    /// The same of the store behind it, where there is one.
+    /// Resources used by the store since the previous event of this kind, once a second.
     StoreUsed(ServerUsed),
-    /// What happened in one second of the worker's clock.
+    /// Figures of one second on the worker's clock.
     Second(SecondRow),
-    /// The worker is done.
+    /// The worker ended.
     End(WorkerEnd),
-    /// Another load generator has ended; it stands where the events of a worker would.
+    /// An external client ended; replaces the events of a worker.
     ClientRan(ClientRan),
-    /// What was read beside the load.
+    /// Samples taken during the load.
     Observed(Observed),
-    /// What the server is, and what it said in the attempt.
+    /// Runtime of the server and errors in its log.
     Logged(Logged),
-    /// What could not be read, and why.
+    /// Facts that could not be read, with the reason.
     Missing {
-        /// One line each.
+        /// Facts and reasons, one line each.
         missing: Vec<String>,
     },
-    /// The attempt is over; what precedes it has been synced to disk.
+    /// The attempt ended; all earlier events are synced to disk.
     RunEnded {
-        /// Which one.
+        /// Id of the run.
         run: RunId,
-        /// Why it did not run its course, when it did not.
+        /// Reason for the interruption; null if the attempt completed.
         cut_short: Option<String>,
     },
-    /// Parts of a measured run's setup were changed in turn.
+    /// Throughput was measured with and without perturbations.
     Proved {
-        /// Which run.
+        /// Id of the run.
         run: RunId,
-        /// What came of each change.
+        /// Measured windows of each perturbation.
         windows: Vec<Windows>,
-        /// What could not be changed or measured, one line each.
+        /// Perturbations that could not be made, one line each.
         missing: Vec<String>,
     },
 }
 
-/// Names one attempt within a result.
+/// Identifies an attempt within a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct RunId {
-    /// The server under test: its name in an experiment, else the URL's authority.
+    /// Name of the system in an experiment, otherwise the URL's authority.
     pub system: String,
-    /// The workload's name in an experiment, else the mix file's name or the URL's path.
+    /// Name of the workload in an experiment, otherwise the name of the mix file or the URL's path.
     pub workload: String,
-    /// The trial's name in its experiment; null where there is none.
+    /// Name of the trial; null outside experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// Knobs of the server that were set, each with its value.
+    /// Server settings that were set explicitly, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub setting: BTreeMap<String, String>,
-    /// Which fresh start of the server, from 1.
+    /// Number of the server process, from 1.
     pub process: u32,
-    /// Which repetition on that process, from 1.
+    /// Number of the attempt on that process, from 1.
     pub attempt: u32,
 }
 
-/// The worker's first word.
+/// First event of a worker: it is ready to send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerReady {
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// What it had to settle for, one line each.
+    /// Notices, such as a fallback to epoll, one line each.
     pub notices: Vec<String>,
-    /// Open-file limit, raised to what the plan needs where the hard limit allows it; null where the kernel does not tell.
+    /// Limit on open files, raised as far as needed and allowed; null if unknown.
     pub fd_limit: Option<u64>,
-    /// Open-file limit before it was raised; null where it could not be read.
-    #[serde(default)]
+    /// The limit before it was raised; null if unknown.
     pub fd_limit_before: Option<u64>,
 }
 
-/// Connections that are opened before the clock starts.
+/// Progress of opening connections before the clock starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Connecting {
-    /// Stand by now.
+    /// Connections established so far.
     pub standing: u64,
-    /// Could not be opened.
+    /// Connections that failed so far.
     pub failed: u64,
-    /// How many are opened before the clock starts.
+    /// Total number of connections to open.
     pub of: u64,
 }
 
-/// What became of connections that were all opened before the clock started and kept open (`--hold`).
+/// Held connections (`--hold`), opened before the clock starts and kept open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Held {
-    /// Stood when the clock started.
+pub struct HeldConnections {
+    /// Connections that were open when the clock started.
     pub standing: u64,
-    /// Could not be opened before that.
+    /// Connections that failed before the clock started.
     pub failed: u64,
-    /// Why, with how many each reason kept from being opened; the names are those of the errors, which count them too. Empty in
-    /// records that do not tell.
+    /// Failures by reason, also counted in `errors`. Empty in records of older versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
-    /// Ended in the run: closed by the server, or given up after a timeout or a malformed answer.
+    /// Connections lost during the run: closed by the server, or closed after a timeout or a
+    /// malformed response.
     pub lost: u64,
-    /// Opened in the run in place of those that were lost or could not be opened.
+    /// Connections opened during the run to replace lost or failed ones.
     pub reopened: u64,
-    /// How long opening them took before the clock started, ns.
+    /// Time spent opening connections before the clock started, in ns.
     pub opening_ns: u64,
 }
 
-/// Whether a second belongs to the warm-up or to the measurement.
+/// Phase of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Real load before the measurement.
+    /// Load before the measurement, as heavy as in the measurement.
     Warmup,
     /// The measurement.
     Measure,
 }
 
-/// What happened in one second, over all threads. Times count from the start of the phase.
+/// Figures of one second, summed over all threads. Times count from the start of the phase.
 ///
-/// A request belongs to the second in which it ended; `intended`, `sent`, `unsent` and `connect_failed` to the second in which
-/// each happened. Every request is in exactly one row, so rows add up to the totals.
+/// A request counts in the second in which it ended; `intended`, `sent`, `unsent` and
+/// `connect_failed` count in the second in which each happened. Every request is in exactly one
+/// row, so the rows add up to the totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondRow {
     /// Warm-up or measurement.
     pub phase: Phase,
-    /// Number of the second, from 0.
+    /// Index of the second, from 0.
     pub index: u64,
-    /// Begin, ns from the phase's start.
+    /// Start of the second in ns from the start of the phase.
     pub from_ns: u64,
-    /// End, ns from the phase's start; the last row of a run may be shorter than a second.
+    /// End of the second in ns from the start of the phase; the last row may be shorter than a
+    /// second.
     pub to_ns: u64,
-    /// What happened.
+    /// Counts of requests.
     pub counts: Counts,
-    /// Ok answers that met their deadline.
+    /// Ok responses that met their deadline.
     pub good: u64,
-    /// Ok answers up to the end of the sending window (all of them in every row but the last ones).
+    /// Ok responses up to the end of the sending window.
     pub ok_in_window: u64,
-    /// Good answers up to the end of the sending window.
+    /// Ok responses that met their deadline, up to the end of the sending window.
     pub good_in_window: u64,
     /// Bytes of requests, before TLS.
     pub bytes_sent: u64,
-    /// Bytes of answers, after TLS.
+    /// Bytes of responses, after TLS.
     pub bytes_received: u64,
     /// Connections opened.
     pub connects: u64,
     /// Connections open at the end of the second.
     pub open_connections: u64,
-    /// CPU of the worker process in this second, user part, in seconds.
+    /// CPU time of the worker in user mode in this second, in seconds.
     pub user_s: f64,
-    /// CPU of the worker process in this second, kernel part, in seconds.
+    /// CPU time of the worker in kernel mode in this second, in seconds.
     pub system_s: f64,
-    /// HdrHistogram V2 of nanoseconds, deflated, base64; kinds without a sample are left out.
+    /// Histograms of times in nanoseconds (HdrHistogram V2, deflated, base64); only kinds with
+    /// samples.
     pub histograms: BTreeMap<TimeKind, String>,
-    /// The same by group, in the order of the plan's mix; empty without one. Groups' histograms come with the worker's last word.
+    /// Figures of the second by group, in the order of the plan's mix; empty without a mix.
+    /// Histograms of groups are in [`WorkerEnd`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRow>,
 }
 
-/// What a thread used between the start and the end of the sending window.
+/// Resources used by a thread during the sending window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ThreadUse {
-    /// Its name.
+pub struct ThreadUsage {
+    /// Name of the thread.
     pub name: String,
-    /// Whether it drives load (the others gather and write).
+    /// Whether the thread drives load; other threads collect and write results.
     pub drives_load: bool,
-    /// CPU in user mode, seconds (`getrusage(RUSAGE_THREAD)`).
+    /// CPU time in user mode in seconds (`getrusage(RUSAGE_THREAD)`).
     pub user_s: f64,
-    /// CPU in the kernel, seconds.
+    /// CPU time in kernel mode in seconds.
     pub system_s: f64,
-    /// Time it was ready to run and waited for a CPU, seconds (`/proc/self/task/TID/schedstat`); null where it could not be
-    /// read, as on kernels without schedstat.
+    /// Run delay in seconds (`/proc/self/task/TID/schedstat`); null if unknown, as on kernels
+    /// without schedstat.
     pub run_delay_s: Option<f64>,
-    /// The window it is of, seconds.
+    /// Length of the window in seconds.
     pub wall_s: f64,
-    /// For how long it took answers several at a time, seconds: a busy thread of a closed run does. An answer waited for others at
-    /// most an eighth of the mean response time, and 1 ms. Null for threads that drive no load.
-    #[serde(default)]
+    /// Time in seconds during which the thread coalesced responses, as busy threads do in the
+    /// closed model. Coalescing delays a response by at most one eighth of the mean response time,
+    /// and at most 1 ms. Null for threads that drive no load.
     pub coalesced_s: Option<f64>,
-    /// How many pieces of answers it timed by the kernel's receive stamps (SO_TIMESTAMPNS), as it does in the open model; all others
-    /// by when it saw them. Null for threads that drive no load.
-    #[serde(default)]
+    /// Number of receives with a kernel timestamp (SO_TIMESTAMPNS), used in the open model; other
+    /// receives are timed when floodmark reads the data. Null for threads that drive no load.
     pub kernel_stamped: Option<u64>,
 }
 
-/// Why a worker stopped.
+/// Reason why a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// It sent what it was asked to send.
+    /// The worker completed the plan.
     Completed,
-    /// It was told to stop.
+    /// The run was interrupted.
     Interrupted,
-    /// No connection could be opened any more for several seconds: the server is gone.
+    /// No connection could be opened for several seconds.
     ServerGone,
-    /// What answered does not speak HTTP/1.1.
+    /// The server does not speak HTTP/1.1.
     NotHttp,
-    /// Another load generator failed, or what it said could not be read.
+    /// An external client failed, or its output could not be read.
     ClientFailed,
 }
 
-/// The worker's last word: totals of the measurement.
+/// Last event of a worker: totals of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerEnd {
-    /// Why it stopped.
+    /// Reason for the end.
     pub reason: EndReason,
-    /// When no answer has come since, ns from the phase's start, where the server went away.
+    /// Time of the last response in ns from the start of the phase; null unless the server became
+    /// unreachable.
     pub server_gone_since_ns: Option<u64>,
-    /// End of the sending window, ns from the start of the measurement.
+    /// End of the sending window in ns from the start of the measurement.
     pub window_ns: u64,
-    /// When the last request had its outcome, ns from the start of the measurement.
+    /// Time of the last outcome in ns from the start of the measurement.
     pub ended_ns: u64,
     /// Counts of the measurement.
     pub counts: Counts,
-    /// Counts of the warm-up, where there was one.
+    /// Counts of the warm-up; null without a warm-up.
     pub warmup_counts: Option<Counts>,
-    /// Length of the warm-up, ns.
+    /// Length of the warm-up in ns.
     pub warmup_ns: u64,
     /// Bytes of requests sent in the measurement, before TLS.
     pub bytes_sent: u64,
-    /// Bytes of answers received in the measurement, after TLS.
+    /// Bytes of responses received in the measurement, after TLS.
     pub bytes_received: u64,
-    /// Connections opened in the measurement and before it.
+    /// Number of connections opened, including those opened before the measurement.
     pub connects: u64,
-    /// Most connections open at once.
+    /// Maximum number of open connections.
     pub peak_connections: u64,
-    /// What became of held connections; null where none were held.
-    #[serde(default)]
-    pub held: Option<Held>,
-    /// Longest time by which a load thread came back late from a wait or a turn of its loop, ns: a stall of our own.
+    /// Held connections; null without `--hold`.
+    pub held: Option<HeldConnections>,
+    /// Longest stall of a load thread in ns: its maximum delay in returning from a wait or
+    /// completing a loop iteration.
     pub longest_stall_ns: u64,
-    /// Named reasons of malformed answers, failed connects and unsent requests, with how often each occurred.
+    /// Number of malformed responses, failed connects and unsent requests by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Of these the failed connects that no request waited for.
+    /// Failed connects in `errors` for which no request was waiting.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
-    /// CPU of the whole worker process over the measurement, user part, seconds.
+    /// CPU time of the worker in user mode during the measurement, in seconds.
     pub user_s: f64,
-    /// The same, kernel part, seconds.
+    /// CPU time of the worker in kernel mode during the measurement, in seconds.
     pub system_s: f64,
-    /// Peak resident memory of the worker, bytes (`getrusage`); null where the kernel does not tell.
+    /// Peak resident memory of the worker in bytes (`getrusage`); null if unknown.
     pub peak_rss_bytes: Option<u64>,
-    /// Each thread over the sending window.
-    pub threads: Vec<ThreadUse>,
-    /// What became of each address of the target.
+    /// Resources used by each thread during the sending window.
+    pub threads: Vec<ThreadUsage>,
+    /// Use of each address of the target.
     #[serde(default)]
     pub addresses: Vec<AddressUse>,
-    /// File with the answers kept for a check, where one was asked for, and how many it holds.
+    /// File with the responses kept for a check; null without such a file.
     pub answers: Option<AnswersFile>,
-    /// Number of answers that broke their connection's order, with the first offenders (`--check`).
+    /// Number of responses that arrived out of order on their connection (`--check`).
     pub out_of_order: u64,
-    /// First offenders in words.
+    /// First violations of the check, as text.
     pub offenders: Vec<String>,
-    /// Ok answers that were not what the check reads: no number, or none to a score.
+    /// Number of ok responses that the check could not parse.
     pub not_numbers: u64,
-    /// Of the totals and averages that were answered (`--check scoring`); null where none were.
+    /// Totals and averages in the responses (`--check scoring`); null without that check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scored: Option<Scored>,
-    /// What TLS took and gave; null for plain HTTP.
-    #[serde(default)]
+    pub scored: Option<ScoringSummary>,
+    /// Use of TLS; null for plain HTTP.
     pub tls: Option<TlsUse>,
-    /// Histograms of the measurement by group, as those of a second, in the order of the plan's mix.
+    /// Histograms of the measurement by group, in the order of the plan's mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<BTreeMap<TimeKind, String>>,
-    /// A number (`{seq}`) above all that were used, warm-up included.
+    /// Next free request number (`{seq}`), higher than all used ones, including those of the
+    /// warm-up.
     #[serde(default)]
     pub next_number: u64,
 }
 
-/// What became of one address of the target.
+/// Use of one address of the target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AddressUse {
-    /// Which, as `IP:PORT` or `unix:PATH`.
+    /// `IP:PORT` or `unix:PATH`.
     #[schemars(with = "String")]
     pub address: Address,
-    /// Connections to it that stood, before the measurement and in it.
+    /// Number of connections established, including those before the measurement.
     pub opened: u64,
-    /// Connections that were tried here in vain and then at another address, because none had ever stood here; they are in no
-    /// other count.
+    /// Number of connects that failed at this address and were retried at another one, because this
+    /// address never accepted a connection. Not counted elsewhere.
     pub moved: u64,
-    /// Why it was left out, by the name that a failed connect has in `errors`; null where it was used, or was the last one.
+    /// Reason for no longer using the address, as in `errors`; null if it stayed in use or was the
+    /// last one left.
     pub left_out: Option<String>,
 }
 
-/// Answers kept for a check: little-endian triples of 64 bits. For `sequence`: number, sent ns, done ns. For `scoring`: number; sent ns,
-/// below the low 16 bits of how many scores the total is ahead; done − sent ns, below its high 16 bits (-2^31: no whole number of them).
+/// File with the responses kept for a check, as little-endian triples of 64-bit integers.
+///
+/// For `sequence`: number, sent ns, done ns.
+///
+/// For `scoring`: number; sent ns in the low 48 bits, with the low 16 bits of the total's distance
+/// in scores above them; done − sent ns in the low 48 bits, with the high 16 bits of the distance
+/// above them. A distance of -2^31 means: not a whole number of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswersFile {
     /// File name within the result folder.
     pub file: String,
-    /// How many triples it holds.
+    /// Number of triples.
     pub count: u64,
 }

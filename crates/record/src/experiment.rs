@@ -1,80 +1,82 @@
-//! What an experiment asks, as it is kept beside its runs.
+//! Description of an experiment in its record.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::comparison::{Agreement, Metric};
+use crate::comparison::{Agreement, ComparedMetric};
 use crate::events::RunId;
 use crate::run::ToolInfo;
 use crate::sweep::Sweep;
 
-/// An experiment as its file asks it.
+/// An experiment as described in its file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Asked {
-    /// Its name: that of its file.
+pub struct ExperimentDescription {
+    /// Name of the experiment's file.
     pub name: String,
-    /// The question it is to answer.
+    /// Question that the experiment answers.
     pub question: String,
-    /// Names of its trials, in order; `runs[].trial` refers to them.
+    /// Names of the trials in order, as in `runs[].trial`.
     pub trials: Vec<String>,
-    /// Fresh starts of each trial's server.
+    /// Number of fresh server starts per trial.
     pub processes: u32,
-    /// Published figures to hold it against.
+    /// Published figures to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<PublishedClaim>,
-    /// Trials of which each is the one before with something added: what the added part costs is read from their ratios.
+    /// Trials of the ladder in order. Each adds one feature to the previous trial, so their ratios
+    /// give the cost of that feature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<String>,
-    /// Trials that differ by the values of knobs alone.
+    /// Groups of trials that differ only in settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweeps: Vec<Sweep>,
     /// Causes of the limit that the author expects.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected_causes: Vec<String>,
-    /// Whether a check that does not hold is what the author expects; null where nothing was said.
+    /// Outcome of the check that the author expects; null if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_check: Option<ExpectedCheck>,
 }
 
-/// That a result which was cut short was gone on with.
+/// Resumption of an interrupted result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Resumed {
-    /// How floodmark was called then.
+    /// Version and command line of the resuming floodmark.
     pub tool: ToolInfo,
-    /// Wall clock, milliseconds since 1970.
+    /// Wall-clock time of the resumption in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Runs before this that do not count: their server's process was not measured to its end, and is measured anew.
+    /// Superseded runs. Their server process was interrupted, so it is measured again.
     pub anew: Vec<RunId>,
 }
 
-/// What somebody published.
+/// A published result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PublishedClaim {
-    /// In words.
+    /// Text of the claim.
     pub text: String,
-    /// Where it was published.
+    /// Where the claim was published; null if not stated.
     pub source: Option<String>,
-    /// Of which figure.
-    pub metric: Option<Metric>,
-    /// The two trials or systems whose figures were divided, the first by the second; empty where it is one figure.
+    /// Metric of the claim.
+    pub metric: Option<ComparedMetric>,
+    /// Numerator and denominator of a published ratio, as names of trials or systems; empty for a
+    /// single figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ratio: Vec<String>,
-    /// Of which trial, where it is one figure.
+    /// Trial of a published single figure; null for a ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// The published figure; null where only words were published.
+    /// Published figure; null if the claim has no figure.
     pub published: Option<f64>,
-    /// When a measured figure agrees with it; null where the experiment does not say.
+    /// Criterion for agreement; null if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreement: Option<Agreement>,
 }
 
-/// What the author expects of the check.
+/// Expected outcome of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedCheck {
-    /// It holds.
+    /// The check holds.
     Held,
-    /// It does not.
+    /// The check is violated.
     Violated,
 }

@@ -1,44 +1,46 @@
-//! Figures of a group: of the requests of one name in a mix.
+//! Figures of a group: the requests with the same name in a mix.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::Counts;
-use crate::run::Bytes;
+use crate::run::HttpBytes;
 use crate::times::Times;
 
-/// What happened to a group in one second; see [`SecondRow`](crate::SecondRow) for which second a request belongs to.
+/// Figures of a group in one second; [`SecondRow`](crate::SecondRow) defines the second in which a
+/// request counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupRow {
-    /// What happened.
+    /// Counts of requests.
     pub counts: Counts,
-    /// Ok answers that met their deadline.
+    /// Ok responses that met their deadline.
     pub good: u64,
-    /// Ok answers up to the end of the sending window.
+    /// Ok responses up to the end of the sending window.
     pub ok_in_window: u64,
-    /// Good answers up to the end of the sending window.
+    /// Ok responses that met their deadline, up to the end of the sending window.
     pub good_in_window: u64,
-    /// Bytes handed to the kernel.
+    /// Bytes sent.
     pub bytes_sent: u64,
-    /// Bytes received while a request of the group was the latest on its connection.
+    /// Bytes received while the latest request on the connection belonged to the group.
     pub bytes_received: u64,
 }
 
-/// A group's figures of a run. They are the run's own, but for those of connections and of the client, which no group has to itself.
+/// Figures of a group in a run. Connections and the client have no figures by group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Group {
-    /// Its request's name in the mix.
+pub struct GroupFigures {
+    /// Name of the request in the mix.
     pub name: String,
-    /// Ok answers per second in the run's window; the groups' add up to the run's.
+    /// Ok responses per second in the run's window; the throughputs of all groups add up to the
+    /// run's.
     pub throughput_per_s: Option<f64>,
-    /// Ok answers within the deadline per second in the run's window.
+    /// Ok responses within the deadline per second in the run's window.
     pub goodput_per_s: Option<f64>,
-    /// What became of its requests, of the whole run.
+    /// Counts of the group's requests in the whole measurement.
     pub requests: Counts,
-    /// Bytes of the measurement.
-    pub bytes: Bytes,
-    /// done − intended. This and the times below are of the whole measurement, whatever the run's window is: they are
-    /// counted up in the load process and told at its end. Without a sample where it did not live to tell.
+    /// Bytes of HTTP in the measurement.
+    pub bytes: HttpBytes,
+    /// done − intended. All times of a group cover the whole measurement, because the load process
+    /// reports them only at its end. Empty if the load process died.
     pub response_time_us: Times,
     /// done − sent.
     pub service_time_us: Times,
@@ -52,13 +54,13 @@ pub struct Group {
     pub error_time_us: Times,
 }
 
-/// A group's second of a run.
+/// Figures of a group in one second of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupPoint {
-    /// Ok answers per second.
+    /// Ok responses per second.
     pub throughput_per_s: f64,
-    /// Ok answers within the deadline per second.
+    /// Ok responses within the deadline per second.
     pub goodput_per_s: f64,
-    /// Requests that ended otherwise than ok.
+    /// Requests with an outcome other than ok.
     pub failed: u64,
 }

@@ -1,94 +1,96 @@
-//! What `floodmark doctor` found on a machine: plain facts, and apart from them what was judged.
+//! Results of `floodmark doctor` on a host, with facts and judgements kept separate.
 //!
-//! `floodmark-observe` fills [`Facts`], `floodmark-diagnose` turns them into [`Finding`]s, `floodmark-report` draws those.
+//! `floodmark-observe` fills [`HostFacts`], `floodmark-diagnose` derives [`HostFinding`]s,
+//! `floodmark-report` prints them.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What `floodmark doctor --json` prints.
+/// Output of `floodmark doctor --json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Checkup {
-    /// The format's version, [`crate::SCHEMA_VERSION`].
+    /// Version of the format, [`crate::SCHEMA_VERSION`].
     pub schema: u32,
-    /// What was read.
-    pub facts: Facts,
-    /// What follows from it, warnings first.
-    pub findings: Vec<Finding>,
+    /// Facts read from the host.
+    pub facts: HostFacts,
+    /// Findings, warnings first.
+    pub findings: Vec<HostFinding>,
 }
 
-/// How much a finding matters.
+/// Severity of a finding.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// It will spoil measurements.
+    /// Distorts measurements.
     Warning,
-    /// Good to know: it matters for some measurements.
+    /// Matters for some measurements.
     Note,
-    /// Nothing to do.
+    /// No action needed.
     Ok,
 }
 
-/// One thing about the machine.
+/// One finding about the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
-    /// What it is about: `open files`, `local ports`.
+pub struct HostFinding {
+    /// Topic, such as `open files` or `local ports`.
     pub topic: String,
-    /// How much it matters.
+    /// Severity.
     pub level: Level,
-    /// What was found, with figures.
+    /// Finding with figures.
     pub found: String,
-    /// What it would spoil; none where nothing.
+    /// What the finding distorts; null if nothing.
     pub spoils: Option<String>,
-    /// Commands that mend it, one a line to be pasted; a line that begins with `#` is a remark.
+    /// Commands that fix the problem, one per line, ready to paste. Lines that start with `#` are
+    /// comments.
     #[serde(default)]
     pub mend: Vec<String>,
 }
 
-/// What was read of a machine. A fact that could not be read is null, and `missing` says why.
+/// Facts about a host. A fact that could not be read is null, and `missing` gives the reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Facts {
+pub struct HostFacts {
     /// Kernel release.
     pub kernel: String,
     /// Processors.
     pub cpus: CpuFacts,
-    /// CPU quota of the control group, where there is one.
+    /// CPU quota of the control group; null without a quota.
     pub quota: Option<QuotaFacts>,
-    /// Frequency scaling; null where the machine does not expose it, as most virtual ones.
+    /// Frequency scaling; null if the host does not expose it, as on most virtual machines.
     pub frequency: Option<FrequencyFacts>,
-    /// What the machine was doing during a short sample.
+    /// Activity of the host during a short sample.
     pub load: LoadFacts,
-    /// Open files that a process may have.
+    /// Limit on open files of this process.
     pub open_files: Option<LimitFacts>,
     /// Local ports for outgoing connections.
     pub ports: Option<PortFacts>,
-    /// Rules for closed connections.
+    /// Kernel settings for closed connections.
     pub time_wait: TimeWaitFacts,
-    /// Rules for connections that a server has not accepted yet.
+    /// Kernel settings for the accept queue.
     pub accept_queue: AcceptQueueFacts,
-    /// Connection tracking, where the kernel has it loaded.
+    /// Connection tracking; null if its kernel module is not loaded.
     pub conntrack: Option<ConntrackFacts>,
-    /// Whether io_uring can be used.
+    /// Availability of io_uring.
     pub io_uring: IoUringFacts,
-    /// The clock.
+    /// Clock of the host.
     pub clock: ClockFacts,
-    /// What could not be read, and why.
+    /// Facts that could not be read, with the reason.
     pub missing: Vec<String>,
 }
 
-/// Processors of the machine.
+/// Processors of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuFacts {
-    /// CPUs that are online; null where the kernel does not tell.
+    /// Online CPUs; null if unknown.
     pub online: Option<u32>,
-    /// CPUs that this process may run on.
+    /// CPUs that this process may use.
     pub allowed: u32,
-    /// The same as the kernel lists them: `0-3,8`.
+    /// CPUs that this process may use, in the kernel's format: `0-3,8`.
     pub allowed_list: String,
-    /// CPU model, where the kernel tells.
+    /// CPU model; null if unknown.
     pub model: Option<String>,
 }
 
@@ -97,82 +99,82 @@ pub struct CpuFacts {
 pub struct QuotaFacts {
     /// CPU seconds allowed per wall second.
     pub cpus: f64,
-    /// Period over which it is accounted, milliseconds.
+    /// Accounting period in milliseconds.
     pub period_ms: f64,
-    /// The file that sets it.
+    /// File that sets the quota.
     pub file: String,
-    /// What that file holds where there is no limit: `max` or `-1`.
+    /// Value of that file without a limit: `max` or `-1`.
     pub unlimited: String,
-    /// Periods in which the group ran into its quota, since it exists.
+    /// Number of periods in which the group was throttled since its creation.
     pub throttled_periods: Option<u64>,
 }
 
 /// Frequency scaling.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FrequencyFacts {
-    /// How many CPUs have each governor.
+    /// Number of CPUs by governor.
     pub governors: BTreeMap<String, u32>,
-    /// The scaling driver, such as `intel_pstate`.
+    /// Scaling driver, such as `intel_pstate`.
     pub driver: Option<String>,
 }
 
-/// What the machine was doing during a short sample.
+/// Activity of the host during a short sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadFacts {
-    /// Length of the sample, seconds.
+    /// Length of the sample in seconds.
     pub seconds: f64,
-    /// CPUs busy in the mean, stolen time left out; null where it could not be read.
+    /// Mean number of busy CPUs, excluding stolen time; null if unknown.
     pub busy_cpus: Option<f64>,
-    /// CPUs taken by the hypervisor in the mean.
+    /// Mean number of CPUs taken by the hypervisor; null if unknown.
     pub stolen_cpus: Option<f64>,
-    /// Share of all CPU time since boot that the hypervisor took, 0 to 1.
+    /// Share of the CPU time since boot taken by the hypervisor, 0 to 1.
     pub stolen_since_boot: Option<f64>,
-    /// CPUs that the sampling process itself used.
+    /// Mean number of CPUs used by the sampling process.
     pub own_cpus: f64,
-    /// Other processes that used most, largest first, at most [`LoadFacts::BUSIEST`].
+    /// Other processes with the highest CPU use, highest first, at most [`LoadFacts::BUSIEST`].
     pub busiest: Vec<BusyProcess>,
     /// Load average over one minute.
     pub load_average: Option<f64>,
 }
 
 impl LoadFacts {
-    /// How many processes are kept in `busiest`.
+    /// Maximum number of processes in `busiest`.
     pub const BUSIEST: usize = 5;
 }
 
-/// A process that used the CPU.
+/// A process that used CPU time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BusyProcess {
-    /// Its id.
+    /// Process id.
     pub pid: u32,
-    /// Its name, cut to 15 bytes by the kernel.
+    /// Name, cut to 15 bytes by the kernel.
     pub name: String,
-    /// CPUs it used in the mean.
+    /// Mean number of CPUs used.
     pub cpus: f64,
 }
 
 /// A limit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitFacts {
-    /// What holds now.
+    /// Current limit.
     pub soft: u64,
-    /// How far the process may raise it itself.
+    /// Highest value to which the process may raise it.
     pub hard: u64,
 }
 
 /// Local ports for outgoing connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PortFacts {
-    /// Lowest.
+    /// Lowest port.
     pub low: u16,
-    /// Highest.
+    /// Highest port.
     pub high: u16,
-    /// How many within the range are reserved and so never given out.
+    /// Number of reserved ports within the range.
     pub reserved: u32,
 }
 
 impl PortFacts {
-    /// Ports that can be given out for each source address and target.
+    /// Returns the number of usable ports per source address and target.
     #[must_use]
     pub fn usable(&self) -> u64 {
         (u64::from(self.high) + 1)
@@ -181,28 +183,29 @@ impl PortFacts {
     }
 }
 
-/// Rules for closed connections; null where the kernel does not have the setting.
+/// Kernel settings for closed connections; null if the kernel lacks the setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeWaitFacts {
     /// `net.ipv4.tcp_tw_reuse`: 0 never, 1 always, 2 on loopback only.
     pub reuse: Option<u64>,
     /// `net.ipv4.tcp_tw_reuse_delay`, milliseconds (1 second on kernels without the setting).
     pub reuse_delay_ms: Option<u64>,
-    /// `net.ipv4.tcp_timestamps`; reuse needs them.
+    /// `net.ipv4.tcp_timestamps`, required for reuse.
     pub timestamps: Option<u64>,
     /// `net.ipv4.tcp_max_tw_buckets`.
     pub max: Option<u64>,
-    /// Connections in TIME_WAIT now, on either side of a connection.
+    /// Number of connections in TIME_WAIT on this host, as client or as server.
     pub now: Option<u64>,
-    /// Ports of the local range that these hold, at the source address that holds most. Where the server closed first, its
-    /// own port rests and none of the range does.
+    /// Number of local ports held by connections in TIME_WAIT, for the source address that holds
+    /// the most. Connections that the server closed first are excluded: they hold the server's
+    /// port.
     pub ports_held: Option<u64>,
 }
 
-/// Rules for connections that a server has not accepted yet.
+/// Kernel settings for the accept queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AcceptQueueFacts {
-    /// `net.core.somaxconn`: upper bound of any accept queue.
+    /// `net.core.somaxconn`: upper bound of every accept queue.
     pub somaxconn: Option<u64>,
     /// `net.ipv4.tcp_max_syn_backlog`.
     pub syn_backlog: Option<u64>,
@@ -213,30 +216,31 @@ pub struct AcceptQueueFacts {
 /// Connection tracking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConntrackFacts {
-    /// Connections tracked now.
+    /// Number of tracked connections.
     pub count: u64,
-    /// Largest number of them.
+    /// Maximum number of tracked connections.
     pub max: u64,
 }
 
-/// Whether io_uring can be used.
+/// Availability of io_uring.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IoUringFacts {
-    /// Whether a ring could be set up.
+    /// Whether a ring could be created.
     pub available: bool,
-    /// The error number of `io_uring_setup`, where it failed.
+    /// Error number of `io_uring_setup`; null if it succeeded.
     pub errno: Option<i32>,
-    /// `kernel.io_uring_disabled`: 0 allowed, 1 for a group and the privileged, 2 nobody.
+    /// `kernel.io_uring_disabled`: 0 allowed, 1 restricted to a group and privileged processes, 2
+    /// forbidden.
     pub disabled: Option<u64>,
 }
 
-/// The clock that times are taken with.
+/// Clock that floodmark reads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockFacts {
-    /// The kernel's clock source.
+    /// Clock source of the kernel.
     pub source: Option<String>,
-    /// Those that it could use instead.
+    /// Other available clock sources.
     pub available: Vec<String>,
-    /// Cost of one reading, nanoseconds, best of several rounds.
+    /// Cost of one clock reading in nanoseconds: the minimum over several rounds.
     pub read_ns: f64,
 }

@@ -1,94 +1,102 @@
-//! What is kept of the answers of `--check scoring`: 24 bytes each, in memory as on disk.
+//! Responses kept for `--check scoring`: 24 bytes each, in memory and on disk.
 //!
-//! An answer says a number and a total. Where each score is the same, the total is `score × number` and what was there before. So
-//! instead of the total its distance from that is kept, in whole scores: a small number, 0 all along for a server that loses nothing.
+//! A response has a number and a total. If all scores are equal, the total is `score × number` plus
+//! the total at the start. Only the distance from that line is kept, in scores: 0 for a server that
+//! loses nothing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Size of one answer, bytes.
+/// Size of a kept response in bytes.
 pub const KEPT_BYTES: usize = 24;
 
-/// Times of a kept answer have so many bits, which are 78 hours of ns.
+/// Number of bits for a time in ns: 78 hours.
 const TIME_BITS: u32 = 48;
 
-/// The latest time that is told apart, ns.
+/// Latest representable time in ns.
 const LATEST: u64 = (1 << TIME_BITS) - 1;
 
-/// The distance of a total that no whole number of scores explains.
+/// Stored distance of a total that is not a whole number of scores from the line.
 const NONE: i32 = i32::MIN;
 
-/// A total may be off by this part of a score, whatever its rounding.
-const MOST_ROUNDING: f64 = 0.25;
+/// Maximum rounding error of a total, as a share of a score.
+const MAX_ROUNDING: f64 = 0.25;
 
-/// What totals are held against: `before + score × number`.
+/// Expected totals: `before + score × number`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Line {
-    /// What each request adds; neither 0 nor infinite.
+pub struct TotalLine {
+    /// Score of each request: finite and not 0.
     pub score: f64,
-    /// What was there before number 1, if the total that the line was drawn through is right.
+    /// Total before number 1, derived from the response that defined the line.
     pub before: f64,
-    /// The number of that total: what was rounded up to it is in `before`.
+    /// Number of the response that defined the line. `before` includes the rounding errors up to
+    /// it.
     pub drawn_at: u64,
 }
 
-impl Line {
-    /// The line through one answer.
+impl TotalLine {
+    /// Creates the line through one response.
     #[must_use]
     pub fn through(score: f64, number: u64, total: f64) -> Self {
-        Line {
+        TotalLine {
             score,
             before: total - score * number as f64,
             drawn_at: number,
         }
     }
 
-    /// The total that belongs to a number.
+    /// Returns the expected total for a number.
     #[must_use]
     pub fn total(&self, number: f64) -> f64 {
         self.before + self.score * number
     }
 
-    /// How many scores a total is ahead of the line; none where that is no whole number.
+    /// Returns the distance of a total from the line in scores; `None` if the distance is not a
+    /// whole number.
     #[must_use]
     pub fn distance(&self, number: u64, total: f64) -> Option<i32> {
         self.whole(number, total, number.max(self.drawn_at))
     }
 
-    /// How many scores a line that starts at 0 is ahead of this one; none where that is no whole number.
+    /// Returns the distance of a line that starts at 0 from this one in scores; `None` if the
+    /// distance is not a whole number.
     #[must_use]
     pub fn from_zero(&self) -> Option<i32> {
         self.whole(0, 0.0, self.drawn_at)
     }
 
-    /// How many scores this line is ahead of another with the same score; none where that is no whole number.
+    /// Returns the distance of this line from another with the same score, in scores; `None` if the
+    /// distance is not a whole number.
     #[must_use]
-    pub fn ahead_of(&self, other: &Line) -> Option<i32> {
+    pub fn ahead_of(&self, other: &TotalLine) -> Option<i32> {
         other.whole(0, self.before, self.drawn_at.max(other.drawn_at))
     }
 
-    /// [`Line::distance`], of a total that `sums` terms have been added for.
+    /// Implements [`TotalLine::distance`] for a total that is a sum of `sums` terms.
     ///
-    /// A sum of `n` equal terms may be off by `n · u` of itself, with `u` = 2⁻⁵³ (Higham, "Accuracy and Stability of Numerical
-    /// Algorithms", 2nd edition, section 4.2); that much is granted, up to a quarter of a score.
+    /// The relative error of a sum of `n` equal terms is at most `n · u` with `u` = 2⁻⁵³ (Higham,
+    /// "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 4.2). This function
+    /// tolerates that error, up to a quarter of a score.
     fn whole(&self, number: u64, total: f64, sums: u64) -> Option<i32> {
         let exact = (total - self.before) / self.score - number as f64;
         let size = sums as f64 + (total.abs().max(self.before.abs()) / self.score).abs();
         let rounding = (sums as f64 + 8.0) * (f64::EPSILON / 2.0) * size;
         let whole = exact.round();
         let fits = whole.abs() < f64::from(i32::MAX);
-        // False too where one of them is no number.
-        let near = (exact - whole).abs() <= rounding.min(MOST_ROUNDING);
+        // The comparison is false for NaN.
+        let near = (exact - whole).abs() <= rounding.min(MAX_ROUNDING);
         (fits && near).then_some(whole as i32)
     }
 }
 
-/// One answered score. Both times are of one monotonic clock, and are told apart up to 78 hours; later ones are all the same.
+/// A response to one score, as three words that the file stores in little-endian order. Both times are from the same monotonic clock; times above 78 hours are
+/// stored as 78 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeptScore([u64; 3]);
+pub struct KeptScore(pub [u64; 3]);
 
 impl KeptScore {
-    /// Keeps one; `distance` is that of its total, none where no whole number of scores explains it.
+    /// Packs a response. `distance` is the distance of its total from the line, `None` if it is not
+    /// a whole number of scores.
     #[must_use]
     pub fn new(number: u64, distance: Option<i32>, sent_ns: u64, done_ns: u64) -> Self {
         let distance = distance.unwrap_or(NONE) as u32;
@@ -98,13 +106,14 @@ impl KeptScore {
         KeptScore([number, low | sent, high | took.min(LATEST)])
     }
 
-    /// Which it is, by what the server says.
+    /// Returns the number of the response.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.0[0]
     }
 
-    /// How many scores its total is ahead of the line.
+    /// Returns the distance of the total from the line in scores; `None` if it is not a whole
+    /// number.
     #[must_use]
     pub fn distance(&self) -> Option<i32> {
         let half = |word: u64| (word >> TIME_BITS) as u32;
@@ -112,20 +121,21 @@ impl KeptScore {
         (distance != NONE).then_some(distance)
     }
 
-    /// When the request was handed to the kernel, ns.
+    /// Returns the time at which the request was sent, in ns.
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
         self.0[1] & LATEST
     }
 
-    /// When the whole answer was there, ns.
+    /// Returns the time at which the response was complete, in ns.
     #[must_use]
     pub fn done_ns(&self) -> u64 {
         self.sent_ns() + (self.0[2] & LATEST)
     }
 
-    /// The same answer held against another line, that this one's is `by` scores ahead of, on a clock that started `earlier_ns`
-    /// before; without `by` the lines are no whole number of scores apart, and so no total is known.
+    /// Converts the response to a line that is `by` scores below this one, and to a clock that
+    /// started `earlier_ns` earlier. With `by` = `None` the lines are not a whole number of scores
+    /// apart, so the new distance is unknown.
     #[must_use]
     pub fn moved(&self, by: Option<i32>, earlier_ns: u64) -> Self {
         let distance = self.distance().zip(by).and_then(|(a, b)| a.checked_add(b));
@@ -137,47 +147,36 @@ impl KeptScore {
             later(self.done_ns()),
         )
     }
-
-    /// As it stands in the file, where the words are little-endian.
-    #[must_use]
-    pub fn to_words(self) -> [u64; 3] {
-        self.0
-    }
-
-    /// Read from the file.
-    #[must_use]
-    pub fn from_words(words: [u64; 3]) -> Self {
-        KeptScore(words)
-    }
 }
 
-/// What a load process says of the answers of `--check scoring`, beside those it kept.
+/// Summary of the responses that one load process received with `--check scoring`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Scored {
-    /// What totals are held against, drawn through the first that came; null where none came.
-    pub line: Option<Line>,
-    /// Answers whose average is not their total divided by their number.
+pub struct ScoringSummary {
+    /// Expected totals, derived from the first response; null without responses.
+    pub line: Option<TotalLine>,
+    /// Number of responses whose average is not their total divided by their number.
     pub wrong_averages: u64,
-    /// The first of them, in words.
+    /// First responses with such an average, as text.
     pub first_wrong_averages: Vec<String>,
-    /// The answers whose total no whole number of scores explains: those with the lowest numbers, in their order.
+    /// Responses whose total is not a whole number of scores from the line; only those with the
+    /// lowest numbers, in ascending order.
     pub first_strange_totals: Vec<StrangeTotal>,
 }
 
-/// An answer's total that no whole number of scores explains.
+/// A total that is not a whole number of scores from the line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StrangeTotal {
-    /// The answer's number.
+    /// Number of the response.
     pub number: u64,
-    /// The total that came with it.
+    /// Total of the response.
     pub total: f64,
 }
 
-/// First offenders of a kind that are kept to be shown.
+/// Maximum number of violations kept per kind.
 pub const SHOWN: usize = 5;
 
-impl Scored {
-    /// Takes note of a strange total.
+impl ScoringSummary {
+    /// Keeps a total if its number is among the lowest.
     pub fn strange(&mut self, total: StrangeTotal) {
         let shown = &mut self.first_strange_totals;
         let place = shown.partition_point(|t| t.number <= total.number);
@@ -187,8 +186,8 @@ impl Scored {
         }
     }
 
-    /// Adds what another said; the line stays.
-    pub fn join(&mut self, other: &Scored) {
+    /// Merges another summary into this one, except its line.
+    pub fn join(&mut self, other: &ScoringSummary) {
         self.wrong_averages += other.wrong_averages;
         let averages = &mut self.first_wrong_averages;
         averages.extend_from_slice(&other.first_wrong_averages);
@@ -205,17 +204,17 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_answer_takes_what_is_said() {
+    fn a_kept_score_has_the_stated_size() {
         assert_eq!(size_of::<KeptScore>(), KEPT_BYTES);
     }
 
     #[test]
-    fn of_strange_totals_the_lowest_numbers_are_kept_whatever_came_first() {
-        let numbers = |scored: &Scored| -> Vec<u64> {
+    fn keeps_the_unexplained_totals_with_the_lowest_numbers() {
+        let numbers = |scored: &ScoringSummary| -> Vec<u64> {
             let totals = &scored.first_strange_totals;
             totals.iter().map(|total| total.number).collect()
         };
-        let [mut one, mut other] = [Scored::default(), Scored::default()];
+        let [mut one, mut other] = [ScoringSummary::default(), ScoringSummary::default()];
         for (scored, came) in [(&mut one, [9, 2, 7, 11]), (&mut other, [8, 3, 7, 1])] {
             for number in came {
                 scored.strange(StrangeTotal { number, total: 0.5 });
@@ -227,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_whole_scores_from_their_line() {
-        let line = Line::through(10.0, 5, 50.0);
+    fn measures_the_distance_of_totals_in_scores() {
+        let line = TotalLine::through(10.0, 5, 50.0);
         assert_eq!((line.before, line.from_zero()), (0.0, Some(0)));
-        assert_eq!(Line::through(10.0, 1, 30.0).from_zero(), Some(-2));
-        assert_eq!(Line::through(10.0, 1, 31.0).from_zero(), None);
-        assert_eq!(Line::through(10.0, 3, 0.0).ahead_of(&line), Some(-3));
+        assert_eq!(TotalLine::through(10.0, 1, 30.0).from_zero(), Some(-2));
+        assert_eq!(TotalLine::through(10.0, 1, 31.0).from_zero(), None);
+        assert_eq!(TotalLine::through(10.0, 3, 0.0).ahead_of(&line), Some(-3));
         for (number, total, distance) in [
             (1, 10.0, Some(0)),
             (7, 60.0, Some(-1)),
@@ -247,45 +246,45 @@ mod tests {
     }
 
     #[test]
-    fn what_adding_up_rounds_is_granted() {
+    fn tolerates_rounding_of_sums() {
         let (score, mut total) = (0.1, 0.0);
-        let line = Line::through(score, 0, 0.0);
+        let line = TotalLine::through(score, 0, 0.0);
         for number in 1..=1_000_000 {
             total += score;
             assert_eq!(line.distance(number, total), Some(0), "{number}: {total}");
-            let late = Line::through(score, number, total);
+            let late = TotalLine::through(score, number, total);
             assert_eq!((late.from_zero(), late.ahead_of(&line)), (Some(0), Some(0)));
         }
-        assert_ne!(total, 100_000.0, "it does round");
+        assert_ne!(total, 100_000.0, "expected rounding");
     }
 
     proptest! {
         #[test]
-        fn what_was_kept_is_read(
+        fn packs_and_unpacks(
             number in any::<u64>(), distance in any::<i32>(), sent in 0u64..=LATEST, took in 0u64..=LATEST,
         ) {
             let kept = KeptScore::new(number, Some(distance), sent, sent + took);
-            let kept = KeptScore::from_words(kept.to_words());
+            let kept = KeptScore(kept.0);
             prop_assert_eq!((kept.number(), kept.sent_ns(), kept.done_ns()), (number, sent, sent + took));
             prop_assert_eq!(kept.distance(), (distance != NONE).then_some(distance));
         }
 
         #[test]
-        fn times_that_do_not_fit_overlap(sent in LATEST.., took in 0u64..1000) {
+        fn clamps_times_beyond_the_limit(sent in LATEST.., took in 0u64..1000) {
             let kept = KeptScore::new(1, None, sent, sent.saturating_add(took));
             prop_assert_eq!(kept.sent_ns(), LATEST);
             prop_assert!(kept.done_ns() >= LATEST);
         }
 
         #[test]
-        fn moving_adds_up(distance in -1000i32..1000, by in -1000i32..1000, sent in 0u64..1000, took in 0u64..1000) {
+        fn adds_distances_when_moved(distance in -1000i32..1000, by in -1000i32..1000, sent in 0u64..1000, took in 0u64..1000) {
             let kept = KeptScore::new(3, Some(distance), sent, sent + took).moved(Some(by), 7);
             prop_assert_eq!(kept, KeptScore::new(3, Some(distance + by), sent + 7, sent + took + 7));
             prop_assert_eq!(kept.moved(None, 0).distance(), None);
         }
 
         #[test]
-        fn an_honest_total_is_on_the_line_whatever_was_there_before(
+        fn accepts_correct_totals_for_any_start(
             score in prop_oneof![-1e6f64..-1e-3, 1e-3f64..1e6], before in -1e6f64..1e6, first in 1u64..1000, n in 1u64..2000,
         ) {
             let mut total = before;
@@ -293,7 +292,7 @@ mod tests {
             for number in 1..first + n {
                 total += score;
                 if number >= first {
-                    let line = line.get_or_insert_with(|| Line::through(score, number, total));
+                    let line = line.get_or_insert_with(|| TotalLine::through(score, number, total));
                     prop_assert_eq!(line.distance(number, total), Some(0));
                     prop_assert_eq!(line.distance(number + 1, total), Some(-1));
                     prop_assert_eq!(line.distance(number, total + score * 0.5), None);

@@ -1,24 +1,27 @@
-//! The vocabulary of floodmark: what was asked ([`plan`]), what happened ([`events`]), and what is
-//! kept of it ([`run`], [`result`]). It is the only thing between measuring and judging.
+//! The vocabulary of floodmark: the plan ([`plan`]), its events ([`events`]) and the record
+//! ([`run`], [`result`]). It is the only interface between measuring and judging.
 //!
-//! Invariant: no I/O beyond reading and writing a record, and no arithmetic that judges.
+//! Invariant: no I/O except reading and writing a record, and no judgement.
 
 pub mod cause;
 pub mod client;
 pub mod comparison;
-pub mod elsewhere;
 pub mod events;
 pub mod experiment;
 pub mod groups;
 pub mod host;
 pub mod kept;
 pub mod logged;
+pub mod metric;
 pub mod mix;
+mod model;
+mod names;
 pub mod outcome;
 pub mod place;
 pub mod plan;
 pub mod profile;
 pub mod proof;
+pub mod remote;
 pub mod result;
 pub mod run;
 pub mod sweep;
@@ -30,15 +33,15 @@ pub mod units;
 pub mod verdict;
 pub mod watch;
 
-pub use comparison::{Claim, Comparison, Metric};
-pub use events::{Event, SecondRow, ThreadUse, WorkerEnd};
+pub use comparison::{ClaimResult, ComparedMetric, Comparison};
+pub use events::{Event, SecondRow, ThreadUsage, WorkerEnd};
+pub use metric::{Metric, Observation};
 pub use outcome::{Counts, Outcome};
 pub use plan::Plan;
-pub use profile::Profile;
 pub use result::{Record, schema};
 pub use run::Run;
 pub use times::{TimeKind, Times};
 pub use timetable::Timetable;
 
-/// The version of the record's format; raised when a field changes its meaning or goes away.
+/// Version of the record format; raised when a field is removed or its meaning changes.
 pub const SCHEMA_VERSION: u32 = 1;

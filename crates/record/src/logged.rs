@@ -1,22 +1,24 @@
-//! What the server itself is, and what it said while it was loaded.
+//! Runtime of the server and errors in its log.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A server's own word, as far as its manifest says what to look for.
+/// Runtime of the server and errors in its log, as configured in its manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Logged {
-    /// What it runs on, such as `jvm`; null where its manifest does not say.
+    /// Runtime of the server, such as `jvm`; null if its manifest does not state it.
     pub runtime: Option<String>,
-    /// Lines of its log in this attempt, by text; empty where there is nothing to look for, or the log could not be read.
+    /// Number of log lines per configured text in this attempt; empty if no texts are configured or
+    /// the log could not be read.
     pub errors: Vec<LogErrors>,
 }
 
-/// How often the server's log has a text.
+/// Number of log lines that contain a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LogErrors {
-    /// The text.
+    /// Text to search for.
     pub text: String,
-    /// Lines with it that were written since the attempt before ended, of the first attempt since it began.
+    /// Number of lines with the text since the end of the previous attempt, or since the start of
+    /// the first attempt.
     pub lines: u64,
 }

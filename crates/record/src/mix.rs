@@ -1,4 +1,4 @@
-//! Several requests in turn, and the ways of writing headers and expectations that flags and mix files share.
+//! Mixes, and the syntax of headers and expectations shared by flags and mix files.
 
 use std::str::FromStr;
 
@@ -7,32 +7,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Expect, RequestPlan};
 
-/// Requests of a mix at most: each costs about 2 MiB for each load thread (its histograms), and a table with more is not read.
-pub const MOST_REQUESTS: usize = 64;
+/// Maximum number of requests in a mix. Each needs about 2 MiB per load thread for its histograms.
+pub const MAX_REQUESTS: usize = 64;
 
-/// Several requests to one server, in turn (`--mix`).
+/// Several requests to one server, sent in turn (`--mix`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mix {
-    /// Name of the file they were read from, without its folder.
+    /// File name without its folder.
     pub file: String,
-    /// The requests, at most [`MOST_REQUESTS`]; each is a group of the figures.
+    /// Requests, at most [`MAX_REQUESTS`]; each is a group with its own figures.
     pub requests: Vec<MixRequest>,
 }
 
 /// A request of a mix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MixRequest {
-    /// Its name, and that of its group.
+    /// Name of the request and of its group.
     pub name: String,
-    /// How often it is sent within one cycle of the mix; weights have no common divisor.
+    /// Number of times the request is sent per cycle. The weights of a mix have no common divisor.
     pub weight: u32,
     /// Path and query.
     pub path: String,
-    /// What else is sent.
+    /// Method, headers and body.
     pub request: RequestPlan,
-    /// What an answer must be to count as ok; empty: status 2xx or 3xx.
+    /// Conditions for an ok response; empty: status 2xx or 3xx.
     pub expect: Vec<Expect>,
-    /// Whether `{seq}`, `{rand:a-b}` and `{uuid}` in path, header values and body stand for what is new in each request.
+    /// Whether `{seq}`, `{rand:a-b}` and `{uuid}` are replaced in path, header values and body.
     pub templates: bool,
 }
 
@@ -44,16 +44,16 @@ impl FromStr for Expect {
         let kinds = "write status=200, body=TEXT or json=VALUE";
         let (kind, value) = text
             .split_once('=')
-            .ok_or_else(|| format!("\"{text}\" has no =; {kinds}"))?;
+            .ok_or_else(|| format!("\"{text}\" has no \"=\"; {kinds}"))?;
         match kind {
             "status" => match value.parse() {
                 Ok(status @ 100..=999) => Ok(Expect::Status(status)),
-                _ => Err(format!("\"{value}\" is no status code of three digits")),
+                _ => Err(format!("\"{value}\" is not a three-digit status code")),
             },
             "body" => Ok(Expect::Body(value.to_owned())),
             "json" => serde_json::from_str(value)
                 .map(Expect::Json)
-                .map_err(|e| format!("\"{value}\" is no JSON: {e}")),
+                .map_err(|e| format!("\"{value}\" is not valid JSON: {e}")),
             other => Err(format!("unknown expectation \"{other}\"; {kinds}")),
         }
     }
@@ -62,7 +62,7 @@ impl FromStr for Expect {
 /// Reads `Name: value`.
 ///
 /// # Errors
-/// A text without a colon, in words.
+/// The text has no colon.
 pub fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')

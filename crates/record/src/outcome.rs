@@ -1,40 +1,42 @@
-//! What became of each request. Every request has exactly one outcome, and the counts add up on every record.
+//! Outcomes of requests. Each request has exactly one outcome, and the counts of every record add
+//! up.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
-/// What became of a request that was sent.
+/// Outcome of a request that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// An answer with status 2xx or 3xx, or one that meets every `--expect`.
+    /// A response with status 2xx or 3xx, or one that matches `--expect`.
     Ok,
-    /// The server declined: 429 or 503.
+    /// The server declined the request with status 429 or 503.
     Rejected,
-    /// Any other whole answer.
+    /// Any other complete response.
     Wrong,
-    /// Bytes that are not a valid HTTP/1.1 answer, or a connection closed within one.
+    /// The response is not valid HTTP/1.1, or the connection closed before it was complete.
     Malformed,
-    /// The connection was reset or closed before the first byte of an answer.
+    /// The connection was reset or closed before the first byte of the response.
     Reset,
-    /// No whole answer within the timeout, counted from the moment it was sent.
+    /// No complete response within the timeout, counted from sending.
     TimedOut,
 }
 
-/// How many requests had which outcome.
+/// Number of requests by outcome.
 ///
-/// `intended = sent + unsent + connect_failed` and
-/// `sent = ok + rejected + wrong + malformed + reset + timed_out + failed + in_flight_at_end`, always.
+/// Two equations always hold: `intended = sent + unsent + connect_failed` and
+/// `sent = ok + rejected + wrong + malformed + reset + timed_out + failed + in_flight_at_end`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counts {
-    /// Requests whose intended time came.
+    /// Requests that were due.
     pub intended: u64,
-    /// Requests handed to the kernel, each counted once however often it was retried.
+    /// Requests handed to the kernel; a retried request counts once.
     pub sent: u64,
-    /// Requests whose time came but which were never sent (no connection until the end).
+    /// Requests that were due but not sent because no connection was available.
     pub unsent: u64,
-    /// Requests given up because no connection could be opened for them.
+    /// Requests that failed because no connection could be opened.
     pub connect_failed: u64,
     /// See [`Outcome::Ok`].
     pub ok: u64,
@@ -48,21 +50,21 @@ pub struct Counts {
     pub reset: u64,
     /// See [`Outcome::TimedOut`].
     pub timed_out: u64,
-    /// Without a whole answer, as another load generator counted them: it does not say what became of each.
+    /// Requests that an external client counted as failed, without a more specific outcome.
     #[serde(default, skip_serializing_if = "crate::times::is_zero")]
     pub failed: u64,
-    /// Sent and without an answer when the run was ended early.
+    /// Requests in flight when the run was ended early.
     pub in_flight_at_end: u64,
-    /// Requests sent a second time because the server had closed the kept connection between requests.
+    /// Requests sent again because the server had closed the kept connection between requests.
     pub reconnects: u64,
-    /// Whole answers by status code.
-    #[serde(with = "statuses")]
+    /// Complete responses by status code.
+    #[serde(deserialize_with = "statuses")]
     #[schemars(with = "BTreeMap<String, u64>")]
     pub statuses: BTreeMap<u16, u64>,
 }
 
 impl Counts {
-    /// Counts one outcome of a request that was sent.
+    /// Counts one outcome.
     pub fn add(&mut self, outcome: Outcome) {
         *match outcome {
             Outcome::Ok => &mut self.ok,
@@ -74,7 +76,7 @@ impl Counts {
         } += 1;
     }
 
-    /// Adds another set of counts to this one.
+    /// Adds other counts.
     pub fn merge(&mut self, other: &Counts) {
         self.intended += other.intended;
         self.sent += other.sent;
@@ -94,7 +96,7 @@ impl Counts {
         }
     }
 
-    /// Requests that were sent and have an outcome.
+    /// Returns the number of sent requests that have an outcome.
     #[must_use]
     pub fn ended(&self) -> u64 {
         self.ok
@@ -106,17 +108,16 @@ impl Counts {
             + self.failed
     }
 
-    /// Requests whose fate at the server is not known: they may have been carried out without the client
-    /// having a usable answer.
+    /// Returns the number of requests without a usable response that the server may have executed.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         self.malformed + self.reset + self.timed_out + self.failed + self.in_flight_at_end
     }
 
-    /// The two outcome equations, as the text of the first one that does not hold.
+    /// Checks the two outcome equations.
     ///
     /// # Errors
-    /// The equation with its figures.
+    /// The first equation that does not hold, with its figures.
     pub fn balance(&self) -> Result<(), String> {
         let left = self.sent + self.unsent + self.connect_failed;
         if self.intended != left {
@@ -128,7 +129,7 @@ impl Counts {
         let right = self.ended() + self.in_flight_at_end;
         if self.sent != right {
             return Err(format!(
-                "sent {} ≠ {right}, the sum of its outcomes",
+                "sent is {}; expected {right}, the sum of its outcomes",
                 self.sent
             ));
         }
@@ -136,27 +137,13 @@ impl Counts {
     }
 }
 
-/// JSON has text for keys, and serde does not turn it back into numbers within a tagged enum such as `Event`.
-mod statuses {
-    use std::collections::BTreeMap;
-
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub fn serialize<S: Serializer>(
-        statuses: &BTreeMap<u16, u64>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(statuses.iter().map(|(status, n)| (status.to_string(), n)))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<BTreeMap<u16, u64>, D::Error> {
-        BTreeMap::<String, u64>::deserialize(deserializer)?
-            .into_iter()
-            .map(|(status, n)| Ok((status.parse().map_err(D::Error::custom)?, n)))
-            .collect()
-    }
+/// Reads counts by status code. Serde doesn't parse numeric keys within a tagged enum such as
+/// `Event`, so keys are parsed here.
+fn statuses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16, u64>, D::Error> {
+    BTreeMap::<String, u64>::deserialize(deserializer)?
+        .into_iter()
+        .map(|(status, n)| Ok((status.parse().map_err(D::Error::custom)?, n)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -164,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_outcome_counts_towards_the_balance() {
+    fn balances_with_every_outcome() {
         let mut counts = Counts {
             intended: 9,
             sent: 7,

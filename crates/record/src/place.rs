@@ -1,63 +1,66 @@
-//! Where client, server and store of a run were.
+//! Placement of client, server and store.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where the sides of a run were, where it was asked for.
+/// Placement of the roles of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Place {
-    /// What stood between them.
-    pub hosts: Hosts,
-    /// The load process.
-    pub client: Side,
-    /// The server.
-    pub server: Side,
-    /// By how many seconds each byte between them came later, either way, through a proxy of floodmark's; null for none.
+pub struct Placement {
+    /// How the hosts of client and server are separated.
+    pub hosts: HostLayout,
+    /// Placement of the client.
+    pub client: RolePlacement,
+    /// Placement of the server.
+    pub server: RolePlacement,
+    /// Added one-way network delay in seconds, by floodmark's proxy; null without a proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<f64>,
-    /// The database behind the server; null for none.
+    /// Placement of the server's database; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub store: Option<Store>,
+    pub store: Option<StorePlacement>,
 }
 
-/// The database behind a server.
+/// Placement of the server's database.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Store {
-    /// Its name, or host and port of one that was there already.
+pub struct StorePlacement {
+    /// Name of the store, or host and port of a store that was already running.
     pub name: String,
-    /// Whether it was started for the server's process, empty, or was there already.
+    /// Whether floodmark started the store, empty, for the server process.
     pub started: bool,
-    /// What was set of it; the rest were its defaults.
+    /// Settings that differ from the store's defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub setting: BTreeMap<String, String>,
-    /// By how many seconds a round trip to it took longer, through a proxy of floodmark's; null for none.
+    /// Added round-trip delay in seconds, by floodmark's proxy; null without a proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<f64>,
 }
 
-/// What stood between client and server.
+/// How the hosts of client and server are separated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Hosts {
-    /// Nothing: both on this machine, over its loopback.
+pub enum HostLayout {
+    /// Client and server on one host, over loopback.
     Shared,
-    /// As between two machines: each in a network namespace of its own, joined by a pair of virtual interfaces.
+    /// Client and server isolated as on two hosts: one network namespace each, joined by a pair of
+    /// virtual interfaces.
     Separate,
 }
 
-/// Where one side was.
+/// Placement of one role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Side {
-    /// CPUs that it was kept to, as the kernel lists them (`0,2-3`); null for all that floodmark might use.
+pub struct RolePlacement {
+    /// CPUs that the role is restricted to, in the kernel's format (`0,2-3`); null if not
+    /// restricted.
     pub cpus: Option<String>,
-    /// How many CPUs it might use.
+    /// Number of CPUs that the role may use.
     pub cpu_count: u32,
-    /// Its address, where it had a network of its own.
+    /// Address in the role's own network namespace; null without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Kernel settings that were set for its network, by their names; the others were the kernel's defaults where it had one.
+    /// Kernel settings of the role's network namespace by name; other settings have the kernel's
+    /// defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,
 }

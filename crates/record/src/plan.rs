@@ -1,91 +1,86 @@
-//! What one run was asked to do. The parent writes it to a worker's stdin; the record keeps it.
+//! The plan of a run. The parent process writes it to a worker's stdin, and the record stores it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::mix::Mix;
-use crate::profile::{Profile, Replay, Step};
+use crate::model::ModelForm;
+pub use crate::model::{Arrivals, Length, Model, Rate, Schedule, Spacing};
+use crate::profile::{RateStep, Replay};
 pub use crate::target::{Address, Target};
 use crate::tls::{TlsPlan, TrustAnchor};
 
-/// The load of one run on one target. Rates and counts are totals over all threads.
+/// Load of one run on one target. Rates and counts are totals over all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
-    /// Where the requests go.
+    /// Target of the requests.
     pub target: Target,
-    /// How connections are protected; null for plain HTTP.
-    #[serde(default)]
+    /// TLS settings; null for plain HTTP.
     pub tls: Option<TlsPlan>,
-    /// What is sent; of a mix, what its requests take from the command line.
+    /// Request to send; with a mix, defaults for its requests.
     pub request: RequestPlan,
-    /// Several requests in turn in place of `request` at the target's path.
+    /// Requests to send in turn instead of `request`; null without a mix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,
-    /// Closed: a request follows an answer. Open: requests follow a schedule.
+    /// When requests are sent, and what ends the sending window.
+    #[serde(flatten)]
+    #[schemars(with = "ModelForm")]
     pub model: Model,
-    /// Arrivals per second in all, where `profile` changes them their mean over the sending window; open model only.
-    pub rate_per_s: Option<f64>,
-    /// How the rate changes over the sending window; null where it does not.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub profile: Option<Profile>,
-    /// How arrivals are spaced; open model only.
-    pub arrivals: Option<Arrivals>,
-    /// Closed model: connections in all. Open model: the cap on them.
+    /// Total number of connections; in the open model, the maximum.
     pub connections: u32,
-    /// Whether all connections are opened before the clock starts and kept open, requests spread over them in turn.
-    #[serde(default)]
-    pub hold: bool,
-    /// Load threads.
+    /// Number of load threads.
     pub threads: u32,
     /// How often a connection is used.
+    #[serde(flatten)]
+    #[schemars(with = "ConnectionUseForm")]
     pub connection_use: ConnectionUse,
-    /// Requests on each connection where `connection_use` is `per_connection`.
-    pub requests_per_connection: Option<u64>,
-    /// Who closes a connection that is done with, and so holds the TIME_WAIT.
+    /// Peer that closes a used connection first and so holds its TIME_WAIT.
     pub close_first: CloseFirst,
-    /// Length of the sending window in seconds; exactly one of this and `requests` is given.
-    pub duration_s: Option<f64>,
-    /// Number of requests in all.
-    pub requests: Option<u64>,
-    /// Real load before the measurement, in seconds, kept apart.
-    pub warmup_s: f64,
-    /// Which part of the measurement figures are of.
+    /// Length of the warm-up in seconds.
+    #[serde(rename = "warmup_s", with = "seconds")]
+    #[schemars(with = "f64")]
+    pub warmup: Duration,
+    /// Part of the measurement that the figures cover.
     pub figures_of: FiguresOf,
-    /// Longest wait for an answer, in seconds from the moment of sending; also for a connect.
-    pub timeout_s: f64,
-    /// An ok answer is good when it came within this many seconds of its intended time.
-    pub deadline_s: f64,
-    /// Whether what is out at the end is awaited.
+    /// Maximum time in seconds to wait for a connection, and for a response after sending.
+    #[serde(rename = "timeout_s", with = "seconds")]
+    #[schemars(with = "f64")]
+    pub timeout: Duration,
+    /// Maximum response time, in seconds, for an ok response to count as goodput.
+    #[serde(rename = "deadline_s", with = "seconds")]
+    #[schemars(with = "f64")]
+    pub deadline: Duration,
+    /// Whether the run waits at its end for requests in flight.
     pub drain: bool,
-    /// What an answer must be to count as ok; empty: status 2xx or 3xx.
+    /// Conditions for an ok response; empty means status 2xx or 3xx.
     pub expect: Vec<Expect>,
-    /// Which check the answers are kept for.
+    /// Check of all responses; null without one.
     pub check: Option<Check>,
-    /// Source addresses to spread connections over.
+    /// Source addresses to spread connections over; null lets the kernel choose.
     pub sources: Option<Sources>,
-    /// Local ports that each source address has for each address of the target; null where they could not be
-    /// read, and where none is needed (unix sockets).
+    /// Number of local ports per source and target address; null if unknown or not needed.
     pub ports_per_source: Option<u64>,
-    /// How I/O is done.
+    /// I/O backend.
     pub backend: Backend,
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
-/// How many connections the closed model has where nothing else is asked for.
+/// Default number of connections in the closed model.
 pub const DEFAULT_CONNECTIONS: u32 = 50;
 
-/// How long the sending window is where nothing else is asked for, seconds.
-pub const DEFAULT_DURATION_S: f64 = 10.0;
+/// Default length of the sending window.
+pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 
-/// The timeout where nothing else is asked for, seconds.
-pub const DEFAULT_TIMEOUT_S: f64 = 5.0;
+/// Default timeout.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// What is done to `target` where nothing else is asked for: the closed model with GET on kept connections and one thread,
+    /// Returns the default load of a target: closed model, GET, kept connections, one thread,
     /// figures of the steady part.
     #[must_use]
     pub fn of(target: Target) -> Self {
@@ -98,22 +93,17 @@ impl Plan {
                 body: Vec::new(),
             },
             mix: None,
-            model: Model::Closed,
-            rate_per_s: None,
-            profile: None,
-            arrivals: None,
+            model: Model::Closed {
+                length: Length::Duration(DEFAULT_DURATION),
+            },
             connections: DEFAULT_CONNECTIONS,
-            hold: false,
             threads: 1,
             connection_use: ConnectionUse::Kept,
-            requests_per_connection: None,
             close_first: CloseFirst::Server,
-            duration_s: Some(DEFAULT_DURATION_S),
-            requests: None,
-            warmup_s: 0.0,
+            warmup: Duration::ZERO,
             figures_of: FiguresOf::Steady,
-            timeout_s: DEFAULT_TIMEOUT_S,
-            deadline_s: DEFAULT_TIMEOUT_S,
+            timeout: DEFAULT_TIMEOUT,
+            deadline: DEFAULT_TIMEOUT,
             drain: true,
             expect: Vec::new(),
             check: None,
@@ -123,34 +113,94 @@ impl Plan {
             seed: 1,
         }
     }
-}
 
-impl Plan {
-    /// The replay, where it is one.
+    /// Returns whether requests are sent on schedule.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.schedule().is_some()
+    }
+
+    /// Returns when requests are sent; `None` in the closed model.
+    #[must_use]
+    pub fn schedule(&self) -> Option<&Schedule> {
+        match &self.model {
+            Model::Closed { .. } => None,
+            Model::Open { schedule, .. } => Some(schedule),
+        }
+    }
+
+    /// Returns whether all connections are opened before the window, kept open and used in turn.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        matches!(self.model, Model::Open { hold: true, .. })
+    }
+
+    /// Returns the total arrivals per second, or their mean if the rate changes; `None` in the
+    /// closed model.
+    #[must_use]
+    pub fn rate_per_s(&self) -> Option<f64> {
+        self.schedule().map(Schedule::rate_per_s)
+    }
+
+    /// Returns whether the rate changes during the run.
+    #[must_use]
+    pub fn rate_changes(&self) -> bool {
+        self.schedule().is_some_and(Schedule::rate_changes)
+    }
+
+    /// Returns the spacing of arrivals; `None` in the closed model.
+    #[must_use]
+    pub fn arrivals(&self) -> Option<Arrivals> {
+        self.schedule().map(Schedule::arrivals)
+    }
+
+    /// Returns what ends the sending window.
+    #[must_use]
+    pub fn length(&self) -> Length {
+        match &self.model {
+            Model::Closed { length } => *length,
+            Model::Open { schedule, .. } => schedule.length(),
+        }
+    }
+
+    /// Returns the length of the sending window in seconds, or `None` if a number of requests ends
+    /// it.
+    #[must_use]
+    pub fn duration_s(&self) -> Option<f64> {
+        self.length().duration_s()
+    }
+
+    /// Returns the number of requests that ends the sending window.
+    #[must_use]
+    pub fn request_limit(&self) -> Option<u64> {
+        self.length().requests()
+    }
+
+    /// Returns the replay, if the plan has one.
     #[must_use]
     pub fn replay(&self) -> Option<&Replay> {
-        match &self.profile {
-            Some(Profile::Replay(replay)) => Some(replay),
+        match self.schedule() {
+            Some(Schedule::Replay { replay, .. }) => Some(replay),
             _ => None,
         }
     }
 
-    /// The rates one after the other, where there are such.
+    /// Returns the rate steps, if the plan has any.
     #[must_use]
-    pub fn steps(&self) -> Option<&[Step]> {
-        match &self.profile {
-            Some(Profile::Steps(steps)) => Some(steps),
+    pub fn steps(&self) -> Option<&[RateStep]> {
+        match self.schedule() {
+            Some(Schedule::Steps { steps, .. }) => Some(steps),
             _ => None,
         }
     }
 }
 
-/// What is sent.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestPlan {
     /// HTTP method.
     pub method: String,
-    /// Headers that the user gave, in order.
+    /// Headers given by the user, in order.
     pub headers: Vec<(String, String)>,
     /// Body as base64; empty for none.
     #[serde(with = "base64_bytes")]
@@ -158,85 +208,110 @@ pub struct RequestPlan {
     pub body: Vec<u8>,
 }
 
-/// Whether requests wait for answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Model {
-    /// A connection sends its next request when it has its answer.
-    Closed,
-    /// Requests are sent at scheduled times, whatever the server does.
-    Open,
+/// How often a connection is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ConnectionUseForm", into = "ConnectionUseForm")]
+pub enum ConnectionUse {
+    /// Until the server closes it.
+    Kept,
+    /// For one request.
+    Fresh,
+    /// For at most this number of requests.
+    PerConnection(u64),
 }
 
-/// How arrivals of the open model are spaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Arrivals {
-    /// Equal distances.
-    Constant,
-    /// Exponential distances with the same mean.
-    Poisson,
-    /// A given number at equal distances within a given time.
-    Burst,
-    /// As in a file of timestamps.
-    Replay,
+/// The fields of a plan that hold its [`ConnectionUse`] in JSON.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct ConnectionUseForm {
+    /// How often a connection is used.
+    connection_use: ConnectionUseKind,
+    /// Maximum number of requests per connection if `connection_use` is `per_connection`; otherwise
+    /// null.
+    requests_per_connection: Option<u64>,
 }
 
 /// How often a connection is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum ConnectionUse {
-    /// As long as the server keeps it.
+#[schemars(rename = "ConnectionUse")]
+enum ConnectionUseKind {
+    /// Until the server closes it.
     Kept,
-    /// Once.
+    /// For one request.
     Fresh,
-    /// A given number of times.
+    /// For at most a given number of requests.
     PerConnection,
 }
 
-/// Who closes a connection first.
+impl From<ConnectionUseForm> for ConnectionUse {
+    fn from(form: ConnectionUseForm) -> Self {
+        match form.connection_use {
+            ConnectionUseKind::Kept => ConnectionUse::Kept,
+            ConnectionUseKind::Fresh => ConnectionUse::Fresh,
+            ConnectionUseKind::PerConnection => {
+                ConnectionUse::PerConnection(form.requests_per_connection.unwrap_or(1))
+            }
+        }
+    }
+}
+
+impl From<ConnectionUse> for ConnectionUseForm {
+    fn from(connection_use: ConnectionUse) -> Self {
+        let (connection_use, requests_per_connection) = match connection_use {
+            ConnectionUse::Kept => (ConnectionUseKind::Kept, None),
+            ConnectionUse::Fresh => (ConnectionUseKind::Fresh, None),
+            ConnectionUse::PerConnection(n) => (ConnectionUseKind::PerConnection, Some(n)),
+        };
+        ConnectionUseForm {
+            connection_use,
+            requests_per_connection,
+        }
+    }
+}
+
+/// Peer that closes a used connection first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CloseFirst {
-    /// The server, asked by `Connection: close`; it holds the TIME_WAIT.
+    /// The server, because of `Connection: close`; it holds the TIME_WAIT.
     Server,
-    /// The client, after the answer; it holds the TIME_WAIT.
+    /// The client, after the response; it holds the TIME_WAIT.
     Client,
-    /// The client, with RST; nobody holds a TIME_WAIT.
+    /// The client, with RST; neither peer holds a TIME_WAIT.
     Reset,
 }
 
-/// Which part of a measurement figures are of.
+/// Part of a measurement that the figures cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FiguresOf {
-    /// The steady part, where change points show one; else all of it.
+    /// The steady part if there is one, otherwise the whole measurement.
     Steady,
-    /// All of it.
+    /// The whole measurement.
     Whole,
 }
 
-/// What an answer must be to count as ok.
+/// Condition that makes a response ok.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
-    /// This status code.
+    /// The status code equals this one.
     Status(u16),
-    /// Exactly this body.
+    /// The body equals this text.
     Body(String),
-    /// This JSON value, compared as a value.
+    /// The body is JSON equal to this value.
     Json(serde_json::Value),
 }
 
-/// A check of the answers.
+/// Check of all responses.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
-    /// Each answer is a number; each is handed out once and in order.
+    /// Each response is a number; the server hands out each number once and in order.
     Sequence,
-    /// Each answer says how many scores there are by now, their sum and their mean.
+    /// Each response reports the count, sum and mean of all scores so far.
     Scoring {
-        /// What each request adds.
+        /// Score of each request.
         score: f64,
     },
 }
@@ -253,7 +328,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// How many addresses they are; 0 when the ends are of different families or in the wrong order.
+    /// Returns the number of addresses; 0 if the ends have different families or are in the wrong
+    /// order.
     #[must_use]
     pub fn count(&self) -> u128 {
         match (self.first, self.last) {
@@ -266,33 +342,48 @@ impl Sources {
     }
 }
 
-/// How I/O is done.
+/// I/O backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
     /// io_uring.
     Uring,
-    /// epoll and plain calls.
+    /// epoll and ordinary system calls.
     Epoll,
 }
 
-/// What a worker reads from its stdin, as one line of JSON. The bytes of a replay's timetable follow it, as many as the
-/// plan announces.
+/// The first line of a worker's stdin, as JSON. The bytes of a replay's timetable follow it.
 ///
-/// Later lines: `stop` ends the run at once. The end of stdin does the same, so a worker never outlives its parent's interest.
+/// A later line `stop`, or the end of stdin, ends the run immediately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInput {
-    /// What to do.
+    /// The plan.
     pub plan: Plan,
-    /// When to start, ns since 1970; null for at once.
+    /// Start time in ns since 1970; `None` to start immediately.
     pub start_unix_ns: Option<u64>,
-    /// Number (`{seq}`) of its first request: one more than earlier attempts at the plan have used.
+    /// Number (`{seq}`) of the first request, higher than all numbers of earlier attempts.
     pub first_number: u64,
-    /// Where answers kept for a check are written.
+    /// File for the responses that a check needs.
     pub answers_file: Option<PathBuf>,
-    /// The certificate authorities to trust, where the plan has TLS and verifies.
+    /// The certificate authorities to trust.
     #[serde(default)]
     pub anchors: Vec<TrustAnchor>,
+}
+
+/// Durations as seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(duration.as_secs_f64())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
+    }
 }
 
 pub(crate) mod base64_bytes {

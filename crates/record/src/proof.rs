@@ -1,73 +1,75 @@
-//! What was changed after a run was measured, to see whether throughput moves as its cause predicts (docs/decisions/0022).
+//! Perturbations: changes made after a run to test whether throughput changes as the cause predicts
+//! (docs/decisions/0022-proof.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::run::Interval;
 
-/// A part of the setup that is changed for a while.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+/// A temporary change made to prove a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
-    /// Twice as many connections.
+pub enum Perturbation {
+    /// Twice the connections.
     TwiceConnections,
-    /// A server of the same kind beside it, with a knob set to twice its value.
+    /// A second server process with one setting doubled.
     TwiceKnob,
-    /// The load process is stopped for 1 ms of each 5 ms.
+    /// The client is paused for 1 ms of every 5 ms.
     SlowedClient,
-    /// The server's processes are.
+    /// The server's processes are paused for 1 ms of every 5 ms.
     SlowedServer,
-    /// Those of the store behind it are.
+    /// The store's processes are paused for 1 ms of every 5 ms.
     SlowedStore,
 }
 
-impl Change {
-    /// In words.
+impl Perturbation {
+    /// Returns a short description.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Change::TwiceConnections => "connections × 2",
-            Change::TwiceKnob => "a server whose knob is twice as high",
-            Change::SlowedClient => "client stopped for a fifth of the time",
-            Change::SlowedServer => "server stopped for a fifth of the time",
-            Change::SlowedStore => "store stopped for a fifth of the time",
+            Perturbation::TwiceConnections => "connections × 2",
+            Perturbation::TwiceKnob => "server setting × 2",
+            Perturbation::SlowedClient => "client paused for a fifth of the time",
+            Perturbation::SlowedServer => "server paused for a fifth of the time",
+            Perturbation::SlowedStore => "store paused for a fifth of the time",
         }
     }
 }
 
-/// Windows with and without one change, one beside the other.
+/// Throughput in windows with and without one perturbation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Windows {
-    /// What was changed.
-    pub change: Change,
-    /// Which knob, and from which value to which; null for changes of something else.
+    /// The perturbation.
+    pub change: Perturbation,
+    /// Name of the changed setting with both values; null if no setting was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
-    /// Connections in the windows without it. Where fewer requests are under way than bridge a stop, these are more than in the run, for
-    /// a side that is not stopped would have nothing to do either.
+    /// Connections in the windows without the perturbation. Higher than in the run if the run's
+    /// requests in flight would not keep the other processes busy during a pause.
     pub connections: u32,
-    /// Ok answers per second in each window without any change, in the order they were taken.
+    /// Ok responses per second in each window without the perturbation, in chronological order.
     pub base_per_s: Vec<f64>,
-    /// The same in the windows with it, each taken within seconds of the base of the same number.
+    /// Ok responses per second in each window with the perturbation. Each window is measured within
+    /// seconds of the one with the same index in `base_per_s`.
     pub changed_per_s: Vec<f64>,
 }
 
-/// What one change came to, beside what the cause predicts of it.
+/// Measured and predicted effect of one perturbation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tested {
-    /// What was changed.
-    pub change: Change,
-    /// Which knob, and from which value to which; null for changes of something else.
+    /// The perturbation.
+    pub change: Perturbation,
+    /// Name of the changed setting with both values; null if no setting was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
-    /// Lowest and highest ratio of throughput (with the change over without) that the cause allows; null where it predicts none.
+    /// Lower and upper bound of the throughput ratio (with ÷ without) that the cause predicts; null
+    /// without a prediction.
     pub predicted: Option<(f64, f64)>,
-    /// The ratio that was measured; null where a window gave no figure.
+    /// Measured throughput ratio (with ÷ without); null if a window has no throughput.
     pub ratio: Option<f64>,
-    /// Its interval.
+    /// Confidence interval of the ratio.
     pub interval: Option<Interval>,
-    /// Whether the two agree; null where the cause predicts nothing or the interval holds both.
+    /// Whether measurement and prediction agree; null without a prediction, or if the interval is
+    /// inconclusive.
     pub agrees: Option<bool>,
 }

@@ -1,77 +1,78 @@
-//! The folded record, `record.json`, and its JSON Schema.
+//! The record, `record.json`, and its JSON Schema.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SCHEMA_VERSION;
-use crate::comparison::{Claim, Comparison};
-use crate::experiment::{Asked, Resumed};
+use crate::comparison::{ClaimResult, Comparison};
+use crate::experiment::{ExperimentDescription, Resumed};
 use crate::run::{Environment, Interval, Run, ToolInfo};
 use crate::sweep::Swept;
 
-/// Everything known of one command: `record.json`, folded from `events.jsonl`.
+/// The record of one command, derived from `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
-    /// The format's version, [`SCHEMA_VERSION`].
+    /// Version of the format, [`SCHEMA_VERSION`].
     pub schema: u32,
-    /// Which floodmark took it.
+    /// Version and command line of the floodmark that wrote the record.
     pub tool: ToolInfo,
-    /// Where.
+    /// Host that floodmark ran on.
     pub environment: Environment,
-    /// What the experiment asks; null where the record is of one load.
+    /// Experiment; null for a single load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experiment: Option<Asked>,
-    /// When the result, having been cut short, was gone on with; runs that were measured anew are here once.
+    pub experiment: Option<ExperimentDescription>,
+    /// Resumptions of the result. Superseded runs are not in the record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<Resumed>,
-    /// What was left out, with the reason.
+    /// Skipped parts, with the reason.
     pub skipped: Vec<String>,
-    /// The attempts, in the order they were made.
+    /// Attempts in order.
     pub runs: Vec<Run>,
-    /// Over all attempts, where there are several.
+    /// Figures over all attempts; null for a single attempt.
     pub overall: Option<Overall>,
-    /// `--fail-if` thresholds and what became of them.
+    /// Results of `--fail-if`.
     pub thresholds: Vec<Threshold>,
-    /// Trials of an experiment that were sent the same load, beside the first of them, metric by metric; of a ladder each beside the
-    /// one before, of a sweep none.
+    /// Comparisons of trials with the same load, by metric. Each trial is compared with the first
+    /// one, or in a ladder with the previous one. Trials of a sweep are not compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,
-    /// What became of throughput where knobs were varied.
+    /// Results of sweeps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweeps: Vec<Swept>,
-    /// Published figures beside the measured ones.
+    /// Results of published claims.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub claims: Vec<Claim>,
-    /// Which version of each judge judged.
+    pub claims: Vec<ClaimResult>,
+    /// Version of each judge.
     pub judges: std::collections::BTreeMap<String, String>,
 }
 
 /// Figures over the attempts of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overall {
-    /// Mean of the attempts' throughput, ok answers per second.
+    /// Mean throughput of the attempts in ok responses per second.
     pub throughput_per_s: f64,
-    /// Its interval over attempts.
+    /// Confidence interval over attempts.
     pub throughput_interval: Option<Interval>,
     /// Number of attempts.
     pub attempts: u32,
-    /// Remarks such as a slow first attempt.
+    /// Notes, such as a slow first attempt.
     pub notes: Vec<String>,
 }
 
 /// A `--fail-if` threshold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Threshold {
-    /// As it was given.
+    /// Condition as given.
     pub condition: String,
-    /// Whether the condition was met, which fails the command; null where the figure was not measured.
+    /// Whether the condition was met, in which case the command fails; null if the figure was not
+    /// measured.
     pub met: Option<bool>,
-    /// The figure it was compared with.
+    /// Measured figure.
     pub figure: String,
 }
 
 impl Record {
-    /// An empty record.
+    /// Creates an empty record.
     #[must_use]
     pub fn new(tool: ToolInfo, environment: Environment) -> Self {
         Record {
@@ -92,7 +93,7 @@ impl Record {
     }
 }
 
-/// The JSON Schema of [`Record`], as it is kept in `docs/record.schema.json`.
+/// Returns the JSON Schema of [`Record`], as in `docs/record.schema.json`.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(Record).to_value()

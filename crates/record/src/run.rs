@@ -1,193 +1,194 @@
-//! One attempt as it is kept: what was measured, and apart from it what was judged.
+//! One attempt in the record. Measurements and judgements are separate.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::client::Tool;
-use crate::elsewhere::Elsewhere;
-use crate::events::{AddressUse, EndReason, Held, ThreadUse};
-use crate::groups::{Group, GroupPoint};
+use crate::client::ExternalRun;
+use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
+use crate::groups::{GroupFigures, GroupPoint};
 use crate::logged::LogErrors;
+use crate::metric::Observation;
 use crate::outcome::Counts;
-use crate::place::Place;
+use crate::place::Placement;
 use crate::plan::Plan;
 use crate::proof::Windows;
+use crate::remote::RemoteObservation;
 use crate::times::Times;
 use crate::tls::TlsRun;
 use crate::verdict::Verdict;
 use crate::watch::{Server, Watcher};
 
-/// Which floodmark took the record.
+/// Version and command line of a floodmark.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolInfo {
-    /// `floodmark`.
+    /// Always `floodmark`.
     pub name: String,
-    /// Its version.
+    /// Version.
     pub version: String,
-    /// The command line as it was given.
+    /// Command line as given, as a list of arguments.
     pub command: Vec<String>,
 }
 
-/// The machine a record was taken on.
+/// Host of a record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Kernel release.
     pub kernel: String,
-    /// CPUs this process may use.
+    /// Number of CPUs that this process may use.
     pub cpus: u32,
-    /// CPU model, where the kernel tells.
+    /// CPU model; null if unknown.
     pub cpu_model: Option<String>,
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub memory_bytes: Option<u64>,
-    /// CPU quota of the cgroup in CPUs, where there is one.
+    /// Limits of the control group; null without limits.
     pub cgroup: Option<CgroupLimits>,
     /// Process limits by name (`nofile`).
     pub limits: BTreeMap<String, u64>,
-    /// Kernel settings that matter for load, by their name under `/proc/sys`.
+    /// Kernel settings that affect load, by their name under `/proc/sys`.
     pub sysctls: BTreeMap<String, String>,
 }
 
 /// Limits of the control group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupLimits {
-    /// CPUs per wall second allowed.
+    /// CPU seconds allowed per wall second; null without a limit.
     pub cpu_quota: Option<f64>,
-    /// Memory limit in bytes.
+    /// Memory limit in bytes; null without a limit.
     pub memory_bytes: Option<u64>,
 }
 
 /// One attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Run {
-    /// The server under test.
+    /// System under test.
     pub system: String,
-    /// What it was asked to do.
+    /// Workload.
     pub workload: String,
-    /// The trial's name in its experiment; null where there is none.
+    /// Name of the trial; null outside experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// Which repetition on the same server process, from 1.
+    /// Number of the attempt on the same server process, from 1.
     pub attempt: u32,
-    /// Which fresh start of the server, from 1.
+    /// Number of the server process, from 1.
     pub process: u32,
-    /// Knobs of the server that were set.
+    /// Server settings that were set explicitly, with their values.
     pub setting: BTreeMap<String, String>,
-    /// What the server runs on, such as `jvm`; null where its manifest does not say.
+    /// Runtime of the server, such as `jvm`; null if its manifest doesn't state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
-    /// Wall clock at the start, milliseconds since 1970.
+    /// Wall-clock time of the start in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// What was asked.
+    /// Plan of the run.
     pub plan: Plan,
-    /// Where client and server were; null where nothing was asked for: on this machine, on the same CPUs.
+    /// Placement of client and server; null if not requested, so that both run on this host and
+    /// share its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub place: Option<Place>,
-    /// Whether it ran its course.
-    pub ended: Ended,
-    /// Length of the sending window, seconds.
+    pub place: Option<Placement>,
+    /// Why the run ended.
+    pub ended: RunEnd,
+    /// Length of the sending window in seconds.
     pub sending_s: f64,
-    /// The part of the run that throughput and times are of.
+    /// Part of the run that throughput and times cover.
     pub window: Window,
-    /// What was sent before the measurement, where a warm-up was asked for.
-    pub warmup: Option<Warmup>,
-    /// Whether the figure can be read as the server's.
+    /// Warm-up; null without a warm-up.
+    pub warmup: Option<WarmupRun>,
+    /// Validity of the result.
     pub validity: Validity,
-    /// Ok answers per second in the window.
+    /// Ok responses per second in the window.
     pub throughput_per_s: Option<f64>,
-    /// Its interval within this run.
+    /// Confidence interval of the throughput within this run.
     pub throughput_interval: Option<Interval>,
-    /// Ok answers within the deadline per second in the window.
+    /// Ok responses within the deadline per second in the window.
     pub goodput_per_s: Option<f64>,
-    /// What became of every request of the measurement, always of the whole run.
+    /// Counts of the requests of the whole measurement.
     pub requests: Counts,
-    /// Named reasons of malformed answers, failed connects and unsent requests.
+    /// Number of malformed responses, failed connects and unsent requests by reason.
     pub errors: BTreeMap<String, u64>,
     /// done − intended.
     pub response_time_us: Times,
     /// done − sent.
     pub service_time_us: Times,
-    /// Shortest done − sent of the whole measurement, µs: what a request takes that meets no other, where the load began on an idle
-    /// server; null where no answer was ok.
+    /// Shortest service time of the measurement in µs; null without ok responses. If the load
+    /// starts on an idle server, this is the time of a request without queueing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_service_time_us: Option<f64>,
     /// free − intended.
     pub blocked_us: Times,
     /// sent − max(intended, free).
     pub lateness_us: Times,
-    /// Times of TCP connects.
+    /// Durations of TCP connects.
     pub connect_time_us: Times,
-    /// Times of TLS handshakes, each from the TCP connection on; without a sample for plain HTTP.
+    /// Durations of TLS handshakes, measured from the established TCP connection; empty for plain
+    /// HTTP.
     #[serde(default)]
     pub handshake_time_us: Times,
     /// first byte − sent.
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,
-    /// The same by group, in the order of the plan's mix; empty without one.
+    /// Figures by group, in the order of the plan's mix; empty without a mix.
     #[serde(default)]
-    pub groups: Vec<Group>,
-    /// Longest time by which a load thread came back late from a wait or a turn of its loop, ns; null where the load
-    /// process did not live to tell.
+    pub groups: Vec<GroupFigures>,
+    /// Longest stall of a load thread in ns; null if the load process died.
     pub longest_stall_ns: Option<u64>,
-    /// Since when no answer had come, seconds from the start, where the server went away.
+    /// Time of the last response in seconds from the start; null unless the server became
+    /// unreachable.
     pub server_gone_since_s: Option<f64>,
-    /// Bytes of the measurement.
-    pub bytes: Bytes,
+    /// Bytes of HTTP in the measurement.
+    pub bytes: HttpBytes,
     /// Connections of the measurement.
     pub connections: Connections,
-    /// What TLS took and gave; null for plain HTTP, or where the load process did not live to tell.
-    #[serde(default)]
+    /// Use of TLS; null for plain HTTP, or if the load process died.
     pub tls: Option<TlsRun>,
-    /// What the load process used.
-    pub client: Client,
-    /// What the server's processes used; null where they were not found or may not be read, `missing` says why.
-    #[serde(default)]
+    /// Resources used by the client.
+    pub client: ClientUsage,
+    /// Resources used by the server's processes; null if not available, with the reason in
+    /// `missing`.
     pub server: Option<Server>,
-    /// What the processes of the store behind the server used; null where there is none, or they were not found or may not be
-    /// read, which `missing` then says.
+    /// Resources used by the store's processes; null without a store or if not available, with the
+    /// reason in `missing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Server>,
-    /// What watching took; null where nothing was watched.
-    #[serde(default)]
+    /// Cost of monitoring; null without monitoring.
     pub watcher: Option<Watcher>,
-    /// What observed the server on another machine (`--with`); null where nothing did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elsewhere: Option<Elsewhere>,
-    /// Second by second.
+    /// Observation of the server on a remote host (`--with`); null without one.
+    #[serde(default, rename = "elsewhere", skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteObservation>,
+    /// Figures by second.
     pub series: Vec<SeriesRow>,
-    /// Step by step, where the plan has steps; those that were not reached are left out.
+    /// Figures by step, for each step that the run reached; empty if the plan has no steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFigures>,
-    /// Whether a growing rate went beyond what the server answered; null where no rate grew.
+    /// Whether the server fell behind a growing rate; null if the rate did not grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saturation: Option<Saturation>,
-    /// What was read beside the load.
+    /// Samples taken during the load.
     pub observations: Vec<Observation>,
-    /// When the measurement began on the clock of `observations`, milliseconds from their start (connections that are opened
-    /// before, and a warm-up, are in them too); null where it did not begin.
-    #[serde(default)]
+    /// Start of the measurement in milliseconds from the start of `observations`, which also cover
+    /// the opening of connections and the warm-up. Null if the measurement did not start.
     pub measured_from_ms: Option<u64>,
-    /// What could not be read, and why.
+    /// Facts that could not be read, with the reason.
     pub missing: Vec<String>,
-    /// Lines of the server's log in this attempt with each text that its manifest wants counted.
+    /// Number of lines in the server's log by text configured in its manifest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_errors: Vec<LogErrors>,
-    /// Whether and from when the run was steady.
+    /// Steady state of the run.
     pub steady: Steady,
-    /// Correctness of the answers.
+    /// Results of the checks.
     pub checks: Vec<CheckResult>,
-    /// Windows with and without a change, taken after it to prove the verdict; empty where none were.
+    /// Windows with and without each perturbation, measured to prove the verdict; empty without
+    /// `--prove`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub perturbed: Vec<Windows>,
-    /// What limited it; null where there is no figure to explain, and in records that were made before this was judged.
-    #[serde(default)]
+    /// Cause of the limit; null if throughput was not measured, and in records of versions without
+    /// verdicts.
     pub verdict: Option<Verdict>,
 }
 
 impl Run {
-    /// How many CPUs its load process might use, where floodmark might use `all`.
+    /// Returns the number of CPUs that the client may use, if floodmark may use `all`.
     #[must_use]
     pub fn client_cpus(&self, all: u32) -> u32 {
         self.place
@@ -196,295 +197,266 @@ impl Run {
     }
 }
 
-/// Whether a run ran its course.
+/// How and why a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Ended {
-    /// Why the worker stopped.
+pub struct RunEnd {
+    /// Reason for the end.
     pub reason: EndReason,
-    /// In words, where it did not run its course.
+    /// Explanation; null if the run completed.
     pub detail: Option<String>,
 }
 
-/// The part of a run that figures are of.
+/// The part of a run that figures cover.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
-    /// Begin, seconds from the start of the measurement.
+    /// Start in seconds from the start of the measurement.
     pub from_s: f64,
-    /// End, seconds from the start of the measurement.
+    /// End in seconds from the start of the measurement.
     pub to_s: f64,
-    /// Why this part.
+    /// Reason for choosing this part.
     pub why: String,
 }
 
-/// What was sent before the measurement.
+/// Load sent before the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Warmup {
-    /// Its length in seconds.
+pub struct WarmupRun {
+    /// Length in seconds.
     pub duration_s: f64,
-    /// What became of its requests.
+    /// Counts of the warm-up's requests.
     pub requests: Counts,
 }
 
-/// Whether a figure can be read as the server's.
+/// Whether the figures describe the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Validity {
-    /// The status.
+    /// Status.
     pub status: Status,
-    /// Why, each with its mend.
+    /// Reasons, each with a fix.
     pub reasons: Vec<String>,
-    /// Remarks that do not change the status.
+    /// Notes that don't change the status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// See [`Validity`].
+/// Status of [`Validity`].
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// The figure is what the server and network gave at this load.
+    /// The figures describe the server and the network at this load.
     Valid,
-    /// floodmark's own threads were full: the figure is a lower bound of the server.
+    /// floodmark's threads were saturated: the throughput is a lower bound.
     Bound,
-    /// floodmark did not do what it was asked to: the figure means nothing.
+    /// floodmark did not send the load as planned: the figures are meaningless.
     Invalid,
 }
 
 /// A confidence interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
-    /// Lower end.
+    /// Lower bound.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound.
     pub high: f64,
-    /// Level, such as 0.95.
+    /// Confidence level, such as 0.95.
     pub confidence: f64,
-    /// How it was got.
+    /// Method of computing the interval.
     pub method: String,
 }
 
-/// Bytes of HTTP: without TCP/IP headers, before and after TLS.
+/// Bytes of HTTP, without TCP/IP headers and TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Bytes {
-    /// Sent.
+pub struct HttpBytes {
+    /// Bytes sent.
     pub sent: u64,
-    /// Received.
+    /// Bytes received.
     pub received: u64,
 }
 
 /// Connections of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Connections {
-    /// Opened in all.
+    /// Number of connections opened.
     pub opened: u64,
-    /// Most open at once; null where the load process did not live to tell.
+    /// Maximum number of connections open at once; null if the load process died.
     pub peak: Option<u64>,
-    /// Local ports available for each source address and target address; null where they could not be read, and where
-    /// none is needed (unix sockets).
+    /// Number of local ports per source and target address; null if unknown or not needed (unix
+    /// sockets).
     pub ports_per_source: Option<u64>,
-    /// Open-file limit of the worker; null where it is not known.
+    /// Limit on open files of the worker; null if unknown.
     pub fd_limit: Option<u64>,
-    /// What became of each address of the target; empty where the load process did not live to tell.
+    /// Use of each address of the target; empty if the load process died.
     #[serde(default)]
     pub addresses: Vec<AddressUse>,
-    /// Its open-file limit before that was raised to what the plan needs; null where it could not be read.
-    #[serde(default)]
+    /// Limit on open files of the worker before it was raised; null if unknown.
     pub fd_limit_before: Option<u64>,
-    /// What became of held connections (`--hold`); null where none were held.
-    #[serde(default)]
-    pub held: Option<Held>,
-    /// Of the run's `errors` the failed connects that no request waited for: they kept none from being sent.
+    /// Held connections; null without `--hold`.
+    pub held: Option<HeldConnections>,
+    /// Failed connects in `errors` for which no request was waiting, so no request was lost.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
 }
 
-/// What the load process used.
+/// Resources used by the client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Client {
-    /// Name of the other load generator that drove the run; null where floodmark did.
+pub struct ClientUsage {
+    /// Name of the external client; null for floodmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How it ran and what it said; null where floodmark drove the run.
+    /// Command, log and figures of the external client; null for floodmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<Tool>,
-    /// CPU, seconds. Of another load generator over its whole life, with all processes that it started and waited for
-    /// (`wait4`).
+    pub tool: Option<ExternalRun>,
+    /// CPU time in seconds. For an external client, its whole lifetime, including waited-for
+    /// children (`wait4`).
     pub cpu_s: f64,
-    /// Of that in user mode.
+    /// CPU time in user mode in seconds.
     pub user_s: f64,
-    /// Of that in the kernel.
+    /// CPU time in kernel mode in seconds.
     pub system_s: f64,
-    /// CPU per request sent, microseconds. Of another load generator: per answer or failure that it counted.
+    /// CPU time per request sent, in microseconds. For an external client, per response or failure
+    /// that it counted.
     pub cpu_us_per_request: Option<f64>,
-    /// Peak resident memory, bytes; null where the load process did not live to tell or the kernel does not.
+    /// Peak resident memory in bytes; null if unknown or if the load process died.
     pub peak_rss_bytes: Option<u64>,
-    /// Each thread over the sending window.
-    pub threads: Vec<ThreadUse>,
+    /// Threads during the sending window.
+    pub threads: Vec<ThreadUsage>,
 }
 
-/// One second of a run.
+/// Figures of one second of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesRow {
-    /// Begin, seconds from the start of the measurement.
+    /// Start in seconds from the start of the measurement.
     pub from_s: f64,
-    /// End.
+    /// End in seconds from the start of the measurement.
     pub to_s: f64,
-    /// Ok answers per second.
+    /// Ok responses per second.
     pub throughput_per_s: f64,
-    /// Ok answers within the deadline per second.
+    /// Ok responses within the deadline per second.
     pub goodput_per_s: f64,
-    /// Requests that ended otherwise than ok.
+    /// Requests with an outcome other than ok.
     pub failed: u64,
-    /// Median response time, microseconds.
+    /// Median response time in microseconds.
     pub p50_us: Option<f64>,
-    /// 90th percentile.
+    /// 90th percentile of response time in microseconds.
     pub p90_us: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile of response time in microseconds.
     pub p99_us: Option<f64>,
-    /// 99.9th percentile.
+    /// 99.9th percentile of response time in microseconds.
     pub p99_9_us: Option<f64>,
-    /// Largest.
+    /// Maximum response time in microseconds.
     pub max_us: Option<f64>,
-    /// CPU of the load process in CPUs, user mode.
+    /// CPUs used by the load process in user mode.
     pub client_user_cpus: f64,
-    /// CPU of the load process in CPUs, kernel.
+    /// CPUs used by the load process in kernel mode.
     pub client_system_cpus: f64,
-    /// CPU of the server's processes in CPUs, user mode; null where they were not watched.
-    #[serde(default)]
+    /// CPUs used by the server's processes in user mode; null if not monitored.
     pub server_user_cpus: Option<f64>,
-    /// CPU of the server's processes in CPUs, kernel.
-    #[serde(default)]
+    /// CPUs used by the server's processes in kernel mode.
     pub server_system_cpus: Option<f64>,
-    /// CPU of the store's processes in CPUs, user mode; null where there is no store, or it was not watched.
+    /// CPUs used by the store's processes in user mode; null without a store or if not monitored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_user_cpus: Option<f64>,
-    /// CPU of the store's processes in CPUs, kernel.
+    /// CPUs used by the store's processes in kernel mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_system_cpus: Option<f64>,
     /// Connections open at the end of the second.
     pub open_connections: u64,
-    /// The same by group, in the order of the plan's mix.
+    /// Figures by group, in the order of the plan's mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupPoint>,
 }
 
-/// One step of a plan's rates. What ended in it counts, as in the rows of the series, which are cut at its ends; what was
-/// awaited after the sending window belongs to the last step.
+/// Figures of one step of the rate. They cover the requests that ended in the step; drained
+/// requests count in the last step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFigures {
-    /// Begin, seconds from the start of the measurement.
+    /// Start in seconds from the start of the measurement.
     pub from_s: f64,
-    /// End; earlier than planned where the run was cut short in it.
+    /// End in seconds from the start of the measurement; earlier than planned if the run was
+    /// interrupted.
     pub to_s: f64,
-    /// Arrivals per second that the plan asks for.
+    /// Offered rate per second.
     pub offered_per_s: f64,
-    /// Ok answers per second.
+    /// Ok responses per second.
     pub throughput_per_s: f64,
-    /// Ok answers within the deadline per second.
+    /// Ok responses within the deadline per second.
     pub goodput_per_s: f64,
-    /// What happened in it. Requests that were out at either end are sent in one step and end in another, so the outcome
-    /// equations hold of all steps together.
+    /// Counts of requests. A request in flight at the boundary is sent in one step and ends in the
+    /// next, so the outcome equations hold only for the sum of all steps.
     pub requests: Counts,
-    /// done − intended, of requests that ended in it.
+    /// done − intended of the requests that ended in the step.
     pub response_time_us: Times,
 }
 
-/// Whether a growing rate went beyond what the server answered.
+/// Whether the server fell behind a growing rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Saturation {
-    /// From some rate on fewer requests were answered than were due.
+    /// Above some rate, fewer responses arrived than requests were due.
     FellBehind(FellBehind),
-    /// As many were answered as were due, up to the highest rate that was measured.
+    /// As many responses arrived as requests were due, up to the highest rate measured.
     KeptUp {
-        /// Arrivals per second that the plan asks for at the end of the last whole second.
+        /// Offered rate per second at the end of the last complete second.
         up_to_per_s: f64,
-        /// How it was taken.
+        /// Method of detection.
         method: String,
     },
-    /// What was measured does not say.
+    /// The result is inconclusive.
     Undecided {
-        /// What is missing.
+        /// Reason why the result is inconclusive.
         why: String,
     },
 }
 
-/// Where a growing rate went beyond what the server answered.
+/// Point at which the server fell behind a growing rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FellBehind {
-    /// From when on, seconds from the start of the measurement.
+    /// Time of the point in seconds from the start of the measurement.
     pub at_s: f64,
-    /// Arrivals per second that the plan asks for at that moment.
+    /// Offered rate per second at that time.
     pub offered_per_s: f64,
-    /// Ok answers per second from then on.
+    /// Ok responses per second after that time.
     pub achieved_per_s: f64,
-    /// How it was taken.
+    /// Method of detection.
     pub method: String,
 }
 
-/// A series read beside the load.
-///
-/// A series that takes too much CPU to read, or room to keep, is read less often or thinned out: its step is doubled and two values
-/// become one (counters add up, anything else gives its mean). What was largest at the resolution it was read with is then
-/// kept beside it, as a series of the same name with `.max` behind it; for counters as a rate (`count/s`).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Observation {
-    /// Of what: `host`, `network`, `cgroup`, `disk`; `server`, `client` and `store` (process trees), `server sockets` and
-    /// `client sockets` (the two ends of the target's connections on this machine), `listener`, `jvm` (the server's), `store jvm`;
-    /// `server threads` and `store threads` (by kind: names without their numbers), `server upstreams` (connections that the server
-    /// opened itself, by address);
-    /// `postgresql` and `cassandra` (what the store says of itself); `server host`, `server network`, `server cgroup`,
-    /// `server disk` where the server's are others than the client's.
-    pub subject: String,
-    /// Name of the counter, as its source spells it where it has one.
-    pub metric: String,
-    /// Unit of the values.
-    pub unit: String,
-    /// Where it was read.
-    pub source: String,
-    /// First value, milliseconds from the start of the run.
-    pub start_ms: u64,
-    /// Distance of the values, milliseconds.
-    pub step_ms: u64,
-    /// The values; counters as the increase within each step.
-    pub values: Vec<f64>,
-}
-
-/// Whether a run came to a steady state.
+/// Steady state of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Steady {
-    /// What it did.
+    /// Class.
     pub class: SteadyClass,
-    /// From when on it was steady, seconds; null where it never was.
+    /// Start of the steady part in seconds from the start of the measurement; null without a steady
+    /// part.
     pub from_s: Option<f64>,
-    /// Where its level changed, seconds.
+    /// Times of changes of the level, in seconds from the start of the measurement.
     pub changes_s: Vec<f64>,
 }
 
-/// See [`Steady`].
+/// Class of [`Steady`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SteadyClass {
-    /// One level throughout.
+    /// One level of throughput throughout.
     Steady,
-    /// Slower first, then steady; without `from_s` faster throughout.
+    /// Slower at first, then steady. If `from_s` is null, throughput rose until the end.
     Warming,
-    /// Faster first, then steady; without `from_s` slower throughout.
+    /// Faster at first, then steady. If `from_s` is null, throughput fell until the end.
     Slowing,
-    /// No steady end, or too short to tell.
+    /// No steady part at the end, or the run is too short to judge.
     Unsteady,
-    /// Not judged: the rate was to change, so no level was to be expected.
+    /// Not judged because the plan changes the rate.
     Varied,
 }
 
-/// Outcome of a check.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckResult {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
-    /// Whether what must hold held.
+    /// Whether the check held.
     pub held: bool,
-    /// What was found, first offenders included.
+    /// Finding of the check, with the first violations.
     pub detail: String,
 }

@@ -1,52 +1,53 @@
-//! Trials that differ by the values of some knobs alone, and what became of their throughput.
+//! Sweeps: trials that differ only in settings of the server, and their throughput.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A sweep as an experiment asks it: a trial for each combination of values.
+/// A sweep of an experiment: one trial per combination of values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
-    /// What its trials have in common.
+    /// Common part of the names of the sweep's trials.
     pub name: String,
-    /// The knobs that vary, in the order they were written; the first is the axis of its curve.
+    /// Settings that vary, in the order of the experiment. The first one is the axis of the curve.
     pub knobs: Vec<String>,
-    /// Its trials.
-    pub points: Vec<Point>,
+    /// Trials of the sweep.
+    pub points: Vec<SweepPoint>,
 }
 
 /// A trial of a sweep.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
-    /// Its name; `runs[].trial` refers to it.
+pub struct SweepPoint {
+    /// Name of the trial, as in `runs[].trial`.
     pub trial: String,
-    /// Value of each knob.
+    /// Value of each setting.
     pub values: BTreeMap<String, String>,
 }
 
-/// What a sweep came to.
+/// Result of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Swept {
-    /// Which one.
+    /// The sweep.
     pub sweep: Sweep,
-    /// Of each of its points, in the same order.
-    pub measured: Vec<Measured>,
-    /// Trial with the highest throughput; null where nothing was measured.
+    /// Throughput of each point, in the order of the sweep.
+    pub measured: Vec<PointThroughput>,
+    /// Name of the trial with the highest throughput; null if no throughput was measured.
     pub best: Option<String>,
-    /// The first trial, in the order of the points, that reaches 95 % of that.
+    /// Name of the first trial that reaches 95 % of the highest throughput; null if no throughput
+    /// was measured.
     pub enough: Option<String>,
 }
 
-/// Throughput of a point.
+/// Throughput of one point of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Measured {
-    /// Geometric mean of its server processes, ok answers per second; null where there is none.
+pub struct PointThroughput {
+    /// Geometric mean over server processes, ok responses per second; null if not measured.
     pub throughput_per_s: Option<f64>,
-    /// Lower end of its 95 % interval over processes; null with fewer than two.
+    /// Lower bound of the 95 % interval over processes; null with fewer than two processes.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper bound of the interval; null with fewer than two processes.
     pub high: Option<f64>,
-    /// Server processes.
+    /// Number of server processes.
     pub processes: u32,
 }

@@ -1,28 +1,27 @@
-//! Where the requests of a run go: a URL, and the addresses behind it.
+//! Target of a run: a URL and its addresses.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Addresses that are named where several are shown; a name may have dozens.
+/// Maximum number of addresses to print; a name may have dozens.
 const SHOWN: usize = 4;
 
-/// Where connections go; as text `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/app.sock`.
+/// An address to connect to, such as `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/app.sock`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
     /// TCP.
     Ip(SocketAddr),
-    /// A unix socket, by its path.
+    /// Path of a unix socket.
     Unix(PathBuf),
 }
 
 impl Address {
-    /// Address and port; none of a unix socket.
+    /// Returns the IP address and port; `None` for a unix socket.
     #[must_use]
     pub fn ip(&self) -> Option<SocketAddr> {
         match self {
@@ -31,7 +30,7 @@ impl Address {
         }
     }
 
-    /// The path of a unix socket.
+    /// Returns the path of a unix socket; `None` for TCP.
     #[must_use]
     pub fn unix(&self) -> Option<&Path> {
         match self {
@@ -50,30 +49,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// Text that names no address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is no address; write 127.0.0.1:8080, [::1]:8080 or unix:/path")]
-pub struct AddressError(String);
+impl TryFrom<String> for Address {
+    type Error = String;
 
-impl FromStr for Address {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
+    fn try_from(text: String) -> Result<Self, String> {
         match text.strip_prefix("unix:") {
             Some(path) if !path.is_empty() => Ok(Address::Unix(path.into())),
-            _ => text
-                .parse()
-                .map(Address::Ip)
-                .map_err(|_| AddressError(text.to_owned())),
+            _ => text.parse().map(Address::Ip).map_err(|_| {
+                format!(
+                    "\"{text}\" is not an address; write 127.0.0.1:8080, [::1]:8080 or unix:/path"
+                )
+            }),
         }
-    }
-}
-
-impl TryFrom<String> for Address {
-    type Error = AddressError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
     }
 }
 
@@ -89,40 +76,40 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// Where the requests go.
+/// Target of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
-    /// The URL as given.
+    /// URL as given.
     pub url: String,
-    /// Where connections go, as `IP:PORT` or `unix:PATH`; the first of several. A name is resolved once, before the run.
+    /// First address, as `IP:PORT` or `unix:PATH`. The host name is resolved once, before the run.
     #[schemars(with = "String")]
     pub address: Address,
-    /// Further addresses of the host; connections go in turn to all that accept them.
+    /// Further addresses of the host name. Connections use all addresses that accept them, in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub further_addresses: Vec<SocketAddr>,
-    /// How long resolving the name took, in microseconds; null where nothing was resolved.
+    /// Time to resolve the host name in microseconds; null if no name was resolved.
     pub resolve_us: Option<u64>,
-    /// Host and port as they stand in the `Host` header.
+    /// Host and port, as in the `Host` header.
     pub authority: String,
     /// Path and query.
     pub path: String,
 }
 
 impl Target {
-    /// All addresses, at least one.
+    /// Returns all addresses, at least one.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         let further = self.further_addresses.iter().copied().map(Address::Ip);
         std::iter::once(self.address.clone()).chain(further)
     }
 
-    /// All addresses that are reached by TCP.
+    /// Returns all TCP addresses.
     pub fn ip_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let further = self.further_addresses.iter().copied();
         self.address.ip().into_iter().chain(further)
     }
 
-    /// The addresses in words: `[::1]:80, 127.0.0.1:80`.
+    /// Formats the addresses: `[::1]:80, 127.0.0.1:80`.
     #[must_use]
     pub fn show_addresses(&self) -> String {
         let shown: Vec<String> = self.addresses().take(SHOWN).map(String::from).collect();
@@ -135,7 +122,7 @@ impl Target {
 }
 
 impl From<SocketAddr> for Target {
-    /// The root of the server at an address.
+    /// Returns the target `/` at an address.
     fn from(address: SocketAddr) -> Self {
         Target {
             url: format!("http://{address}/"),
@@ -153,14 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_what_their_text_says() {
+    fn parses_and_formats_addresses() {
         for text in [
             "127.0.0.1:80",
             "[::1]:8080",
             "unix:/run/a b.sock",
             "unix:here",
         ] {
-            let address: Address = text.parse().unwrap();
+            let address = Address::try_from(text.to_owned()).unwrap();
             assert_eq!(address.to_string(), text);
             let json = serde_json::to_string(&address).unwrap();
             assert_eq!(json, format!("{text:?}"));
@@ -168,13 +155,13 @@ mod tests {
             assert_eq!(address.unix().is_some(), address.ip().is_none());
         }
         for text in ["", "unix:", "127.0.0.1", "::1:80:x", "localhost:80"] {
-            let error = text.parse::<Address>().unwrap_err().to_string();
+            let error = Address::try_from(text.to_owned()).unwrap_err();
             assert!(error.contains("unix:/path"), "{error}");
         }
     }
 
     #[test]
-    fn a_target_of_an_older_record_has_one_address() {
+    fn reads_a_target_of_an_older_record() {
         let json = r#"{"url": "http://127.0.0.1:80/", "address": "127.0.0.1:80", "resolve_us": null,
             "authority": "127.0.0.1:80", "path": "/"}"#;
         let target: Target = serde_json::from_str(json).unwrap();
@@ -183,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn many_addresses_are_shown_in_part() {
+    fn shows_only_the_first_of_many_addresses() {
         let mut target = Target::from(SocketAddr::from(([10, 0, 0, 1], 80)));
         target.further_addresses = (2..=4)
             .map(|i| SocketAddr::from(([10, 0, 0, i], 80)))

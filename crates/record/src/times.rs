@@ -1,36 +1,37 @@
-//! The times taken of each request, and their summary.
+//! Times of requests and their summaries.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which time of a request a histogram holds.
+/// Kind of time.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TimeKind {
-    /// done − intended, of answers that were ok.
+    /// done − intended, of ok responses.
     Response,
-    /// timed out − intended: the lower bound of the response time of a request that timed out.
+    /// timed out − intended: a lower bound of the response time of a request that timed out.
     Censored,
-    /// done − sent, of answers that were ok.
+    /// done − sent, of ok responses.
     Service,
-    /// free − intended: the wait for a connection (server too slow, or the cap on connections too low).
+    /// free − intended: the wait for a connection (the server is too slow, or the limit on
+    /// connections is too low).
     Blocked,
-    /// sent − max(intended, free): floodmark's own fault.
+    /// sent − max(intended, free): the delay caused by floodmark.
     Lateness,
-    /// From the start of a connect until the TCP connection stood.
+    /// From the start of the connect until the TCP connection is established.
     Connect,
-    /// first byte − sent, of answers that were ok.
+    /// first byte − sent, of ok responses.
     FirstByte,
-    /// ended − intended, of every request that ended otherwise than ok or timed out.
+    /// ended − intended, of requests with an outcome other than ok or timed out.
     Error,
-    /// From the TCP connection until its TLS handshake was over.
+    /// From the established TCP connection until the TLS handshake is complete.
     Handshake,
 }
 
 impl TimeKind {
-    /// All kinds, in the order of their discriminants.
+    /// All kinds in the order of their discriminants.
     pub const ALL: [TimeKind; 9] = [
         TimeKind::Response,
         TimeKind::Censored,
@@ -44,17 +45,19 @@ impl TimeKind {
     ];
 }
 
-/// Summary of one time over a set of requests; every figure in microseconds.
+/// Summary of one kind of time over a set of requests, in microseconds.
 ///
-/// A percentile that falls among requests that timed out is only known to be above the timeout: it is null.
+/// A percentile that falls among requests that timed out is null, because only its lower bound is
+/// known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
-    /// How many requests it is of, timed-out ones included where the time is the response time.
+    /// Number of requests. For the response time, this includes those that timed out.
     pub count: u64,
-    /// How many of `count` timed out, so that only a lower bound of their time is known.
+    /// Number of requests in `count` that timed out, so that only a lower bound of their time is
+    /// known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub censored: u64,
-    /// Arithmetic mean; null when there is nothing to average or some are censored.
+    /// Arithmetic mean; null if there are no requests or some timed out.
     pub mean: Option<f64>,
     /// Median.
     pub p50: Option<f64>,
@@ -68,15 +71,16 @@ pub struct Times {
     pub p99_9: Option<f64>,
     /// 99.99th percentile.
     pub p99_99: Option<f64>,
-    /// Largest.
+    /// Maximum.
     pub max: Option<f64>,
-    /// HdrHistogram V2, deflated, base64; null when empty. Timed-out requests are in it at their lower bound.
+    /// Histogram (HdrHistogram V2, deflated, base64); null if there are no requests. It contains
+    /// the lower bounds of requests that timed out.
     pub histogram: Option<String>,
     /// Unit of the histogram's values, always `ns`.
     pub histogram_unit: HistogramUnit,
 }
 
-/// Unit of the values in an exported histogram.
+/// Unit of the values in a histogram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum HistogramUnit {
     /// Nanoseconds.

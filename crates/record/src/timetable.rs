@@ -1,44 +1,38 @@
-//! The arrivals of a replay, and their form on the way to a worker: distances as LEB128 numbers of 7 bits a byte, two or three
-//! bytes for most arrivals where JSON text would take ten to twenty.
+//! Arrivals of a replay, and their encoding for a worker. The intervals between arrivals are
+//! encoded as LEB128 integers, which take two or three bytes each instead of ten to twenty in JSON.
 
 use std::sync::Arc;
 
-/// Most arrivals of a replay: 80 MB in a worker's memory, shared by its threads.
-pub const MOST_ARRIVALS: usize = 10_000_000;
+/// Maximum number of arrivals in a replay. They take 80 MB in a worker, shared by its threads.
+pub const MAX_ARRIVALS: usize = 10_000_000;
 
-/// Longest code of one distance, bytes.
-const LONGEST: usize = 10;
+/// Maximum length of an encoded interval in bytes.
+const MAX_INTERVAL_BYTES: usize = 10;
 
-/// Arrival times in ns from the start, in order. Cloning shares them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Sorted arrival times in ns from the start. Clones share them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timetable(Arc<[u64]>);
 
-/// Bytes that are no timetable, or not the one that was announced.
+/// The bytes are not a timetable, or do not match the announced checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes of the timetable are not those that were announced")]
+#[error("the timetable is invalid or does not match its checksum")]
 pub struct TimetableError;
 
-impl Default for Timetable {
-    fn default() -> Self {
-        Timetable(Arc::from([]))
-    }
-}
-
 impl Timetable {
-    /// A timetable of times that are in order.
+    /// Creates a timetable from sorted times.
     #[must_use]
     pub fn new(times: Vec<u64>) -> Self {
         debug_assert!(times.is_sorted());
         Timetable(times.into())
     }
 
-    /// The times, ns from the start.
+    /// Returns the times in ns from the start.
     #[must_use]
     pub fn times(&self) -> &[u64] {
         &self.0
     }
 
-    /// The bytes that [`Timetable::decode`] reads.
+    /// Encodes the timetable for [`Timetable::decode`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.0.len() * 3);
@@ -55,10 +49,12 @@ impl Timetable {
         bytes
     }
 
-    /// Reads what [`Timetable::encode`] wrote.
+    /// Decodes the output of [`Timetable::encode`].
     ///
     /// # Errors
-    /// Bytes that have another checksum, end within a number, or hold more than [`MOST_ARRIVALS`] or 64 bits.
+    ///
+    /// The checksum differs from `announced`, the bytes end within a number, a number has more than
+    /// 64 bits, or there are more than [`MAX_ARRIVALS`] numbers.
     pub fn decode(bytes: &[u8], announced: &str) -> Result<Self, TimetableError> {
         if checksum(bytes) != announced {
             return Err(TimetableError);
@@ -68,7 +64,7 @@ impl Timetable {
         for byte in bytes {
             let part = u64::from(byte & 0x7f);
             let shift = 7 * length as u32;
-            if length == LONGEST || (part << shift) >> shift != part {
+            if length == MAX_INTERVAL_BYTES || (part << shift) >> shift != part {
                 return Err(TimetableError);
             }
             distance |= part << shift;
@@ -79,15 +75,15 @@ impl Timetable {
                 (distance, length) = (0, 0);
             }
         }
-        if length > 0 || times.len() > MOST_ARRIVALS {
+        if length > 0 || times.len() > MAX_ARRIVALS {
             return Err(TimetableError);
         }
         Ok(Timetable::new(times))
     }
 }
 
-/// FNV-1a of 64 bits (Fowler, Noll, Vo; draft-eastlake-fnv) in hexadecimal: enough to notice a broken transfer, and to tell
-/// in a record whether two replays were of the same arrivals.
+/// Returns the FNV-1a checksum (64 bits, hexadecimal; draft-eastlake-fnv). It detects corrupted
+/// transfers and shows whether two replays had the same arrivals.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
@@ -102,13 +98,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_checksum_is_fnv_1a() {
+    fn computes_fnv_1a() {
         assert_eq!(checksum(b""), "cbf29ce484222325");
         assert_eq!(checksum(b"foobar"), "85944171f73967e8");
     }
 
     #[test]
-    fn other_bytes_are_refused() {
+    fn refuses_other_bytes() {
         let bytes = Timetable::new(vec![0, 5, 1_000_000]).encode();
         let sum = checksum(&bytes);
         assert!(Timetable::decode(&bytes, &sum).is_ok());
@@ -129,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_encoded_comes_back(mut times in proptest::collection::vec(any::<u64>(), 0..200)) {
+        fn decodes_what_it_encoded(mut times in proptest::collection::vec(any::<u64>(), 0..200)) {
             times.sort_unstable();
             let timetable = Timetable::new(times);
             let bytes = timetable.encode();
@@ -137,7 +133,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_any_kind_are_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn never_panics_on_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = Timetable::decode(&bytes, &checksum(&bytes));
         }
     }

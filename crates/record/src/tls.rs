@@ -1,60 +1,63 @@
-//! HTTPS: what is asked of a connection's protection, and what it came to.
+//! TLS in a plan and in its results.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How connections are protected.
+/// TLS settings of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsPlan {
-    /// The name or address that the server has to prove: the URL's host. A name is sent as SNI, an address is not.
+    /// Name or address that the certificate must match: the URL's host. A host name is sent as SNI.
     pub server_name: String,
-    /// What its certificate is held against.
+    /// Trusted certificate authorities.
     pub trust: Trust,
     /// Whether a handshake may resume an earlier session of its load thread.
     pub resumption: bool,
 }
 
-/// What a server's certificate is held against.
+/// Trusted certificate authorities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// The certificate authorities that the commanding machine trusts.
+    /// The authorities that this host trusts.
     System,
-    /// Those of a file that was given (`--cacert`).
+    /// The authorities in a file (`--cacert`).
     File,
-    /// Nothing: it is not verified (`--insecure`). That the server holds the certificate's key still is.
+    /// No authorities (`--insecure`). The certificate is not verified; the server only proves that
+    /// it has the certificate's private key.
     Nothing,
 }
 
-/// A certificate authority to trust, in DER. It travels beside the plan, so that no record holds it.
+/// A trusted certificate authority in DER. It is sent separately from the plan, so that no record
+/// contains it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TrustAnchor(#[serde(with = "crate::plan::base64_bytes")] pub Vec<u8>);
 
-/// What TLS took and gave, over all load threads.
+/// Use of TLS, summed over all load threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsUse {
-    /// Handshakes that succeeded, in the measurement and before it.
+    /// Number of successful handshakes, including those before the measurement.
     pub handshakes: u64,
-    /// How many of them resumed an earlier session.
+    /// Number of successful handshakes that resumed an earlier session.
     pub resumed: u64,
-    /// Protocol and cipher suite of those handshakes, with how often each was agreed on.
+    /// Number of successful handshakes by protocol version and cipher suite.
     pub negotiated: BTreeMap<String, u64>,
-    /// CPU that handshakes took in the measurement, failed ones included, seconds: `CLOCK_THREAD_CPUTIME_ID` of the load
-    /// thread before and after each step of a handshake. Socket calls, and session tickets that come later, are not in it.
+    /// CPU time of handshakes in the measurement in seconds, including failed handshakes. It is
+    /// measured with `CLOCK_THREAD_CPUTIME_ID` before and after each step and excludes socket calls
+    /// and later session tickets.
     pub handshake_cpu_s: f64,
-    /// Bytes of TLS records handed to the kernel in the measurement, handshakes included.
+    /// Bytes of TLS records sent in the measurement, including handshakes.
     pub wire_bytes_sent: u64,
-    /// Bytes of TLS records received in the measurement, handshakes included.
+    /// Bytes of TLS records received in the measurement, including handshakes.
     pub wire_bytes_received: u64,
-    /// The first handshake that failed, in words.
+    /// Error of the first failed handshake; null if none failed.
     pub failure: Option<String>,
 }
 
 impl TlsUse {
-    /// The same with costs and bytes since an earlier reading only.
+    /// Subtracts the CPU time and bytes of an earlier reading.
     #[must_use]
     pub fn since(mut self, earlier: Option<&TlsUse>) -> Self {
         if let Some(earlier) = earlier {
@@ -65,7 +68,7 @@ impl TlsUse {
         self
     }
 
-    /// The sum of two threads' parts.
+    /// Adds the use of another thread.
     #[must_use]
     pub fn merged(mut self, other: TlsUse) -> Self {
         self.handshakes += other.handshakes;
@@ -81,12 +84,13 @@ impl TlsUse {
     }
 }
 
-/// TLS in a run's record.
+/// Use of TLS in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsRun {
-    /// What it took and gave.
+    /// Use of TLS.
     #[serde(flatten)]
     pub used: TlsUse,
-    /// `handshake_cpu_s` as a share of the load process's CPU in the measurement; null where that is 0.
+    /// Share of `handshake_cpu_s` in the client's CPU time in the measurement; null if the client
+    /// used no CPU time.
     pub handshake_cpu_share: Option<f64>,
 }

@@ -1,55 +1,36 @@
-//! Durations, counts and rates as people write them, and as floodmark prints them.
+//! Parses and formats durations, counts and rates.
 //!
-//! A duration always carries its unit (`ns`, `us`, `ms`, `s`, `m`, `h`); a count may carry `k` or `M`.
+//! A duration needs a unit (`ns`, `us`, `ms`, `s`, `m`, `h`); a count may end in `k` or `M`.
 
 use std::time::Duration;
 
-/// Why a quantity could not be read; the text names the mend.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum UnitError {
-    /// A duration without a unit.
-    #[error("\"{0}\" has no unit; write it like \"{0}s\" or \"{0}ms\" (ns, us, ms, s, m, h)")]
-    NoUnit(String),
-    /// A unit that is not known.
-    #[error("unknown unit \"{unit}\" in \"{text}\"; a duration ends in ns, us, ms, s, m or h")]
-    UnknownUnit {
-        /// The whole text.
-        text: String,
-        /// What stood after the number.
-        unit: String,
-    },
-    /// Not a number at all.
-    #[error("\"{0}\" is not a number with a unit, such as \"10s\" or \"250ms\"")]
-    NotADuration(String),
-    /// A count that is not a whole number.
-    #[error("\"{0}\" is not a whole number; write it like \"5000\", \"5k\" or \"2M\"")]
-    NotACount(String),
-    /// A rate that is not a positive number.
-    #[error(
-        "\"{0}\" is not a rate; write requests per second in all, like \"1000\", \"2.5k\" or \"1M\""
-    )]
-    NotARate(String),
-    /// Larger than floodmark can carry.
-    #[error("\"{0}\" is too large")]
-    TooLarge(String),
-}
+use crate::plan::Rate;
 
-/// Reads a duration such as `10s`, `250ms`, `1.5m`.
+/// Parses a duration such as `10s`, `250ms`, `1.5m`.
 ///
 /// # Errors
-/// A missing or unknown unit, a text that is no number, a negative or overlong value.
-pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+/// The unit is missing or unknown, or the text is not a number, negative or too large.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
+    if text.starts_with('-') && text[1..].starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!(
+            "\"{text}\" is negative; write it like \"10s\" or \"250ms\""
+        ));
+    }
     let split = text
         .find(|c: char| !(c.is_ascii_digit() || c == '.'))
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let value: f64 = number
-        .parse()
-        .map_err(|_| UnitError::NotADuration(text.to_owned()))?;
+    let value: f64 = number.parse().map_err(|_| {
+        format!("\"{text}\" is not a number with a unit, such as \"10s\" or \"250ms\"")
+    })?;
     let seconds = match unit.trim() {
         "" if value == 0.0 => 0.0,
-        "" => return Err(UnitError::NoUnit(text.to_owned())),
+        "" => {
+            return Err(format!(
+                "\"{text}\" has no unit; write it like \"{text}s\" or \"{text}ms\" (ns, us, ms, s, m, h)"
+            ));
+        }
         "ns" => value * 1e-9,
         "us" | "µs" => value * 1e-6,
         "ms" => value * 1e-3,
@@ -57,40 +38,45 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         "m" | "min" => value * 60.0,
         "h" => value * 3600.0,
         other => {
-            return Err(UnitError::UnknownUnit {
-                text: text.to_owned(),
-                unit: other.to_owned(),
-            });
+            return Err(format!(
+                "unknown unit \"{other}\" in \"{text}\"; a duration ends in ns, us, ms, s, m or h"
+            ));
         }
     };
-    Duration::try_from_secs_f64(seconds).map_err(|_| UnitError::TooLarge(text.to_owned()))
+    Duration::try_from_secs_f64(seconds).map_err(|_| too_large(text))
 }
 
-/// Reads a whole count such as `5000`, `200k`, `2M`.
+/// Parses a count such as `5000`, `200k`, `2M`.
 ///
 /// # Errors
-/// Anything that is not a whole number that fits 64 bits.
-pub fn parse_count(text: &str) -> Result<u64, UnitError> {
-    let value = scaled(text).ok_or_else(|| UnitError::NotACount(text.to_owned()))?;
-    if value.fract() != 0.0 {
-        return Err(UnitError::NotACount(text.to_owned()));
-    }
-    // Above 2^53 a double no longer holds every whole number, and `-n` is exact.
+/// The text is not a whole number, or is above 2^53.
+pub fn parse_count(text: &str) -> Result<u64, String> {
+    let value = scaled(text)
+        .filter(|value| value.fract() == 0.0)
+        .ok_or_else(|| {
+            format!("\"{text}\" is not a whole number; write it like \"5000\", \"5k\" or \"2M\"")
+        })?;
+    // Above 2^53 a double can't hold every whole number, but `-n` must be exact.
     if value > 9_007_199_254_740_992.0 {
-        return Err(UnitError::TooLarge(text.to_owned()));
+        return Err(too_large(text));
     }
     Ok(value as u64)
 }
 
-/// Reads a rate in events per second, such as `1000`, `2.5k`.
+fn too_large(text: &str) -> String {
+    format!("\"{text}\" is too large")
+}
+
+/// Parses a rate per second, such as `1000`, `2.5k`.
 ///
 /// # Errors
-/// Anything that is not a positive finite number.
-pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
-    match scaled(text) {
-        Some(value) if value > 0.0 && value.is_finite() => Ok(value),
-        _ => Err(UnitError::NotARate(text.to_owned())),
-    }
+/// The text is not a positive finite number.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    scaled(text).and_then(Rate::new).ok_or_else(|| {
+        format!(
+            "\"{text}\" is not a rate; write requests per second, like \"1000\", \"2.5k\" or \"1M\""
+        )
+    })
 }
 
 fn scaled(text: &str) -> Option<f64> {
@@ -103,12 +89,12 @@ fn scaled(text: &str) -> Option<f64> {
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return None;
     }
-    // Rounded to a thousandth: 0.1k must be 100 and 1.234M must be 1,234,000, not a neighbour in binary.
+    // Round to a thousandth, so that 0.1k is 100 and 1.234M is 1,234,000.
     let value = number.parse::<f64>().ok()? * factor;
     Some((value * 1e3).round() / 1e3)
 }
 
-/// Prints nanoseconds with three significant digits and the unit that fits: `853 ns`, `1.25 ms`, `2.00 s`.
+/// Formats nanoseconds with three significant digits: `853 ns`, `1.25 ms`, `2.00 s`.
 #[must_use]
 pub fn show_ns(ns: f64) -> String {
     let (value, unit) = match ns {
@@ -120,7 +106,7 @@ pub fn show_ns(ns: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// Prints a duration like [`show_ns`], without trailing zeros: `5 s`, `250 ms`.
+/// Formats a duration like [`show_ns`], without trailing zeros: `5 s`, `250 ms`.
 #[must_use]
 pub fn show_duration(duration: Duration) -> String {
     let text = show_ns(duration.as_secs_f64() * 1e9);
@@ -133,7 +119,7 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// Prints a whole number with thousands separators: `1,234,567`.
+/// Formats a whole number with thousands separators: `1,234,567`.
 #[must_use]
 pub fn show_count(n: u64) -> String {
     let digits = n.to_string();
@@ -147,7 +133,7 @@ pub fn show_count(n: u64) -> String {
     out
 }
 
-/// Prints a rate per second (without "/s"): whole and separated from 100 on, three digits below.
+/// Formats a rate (without "/s"): a whole number from 100, otherwise three significant digits.
 #[must_use]
 pub fn show_rate(per_s: f64) -> String {
     if per_s >= 99.95 {
@@ -157,7 +143,7 @@ pub fn show_rate(per_s: f64) -> String {
     }
 }
 
-/// Prints bytes in decimal units: `12.3 MB`.
+/// Formats bytes in decimal units: `12.3 MB`.
 #[must_use]
 pub fn show_bytes(bytes: u64) -> String {
     match bytes {
@@ -165,6 +151,18 @@ pub fn show_bytes(bytes: u64) -> String {
         1_000..1_000_000 => format!("{} kB", three_digits(bytes as f64 / 1e3)),
         1_000_000..1_000_000_000 => format!("{} MB", three_digits(bytes as f64 / 1e6)),
         _ => format!("{} GB", three_digits(bytes as f64 / 1e9)),
+    }
+}
+
+/// Formats a ratio: three decimals below 10, otherwise three significant digits.
+#[must_use]
+pub fn show_ratio(value: f64) -> String {
+    match value {
+        v if v < 0.001 => "< 0.001".to_owned(),
+        v if v < 10.0 => format!("{v:.3}"),
+        v if v < 100.0 => format!("{v:.1}"),
+        v if v < 100_000.0 => show_count(v.round() as u64),
+        v => format!("{v:.1e}"),
     }
 }
 
@@ -184,26 +182,27 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn durations_need_a_unit() {
+    fn requires_a_unit_for_durations() {
         assert_eq!(parse_duration("10s"), Ok(Duration::from_secs(10)));
         assert_eq!(parse_duration("1.5m"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
-        assert_eq!(parse_duration("10"), Err(UnitError::NoUnit("10".into())));
-        assert!(matches!(
-            parse_duration("10 parsecs"),
-            Err(UnitError::UnknownUnit { .. })
-        ));
+        assert!(parse_duration("10").unwrap_err().contains("\"10s\""));
+        assert!(
+            parse_duration("10 parsecs")
+                .unwrap_err()
+                .contains("\"parsecs\"")
+        );
         for bad in ["", "s", "-1s", "1..2s", "NaNs"] {
             assert!(parse_duration(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn counts_and_rates() {
+    fn parses_counts_and_rates() {
         assert_eq!(parse_count("200k"), Ok(200_000));
         assert_eq!(parse_count("1.2M"), Ok(1_200_000));
-        assert_eq!(parse_rate("2.5k"), Ok(2500.0));
+        assert_eq!(parse_rate("2.5k").map(Rate::per_s), Ok(2500.0));
         for bad in ["", "k", "1.5", "-3", "1e9", "inf", "0x10"] {
             assert!(parse_count(bad).is_err(), "{bad}");
         }
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn shown_with_units() {
+    fn formats_quantities_with_units() {
         assert_eq!(show_ns(853.0), "853 ns");
         assert_eq!(show_ns(1_250_000.0), "1.25 ms");
         assert_eq!(show_ns(999_600.0), "1.00 ms");
@@ -234,7 +233,7 @@ mod tests {
         }
 
         #[test]
-        fn whole_counts_are_exact(n in 0u64..9_007_199_254) {
+        fn parses_counts_exactly(n in 0u64..9_007_199_254) {
             prop_assert_eq!(parse_count(&n.to_string()), Ok(n));
         }
     }

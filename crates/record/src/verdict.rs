@@ -1,4 +1,4 @@
-//! Why a run's figure is what it is.
+//! Verdicts: what limited a run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,83 +6,83 @@ use serde::{Deserialize, Serialize};
 use crate::cause::Cause;
 use crate::proof::Tested;
 
-/// What limited a run, as it was judged.
+/// What limited a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// The one thing whose removal alone would raise the throughput of right answers most.
+    /// The cause whose removal would raise throughput most.
     pub cause: Cause,
-    /// What limits it nearly as much, or what the cause takes; the likelier first.
+    /// Other causes, most likely first: those that limit the run nearly as much, and resources that
+    /// the main cause uses up.
     pub also: Vec<Cause>,
-    /// How sure that is.
+    /// Confidence in the cause.
     pub confidence: Confidence,
-    /// The cause in plain words, with the figures of this run: one line.
+    /// Explanation of the cause in one line, with figures of this run.
     pub summary: String,
-    /// Most requests per second that the cause allows; null where it cannot be worked out.
+    /// Upper bound of throughput under this cause, requests per second; null if unknown.
     pub limit_per_s: Option<f64>,
-    /// Figures that speak for it, each with the name of its counter.
+    /// Figures that support the cause, each with its source.
     pub evidence: Vec<String>,
-    /// What it might have been, each with the figure by which it is not.
+    /// Causes that were ruled out: `CAUSE: figure that excludes it`.
     pub ruled_out: Vec<String>,
-    /// What to do next, in this setup.
+    /// Recommended next step for this setup.
     pub next: String,
-    /// What was changed to prove it, and what came of that; empty where nothing was.
+    /// Perturbations made to prove the cause; empty if none were made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tested: Vec<Tested>,
-    /// What could not be seen, and what it would have told.
+    /// Evidence that was not available.
     pub unseen: Vec<String>,
-    /// Where requests were.
+    /// Mean number of requests at each place; null if unknown.
     pub ledger: Option<Ledger>,
-    /// What each resource would allow; the lowest first.
+    /// Upper bound of throughput for each resource, lowest first.
     pub ceilings: Vec<Ceiling>,
 }
 
-/// See [`Verdict::confidence`].
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
+/// Confidence in a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
-    /// The evidence does not suffice.
+    /// Not enough evidence.
     Unknown,
-    /// What was seen agrees, and nothing was changed to see whether it is so.
+    /// The evidence agrees, but no perturbation confirmed it.
     Likely,
-    /// It was changed, and throughput moved as predicted.
+    /// Perturbations changed throughput as the cause predicts.
     Proven,
 }
 
-/// Where requests were: mean numbers of them at each place, which add up to those under way (Little's law, N = X·R).
+/// Mean number of requests at each place. With the unexplained ones they add up to the requests in
+/// flight (Little's law, N = X·R).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
-    /// Requests under way: answers per second times mean service time.
+    /// Requests in flight: responses per second × mean service time.
     pub under_way: f64,
-    /// Those at each place that was seen.
+    /// Requests at each observed place.
     pub places: Vec<LedgerEntry>,
-    /// Those of whom nothing tells where they were.
+    /// Requests in flight that no counter accounts for.
     pub unexplained: f64,
 }
 
-/// A place of a [`Ledger`].
+/// Mean number of requests at one place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerEntry {
-    /// Where, in words.
+    /// Description of the place, such as a queue.
     pub place: String,
-    /// Mean number of requests there.
+    /// Mean number of requests at the place.
     pub mean: f64,
-    /// The counters it was worked out from.
+    /// Counters that the number was computed from.
     pub source: String,
 }
 
-/// What a resource would allow if nothing else were in the way.
+/// Upper bound of throughput if this resource were the only limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceiling {
-    /// Which, in words.
+    /// Description of the resource.
     pub resource: String,
-    /// What a request takes of it, in `unit`.
+    /// Demand per request, in `unit`.
     pub demand: f64,
-    /// Such as µs of CPU.
+    /// Unit of `demand`, such as µs of CPU.
     pub unit: String,
-    /// Most requests per second.
+    /// Upper bound of throughput, requests per second.
     pub limit_per_s: f64,
-    /// The share of it that was used.
+    /// Share of the resource that was used.
     pub used: f64,
 }

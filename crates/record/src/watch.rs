@@ -1,122 +1,128 @@
-//! What was seen of the server and of the machine beside a load.
+//! Observations of the server and the host during a load.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::elsewhere::{Clocks, Elsewhere};
-use crate::run::Observation;
+use crate::metric::Observation;
+use crate::remote::{ClockReading, RemoteObservation};
 
-/// What was read beside one attempt.
+/// Samples taken during one attempt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Observed {
-    /// The series.
+    /// Sampled series.
     pub observations: Vec<Observation>,
-    /// When the measurement began, milliseconds from the start of the series; null where it did not.
-    #[serde(default)]
+    /// Start of the measurement in milliseconds from the start of the series; null if the
+    /// measurement did not start.
     pub measured_from_ms: Option<u64>,
-    /// The server's processes; null where they were not found or may not be read.
-    #[serde(default)]
+    /// The server's processes; null if they were not found or could not be read.
     pub server: Option<ServerSeen>,
-    /// The processes of the store behind it; null where there is none, or they were not found or may not be read.
+    /// The store's processes; null without a store, or if they were not found or could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<ServerSeen>,
-    /// What watching took.
-    #[serde(default)]
+    /// Cost of monitoring; null if not measured.
     pub watcher: Option<Watcher>,
-    /// How the clocks stood at its end; null in records that do not tell.
+    /// The clocks of the client's host at the end of the attempt; null in records of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub clocks: Option<Clocks>,
-    /// What observed the server on another machine, where something did; what it read is among the series.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub elsewhere: Option<Elsewhere>,
+    pub clocks: Option<ClockReading>,
+    /// Observation of the server on a remote host; null without one. Its series are in
+    /// `observations`.
+    #[serde(default, rename = "elsewhere", skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteObservation>,
 }
 
-/// CPU of the server's or the store's processes between two readings about a second apart, for those who look on. What is folded of
-/// a whole run are its finer series.
+/// CPU time of the server's or the store's processes between two readings about a second apart, for
+/// the live view. Figures of the whole run come from the finer series in `Observed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUsed {
-    /// Time between the readings, seconds.
+    /// Time between the readings in seconds.
     pub over_s: f64,
-    /// CPU in user mode, seconds, in whole clock ticks (`/proc/PID/stat` of all processes).
+    /// CPU time in user mode in seconds, in whole clock ticks (`/proc/PID/stat` of all processes).
     pub user_s: f64,
-    /// CPU in the kernel, seconds, in whole clock ticks.
+    /// CPU time in kernel mode in seconds, in whole clock ticks.
     pub system_s: f64,
 }
 
-/// The server's processes: those that listen on the target's port, and their descendants. Of a store those that it was started as, or
-/// that listen at its address.
+/// Processes of the server or the store. A server's processes are those that listen on the target's
+/// port, and their descendants. A store's are those that floodmark started, or those that listen on
+/// its address, and their descendants.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSeen {
-    /// Name of its first process, cut to 15 bytes by the kernel.
+    /// Name of the first process, cut to 15 bytes by the kernel.
     pub name: String,
-    /// Its first processes: several where each listens by itself (`SO_REUSEPORT`).
+    /// Ids of the first processes; more than one if each has its own listening socket
+    /// (`SO_REUSEPORT`).
     pub pids: Vec<u32>,
-    /// Most processes at once, descendants included.
+    /// Maximum number of processes at once, including descendants.
     pub processes: u64,
-    /// Most resident memory of all processes together at any reading, bytes; pages that several of them map count for each.
+    /// Peak resident memory of all processes together in bytes. A page that several processes share
+    /// counts once for each.
     pub peak_rss_bytes: u64,
-    /// The threads that used most CPU over the measurement, at most 16.
+    /// The threads with the highest CPU use during the measurement, at most 16.
     pub threads: Vec<ServerThread>,
-    /// All others together; null where there are none.
+    /// Sum over all other threads; null if there are none.
     pub other_threads: Option<OtherThreads>,
 }
 
-/// A thread of the server, over the measurement and what was awaited after it.
+/// CPU use of one thread of the server during the measurement and its drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerThread {
-    /// Its process.
+    /// Id of its process.
     pub pid: u32,
-    /// Its id.
+    /// Thread id.
     pub tid: u32,
-    /// Its name, cut to 15 bytes by the kernel.
+    /// Name of the thread, cut to 15 bytes by the kernel.
     pub name: String,
-    /// CPU in user mode, seconds, in whole clock ticks (`/proc/PID/task/TID/stat`).
+    /// CPU time in user mode in seconds, in whole clock ticks (`/proc/PID/task/TID/stat`).
     pub user_s: f64,
-    /// CPU in the kernel, seconds, in whole clock ticks.
+    /// CPU time in kernel mode in seconds, in whole clock ticks.
     pub system_s: f64,
-    /// Time on a CPU, seconds (`schedstat`, finer than the ticks).
+    /// Time on a CPU in seconds (`schedstat`, finer than clock ticks).
     pub on_cpu_s: f64,
-    /// Time it was ready to run and waited for a CPU, seconds (`schedstat`).
+    /// Time during which the thread was runnable but waited for a CPU, in seconds (`schedstat`).
     pub run_delay_s: f64,
 }
 
-/// Threads of the server that are not named.
+/// Sum over the server's threads that are not listed by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherThreads {
-    /// How many of them were seen.
+    /// Number of these threads that were observed.
     pub count: u64,
-    /// CPU in user mode, seconds: that of the processes less that of the named threads, so threads and processes that were
-    /// too short-lived to be seen are in it.
+    /// CPU time in user mode in seconds: the total of all processes minus that of the listed
+    /// threads. It includes threads and processes that ended before they could be observed.
     pub user_s: f64,
-    /// CPU in the kernel, seconds, in the same way.
+    /// CPU time in kernel mode in seconds, computed in the same way.
     pub system_s: f64,
-    /// Time that those that were seen waited for a CPU, seconds.
+    /// Time during which the observed threads were runnable but waited for a CPU, in seconds.
     pub run_delay_s: f64,
 }
 
-/// What watching took: the threads that read the counters of machine, server and store.
+/// Cost of monitoring: the threads that read the counters of host, server and store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Watcher {
-    /// Its CPU, seconds (`CLOCK_THREAD_CPUTIME_ID`); in no figure of client or server.
+    /// CPU time of these threads in seconds (`CLOCK_THREAD_CPUTIME_ID`); not part of any client or
+    /// server figure.
     pub cpu_s: f64,
-    /// How long it watched, seconds.
+    /// Duration of the monitoring in seconds.
     pub wall_s: f64,
 }
 
-/// What the server, or the store behind it, used over the measurement and what was awaited after it, whole process tree.
+/// Resources that the whole process tree of the server or the store used during the measurement and
+/// its drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
-    /// CPU, seconds (`/proc/PID/stat` of all processes, ended ones included).
+    /// CPU time in seconds (`/proc/PID/stat` of all processes, including those that ended).
     pub cpu_s: f64,
-    /// Of that in user mode.
+    /// CPU time in user mode in seconds.
     pub user_s: f64,
-    /// Of that in the kernel.
+    /// CPU time in kernel mode in seconds.
     pub system_s: f64,
-    /// The time it is of, seconds: `cpu_s` over it is the CPUs that were used.
+    /// Length of the measurement and its drain in seconds. The mean number of CPUs used is `cpu_s`
+    /// ÷ `wall_s`.
     pub wall_s: f64,
-    /// CPU per request sent, microseconds.
+    /// CPU time per request sent, in microseconds; null if not available.
     pub cpu_us_per_request: Option<f64>,
-    /// Its processes and threads.
+    /// Processes and threads.
     #[serde(flatten)]
     pub seen: ServerSeen,
 }

@@ -1,114 +1,89 @@
-//! The per-second series of a record as CSV (RFC 4180, but lines end in LF as Unix tools expect).
+//! The series of a record as CSV (RFC 4180, with LF line ends).
 
 use std::borrow::Cow;
 
-use floodmark_record::groups::GroupPoint;
-use floodmark_record::result::Record;
+use floodmark_record::Record;
 use floodmark_record::run::{Run, SeriesRow};
 
-/// Columns of the run, then of the second, then the group that the line is of: empty where it is of all requests. Units are in the names, an empty field was not measured.
-const HEADER: &str = "system,workload,setting,process,attempt,started_unix_ms,\
-from_s,to_s,throughput_per_s,goodput_per_s,failed,\
-response_p50_us,response_p90_us,response_p99_us,response_p99_9_us,response_max_us,\
-client_user_cpus,client_system_cpus,server_user_cpus,server_system_cpus,store_user_cpus,store_system_cpus,open_connections,group";
+/// Columns that name a run.
+const RUN_COLUMNS: &str = "system,workload,setting,process,attempt,started_unix_ms";
 
-/// Columns of the second.
-const COLUMNS: usize = 17;
+/// Returns a value of one second; `None` if it was not measured.
+type SeriesValue = fn(&SeriesRow) -> Option<f64>;
 
-/// One line for each second of each run, below a header, each followed by one for each group of a mix.
+/// Columns of one second; the unit is in the name.
+const COLUMNS: [(&str, SeriesValue); 17] = [
+    ("from_s", |row| Some(row.from_s)),
+    ("to_s", |row| Some(row.to_s)),
+    ("throughput_per_s", |row| Some(row.throughput_per_s)),
+    ("goodput_per_s", |row| Some(row.goodput_per_s)),
+    ("failed", |row| Some(row.failed as f64)),
+    ("response_p50_us", |row| row.p50_us),
+    ("response_p90_us", |row| row.p90_us),
+    ("response_p99_us", |row| row.p99_us),
+    ("response_p99_9_us", |row| row.p99_9_us),
+    ("response_max_us", |row| row.max_us),
+    ("client_user_cpus", |row| Some(row.client_user_cpus)),
+    ("client_system_cpus", |row| Some(row.client_system_cpus)),
+    ("server_user_cpus", |row| row.server_user_cpus),
+    ("server_system_cpus", |row| row.server_system_cpus),
+    ("store_user_cpus", |row| row.store_user_cpus),
+    ("store_system_cpus", |row| row.store_system_cpus),
+    ("open_connections", |row| Some(row.open_connections as f64)),
+];
+
+/// Returns a header and a line per second of each run, followed by a line per group of a mix. The
+/// last column names the group; it is empty for all requests. Values that were not measured are
+/// empty.
 #[must_use]
 pub fn of_record(record: &Record) -> String {
-    let mut out = String::from(HEADER);
-    out.push('\n');
+    let mut out = format!(
+        "{RUN_COLUMNS},{},group\n",
+        COLUMNS.map(|(name, _)| name).join(",")
+    );
     for run in &record.runs {
-        let id = identification(run);
+        let names = names(run);
+        let mut line = |values: Vec<String>, group: &str| {
+            out.push_str(&format!("{names},{},{}\n", values.join(","), quoted(group)));
+        };
         for row in &run.series {
-            line(&mut out, &id, &values(row), "");
+            line(COLUMNS.map(|(_, value)| number(value(row))).into(), "");
             for (group, point) in run.groups.iter().zip(&row.groups) {
-                line(&mut out, &id, &group_values(row, point), &group.name);
+                let (rate, goodput) = (point.throughput_per_s, point.goodput_per_s);
+                let measured = [row.from_s, row.to_s, rate, goodput, point.failed as f64];
+                let mut values = vec![String::new(); COLUMNS.len()];
+                values[..5].clone_from_slice(&measured.map(|value| number(Some(value))));
+                line(values, &group.name);
             }
         }
     }
     out
 }
 
-fn line(out: &mut String, id: &str, values: &[String], group: &str) {
-    out.push_str(id);
-    for value in values {
-        out.push(',');
-        out.push_str(value);
-    }
-    out.push(',');
-    out.push_str(&quoted(group));
-    out.push('\n');
-}
-
-fn identification(run: &Run) -> String {
-    let setting: Vec<String> = run
+fn names(run: &Run) -> String {
+    let setting = run
         .setting
         .iter()
-        .map(|(knob, value)| format!("{knob}={value}"))
-        .collect();
-    [
-        quoted(&run.system),
-        quoted(&run.workload),
-        quoted(&setting.join(";")),
-        run.process.to_string().into(),
-        run.attempt.to_string().into(),
-        run.started_unix_ms.to_string().into(),
-    ]
-    .join(",")
+        .map(|(name, value)| format!("{name}={value}"));
+    let setting = setting.collect::<Vec<_>>().join(";");
+    let [system, workload, setting] =
+        [&run.system, &run.workload, &setting].map(|text| quoted(text));
+    let (process, attempt, started) = (run.process, run.attempt, run.started_unix_ms);
+    format!("{system},{workload},{setting},{process},{attempt},{started}")
 }
 
-fn values(row: &SeriesRow) -> [String; COLUMNS] {
-    [
-        number(Some(row.from_s)),
-        number(Some(row.to_s)),
-        number(Some(row.throughput_per_s)),
-        number(Some(row.goodput_per_s)),
-        row.failed.to_string(),
-        number(row.p50_us),
-        number(row.p90_us),
-        number(row.p99_us),
-        number(row.p99_9_us),
-        number(row.max_us),
-        number(Some(row.client_user_cpus)),
-        number(Some(row.client_system_cpus)),
-        number(row.server_user_cpus),
-        number(row.server_system_cpus),
-        number(row.store_user_cpus),
-        number(row.store_system_cpus),
-        row.open_connections.to_string(),
-    ]
-}
-
-/// The columns that a group has second by second.
-fn group_values(row: &SeriesRow, group: &GroupPoint) -> [String; COLUMNS] {
-    let mut values = <[String; COLUMNS]>::default();
-    values[..5].clone_from_slice(&[
-        number(Some(row.from_s)),
-        number(Some(row.to_s)),
-        number(Some(group.throughput_per_s)),
-        number(Some(group.goodput_per_s)),
-        group.failed.to_string(),
-    ]);
-    values
-}
-
-/// Empty for what was not measured, or is no number.
+/// Formats a number; empty if it was not measured.
 fn number(value: Option<f64>) -> String {
-    value
-        .filter(|v| v.is_finite())
-        .map_or_else(String::new, |v| v.to_string())
+    let value = value.filter(|v| v.is_finite());
+    value.map_or_else(String::new, |v| v.to_string())
 }
 
-/// A text field; names come from URLs, so they are made harmless for a terminal first.
+/// Returns a text field. Names come from URLs, so control characters are escaped.
 fn quoted(text: &str) -> Cow<'_, str> {
     let text = crate::plain::line(text);
-    if text.contains([',', '"']) {
-        format!("\"{}\"", text.replace('"', "\"\"")).into()
-    } else {
-        text
+    match text.contains([',', '"']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
+        false => text,
     }
 }
 
@@ -118,7 +93,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn every_line_has_as_many_fields_as_the_header() {
+    fn each_line_has_as_many_fields_as_the_header() {
         let record = fixture::record(vec![fixture::closed(), fixture::closed()]);
         let text = of_record(&record);
         let mut lines = text.lines();
@@ -130,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_lines_of_their_own() {
+    fn each_group_has_a_line() {
         let text = of_record(&fixture::record(vec![fixture::mixed()]));
         let lines: Vec<&str> = text.lines().collect();
         let columns = lines[0].split(',').count();
@@ -141,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_empty() {
+    fn missing_values_are_empty() {
         let mut run = fixture::closed();
         run.series.truncate(1);
         run.series[0].p50_us = None;
@@ -156,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_is_beside_the_server() {
+    fn store_columns_follow_the_server() {
         let text = of_record(&fixture::record(vec![fixture::with_store()]));
         let mut lines = text.lines();
         let mut fields = || lines.next().unwrap().split(',').map(str::to_owned);
@@ -173,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn names_from_urls_are_quoted_and_harmless() {
+    fn quotes_and_escapes_names_from_urls() {
         let mut run = fixture::closed();
         run.series.truncate(1);
         run.workload = "/a,b?\"c\"\u{1b}[31m".to_owned();

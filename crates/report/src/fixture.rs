@@ -1,10 +1,10 @@
-//! Runs for tests, built from real histograms so that their figures belong together.
+//! Test fixtures: runs whose figures are consistent with real histograms.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use floodmark_record::events::{EndReason, Phase, SecondRow, ThreadUse};
-use floodmark_record::groups::{Group, GroupPoint};
+use floodmark_record::events::{EndReason, Phase, SecondRow, ThreadUsage};
+use floodmark_record::groups::{GroupFigures, GroupPoint};
 use floodmark_record::mix::{Mix, MixRequest};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::*;
@@ -34,7 +34,7 @@ pub(crate) fn record(runs: Vec<Run>) -> Record {
     record
 }
 
-/// Times of requests that took `ns`, and of `timed_out` more that were given up after 5 s.
+/// Times of requests that took `ns`, and of `timed_out` more that timed out after 5 s.
 pub(crate) fn times(ns: &[u64], timed_out: u64) -> Times {
     Histogram::summarise(
         &histogram(ns),
@@ -57,7 +57,7 @@ pub(crate) fn closed_plan() -> Plan {
     Plan::of("127.0.0.1:8080".parse::<SocketAddr>().unwrap().into())
 }
 
-/// A second with `ok` answers of 1 to 1000 µs and `failed` resets.
+/// A second with `ok` responses of 1 to 1000 µs and `failed` resets.
 pub(crate) fn second(index: u64, ok: u64, failed: u64) -> SecondRow {
     let response: Vec<u64> = (1..=ok).map(|i| i * 1_000_000 / ok).collect();
     SecondRow {
@@ -95,7 +95,7 @@ pub(crate) fn interval(around: f64, share: f64) -> Interval {
     }
 }
 
-/// Closed, beside a server of 3 processes that used 1.15 CPUs for 10 s.
+/// Closed, with a monitored server of 3 processes that used 1.15 CPUs for 10 s.
 pub(crate) fn watched() -> Run {
     let server = Server {
         cpu_s: 11.5,
@@ -117,7 +117,7 @@ pub(crate) fn watched() -> Run {
     }
 }
 
-/// The same with a store behind the server that used 0.28 CPUs.
+/// The same with a store that used 0.28 CPUs.
 pub(crate) fn with_store() -> Run {
     let mut run = watched();
     run.store = Some(Server {
@@ -165,8 +165,8 @@ fn series(to_s: u64, per_s: f64) -> Vec<SeriesRow> {
         .collect()
 }
 
-fn thread(busy: f64, waited: f64) -> ThreadUse {
-    ThreadUse {
+fn thread(busy: f64, waited: f64) -> ThreadUsage {
+    ThreadUsage {
         name: "load-0".to_owned(),
         drives_load: true,
         user_s: busy * 4.0,
@@ -191,7 +191,7 @@ pub(crate) fn closed() -> Run {
         place: None,
         started_unix_ms: 1_700_000_000_000,
         plan: closed_plan(),
-        ended: Ended {
+        ended: RunEnd {
             reason: EndReason::Completed,
             detail: None,
         },
@@ -199,7 +199,7 @@ pub(crate) fn closed() -> Run {
         window: Window {
             from_s: 0.0,
             to_s: 10.0,
-            why: "the whole run: it was steady throughout".to_owned(),
+            why: "the whole run: steady throughout".to_owned(),
         },
         warmup: None,
         validity: Validity {
@@ -231,7 +231,7 @@ pub(crate) fn closed() -> Run {
         groups: Vec::new(),
         longest_stall_ns: Some(1_200_000),
         server_gone_since_s: None,
-        bytes: Bytes {
+        bytes: HttpBytes {
             sent: 147_368_000,
             received: 243_157_200,
         },
@@ -245,7 +245,7 @@ pub(crate) fn closed() -> Run {
             held: None,
             unawaited: BTreeMap::new(),
         },
-        client: Client {
+        client: ClientUsage {
             name: None,
             tool: None,
             cpu_s: 8.1,
@@ -263,7 +263,7 @@ pub(crate) fn closed() -> Run {
         server: None,
         store: None,
         watcher: None,
-        elsewhere: None,
+        remote: None,
         missing: Vec::new(),
         steady: Steady {
             class: SteadyClass::Steady,
@@ -278,7 +278,7 @@ pub(crate) fn closed() -> Run {
     }
 }
 
-/// Closed, with a mix of three requests, one of which fails at times.
+/// Closed, with a mix of three requests; one sometimes fails.
 pub(crate) fn mixed() -> Run {
     let mut run = closed();
     let weights = [("search", 16), ("a-request-named-long", 3), ("order", 1)];
@@ -291,7 +291,7 @@ pub(crate) fn mixed() -> Run {
         expect: Vec::new(),
         templates: true,
     });
-    let of = |name: &str, n: u64, failed: u64, response_time_us: Times| Group {
+    let of = |name: &str, n: u64, failed: u64, response_time_us: Times| GroupFigures {
         name: name.to_owned(),
         throughput_per_s: Some((n - failed) as f64 / 10.0),
         goodput_per_s: Some((n - failed) as f64 / 10.0),
@@ -302,7 +302,7 @@ pub(crate) fn mixed() -> Run {
             wrong: failed,
             ..Counts::default()
         },
-        bytes: Bytes {
+        bytes: HttpBytes {
             sent: 80 * n,
             received: 132 * n,
         },
@@ -335,15 +335,22 @@ pub(crate) fn mixed() -> Run {
     run
 }
 
-/// Open at 1,000/s for 12 s with stalls, some requests timed out, floodmark itself a little late.
+/// The open model without held connections.
+fn open(schedule: Schedule) -> Model {
+    let hold = false;
+    Model::Open { schedule, hold }
+}
+
+/// Open at 1,000/s for 12 s with stalls, timeouts and slight lateness.
 pub(crate) fn open_censored() -> Run {
     let mut run = closed();
-    run.plan.model = Model::Open;
-    run.plan.rate_per_s = Some(1000.0);
-    run.plan.arrivals = Some(Arrivals::Constant);
+    run.plan.model = open(Schedule::Constant {
+        rate: Rate::new(1000.0).expect("a positive rate"),
+        spacing: Spacing::Constant,
+        length: Length::seconds(12.0),
+    });
     run.plan.connections = 28_232;
-    run.plan.duration_s = Some(12.0);
-    run.plan.deadline_s = 0.05;
+    run.plan.deadline = std::time::Duration::from_millis(50);
     run.sending_s = 12.0;
     run.window.to_s = 12.0;
     run.throughput_per_s = Some(985.0);
@@ -362,7 +369,7 @@ pub(crate) fn open_censored() -> Run {
     run.service_time_us = times(&even(1000), 0);
     run.blocked_us = times(&even(90_000), 0);
     run.lateness_us = times(&even(400), 0);
-    run.bytes = Bytes {
+    run.bytes = HttpBytes {
         sent: 960_000,
         received: 1_560_240,
     };
@@ -372,14 +379,14 @@ pub(crate) fn open_censored() -> Run {
     run
 }
 
-/// Closed, with floodmark's own threads full.
+/// Closed, with saturated client threads.
 pub(crate) fn bound() -> Run {
     let mut run = closed();
     run.plan.threads = 2;
     run.validity.status = Status::Bound;
     run.validity.reasons = vec![
-        "floodmark was the limit: its 2 threads were full; the server may take more than this. \
-         Latencies include queueing in the client. Use -t 4"
+        "the client was the limit: its 2 threads were saturated; the server may be faster, and \
+         latencies include waiting in the client; use -t 4"
             .to_owned(),
     ];
     run.client.threads = vec![thread(0.99, 0.03), thread(0.98, 0.12)];

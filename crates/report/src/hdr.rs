@@ -1,4 +1,4 @@
-//! Response times as the percentile text that HdrHistogram, wrk2 and their plotters write and read (`.hgrm`).
+//! Response times as the percentile text (`.hgrm`) of HdrHistogram, wrk2 and their plotters.
 
 use std::fmt::Write;
 
@@ -9,41 +9,29 @@ use floodmark_record::units::show_count;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
-use crate::figures::seconds;
+use crate::model::chart::DamagedHistogram;
+use crate::model::figures::seconds;
 use crate::plain;
 
-/// Lines for each halving of the distance to 100 %, as HdrHistogram's own tools choose.
+/// Lines per halving of the distance to 100 %, as in HdrHistogram's tools.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// A record whose histogram cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "attempt {attempt} of {system}: its response-time histogram is not a HdrHistogram V2 in base64 ({reason}); the record is damaged"
-)]
-pub struct HdrError {
-    system: String,
-    attempt: u32,
-    reason: String,
-}
-
-/// The distribution of response times of every run, one after the other, each below comment lines (`#`)
-/// that name it and the unit, milliseconds.
+/// Returns the distribution of response times of each run in milliseconds, below comment lines
+/// (`#`) that name the run.
 ///
 /// # Errors
-/// A histogram in the record that cannot be read.
-pub fn of_record(record: &Record) -> Result<String, HdrError> {
-    let parts: Result<Vec<String>, HdrError> = record.runs.iter().map(of_run).collect();
+/// A damaged histogram in the record.
+pub fn of_record(record: &Record) -> Result<String, DamagedHistogram> {
+    let parts: Result<Vec<String>, DamagedHistogram> = record.runs.iter().map(of_run).collect();
     Ok(parts?.join("\n"))
 }
 
-/// The distribution of response times of one run.
-///
-/// Requests that timed out stand in it at the time they were given up, the lower bound of theirs; a comment
-/// says how many.
+/// Returns the distribution of response times of one run. Requests that timed out count with the
+/// timeout, the lower bound of their time; a comment gives their number.
 ///
 /// # Errors
-/// A histogram in the record that cannot be read.
-pub fn of_run(run: &Run) -> Result<String, HdrError> {
+/// A damaged histogram in the record.
+pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
     let times = &run.response_time_us;
     let (system, workload) = (plain::line(&run.system), plain::line(&run.workload));
     let mut out = format!(
@@ -52,18 +40,17 @@ pub fn of_run(run: &Run) -> Result<String, HdrError> {
     );
     if times.censored > 0 {
         let n = show_count(times.censored);
-        let timeout = seconds(run.plan.timeout_s);
+        let timeout = seconds(run.plan.timeout.as_secs_f64());
         let _ = writeln!(
             out,
-            "# timed out after {timeout}: {n}, shown at the time they were given up; the true values are larger"
+            "# {n} timed out after {timeout}, counted at that time; their response times are longer"
         );
     }
     match &times.histogram {
-        None => out.push_str("# nothing was measured\n"),
+        None => out.push_str("# not measured\n"),
         Some(text) => {
-            let histogram = decode(text).map_err(|reason| HdrError {
-                system: system.into_owned(),
-                attempt: run.attempt,
+            let histogram = decode(text).map_err(|reason| DamagedHistogram {
+                name: format!("attempt {} of {system}", run.attempt),
                 reason,
             })?;
             distribution(&mut out, &histogram);
@@ -72,7 +59,7 @@ pub fn of_run(run: &Run) -> Result<String, HdrError> {
     Ok(out)
 }
 
-/// [`floodmark_stats::Histogram`] does not give its cumulative counts away, so this reads the text itself.
+/// [`floodmark_stats::Histogram`] has no cumulative counts.
 fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
     Deserializer::new()
@@ -80,8 +67,8 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
         .map_err(|e| e.to_string())
 }
 
-/// The layout of `outputPercentileDistribution` in HdrHistogram's Java and C sources, with six decimals
-/// instead of three so that microseconds keep their digits.
+/// Writes the layout of `outputPercentileDistribution` in HdrHistogram's Java and C sources, with
+/// six decimals instead of three to keep microseconds.
 fn distribution(out: &mut String, histogram: &Histogram<u64>) {
     let ms = |ns: f64| ns / 1e6;
     let _ = writeln!(
@@ -95,7 +82,7 @@ fn distribution(out: &mut String, histogram: &Histogram<u64>) {
         let value = ms(step.value_iterated_to() as f64);
         let quantile = step.quantile_iterated_to();
         let _ = write!(out, "{value:>12.6} {quantile:>14.12} {total:>10}");
-        // As in the Java layout the last line has no fourth column: it would be infinite.
+        // The last line has no fourth column, which would be infinite.
         if quantile < 1.0 {
             let _ = write!(out, " {:>14.2}", 1.0 / (1.0 - quantile));
         }
@@ -127,7 +114,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn columns_are_what_plotters_read() {
+    fn writes_the_columns_that_plotters_expect() {
         let text = of_run(&fixture::closed()).unwrap();
         let rows: Vec<Vec<f64>> = text
             .lines()
@@ -146,7 +133,7 @@ mod tests {
         );
         let last = rows.last().unwrap();
         assert_eq!((last.len(), last[1], last[2]), (3, 1.0, 1000.0));
-        // 1 to 1000 µs, evenly: the median is half a millisecond.
+        // 1 to 1000 µs: the median is half a millisecond.
         let median = rows.iter().find(|row| row[1] >= 0.5).unwrap();
         assert!((median[0] - 0.5).abs() < 0.001, "{median:?}");
     }
@@ -159,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_and_damage_are_said() {
+    fn reports_missing_and_damaged_histograms() {
         let mut run = fixture::closed();
         run.response_time_us = fixture::times(&[], 0);
-        assert!(of_run(&run).unwrap().contains("# nothing was measured"));
+        assert!(of_run(&run).unwrap().contains("# not measured"));
         run.response_time_us.histogram = Some("AAAA".to_owned());
         let error = of_record(&fixture::record(vec![run])).unwrap_err();
         assert!(

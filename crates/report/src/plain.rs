@@ -1,30 +1,30 @@
-//! Text from servers, URLs and command lines on its way to a terminal or a file that a terminal may show.
+//! Makes text from servers, URLs and command lines harmless for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The longest text that is shown of one URL, reason or detail, in characters; the rest becomes "…".
-pub const LONGEST: usize = 2_000;
+/// Maximum number of characters shown of one text; the rest becomes "…".
+pub const MAX_LENGTH: usize = 2_000;
 
-/// `text` as one line that cannot act on a terminal.
+/// Returns `text` as one line that cannot control a terminal.
 ///
-/// Line breaks and tabs become spaces, so nobody can forge a line of ours. Control characters (C0, DEL,
-/// C1), which start escape sequences, and the invisible characters that reorder or hide text become visible
-/// escapes such as `\u{1b}`. Anything beyond [`LONGEST`] characters is cut.
+/// Line breaks and tabs become spaces, so that no text can forge a line. Control characters (C0,
+/// DEL, C1) and invisible characters that reorder or hide text become visible escapes such as
+/// `\u{1b}`. Text beyond [`MAX_LENGTH`] characters is cut.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
-    if text.chars().nth(LONGEST).is_none() && !text.chars().any(acts) {
+    if text.chars().nth(MAX_LENGTH).is_none() && !text.chars().any(is_control) {
         return Cow::Borrowed(text);
     }
-    let mut out = String::with_capacity(text.len().min(4 * LONGEST));
+    let mut out = String::with_capacity(text.len().min(4 * MAX_LENGTH));
     for (i, c) in text.chars().enumerate() {
-        if i == LONGEST {
+        if i == MAX_LENGTH {
             out.push('…');
             break;
         }
         match c {
             '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => out.push(' '),
-            c if acts(c) => {
+            c if is_control(c) => {
                 let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
             }
             c => out.push(c),
@@ -33,13 +33,15 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether a character does something to a terminal rather than stand for itself.
-fn acts(c: char) -> bool {
+/// Returns whether a character controls a terminal or hides text.
+fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
-            // Line and paragraph separators, marks and overrides of direction ("Trojan Source", CVE-2021-42574).
+            // Line and paragraph separators, direction marks and overrides ("Trojan Source",
+            // CVE-2021-42574).
             '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}'
-            // Invisible: zero-width space and joiners, word joiner, byte-order mark, tag characters.
+            // Invisible: zero-width space and joiners, word joiner, byte-order mark, tag
+            // characters.
             | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
@@ -49,14 +51,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn ordinary_text_is_left_alone() {
+    fn keeps_ordinary_text() {
         for text in ["", "http://127.0.0.1:8080/a?b=c", "251 µs – größer", "日本"] {
             assert!(matches!(line(text), Cow::Borrowed(same) if same == text));
         }
     }
 
     #[test]
-    fn escape_sequences_become_visible() {
+    fn shows_escape_sequences_as_text() {
         assert_eq!(line("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
         assert_eq!(line("\u{9b}31m"), "\\u{9b}31m");
         assert_eq!(line("bell\u{7}"), "bell\\u{7}");
@@ -64,22 +66,22 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stays_one_line() {
+    fn removes_line_breaks() {
         assert_eq!(line("a\r\nvalidity  valid"), "a  validity  valid");
     }
 
     #[test]
-    fn overlong_text_is_cut() {
-        let text = line(&"x".repeat(LONGEST + 1)).into_owned();
-        assert_eq!(text.chars().count(), LONGEST + 1);
+    fn cuts_long_text() {
+        let text = line(&"x".repeat(MAX_LENGTH + 1)).into_owned();
+        assert_eq!(text.chars().count(), MAX_LENGTH + 1);
         assert!(text.ends_with('…'));
-        assert_eq!(line(&"x".repeat(LONGEST)).len(), LONGEST);
+        assert_eq!(line(&"x".repeat(MAX_LENGTH)).len(), MAX_LENGTH);
     }
 
     proptest! {
         #[test]
-        fn nothing_that_acts_comes_through(text in any::<String>()) {
-            prop_assert!(!line(&text).chars().any(acts));
+        fn no_control_character_passes(text in any::<String>()) {
+            prop_assert!(!line(&text).chars().any(is_control));
         }
     }
 }

@@ -3,34 +3,35 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::events::{EndReason, Held};
+use floodmark_record::events::{EndReason, HeldConnections};
+use floodmark_record::plan::Model;
 use floodmark_record::result::{Overall, Threshold};
-use floodmark_record::run::{Run, Saturation, Status, SteadyClass, Warmup, Window};
+use floodmark_record::run::{Run, Saturation, Status, SteadyClass, WarmupRun, Window};
 
 use crate::fixture;
 use crate::style::Style;
-use crate::summary::{of_record, of_run};
+use crate::terminal;
 
 const PLAIN: Style = Style {
-    colour: false,
+    color: false,
     width: 100,
 };
 const NARROW: Style = Style {
-    colour: false,
+    color: false,
     width: 60,
 };
-const COLOUR: Style = Style {
-    colour: true,
+const COLOR: Style = Style {
+    color: true,
     width: 100,
 };
 
-const NEXT: &str = "find the highest rate it keeps: floodmark load http://127.0.0.1:8080/ -r 150k";
+const NEXT: &str = "measure latency below the limit: floodmark load http://127.0.0.1:8080/ -r 150k";
 
 fn draw(run: &Run, style: Style) -> String {
-    of_run(run, &[], Some(NEXT), style)
+    terminal::summary(&fixture::record(vec![run.clone()]), Some(NEXT), style)
 }
 
-/// Both widths of one run, a line between them.
+/// One run at two widths.
 fn both(run: &Run) -> String {
     let (wide, narrow) = (draw(run, PLAIN), draw(run, NARROW));
     format!("{wide}{}\n{narrow}", "─".repeat(60))
@@ -52,7 +53,7 @@ fn steps_and_their_rows() {
 }
 
 #[test]
-fn ramps_that_went_beyond_and_that_did_not() {
+fn ramps_that_fell_behind_and_kept_up() {
     let ramps = [fixture::ramp(), kept_up(), undecided()];
     let drawn = ramps.map(|run| draw(&run, PLAIN));
     insta::assert_snapshot!(drawn.join(&format!("{}\n", "─".repeat(60))));
@@ -62,7 +63,7 @@ fn kept_up() -> Run {
     let mut run = fixture::ramp();
     run.saturation = Some(Saturation::KeptUp {
         up_to_per_s: 6000.0,
-        method: "in its last second enough were answered".to_owned(),
+        method: "in its last second, at least 95 % of the requests due were ok".to_owned(),
     });
     run
 }
@@ -70,12 +71,12 @@ fn kept_up() -> Run {
 fn undecided() -> Run {
     let mut run = fixture::ramp();
     run.saturation = Some(Saturation::Undecided {
-        why: "its last second has too few answers".to_owned(),
+        why: "its last second has too few responses".to_owned(),
     });
     run
 }
 
-/// Each attempt has its own answer: one may fall behind and another not.
+/// Attempts differ in whether they kept up.
 #[test]
 fn ramps_and_steps_of_several_attempts() {
     let mut texts = Vec::new();
@@ -86,7 +87,7 @@ fn ramps_and_steps_of_several_attempts() {
         for (attempt, run) in (1..).zip(&mut runs) {
             run.attempt = attempt;
         }
-        texts.push(of_record(&fixture::record(runs), None, PLAIN));
+        texts.push(terminal::summary(&fixture::record(runs), None, PLAIN));
     }
     insta::assert_snapshot!(texts.join(&format!("{}\n", "─".repeat(60))));
 }
@@ -107,7 +108,7 @@ fn groups_of_several_attempts() {
     runs[1].attempt = 2;
     runs[1].window.from_s = 2.5;
     runs[1].groups[2].throughput_per_s = None;
-    insta::assert_snapshot!(of_record(&fixture::record(runs), None, PLAIN));
+    insta::assert_snapshot!(terminal::summary(&fixture::record(runs), None, PLAIN));
 }
 
 #[test]
@@ -121,12 +122,12 @@ fn invalid() {
 }
 
 #[test]
-fn a_wait_that_could_not_be_read_is_no_zero() {
+fn an_unknown_wait_is_not_shown_as_zero() {
     let mut run = fixture::closed();
     run.client.threads[0].run_delay_s = None;
     let drawn = draw(&run, PLAIN);
     assert!(
-        drawn.contains("81 % busy and waited – for a CPU (not known)"),
+        drawn.contains("81 % busy (run delay: not measured)"),
         "{drawn}"
     );
 }
@@ -142,7 +143,7 @@ fn fresh_with_connect_failures() {
 }
 
 #[test]
-fn no_answers_at_all() {
+fn no_response_at_all() {
     insta::assert_snapshot!(both(&fixture::no_answers()));
 }
 
@@ -163,10 +164,10 @@ fn check_violated_and_thresholds() {
         Threshold {
             condition: "connect.p99 > 1ms".to_owned(),
             met: None,
-            figure: "– (not measured)".to_owned(),
+            figure: "not measured".to_owned(),
         },
     ];
-    insta::assert_snapshot!(of_record(&record, None, PLAIN));
+    insta::assert_snapshot!(terminal::summary(&record, None, PLAIN));
 }
 
 fn attempts() -> Vec<Run> {
@@ -194,8 +195,8 @@ fn several_attempts() {
         notes: vec!["the second attempt was slower than the others".to_owned()],
     });
     let (wide, narrow) = (
-        of_record(&record, Some(NEXT), PLAIN),
-        of_record(&record, Some(NEXT), NARROW),
+        terminal::summary(&record, Some(NEXT), PLAIN),
+        terminal::summary(&record, Some(NEXT), NARROW),
     );
     insta::assert_snapshot!(format!("{wide}{}\n{narrow}", "─".repeat(60)));
 }
@@ -209,15 +210,16 @@ fn several_processes_and_windows() {
     }
     runs[0].process = 9;
     runs[0].steady.class = SteadyClass::Unsteady;
-    runs[0].window.why = "no steady part".to_owned();
+    runs[0].window.why =
+        "the whole run: level changed at 3 s, 8 s, without a steady part".to_owned();
     runs[1].window.from_s = 2.5;
-    runs[1].window.why = "slower before".to_owned();
+    runs[1].window.why = "from 2.5 s: slower before, steady since".to_owned();
     runs[1].client.cpu_us_per_request = Some(5.25);
-    insta::assert_snapshot!(of_record(&fixture::record(runs), None, PLAIN));
+    insta::assert_snapshot!(terminal::summary(&fixture::record(runs), None, PLAIN));
 }
 
 #[test]
-fn an_interrupted_run_and_a_failing_warmup_are_said() {
+fn an_interrupted_run_with_a_failing_warmup() {
     let mut run = fixture::closed();
     run.ended.reason = EndReason::Interrupted;
     run.series.truncate(4);
@@ -225,10 +227,10 @@ fn an_interrupted_run_and_a_failing_warmup_are_said() {
     run.window = Window {
         from_s: 0.0,
         to_s: 4.0,
-        why: "all that was sent".to_owned(),
+        why: "the whole run: too short to judge whether it was steady".to_owned(),
     };
-    run.plan.warmup_s = 5.0;
-    run.warmup = Some(Warmup {
+    run.plan.warmup = std::time::Duration::from_secs(5);
+    run.warmup = Some(WarmupRun {
         duration_s: 5.0,
         requests: fixture::failing().requests,
     });
@@ -239,9 +241,11 @@ fn an_interrupted_run_and_a_failing_warmup_are_said() {
 #[test]
 fn held_connections() {
     let mut run = fixture::open_censored();
-    run.plan.hold = true;
+    if let Model::Open { hold, .. } = &mut run.plan.model {
+        *hold = true;
+    }
     run.plan.connections = 100_000;
-    run.connections.held = Some(Held {
+    run.connections.held = Some(HeldConnections {
         standing: 99_500,
         failed: 500,
         reasons: BTreeMap::from([("ports_exhausted".to_owned(), 500)]),
@@ -253,19 +257,19 @@ fn held_connections() {
 }
 
 #[test]
-fn a_server_that_dies_midway_is_dated() {
+fn shows_when_a_server_stopped_responding() {
     let mut run = fixture::closed();
     run.ended.reason = EndReason::ServerGone;
     run.sending_s = 9.1;
     run.server_gone_since_s = Some(4.25);
-    assert!(draw(&run, PLAIN).contains("the server went away: no answer after 4.25 s;"));
+    assert!(draw(&run, PLAIN).contains("the server stopped responding after 4.25 s;"));
     run.server_gone_since_s = None;
-    assert!(draw(&run, PLAIN).contains("the server went away within 9.1 s;"));
+    assert!(draw(&run, PLAIN).contains("the server stopped responding within 9.1 s;"));
 }
 
 #[test]
-fn runs_of_different_loads_are_drawn_apart() {
-    let text = of_record(
+fn separates_runs_of_different_loads() {
+    let text = terminal::summary(
         &fixture::record(vec![fixture::closed(), fixture::failing()]),
         None,
         PLAIN,
@@ -275,20 +279,20 @@ fn runs_of_different_loads_are_drawn_apart() {
 }
 
 #[test]
-fn colour() {
-    let text = draw(&fixture::failing(), COLOUR);
+fn color() {
+    let text = draw(&fixture::failing(), COLOR);
     insta::assert_snapshot!(text.replace('\u{1b}', "␛"));
 }
 
-/// The same words with and without colour: colour never carries meaning alone.
+/// Color never carries meaning alone.
 #[test]
-fn colour_changes_no_word() {
+fn color_changes_no_word() {
     for run in [
         fixture::closed(),
         fixture::open_censored(),
         fixture::invalid(),
     ] {
-        let mut text = draw(&run, COLOUR);
+        let mut text = draw(&run, COLOR);
         while let Some(start) = text.find("\u{1b}[") {
             let end = start + text[start..].find('m').unwrap();
             text.replace_range(start..=end, "");
@@ -301,10 +305,14 @@ fn colour_changes_no_word() {
 fn no_line_is_wider_than_the_terminal() {
     for width in [60, 72, 80, 100, 140] {
         let style = Style {
-            colour: false,
+            color: false,
             width,
         };
-        let mut texts = vec![of_record(&fixture::record(attempts()), Some(NEXT), style)];
+        let mut texts = vec![terminal::summary(
+            &fixture::record(attempts()),
+            Some(NEXT),
+            style,
+        )];
         for run in [
             fixture::closed(),
             fixture::open_censored(),
@@ -324,7 +332,7 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn escape_sequences_from_outside_never_reach_the_terminal() {
+fn removes_foreign_escape_sequences() {
     let evil = "\u{1b}]0;owned\u{7}\r\nvalidity     valid".to_owned();
     let mut run = fixture::invalid();
     run.plan.target.url = format!("http://127.0.0.1/{evil}");
@@ -349,8 +357,9 @@ fn escape_sequences_from_outside_never_reach_the_terminal() {
         met: Some(true),
         figure: evil.clone(),
     }];
-    let one = of_run(&record.runs[0], &record.thresholds, Some(&evil), PLAIN);
-    for text in [one, of_record(&record, Some(&evil), PLAIN)] {
+    let mut one = record.clone();
+    one.runs.truncate(1);
+    for text in [&one, &record].map(|record| terminal::summary(record, Some(&evil), PLAIN)) {
         assert!(text.contains("owned"));
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
         assert!(
@@ -361,7 +370,7 @@ fn escape_sequences_from_outside_never_reach_the_terminal() {
 }
 
 #[test]
-fn the_cause_its_evidence_and_the_next_step_stand_right_below_the_figure() {
+fn cause_evidence_and_next_step_follow_the_throughput() {
     let drawn = draw(&fixture::judged(Cause::WorkerPool), PLAIN);
     let labels = drawn.lines().filter(|line| !line.starts_with(' '));
     let labels: Vec<&str> = labels.filter_map(|line| line.split("  ").next()).collect();
@@ -375,9 +384,9 @@ fn the_cause_its_evidence_and_the_next_step_stand_right_below_the_figure() {
         drawn.contains("worker-pool (likely) – all 8 threads"),
         "{drawn}"
     );
-    assert!(drawn.contains("at most 160/s come of it"), "{drawn}");
+    assert!(drawn.contains("upper bound: 160/s"), "{drawn}");
 
-    // Of several attempts the one that most of them have.
+    // Several attempts show the most frequent cause.
     let mut runs = [
         fixture::judged(Cause::ServerCpu),
         fixture::judged(Cause::WorkerPool),
@@ -386,7 +395,7 @@ fn the_cause_its_evidence_and_the_next_step_stand_right_below_the_figure() {
     for (attempt, run) in (1..).zip(&mut runs) {
         run.attempt = attempt;
     }
-    let drawn = of_record(&fixture::record(runs.into()), Some(NEXT), PLAIN);
+    let drawn = terminal::summary(&fixture::record(runs.into()), Some(NEXT), PLAIN);
     assert!(
         drawn.contains("worker-pool (likely; 2 of 3 runs)"),
         "{drawn}"

@@ -1,4 +1,4 @@
-//! The life of one connection.
+//! One connection.
 
 use std::future::poll_fn;
 use std::net::TcpStream;
@@ -9,42 +9,42 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use tokio::time::timeout;
 
-use crate::answer::Answerer;
 use crate::pace::Pace;
+use crate::response::RequestService;
 use crate::settings::Limits;
-use crate::socket::Socket;
+use crate::socket::ConnectionSocket;
 use crate::worker::Worker;
 
-/// After an answer to a request that was not read to its end, the rest is read and dropped for at most so long: closing at
-/// once would reset the connection and could take the answer with it (RFC 9112, section 9.6).
+/// Maximum time to read and drop the rest of a request after an early response. An immediate close
+/// would reset the connection and could lose the response (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_secs(1);
-/// At most so many bytes are dropped that way.
+/// Maximum number of bytes to drop while lingering.
 const LINGER_BYTES: usize = 1 << 20;
-/// The smallest buffer that hyper accepts.
-const LEAST_BUFFER: usize = 8192;
+/// Minimum buffer size of hyper, bytes.
+const MIN_BUFFER: usize = 8192;
 
-/// How hyper is to read and write, the same for every connection.
+/// Configures hyper.
 pub(crate) fn http(limits: &Limits) -> http1::Builder {
     let mut http = http1::Builder::new();
-    http.half_close(true) // who has sent its request and shut down its side still gets its answer
-        .header_read_timeout(None) // the worker's scan does it for less
+    http.half_close(true) // a client that has closed its sending direction still gets its response
+        .header_read_timeout(None) // the worker's scan is cheaper
         .max_header_size(limits.head_bytes)
-        .max_buf_size(limits.head_bytes.max(LEAST_BUFFER))
+        .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
         .writev(false);
     if limits.headers != Limits::default().headers {
-        // Only when asked for: hyper then takes memory for each head.
+        // Set only a non-default value, because hyper then allocates memory for each head.
         http.max_headers(limits.headers);
     }
     http
 }
 
-/// Serves a connection to its end.
+/// Serves a connection until its end.
 pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
-    let place = Place::take(&worker);
-    let pace = &place.pace;
-    let socket = Socket::new(stream, Rc::clone(pace), Rc::clone(&worker.register));
-    let answerer = Answerer::new(Rc::clone(&worker), Rc::clone(pace));
-    let mut connection = worker.http.serve_connection(socket, answerer);
+    let registered = RegisteredConnection::add(&worker);
+    let pace = &registered.pace;
+    let socket = ConnectionSocket::new(stream, Rc::clone(pace), Rc::clone(&worker.register));
+    let service = RequestService::new(Rc::clone(&worker), Rc::clone(pace));
+    let mut connection = worker.http.serve_connection(socket, service);
     let whole = poll_fn(|cx| {
         pace.remember(cx.waker());
         if pace.is_cut() {
@@ -62,13 +62,14 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
     })
     .await;
     if !whole && pace.lingers() && !pace.is_cut() {
-        // In memory of its own: within this future its buffer would cost every connection 4 KiB.
+        // Boxed: its buffer would add 4 KiB to the future of every connection.
         Box::pin(linger(connection.into_parts().io)).await;
     }
 }
 
-/// Ends sending and drops what still comes, so that the client gets to read the last answer.
-pub(crate) async fn linger(mut socket: Socket) {
+/// Closes the sending direction and drops received bytes, so that the client can read the last
+/// response.
+pub(crate) async fn linger(mut socket: ConnectionSocket) {
     if socket.end_sending().is_err() {
         return;
     }
@@ -82,21 +83,21 @@ pub(crate) async fn linger(mut socket: Socket) {
             }
         }
     };
-    // Either way the connection is over; a client that is still sending then learns it by a reset.
+    // A client that keeps sending then gets a reset.
     let _ = timeout(LINGER, drain).await;
 }
 
-/// A connection's place in its worker's register, given back when it ends in whatever way.
-struct Place {
+/// A connection that stays in its worker's register until this is dropped.
+struct RegisteredConnection {
     worker: Rc<Worker>,
     number: usize,
     pace: Rc<Pace>,
 }
 
-impl Place {
-    fn take(worker: &Rc<Worker>) -> Self {
+impl RegisteredConnection {
+    fn add(worker: &Rc<Worker>) -> Self {
         let (number, pace) = worker.register.add();
-        Place {
+        RegisteredConnection {
             worker: Rc::clone(worker),
             number,
             pace,
@@ -104,7 +105,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RegisteredConnection {
     fn drop(&mut self) {
         self.worker.register.remove(self.number);
         self.worker.release();

@@ -1,60 +1,60 @@
-//! Why a server could not start, or not end well.
+//! Errors of a server.
 
 use std::io;
 use std::net::SocketAddr;
 
 use crate::state_file::StateError;
-use crate::workload::Workload;
+use crate::workload::NativeWorkload;
 
-/// Why a server could not start, or not end well.
+/// An error at the start or end of a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; {}", listen_mend(.source))]
+    /// Cannot listen on the address.
+    #[error("cannot listen on {address}: {source}; {}", listen_fix(.source))]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// More connections are asked for than files may be open.
+    /// Too few open files for the requested connections.
     #[error(
-        "{asked} connections do not fit: this process may open {limit} files, of which the server needs {reserve}; \
-         ask for at most {}, or raise the limit (ulimit -Hn)",
+        "{requested} connections need too many open files: the limit is {limit}, and the server needs {reserve} itself; use at most \
+         {} connections, or raise the limit (ulimit -Hn)",
         .limit.saturating_sub(*.reserve)
     )]
     Connections {
-        /// Connections asked for.
-        asked: usize,
-        /// Files this process may have open.
+        /// Requested connections.
+        requested: usize,
+        /// Limit of open files.
         limit: usize,
-        /// Files that the server needs besides.
+        /// Files that the server needs itself.
         reserve: usize,
     },
-    /// A state file for a workload that keeps no state.
-    #[error("{0} keeps no state; leave the state file out, or serve dispatcher")]
-    NoState(Workload),
-    /// A port to be shared by servers of a workload that has one state.
-    #[error("{0} has one state, which several servers cannot share; leave --share-port out")]
-    SharedState(Workload),
+    /// A state file was given for a workload that keeps no state.
+    #[error("{0} keeps no state; omit --state, or serve dispatcher")]
+    NoState(NativeWorkload),
+    /// A shared port was requested for a workload with state.
+    #[error("{0} has state, which servers cannot share; omit --share-port")]
+    SharedState(NativeWorkload),
     /// The state file cannot be used.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A thread or its event loop could not be had.
-    #[error("cannot start a server thread: {0}; ask for fewer threads, or free memory or files")]
+    /// A thread or its event loop cannot start.
+    #[error("cannot start a server thread: {0}; use fewer threads, or free memory or files")]
     Thread(io::Error),
-    /// A server thread ended by a panic: a defect of this server.
-    #[error("a server thread ended by a panic; please report what it printed")]
+    /// A server thread panicked.
+    #[error("a server thread panicked; report its output as a bug")]
     Panicked,
 }
 
-fn listen_mend(source: &io::Error) -> &'static str {
+fn listen_fix(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "another process has this port; stop it, or choose another port (0: any)"
+            "another process uses this port; stop it, or choose another port (0: any free port)"
         }
-        io::ErrorKind::PermissionDenied => "choose a port of 1024 or above",
-        io::ErrorKind::AddrNotAvailable => "choose an address of this machine, such as 127.0.0.1",
+        io::ErrorKind::PermissionDenied => "choose a port from 1024",
+        io::ErrorKind::AddrNotAvailable => "choose an address of this host, such as 127.0.0.1",
         _ => "choose another address",
     }
 }

@@ -1,23 +1,26 @@
-//! The listening socket, and accepting from it.
+//! The listening socket.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with};
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that the kernel keeps for us to accept; it lowers this to `net.core.somaxconn`.
+/// Length of the accept queue; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
 
-/// Listens, non-blocking; with `share` other processes of the same user may listen there too, and the kernel deals connections out among
-/// them. Accepted sockets inherit `TCP_NODELAY`, which saves a system call on each.
+/// Opens a non-blocking listener. With `share`, other processes of this user may listen on the same
+/// port, and the kernel distributes connections among them. Accepted sockets inherit `TCP_NODELAY`,
+/// which saves a system call each.
 pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
     )?;
-    // A restart must not wait for the TIME_WAITs of the server before; two listeners at once stay impossible unless both share.
+    // A restart must not wait for old connections in TIME_WAIT. Two listeners remain impossible
+    // unless both share the port.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_tcp_nodelay(true)?;
@@ -26,28 +29,15 @@ pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener
     Ok(socket.into())
 }
 
-/// Accepts one connection, non-blocking, in one system call (the standard library needs two).
+/// Accepts a non-blocking connection in one system call; std needs two.
 pub(crate) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
-    // SAFETY: the descriptor is open for the call, and the kernel may be told not to return an address.
-    let fd = unsafe {
-        libc::accept4(
-            listener.as_raw_fd(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
-        )
-    };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: accept4 has just returned this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    Ok(accept_with(listener, flags)?.into())
 }
 
-/// Whether accepting failed for want of files or memory, so that trying again at once would only spin.
+/// Returns whether accepting failed for lack of files or memory. An immediate retry would then
+/// spin.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-    )
+    let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| exhausted.contains(&errno))
 }

@@ -1,17 +1,19 @@
-//! The dispatcher's numbers: from 1, each handed out once, in rising order, none left out while the server lives.
+//! The numbers of the dispatcher: from 1, each once, in order, without gaps while the server runs.
 //!
-//! With a state file, numbers are handed out only below a limit that is on the disk already. A thread of its own raises the
-//! limit when half of a block is left, so an answer waits for the disk only when the disk is slower than half a block:
+//! With a state file, only numbers below a limit on disk are handed out. A separate thread raises
+//! the limit when half a block is left, so a response waits for the disk only if a write takes
+//! longer than using up half a block:
 //!
 //! ```text
 //!            handed out          │ free to hand out │ not reserved
 //!  1 ───────────────────────── next ───────────── limit ──────────►
-//!                                      ▲ half a block before the limit: the reserver is woken
+//!                                      ▲ half a block before the limit: wake the reserver
 //! ```
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -20,60 +22,61 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::state_file::{StateError, StateFile};
 
-/// An answer waits so long for a reservation in progress before it becomes a 503.
+/// Maximum time to wait for a reservation before a 503.
 const WAIT: Duration = Duration::from_secs(1);
-/// Pause between attempts to reserve after one failed.
+/// Pause before retrying a failed reservation.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// Hands out numbers to any number of threads.
+/// Hands out numbers to all threads.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     next: AtomicU64,
     limit: AtomicU64,
-    /// Half a block; the reserver is woken when as many are left.
+    /// Number of remaining numbers at which the reserver wakes: half a block.
     refill: u64,
-    /// The last reservation failed.
+    /// Whether the last reservation failed.
     failing: AtomicBool,
-    /// Rings when the limit rose or a reservation failed.
+    /// Notified after each reservation, successful or not.
     changed: Notify,
-    signal: Mutex<Signal>,
-    signalled: Condvar,
+    reserver: Sender<ReserverSignal>,
 }
 
-#[derive(Debug, Default)]
-struct Signal {
-    look: bool,
-    stop: bool,
+#[derive(Debug, PartialEq, Eq)]
+enum ReserverSignal {
+    /// Half a block is left.
+    Refill,
+    Stop,
 }
 
 impl Numbers {
-    fn new(next: u64, limit: u64, block: u64) -> Arc<Self> {
-        Arc::new(Numbers {
+    fn new(next: u64, limit: u64, block: u64) -> (Arc<Self>, Receiver<ReserverSignal>) {
+        let (reserver, signals) = mpsc::channel();
+        let numbers = Numbers {
             next: AtomicU64::new(next),
             limit: AtomicU64::new(limit),
             refill: (block / 2).max(1),
             failing: AtomicBool::new(false),
             changed: Notify::new(),
-            signal: Mutex::default(),
-            signalled: Condvar::new(),
-        })
+            reserver,
+        };
+        (Arc::new(numbers), signals)
     }
 
-    /// Numbers that begin at 1 and are forgotten with the process.
+    /// Creates numbers from 1 without a state file.
     pub(crate) fn volatile() -> Arc<Self> {
-        Self::new(1, u64::MAX, u64::MAX)
+        Self::new(1, u64::MAX, u64::MAX).0
     }
 
-    /// The number that comes next.
+    /// Returns the next number without taking it.
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// A number, unless none is free just now.
+    /// Takes a number, if one is reserved.
     pub(crate) fn try_take(&self) -> Option<u64> {
         let mut number = self.next.load(Ordering::Relaxed);
         loop {
-            // The limit only ever rises: what is below a limit once read stays reserved.
+            // The limit never decreases.
             let limit = self.limit.load(Ordering::Acquire);
             if number >= limit {
                 return None;
@@ -85,9 +88,9 @@ impl Numbers {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    // Exactly one taker meets the mark of each limit.
+                    // Exactly one taker per limit wakes the reserver.
                     if limit - number == self.refill {
-                        self.signal(|s| s.look = true);
+                        self.signal(ReserverSignal::Refill);
                     }
                     return Some(number);
                 }
@@ -96,12 +99,13 @@ impl Numbers {
         }
     }
 
-    /// A number; where none is free, waits a bounded time for one. `None`: none can be reserved, answer 503.
+    /// Takes a number, waiting up to one second for a reservation. Returns `None` if none can be
+    /// reserved.
     pub(crate) async fn take(&self) -> Option<u64> {
         let until = Instant::now() + WAIT;
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Before looking, so that a change between looking and waiting is not missed.
+            // Enable first, so that no change between check and wait is missed.
             changed.as_mut().enable();
             if let Some(number) = self.try_take() {
                 return Some(number);
@@ -119,40 +123,13 @@ impl Numbers {
         limit < u64::MAX && limit - self.next() < self.refill
     }
 
-    fn signal(&self, change: impl FnOnce(&mut Signal)) {
-        change(&mut self.locked());
-        self.signalled.notify_one();
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Signal> {
-        // Two flags cannot be left half changed by a panic.
-        self.signal.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for a signal, at most so long; `true`: stop.
-    fn await_signal(&self, at_most: Option<Duration>) -> bool {
-        let mut signal = self.locked();
-        while !signal.look && !signal.stop {
-            match at_most {
-                None => {
-                    signal = self
-                        .signalled
-                        .wait(signal)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-                Some(time) => {
-                    let waited = self.signalled.wait_timeout(signal, time);
-                    signal = waited.unwrap_or_else(PoisonError::into_inner).0;
-                    break;
-                }
-            }
-        }
-        signal.look = false;
-        signal.stop
+    fn signal(&self, signal: ReserverSignal) {
+        // Fails only if nothing is reserved or the thread has panicked.
+        let _ = self.reserver.send(signal);
     }
 }
 
-/// Reserves numbers ahead, on a thread of its own.
+/// Reserves numbers ahead on a separate thread.
 #[derive(Debug)]
 pub(crate) struct Reserver {
     numbers: Arc<Numbers>,
@@ -160,19 +137,19 @@ pub(crate) struct Reserver {
 }
 
 impl Reserver {
-    /// Opens the state file and reserves the first block before anything is handed out.
+    /// Opens the state file and reserves the first block.
     pub(crate) fn start(path: &Path, block: u64) -> Result<(Arc<Numbers>, Self), StateError> {
         let (file, next) = StateFile::open(path)?;
         let limit = next
             .checked_add(block)
             .ok_or_else(|| StateError::Exhausted(path.to_owned()))?;
         file.write(limit)?;
-        let numbers = Numbers::new(next, limit, block);
+        let (numbers, signals) = Numbers::new(next, limit, block);
         let shared = Arc::clone(&numbers);
         let thread = thread::Builder::new()
             .name("reserver".into())
             .spawn(move || {
-                reserve(&shared, &file, block);
+                reserve(&shared, &file, block, &signals);
                 file
             })
             .map_err(|source| StateError::Io {
@@ -187,11 +164,12 @@ impl Reserver {
         Ok((numbers, reserver))
     }
 
-    /// Ends it when nothing takes numbers any more: writes the exact next one, so that a restart leaves no gap.
+    /// Writes the exact next number, so that a restart leaves no gap. Call it after the last number
+    /// is taken.
     pub(crate) fn finish(self) -> Result<u64, StateError> {
-        self.numbers.signal(|s| s.stop = true);
+        self.numbers.signal(ReserverSignal::Stop);
         let Ok(file) = self.thread.join() else {
-            // What is on the disk still lies above everything that was handed out.
+            // The limit on disk still exceeds all numbers handed out.
             return Ok(self.numbers.next());
         };
         let next = self.numbers.next();
@@ -200,10 +178,8 @@ impl Reserver {
     }
 }
 
-fn reserve(numbers: &Numbers, file: &StateFile, block: u64) {
-    let mut pause = None;
-    while !numbers.await_signal(pause) {
-        pause = None;
+fn reserve(numbers: &Numbers, file: &StateFile, block: u64, signals: &Receiver<ReserverSignal>) {
+    while signals.recv() == Ok(ReserverSignal::Refill) {
         while numbers.needs_more() {
             let limit = numbers.limit.load(Ordering::SeqCst).saturating_add(block);
             let written = file.write(limit);
@@ -212,9 +188,8 @@ fn reserve(numbers: &Numbers, file: &StateFile, block: u64) {
                 numbers.limit.store(limit, Ordering::SeqCst);
             }
             numbers.changed.notify_waiters();
-            if written.is_err() {
-                pause = Some(RETRY);
-                break;
+            if written.is_err() && signals.recv_timeout(RETRY) == Ok(ReserverSignal::Stop) {
+                return;
             }
         }
     }
@@ -234,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_the_numbers_without_doubles_or_gaps_over_many_blocks() {
+    fn threads_get_each_number_once_without_gaps() {
         let folder = tempfile::tempdir().unwrap();
         for block in [1, 2, 3, 500] {
             let path = folder.path().join(format!("state-{block}"));
@@ -269,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_is_always_ahead_of_what_was_handed_out() {
+    fn the_limit_on_disk_exceeds_all_numbers_handed_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         let (numbers, _reserver) = Reserver::start(&path, 8).unwrap();
         for _ in 0..200 {
-            // None where this disk takes longer than an answer waits.
+            // `None` if the disk takes longer than one second.
             let Some(number) = run(numbers.take()) else {
                 continue;
             };
@@ -282,11 +257,11 @@ mod tests {
             let next = text.lines().nth(1).and_then(|l| l.strip_prefix("next "));
             assert!(number < next.unwrap().parse().unwrap(), "{number}: {text}");
         }
-        assert!(numbers.next() > 100, "most were handed out");
+        assert!(numbers.next() > 100, "most numbers were handed out");
     }
 
     #[test]
-    fn a_failing_disk_ends_the_numbers_at_the_limit_and_a_mended_one_goes_on_without_a_gap() {
+    fn stops_at_the_limit_while_the_disk_fails_and_continues_without_a_gap() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("home");
         fs::create_dir(&home).unwrap();
@@ -297,7 +272,7 @@ mod tests {
             assert_eq!(run(numbers.take()), Some(expected));
         }
         assert_eq!(run(numbers.take()), None);
-        assert_eq!(numbers.next(), 11, "a refusal uses no number up");
+        assert_eq!(numbers.next(), 11, "a refused request takes no number");
         fs::rename(&away, &home).unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(5);
         let number = loop {
@@ -312,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_number_is_refused_rather_than_wrapped() {
+    fn refuses_to_wrap_around() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         StateFile::open(&path)

@@ -1,28 +1,31 @@
-//! What is known of a connection's progress, and a coarse clock that costs the hot path nothing.
+//! Timeouts of connections, from a coarse clock that costs the hot path nothing.
 //!
-//! Each worker reads the time once a step and scans a tenth of its connections, so that a scan of 100,000 idle
-//! connections never holds up an answer for long. A timer per connection would cost each request two updates of it.
+//! Once per step each worker reads the time and scans a tenth of its connections, so a scan of
+//! 100,000 idle connections never delays a response for long. A timer per connection would cost two
+//! updates per request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
+use slab::Slab;
+
 use crate::settings::Limits;
 
 /// One step of the coarse clock.
 pub(crate) const STEP: Duration = Duration::from_millis(100);
-/// Steps in which every connection is looked at once.
+/// Number of steps to scan all connections once.
 const STEPS_PER_SCAN: usize = 10;
 
-/// Steps since the worker began.
-type Steps = u64;
+/// Time in steps since the start of the worker.
+type ClockSteps = u64;
 
-/// The progress of one connection. Lives on its worker's thread.
+/// The progress of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    moved: Cell<Steps>,
-    request_since: Cell<Option<Steps>>,
+    moved: Cell<ClockSteps>,
+    request_since: Cell<Option<ClockSteps>>,
     write_blocked: Cell<bool>,
     cut: Cell<bool>,
     linger: Cell<bool>,
@@ -30,61 +33,63 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Bytes came in; a request is open from its first byte on.
-    pub(crate) fn received(&self, now: Steps) {
+    /// Records received bytes; a request starts with its first byte.
+    pub(crate) fn received(&self, now: ClockSteps) {
         self.moved.set(now);
         self.begin(now);
     }
 
-    /// Bytes went out.
-    pub(crate) fn sent(&self, now: Steps) {
+    /// Records sent bytes.
+    pub(crate) fn sent(&self, now: ClockSteps) {
         self.moved.set(now);
         self.write_blocked.set(false);
     }
 
-    /// The socket takes no more for now.
+    /// Records a full send buffer.
     pub(crate) fn blocked(&self) {
         self.write_blocked.set(true);
     }
 
-    /// A request is open, since its first byte where that was seen (pipelined ones come in one read).
-    pub(crate) fn begin(&self, now: Steps) {
+    /// Records the start of a request, unless its first byte was recorded. Pipelined requests
+    /// arrive in one read.
+    pub(crate) fn begin(&self, now: ClockSteps) {
         if self.request_since.get().is_none() {
             self.request_since.set(Some(now));
         }
     }
 
-    /// The answer is made.
+    /// Records that the request has its response.
     pub(crate) fn answered(&self) {
         self.request_since.set(None);
     }
 
-    /// Whether a request or its answer is on its way.
+    /// Returns whether a request or response is in progress.
     pub(crate) fn is_busy(&self) -> bool {
         self.request_since.get().is_some() || self.write_blocked.get()
     }
 
-    /// Whether the connection is to end at once.
+    /// Returns whether the connection must end immediately.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.get()
     }
 
-    /// The client may still be sending what will not be read: it must get its answer before the connection goes.
+    /// Requests lingering before the close: the client may still be sending and must first receive
+    /// its response.
     pub(crate) fn set_linger(&self) {
         self.linger.set(true);
     }
 
-    /// See [`Pace::set_linger`].
+    /// Returns whether lingering was requested; see [`Pace::set_linger`].
     pub(crate) fn lingers(&self) -> bool {
         self.linger.get()
     }
 
-    /// Remembers whom to wake; a task's waker stays good for its whole life.
+    /// Stores the waker, which stays valid for the life of the task.
     pub(crate) fn remember(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Has the connection's task look again.
+    /// Wakes the task of the connection.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
@@ -96,7 +101,7 @@ impl Pace {
         self.wake();
     }
 
-    fn is_overdue(&self, now: Steps, idle: Steps, request: Steps) -> bool {
+    fn is_overdue(&self, now: ClockSteps, idle: ClockSteps, request: ClockSteps) -> bool {
         now.saturating_sub(self.moved.get()) > idle
             || self
                 .request_since
@@ -105,84 +110,71 @@ impl Pace {
     }
 }
 
-/// The connections of one worker, bounded by the limit of connections.
+/// The connections of one worker, bounded by the connection limit.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
-    now: Cell<Steps>,
+    now: Cell<ClockSteps>,
     scanned: Cell<usize>,
-    slots: RefCell<Vec<Option<Rc<Pace>>>>,
-    free: RefCell<Vec<usize>>,
+    connections: RefCell<Slab<Rc<Pace>>>,
 }
 
 impl Register {
-    /// The coarse time.
-    pub(crate) fn now(&self) -> Steps {
+    /// Returns the coarse time.
+    pub(crate) fn now(&self) -> ClockSteps {
         self.now.get()
     }
 
-    /// Adds a connection; the number is its place.
+    /// Adds a connection and returns its index.
     pub(crate) fn add(&self) -> (usize, Rc<Pace>) {
         let pace = Rc::new(Pace::default());
         pace.moved.set(self.now());
-        let mut slots = self.slots.borrow_mut();
-        let place = match self.free.borrow_mut().pop() {
-            Some(place) => {
-                slots[place] = Some(Rc::clone(&pace));
-                place
-            }
-            None => {
-                slots.push(Some(Rc::clone(&pace)));
-                slots.len() - 1
-            }
-        };
-        (place, pace)
+        let slot = self.connections.borrow_mut().insert(Rc::clone(&pace));
+        (slot, pace)
     }
 
-    /// Forgets a connection.
-    pub(crate) fn remove(&self, place: usize) {
-        self.slots.borrow_mut()[place] = None;
-        self.free.borrow_mut().push(place);
+    /// Removes a connection.
+    pub(crate) fn remove(&self, slot: usize) {
+        self.connections.borrow_mut().remove(slot);
     }
 
-    /// How many there are.
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
-        self.slots.borrow().len() - self.free.borrow().len()
+        self.connections.borrow().len()
     }
 
-    /// Sets the clock and cuts off what is overdue in the next tenth of the connections.
+    /// Advances the clock and cuts off overdue connections in the next tenth of the register.
     pub(crate) fn step(&self, elapsed: Duration, limits: &Limits) {
         let now = steps(elapsed);
         self.now.set(now);
-        // One more, as a time taken from the coarse clock may be a whole step old.
+        // Add a step, because a time of the coarse clock may be one step old.
         let idle = steps(limits.idle) + 1;
         let request = steps(limits.request) + 1;
-        let slots = self.slots.borrow();
-        let from = self.scanned.get().min(slots.len());
-        let to = slots.len().min(from + slots.len().div_ceil(STEPS_PER_SCAN));
-        for pace in slots[from..to].iter().flatten() {
+        let connections = self.connections.borrow();
+        let slots = connections.capacity();
+        let from = self.scanned.get().min(slots);
+        let to = slots.min(from + slots.div_ceil(STEPS_PER_SCAN));
+        for pace in (from..to).filter_map(|slot| connections.get(slot)) {
             if pace.is_overdue(now, idle, request) {
                 pace.cut_off();
             }
         }
-        self.scanned.set(if to == slots.len() { 0 } else { to });
+        self.scanned.set(if to == slots { 0 } else { to });
     }
 
-    /// Has every connection look again at whether the server is closing.
+    /// Wakes every connection to check for shutdown.
     pub(crate) fn wake_all(&self) {
-        self.slots.borrow().iter().flatten().for_each(|p| p.wake());
+        let connections = self.connections.borrow();
+        connections.iter().for_each(|(_, pace)| pace.wake());
     }
 
-    /// Ends every connection at once.
+    /// Ends every connection immediately.
     pub(crate) fn cut_all(&self) {
-        self.slots
-            .borrow()
-            .iter()
-            .flatten()
-            .for_each(|p| p.cut_off());
+        let connections = self.connections.borrow();
+        connections.iter().for_each(|(_, pace)| pace.cut_off());
     }
 }
 
-fn steps(time: Duration) -> Steps {
+fn steps(time: Duration) -> ClockSteps {
     u64::try_from(time.as_millis() / STEP.as_millis()).unwrap_or(u64::MAX - 1)
 }
 
@@ -191,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_used_again_and_counted() {
+    fn reuses_and_counts_slots() {
         let register = Register::default();
         let (first, _) = register.add();
         let (second, _) = register.add();
@@ -203,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_connection_is_scanned_within_ten_steps() {
+    fn scans_every_connection_within_ten_steps() {
         let limits = Limits {
             idle: Duration::from_secs(1),
             ..Limits::default()
@@ -224,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_request_has_its_own_limit_and_an_answer_ends_it() {
+    fn limits_the_time_of_a_request_until_its_response() {
         let limits = Limits {
             request: Duration::from_millis(500),
             ..Limits::default()
@@ -241,7 +233,7 @@ mod tests {
             register.step(Duration::from_millis(700 + step), &limits);
             slow.received(register.now());
         }
-        assert!(slow.is_cut(), "a byte now and then does not help");
+        assert!(slow.is_cut(), "single bytes do not extend the limit");
         assert!(!done.is_cut());
     }
 }

@@ -1,50 +1,53 @@
-//! What a server is asked to be, and the bounds it keeps.
+//! Settings and limits of a server.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::workload::Workload;
+use crate::workload::NativeWorkload;
 
-/// What a server is asked to be.
+/// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// What it answers.
-    pub workload: Workload,
-    /// Where it listens; port 0 lets the kernel choose one.
+    /// Workload to serve.
+    pub workload: NativeWorkload,
+    /// Address to listen on; the kernel chooses a port for 0.
     pub listen: SocketAddr,
-    /// Whether other processes of the same user may listen there too, each with connections of its own (`SO_REUSEPORT`). Not for a
-    /// workload whose answers depend on one another.
+    /// Whether other processes of this user may listen on the same port (`SO_REUSEPORT`). Not
+    /// allowed for a workload with state.
     pub share_port: bool,
-    /// Threads that answer; `None`: half the CPUs, at least 1 (why: `docs/decisions/0002-native-servers.md`).
+    /// Number of threads. Default: half the CPUs, at least 1
+    /// (`docs/decisions/0002-native-servers.md`).
     pub threads: Option<NonZeroUsize>,
-    /// File that keeps the dispatcher's numbers over a crash; `None`: they begin at 1 with every start.
+    /// State file of the dispatcher. Without one, numbers start at 1.
     pub state: Option<PathBuf>,
-    /// The bounds it keeps.
+    /// Limits.
     pub limits: Limits,
 }
 
-/// Bounds of a server. What goes beyond one is refused or closed, never queued without end.
+/// Limits of a server. Requests beyond a limit are refused, never queued without bound.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest request head, bytes; beyond it 431 and close. Default 16 KiB.
+    /// Maximum size of a request head, bytes; beyond it: 431 and close. Default: 16 KiB.
     pub head_bytes: usize,
-    /// Most header lines of a request; beyond it 431 and close. Default 100.
+    /// Maximum number of request headers; beyond it: 431 and close. Default: 100.
     pub headers: usize,
-    /// Longest request body, bytes; beyond it 413 and close. Default 64 KiB.
+    /// Maximum size of a request body, bytes; beyond it: 413 and close. Default: 64 KiB.
     pub body_bytes: u64,
-    /// Most connections open at once; beyond it 503 with `Retry-After`, and close. Default: as many as the limit of open
-    /// files allows after it was raised as far as it goes, less a reserve of 320 for the server itself.
+    /// Maximum number of connections; beyond it: 503 with `Retry-After` and close. Default: the
+    /// hard limit of open files minus 320 for the server itself.
     pub connections: Option<NonZeroUsize>,
-    /// A connection on which no byte has moved for so long is closed. Default 60 s. Kept to within 1.2 s.
+    /// Time after which an idle connection is closed, at most 1.2 s late. Default: 60 s.
     pub idle: Duration,
-    /// From the first byte of a request to its last; a slower one is cut off. Default 10 s. Kept to within 1.2 s.
+    /// Maximum time from the first to the last byte of a request, enforced at most 1.2 s late.
+    /// Default: 10 s.
     pub request: Duration,
-    /// How long answers in flight are awaited when the server stops. Default 5 s.
+    /// Maximum time for requests in flight at shutdown. Default: 5 s.
     pub grace: Duration,
-    /// Numbers that the durable dispatcher reserves ahead in one write: the largest gap after a crash is this and a half.
-    /// Default 1,048,576: at 200,000 numbers a second the disk has 2.6 s for each reservation before anyone waits for it.
+    /// Numbers that the dispatcher reserves per write of the state file; a crash skips at most one
+    /// and a half times as many. Default: 1,048,576, which gives the disk 2.6 s per write at
+    /// 200,000 numbers per second.
     pub reserve: NonZeroU64,
 }
 

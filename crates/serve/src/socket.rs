@@ -1,7 +1,7 @@
-//! A connection's socket, registered with the event loop only when it has to wait.
+//! The socket of a connection, registered with the event loop only when it must wait.
 //!
-//! A fresh connection usually has its request in it by the time it is accepted: it is then read, answered and closed
-//! without ever being added to and removed from epoll.
+//! The request of a fresh connection has usually arrived when it is accepted. The server then reads
+//! it, responds and closes without registering the socket with epoll.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Shutdown, TcpStream as StdStream};
@@ -16,51 +16,51 @@ use tokio::net::TcpStream;
 
 use crate::pace::{Pace, Register};
 
-/// A non-blocking socket that reports its progress.
-pub(crate) struct Socket {
-    stage: Stage,
+/// A non-blocking socket that reports progress.
+pub(crate) struct ConnectionSocket {
+    state: SocketState,
     pace: Rc<Pace>,
     register: Rc<Register>,
 }
 
-enum Stage {
-    /// Not known to the event loop yet. `None` only while it is being registered, or where that failed.
+enum SocketState {
+    /// Not yet registered with the event loop. `None` during registration or after it failed.
     New(Option<StdStream>),
-    /// Known to the event loop.
+    /// Registered with the event loop.
     Registered(TcpStream),
 }
 
-impl Socket {
-    /// Takes a socket that is non-blocking already.
+impl ConnectionSocket {
+    /// Wraps a non-blocking socket.
     pub(crate) fn new(stream: StdStream, pace: Rc<Pace>, register: Rc<Register>) -> Self {
-        Socket {
-            stage: Stage::New(Some(stream)),
+        ConnectionSocket {
+            state: SocketState::New(Some(stream)),
             pace,
             register,
         }
     }
 
-    /// Says that nothing more will be sent, and keeps reading possible.
+    /// Closes the sending direction.
     pub(crate) fn end_sending(&self) -> io::Result<()> {
-        match &self.stage {
-            Stage::New(Some(stream)) => stream.shutdown(Shutdown::Write),
-            Stage::New(None) => Err(ErrorKind::NotConnected.into()),
-            Stage::Registered(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
+        match &self.state {
+            SocketState::New(Some(stream)) => stream.shutdown(Shutdown::Write),
+            SocketState::New(None) => Err(ErrorKind::NotConnected.into()),
+            SocketState::Registered(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
         }
     }
 
     fn registered(&mut self) -> io::Result<Pin<&mut TcpStream>> {
-        if let Stage::New(stream) = &mut self.stage {
+        if let SocketState::New(stream) = &mut self.state {
             let stream = stream.take().ok_or(ErrorKind::NotConnected)?;
-            self.stage = Stage::Registered(TcpStream::from_std(stream)?);
+            self.state = SocketState::Registered(TcpStream::from_std(stream)?);
         }
-        match &mut self.stage {
-            Stage::Registered(stream) => Ok(Pin::new(stream)),
-            Stage::New(_) => Err(ErrorKind::NotConnected.into()),
+        match &mut self.state {
+            SocketState::Registered(stream) => Ok(Pin::new(stream)),
+            SocketState::New(_) => Err(ErrorKind::NotConnected.into()),
         }
     }
 
-    /// Reads into a plain buffer; 0 is the end.
+    /// Reads into a buffer. Returns 0 at the end of the stream.
     pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -76,8 +76,8 @@ impl Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if let Stage::New(Some(stream)) = &self.stage {
-            // SAFETY: `recv` writes only initialised bytes into the slice, and only the written ones are counted.
+        if let SocketState::New(Some(stream)) = &self.state {
+            // SAFETY: `recv` initializes the bytes that it counts.
             let received = unsafe {
                 let free = buffer.unfilled_mut();
                 let received = SockRef::from(stream).recv(free);
@@ -98,27 +98,27 @@ impl Socket {
     }
 }
 
-impl hyper::rt::Read for Socket {
+impl hyper::rt::Read for ConnectionSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // SAFETY: a `ReadBuf` never makes initialised bytes uninitialised.
+        // SAFETY: a `ReadBuf` never uninitializes bytes.
         let mut buffer = ReadBuf::uninit(unsafe { cursor.as_mut() });
         let polled = this.poll_fill(cx, &mut buffer);
         let n = buffer.filled().len();
         if n > 0 {
             this.pace.received(this.register.now());
         }
-        // SAFETY: `poll_fill` initialised the first n bytes.
+        // SAFETY: `poll_fill` initialized the first n bytes.
         unsafe { cursor.advance(n) };
         polled
     }
 }
 
-impl hyper::rt::Write for Socket {
+impl hyper::rt::Write for ConnectionSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -126,7 +126,7 @@ impl hyper::rt::Write for Socket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let mut sent = None;
-        if let Stage::New(Some(stream)) = &mut this.stage {
+        if let SocketState::New(Some(stream)) = &mut this.state {
             match stream.write(bytes) {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 result => sent = Some(result),
@@ -147,7 +147,7 @@ impl hyper::rt::Write for Socket {
         Poll::Ready(Ok(()))
     }
 
-    /// Nothing to do: dropping the socket sends the FIN with one system call less.
+    /// Does nothing: dropping the socket sends the FIN and saves a system call.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,5 @@
-//! The file that keeps the dispatcher's numbers over a crash. It says one thing: *no number from `next` on was ever handed out*.
+//! The state file of the dispatcher. It guarantees that no number from `next` on was ever handed
+//! out.
 //!
 //! ```text
 //! floodmark dispatcher state 1
@@ -6,121 +7,105 @@
 //! sum 5d1f0c4a1e0b7c33
 //! ```
 //!
-//! A new value is written beside it, synced, renamed over it, and the folder synced. So the file is at every moment either the
-//! old or the new value as a whole, and *anything* else in it is damage, which is refused. Two slots written in turn would need
-//! one sync instead of two, but could not tell a torn write (the other slot is right) from a slot that rotted later (the other
-//! slot is too old, and numbers would be handed out twice). A write comes once in seconds and nobody waits for it.
+//! Each write replaces the file atomically, so it holds either the old or the new value. Any other
+//! content is refused as damaged. Writing two slots in turn would need one sync instead of two. It
+//! could not distinguish a torn write, which leaves the other slot valid, from later corruption,
+//! which leaves the other slot too old so that numbers repeat.
 //!
-//! The lock is on a file of its own (`FILE.lock`), because a rename replaces the file that would hold it. It is left in place:
-//! removing it could let two servers lock two different files.
+//! The lock is a separate file (`FILE.lock`), because a rename replaces the state file. It is never
+//! removed: otherwise two servers could lock two different files.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use floodmark_host::lock::lock;
+use floodmark_host::replace_file;
 
 const MAGIC: &str = "floodmark dispatcher state ";
 const VERSION: u32 = 1;
-/// Longer than any file we write: what is longer is not ours.
+/// Maximum size of a state file; a longer file is not a state file.
 const MAX_BYTES: u64 = 256;
 
-/// Why a state file cannot be used.
+/// An error of a state file.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// It is not a state file.
-    #[error("{} is not a dispatcher's state file; choose another path, or remove it to begin at 1", .0.display())]
+    /// Not a state file.
+    #[error("{} is not a state file; choose another path, or remove the file to start at 1", .0.display())]
     Foreign(PathBuf),
-    /// A later floodmark wrote it.
-    #[error("{} was written by a later version of floodmark; use that version, or choose another path", .0.display())]
+    /// Written by a later version.
+    #[error("{} was written by a later version of floodmark; use that version or another path", .0.display())]
     Version(PathBuf),
-    /// It was damaged.
+    /// Damaged.
     #[error(
-        "{} is damaged (its checksum does not match); restore it from a copy, or remove it to begin at 1, \
-         which hands out numbers again", .0.display()
+        "{} is damaged (invalid checksum); restore a copy, or remove the file to start at 1, which repeats numbers",
+        .0.display()
     )]
     Damaged(PathBuf),
-    /// Another server uses it.
-    #[error("{} is in use by another server; stop that one, or choose another path", .0.display())]
+    /// In use by another server.
+    #[error("{} is in use by another server; stop that server or choose another path", .0.display())]
     Locked(PathBuf),
-    /// The numbers would not fit 64 bits.
+    /// The next numbers exceed 64 bits.
     #[error("{} has reached the last number; choose another path", .0.display())]
     Exhausted(PathBuf),
-    /// The system refused.
-    #[error("cannot {doing} {}: {source}; check that its folder exists, is writable and has space", .path.display())]
+    /// A system call failed.
+    #[error("cannot {doing} {}: {source}; check that its folder exists, is writable and has free space", .path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// On which file or folder.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// An opened and locked state file.
+/// An open, locked state file.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
-    fresh: PathBuf,
-    folder: PathBuf,
     _lock: File,
 }
 
 impl StateFile {
-    /// Opens and locks it; the number is the first that may be handed out, 1 where there is no file yet.
+    /// Opens and locks the file. Returns the first number to hand out: 1 if the file is new.
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), StateError> {
-        // Followed to the end, so that two names of one file share one lock and a rename does not replace a link.
+        // Resolve links, so that two names of one file share a lock and a rename does not replace a
+        // link.
         let path = match fs::canonicalize(path) {
             Ok(path) => path,
             Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_owned(),
             Err(e) => return Err(failed("open", path, e)),
         };
-        let folder = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent.to_owned(),
-            _ => PathBuf::from("."),
-        };
-        let lock = lock(&path)?;
+        let lock = take_lock(&path)?;
         let next = read(&path)?;
-        let file = StateFile {
-            fresh: beside(&path, ".new"),
-            folder,
-            path,
-            _lock: lock,
-        };
-        Ok((file, next))
+        Ok((StateFile { path, _lock: lock }, next))
     }
 
-    /// Makes durable that no number from `next` on was handed out. After an error the file holds the old or the new value.
+    /// Stores durably that no number from `next` on was handed out. After an error the file holds
+    /// the old or the new value.
     pub(crate) fn write(&self, next: u64) -> Result<(), StateError> {
-        let write = || -> io::Result<()> {
-            let mut file = File::create(&self.fresh)?;
-            file.write_all(render(next).as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&self.fresh, &self.path)?;
-            File::open(&self.folder)?.sync_all()
-        };
-        write().map_err(|e| failed("write", &self.path, e))
+        replace_file(&self.path, render(next).as_bytes())
+            .map_err(|e| failed("write", &self.path, e))
     }
 }
 
-fn lock(path: &Path) -> Result<File, StateError> {
-    let lock_path = beside(path, ".lock");
+fn take_lock(path: &Path) -> Result<File, StateError> {
+    let mut lock_path = OsString::from(path);
+    lock_path.push(".lock");
+    let lock_path = PathBuf::from(lock_path);
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)
         .write(true)
         .open(&lock_path)
         .map_err(|e| failed("open", &lock_path, e))?;
-    // SAFETY: the descriptor is open for the call; `flock` takes nothing else.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(file);
+    match lock(&file) {
+        Ok(true) => Ok(file),
+        Ok(false) => Err(StateError::Locked(path.to_owned())),
+        Err(error) => Err(failed("lock", &lock_path, error)),
     }
-    let error = io::Error::last_os_error();
-    if error.kind() == io::ErrorKind::WouldBlock {
-        return Err(StateError::Locked(path.to_owned()));
-    }
-    Err(failed("lock", &lock_path, error))
 }
 
 fn read(path: &Path) -> Result<u64, StateError> {
@@ -137,43 +122,24 @@ fn read(path: &Path) -> Result<u64, StateError> {
     file.take(MAX_BYTES)
         .read_to_end(&mut bytes)
         .map_err(|e| failed("read", path, e))?;
-    parse(&bytes).map_err(|problem| match problem {
-        Problem::Foreign => StateError::Foreign(path.to_owned()),
-        Problem::Version => StateError::Version(path.to_owned()),
-        Problem::Damaged => StateError::Damaged(path.to_owned()),
-    })
+    parse(&bytes).map_err(|error| error(path.to_owned()))
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Problem {
-    Foreign,
-    Version,
-    Damaged,
-}
-
-fn parse(bytes: &[u8]) -> Result<u64, Problem> {
-    let rest = bytes
-        .strip_prefix(MAGIC.as_bytes())
-        .ok_or(Problem::Foreign)?;
-    let text = str::from_utf8(rest).map_err(|_| Problem::Damaged)?;
-    let mut lines = text.lines();
-    match lines.next().and_then(|v| v.parse::<u32>().ok()) {
-        Some(VERSION) => {}
-        Some(later) if later > VERSION => return Err(Problem::Version),
-        _ => return Err(Problem::Damaged),
+/// Returns the next number, or the error for the path of the content.
+fn parse(bytes: &[u8]) -> Result<u64, fn(PathBuf) -> StateError> {
+    let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
+        return Err(StateError::Foreign);
+    };
+    let mut lines = str::from_utf8(rest).unwrap_or_default().lines();
+    let version = lines.next().and_then(|line| line.parse::<u32>().ok());
+    if version.is_some_and(|version| version > VERSION) {
+        return Err(StateError::Version);
     }
-    let next = lines
-        .next()
-        .and_then(|line| line.strip_prefix("next "))
-        .and_then(|n| n.parse().ok())
-        .filter(|n| *n > 0)
-        .ok_or(Problem::Damaged)?;
-    // Byte for byte what we would write: no other spelling of the same number passes.
-    if render(next).as_bytes() == bytes {
-        Ok(next)
-    } else {
-        Err(Problem::Damaged)
-    }
+    let number = lines.next().and_then(|line| line.strip_prefix("next "));
+    let next = number.and_then(|number| number.parse().ok());
+    // Refuse other spellings of the same number.
+    next.filter(|next| *next > 0 && render(*next).as_bytes() == bytes)
+        .ok_or(StateError::Damaged)
 }
 
 fn render(next: u64) -> String {
@@ -182,17 +148,12 @@ fn render(next: u64) -> String {
     format!("{content}sum {sum:016x}\n")
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo). Every step is a bijection of the state, so one changed byte always shows.
+/// Returns the 64-bit FNV-1a hash. Each step is a bijection of the state, so one changed byte
+/// always changes the hash.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    name.into()
 }
 
 fn failed(doing: &'static str, path: &Path, source: io::Error) -> StateError {
@@ -208,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn reads_back_what_it_wrote() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         let (file, next) = StateFile::open(&path).unwrap();
@@ -220,9 +181,9 @@ mod tests {
     }
 
     #[test]
-    fn any_single_changed_byte_is_found() {
+    fn detects_any_changed_byte() {
         let good = render(1_048_577);
-        assert_eq!(parse(good.as_bytes()), Ok(1_048_577));
+        assert_eq!(parse(good.as_bytes()).ok(), Some(1_048_577));
         for at in 0..good.len() {
             for flip in [0x01, 0x20, 0x80] {
                 let mut bad = good.clone().into_bytes();
@@ -233,18 +194,15 @@ mod tests {
         for cut in 0..good.len() {
             assert!(parse(&good.as_bytes()[..cut]).is_err(), "cut at {cut}");
         }
-        assert_eq!(parse(b""), Err(Problem::Foreign));
-        assert_eq!(parse(b"#!/bin/sh\n"), Err(Problem::Foreign));
-        assert_eq!(
-            parse(format!("{MAGIC}2\nwhatever\n").as_bytes()),
-            Err(Problem::Version)
-        );
-        assert_eq!(parse(render(0).as_bytes()), Err(Problem::Damaged));
-        assert_eq!(
-            parse(format!("{good} ").as_bytes()),
-            Err(Problem::Damaged),
-            "nothing may follow"
-        );
+        let error = |content: &str| parse(content.as_bytes()).unwrap_err()(PathBuf::new());
+        for foreign in ["", "#!/bin/sh\n"] {
+            assert!(matches!(error(foreign), StateError::Foreign(_)));
+        }
+        let later = error(&format!("{MAGIC}2\nwhatever\n"));
+        assert!(matches!(later, StateError::Version(_)));
+        for damaged in [render(0), format!("{good} ")] {
+            assert!(matches!(error(&damaged), StateError::Damaged(_)));
+        }
     }
 
     #[test]
@@ -253,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn one_server_at_a_time_even_through_a_link() {
+    fn locks_the_file_behind_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         let (file, _) = StateFile::open(&path).unwrap();
@@ -274,15 +232,15 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_file_and_the_mend() {
+    fn errors_name_the_file_and_the_fix() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("notes.txt");
         fs::write(&path, "my notes").unwrap();
         let error = StateFile::open(&path).unwrap_err().to_string();
-        assert!(error.contains("notes.txt is not a dispatcher's state file"));
+        assert!(error.contains("notes.txt is not a state file"));
         assert!(error.contains("choose another path"));
-        assert_eq!(fs::read(&path).unwrap(), b"my notes", "left as it was");
-        let error = StateFile::open(&folder.path().join("no/such/state")).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"my notes", "unchanged");
+        let error = StateFile::open(&folder.path().join("missing/state")).unwrap_err();
         assert!(error.to_string().contains("its folder exists"), "{error}");
         let error = StateFile::open(folder.path()).unwrap_err();
         assert!(matches!(error, StateError::Foreign(_)), "{error}");

@@ -1,4 +1,4 @@
-//! One thread of the server: its event loop, what it accepts, and the connections that it keeps to their end.
+//! One server thread: its event loop, listener and connections.
 
 use std::cell::Cell;
 use std::io;
@@ -17,62 +17,42 @@ use tokio::task::{spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::connection;
-use crate::desk::{self, Desk};
+use crate::handoff::{self, Handoff};
 use crate::listen;
 use crate::numbers::Numbers;
 use crate::pace::{Register, STEP};
+use crate::server::ServeSummary;
 use crate::settings::Limits;
-use crate::socket::Socket;
-use crate::workload::Workload;
+use crate::socket::ConnectionSocket;
+use crate::workload::NativeWorkload;
 
-/// Connections accepted in one turn before those that are open get theirs.
+/// Maximum number of connections to accept before serving open ones.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Pause after accepting failed for want of files or memory; waiting connections stay in the kernel's queue meanwhile.
+/// Pause after accepting failed for lack of files or memory; connections wait in the kernel's
+/// queue.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
-/// Refused connections whose 503 is awaited at one time; beyond that they are closed right after it was sent.
-pub(crate) const MOST_SHEDDING: usize = 256;
-/// What all workers share.
-pub(crate) struct Shared {
-    pub(crate) workload: Workload,
+/// Maximum number of refused connections that linger; more are closed right after the 503.
+pub(crate) const MAX_LINGERING_REFUSALS: usize = 256;
+/// State shared by all workers.
+pub(crate) struct ServerState {
+    pub(crate) workload: NativeWorkload,
     pub(crate) limits: Limits,
-    /// Most connections open at once, over all workers.
-    pub(crate) most_connections: usize,
+    /// Maximum number of connections of all workers.
+    pub(crate) max_connections: usize,
     pub(crate) open: AtomicUsize,
-    /// One for each worker.
-    pub(crate) desks: Vec<Desk>,
+    /// One per worker.
+    pub(crate) handoffs: Vec<Handoff>,
     pub(crate) shedding: AtomicUsize,
     pub(crate) numbers: Arc<Numbers>,
 }
 
-/// What one worker did.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Done {
-    pub(crate) accepted: u64,
-    pub(crate) shed: u64,
-    pub(crate) answered: u64,
-    pub(crate) cut_at_end: u64,
-}
-
-impl Done {
-    /// Adds what another worker did.
-    pub(crate) fn add(&mut self, other: Done) {
-        self.accepted += other.accepted;
-        self.shed += other.shed;
-        self.answered += other.answered;
-        self.cut_at_end += other.cut_at_end;
-    }
-}
-
 /// One thread of the server.
 pub(crate) struct Worker {
-    pub(crate) workload: Workload,
-    pub(crate) limits: Limits,
-    pub(crate) numbers: Arc<Numbers>,
+    pub(crate) shared: Arc<ServerState>,
     pub(crate) register: Rc<Register>,
     pub(crate) http: http1::Builder,
-    /// Its place among the desks.
+    /// Index of its handoff.
     number: usize,
-    shared: Arc<Shared>,
     closing: Cell<bool>,
     accepted: Cell<u64>,
     shed: Cell<u64>,
@@ -80,18 +60,16 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Accepts and answers until `stop` turns true or its sender goes; then ends what is open, within the grace.
+    /// Serves until `stop` turns true or its sender is dropped, then closes all connections within
+    /// the grace period.
     pub(crate) fn run(
         number: usize,
-        shared: Arc<Shared>,
+        shared: Arc<ServerState>,
         listener: Arc<TcpListener>,
         runtime: &LocalRuntime,
         mut stop: watch::Receiver<bool>,
-    ) -> Done {
+    ) -> ServeSummary {
         let worker = Rc::new(Worker {
-            workload: shared.workload,
-            limits: shared.limits.clone(),
-            numbers: Arc::clone(&shared.numbers),
             register: Rc::default(),
             http: connection::http(&shared.limits),
             number,
@@ -105,52 +83,53 @@ impl Worker {
             let clock = spawn_local(Rc::clone(&worker).keep_time());
             let accepting = spawn_local(Rc::clone(&worker).accept(Arc::clone(&listener)));
             let taking = spawn_local(Rc::clone(&worker).take_over());
-            // An error means that whoever could stop us is gone, which is as good as being stopped.
+            // An error means that the sender was dropped: stop too.
             let _ = stop.wait_for(|stop| *stop).await;
             accepting.abort();
             taking.abort();
-            // Only to know that they are over; they were told to end.
+            // Wait for the aborted tasks.
             let _ = (accepting.await, taking.await);
             let cut_at_end = worker.drain(listener).await;
             clock.abort();
-            Done {
+            ServeSummary {
                 accepted: worker.accepted.get(),
                 shed: worker.shed.get(),
                 answered: worker.answered.get(),
                 cut_at_end,
+                next_number: None,
             }
         })
     }
 
-    /// Whether answers are to be the last on their connections.
+    /// Returns whether each response is the last on its connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
     }
 
-    /// Counts an answer.
-    pub(crate) fn count_answer(&self) {
+    /// Counts a response.
+    pub(crate) fn count_response(&self) {
         self.answered.set(self.answered.get() + 1);
     }
 
-    /// Gives back a connection's share of the limit.
+    /// Stops counting a connection toward the limit.
     pub(crate) fn release(&self) {
         self.shared.open.fetch_sub(1, Ordering::Relaxed);
-        self.desk().release();
+        self.handoff().release();
     }
 
-    fn desk(&self) -> &Desk {
-        &self.shared.desks[self.number]
+    fn handoff(&self) -> &Handoff {
+        &self.shared.handoffs[self.number]
     }
 
-    /// Serves a connection; the limit and the desk have counted it.
+    /// Serves a connection that is already counted.
     fn serve(self: &Rc<Self>, stream: TcpStream) {
         spawn_local(connection::serve(Rc::clone(self), stream));
     }
 
-    /// Serves what others accepted and hand over.
+    /// Serves connections that other workers accepted.
     async fn take_over(self: Rc<Self>) {
         loop {
-            for stream in self.desk().take().await {
+            for stream in self.handoff().take().await {
                 self.serve(stream);
             }
         }
@@ -162,57 +141,56 @@ impl Worker {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            self.register.step(began.elapsed(), &self.limits);
+            self.register.step(began.elapsed(), &self.shared.limits);
         }
     }
 
     async fn accept(self: Rc<Self>, listener: Arc<TcpListener>) {
-        // Registering anew after a failure is the only way on; it fails only for want of memory or files.
+        // Register again after a failure, which is due to a lack of memory or files.
         loop {
-            // SAFETY: the listener owns its descriptor, which is always the same, and the `Arc` keeps it open as long as the
-            // registration lasts.
+            // SAFETY: the `Arc` keeps the listener and its descriptor open while registered.
             let watched = unsafe {
                 AsyncFd::register_with_interest(Arc::clone(&listener), Interest::READABLE)
             };
             if let Ok(listener) = watched {
-                self.accept_as_they_come(&listener).await;
+                self.accept_until_error(&listener).await;
             }
             sleep(EXHAUSTED_PAUSE).await;
         }
     }
 
-    /// Returns only when the event loop cannot watch the listener any more.
-    async fn accept_as_they_come(self: &Rc<Self>, listener: &AsyncFd<Arc<TcpListener>>) {
+    /// Returns only if the event loop fails to poll the listener.
+    async fn accept_until_error(self: &Rc<Self>, listener: &AsyncFd<Arc<TcpListener>>) {
         while let Ok(mut ready) = listener.readable().await {
             match self.accept_some(ready.get_inner(), ACCEPTS_PER_TURN) {
                 Ok(()) => yield_now().await,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(e) if listen::is_exhaustion(&e) => sleep(EXHAUSTED_PAUSE).await,
-                // The connection that was next has gone already (accept(2), "Error handling").
+                // The pending connection was already closed (accept(2), "Error handling").
                 Err(_) => yield_now().await,
             }
         }
     }
 
-    /// Accepts so many connections, or until an error, which may be that there are no more.
-    fn accept_some(self: &Rc<Self>, listener: &TcpListener, most: usize) -> io::Result<()> {
-        for _ in 0..most {
+    /// Accepts up to `max` connections, or until an error such as `WouldBlock`.
+    fn accept_some(self: &Rc<Self>, listener: &TcpListener, max: usize) -> io::Result<()> {
+        for _ in 0..max {
             let stream = listen::accept(listener)?;
             let before = self.shared.open.fetch_add(1, Ordering::Relaxed);
-            if before >= self.shared.most_connections {
+            if before >= self.shared.max_connections {
                 self.shared.open.fetch_sub(1, Ordering::Relaxed);
                 self.shed(stream);
                 continue;
             }
-            // The place is taken here, so that a connection counts from the moment it is accepted.
+            // A connection counts from the moment it is accepted.
             self.accepted.set(self.accepted.get() + 1);
             let own = if self.closing.get() {
                 Some(stream)
             } else {
-                desk::hand_over(&self.shared.desks, self.number, stream)
+                handoff::hand_over(&self.shared.handoffs, self.number, stream)
             };
             if let Some(stream) = own {
-                self.desk().keep();
+                self.handoff().keep();
                 self.serve(stream);
             }
         }
@@ -222,34 +200,37 @@ impl Worker {
     /// Refuses a connection with a 503.
     fn shed(self: &Rc<Self>, stream: TcpStream) {
         self.shed.set(self.shed.get() + 1);
-        // A new socket's send buffer takes these few bytes; should it not, the client sees the close alone.
+        // A new socket's send buffer holds these few bytes; otherwise the client only sees the
+        // close.
         let _ = io::Write::write(&mut &stream, refusal().as_bytes());
         let shared = Arc::clone(&self.shared);
-        if shared.shedding.fetch_add(1, Ordering::Relaxed) >= MOST_SHEDDING {
+        if shared.shedding.fetch_add(1, Ordering::Relaxed) >= MAX_LINGERING_REFUSALS {
             shared.shedding.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let socket = Socket::new(stream, Rc::default(), Rc::clone(&self.register));
+        let socket = ConnectionSocket::new(stream, Rc::default(), Rc::clone(&self.register));
         spawn_local(async move {
             connection::linger(socket).await;
             shared.shedding.fetch_sub(1, Ordering::Relaxed);
         });
     }
 
-    /// Answers what has arrived, ends what is idle, awaits the rest within the grace; returns how many had to be cut off.
+    /// Finishes requests in flight within the grace period and closes idle connections. Returns the
+    /// number of connections cut off.
     async fn drain(self: &Rc<Self>, listener: Arc<TcpListener>) -> u64 {
         self.closing.set(true);
-        // Who is in the kernel's queue was told that the connection stands. The error is that there are no more.
-        let _ = self.accept_some(&listener, self.limits_of_queue());
+        // To their clients, connections in the kernel's queue are already established. An error
+        // means that the queue is empty.
+        let _ = self.accept_some(&listener, self.queue_limit());
         drop(listener);
-        for stream in self.desk().close() {
+        for stream in self.handoff().close() {
             self.serve(stream);
         }
-        // Twice, as requests that have arrived are seen only when the event loop has asked the kernel.
+        // Yield twice: requests that have arrived become visible after the next poll.
         yield_now().await;
         yield_now().await;
         self.register.wake_all();
-        let until = Instant::now() + self.limits.grace;
+        let until = Instant::now() + self.shared.limits.grace;
         while self.register.len() > 0 && Instant::now() < until {
             sleep(Duration::from_millis(5)).await;
         }
@@ -259,9 +240,9 @@ impl Worker {
         cut as u64
     }
 
-    /// The most that the kernel's queue can hold and the limit of connections lets in.
-    fn limits_of_queue(&self) -> usize {
-        self.shared.most_connections.min(65_535)
+    /// Maximum length of the kernel's queue under the connection limit.
+    fn queue_limit(&self) -> usize {
+        self.shared.max_connections.min(65_535)
     }
 }
 

@@ -1,4 +1,4 @@
-//! kill -9 for real: a server process under load is killed at random moments and started again on the same file.
+//! A server process is killed at random moments under load and restarted with the same state file.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -15,15 +15,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use floodmark_serve::{Limits, Settings, Workload, serve};
-use support::{Client, settings};
+use floodmark_serve::{Limits, NativeWorkload, Settings, serve};
+use support::{TestClient, settings};
 
 const STATE: &str = "FLOODMARK_TEST_STATE";
 const ROUNDS: u64 = 15;
-/// Small, so that a reservation is under way at nearly every moment of a kill.
+/// Small, so that most kills hit a reservation.
 const BLOCK: u64 = 64;
 
-/// The server process: this test's own binary, told which state file to use.
+/// Body of the server process, which runs this test binary.
 #[test]
 #[ignore = "runs as the child of the other test"]
 fn child() {
@@ -34,7 +34,7 @@ fn child() {
             reserve: NonZeroU64::new(BLOCK).unwrap(),
             ..Limits::default()
         },
-        ..settings(Workload::Dispatcher)
+        ..settings(NativeWorkload::Dispatcher)
     };
     serve(settings, std::future::pending(), |at| {
         println!("\nlistening on {at}");
@@ -43,17 +43,17 @@ fn child() {
     .unwrap();
 }
 
-/// Kills its process when it goes, also when a test fails.
-struct Killed(Child);
+/// Kills its process on drop.
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 }
 
-fn start(state: &Path) -> (Killed, SocketAddr) {
+fn start(state: &Path) -> (KillOnDrop, SocketAddr) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["child", "--exact", "--ignored", "--nocapture"])
         .env(STATE, state)
@@ -61,7 +61,7 @@ fn start(state: &Path) -> (Killed, SocketAddr) {
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let child = Killed(child);
+    let child = KillOnDrop(child);
     let address = output
         .lines()
         .find_map(|line| Some(line.ok()?.strip_prefix("listening on ")?.parse().unwrap()))
@@ -70,15 +70,15 @@ fn start(state: &Path) -> (Killed, SocketAddr) {
 }
 
 fn take_until_it_dies(address: SocketAddr, taken: &AtomicU64) -> Vec<u64> {
-    let mut client = Client::connect(address);
+    let mut client = TestClient::connect(address);
     let mut numbers = Vec::new();
     let request = b"GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n";
     while client.stream.write_all(request).is_ok() {
-        match client.try_answer(true) {
-            // 503 where a reservation takes this disk longer than the server waits for it.
-            Some(answer) if answer.status == 503 => {}
-            Some(answer) => {
-                numbers.push(answer.body.parse().unwrap());
+        match client.try_response(true) {
+            // 503 if the disk takes longer than the server waits.
+            Some(response) if response.status == 503 => {}
+            Some(response) => {
+                numbers.push(response.body.parse().unwrap());
                 taken.fetch_add(1, Ordering::Relaxed);
             }
             None => break,
@@ -88,7 +88,7 @@ fn take_until_it_dies(address: SocketAddr, taken: &AtomicU64) -> Vec<u64> {
 }
 
 #[test]
-fn no_number_comes_twice_over_many_kills() {
+fn repeats_no_number_over_many_kills() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -104,12 +104,12 @@ fn no_number_comes_twice_over_many_kills() {
                 thread::spawn(move || take_until_it_dies(address, &taken))
             })
             .collect();
-        // However slow the machine and its disk are, the kill comes amid the load.
+        // Kill the server under load, however slow the disk is.
         let until = Instant::now() + Duration::from_secs(30);
         while taken.load(Ordering::Relaxed) == 0 && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
-        // Marsaglia's xorshift: any spread of moments will do.
+        // Marsaglia's xorshift picks a random moment.
         random ^= random << 13;
         random ^= random >> 17;
         random ^= random << 5;

@@ -1,4 +1,4 @@
-//! The dispatcher over sockets: every number once, rising on each connection, and over restarts.
+//! The dispatcher hands out every number once, in order per connection, across restarts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -8,8 +8,8 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_serve::{Limits, ServeError, Settings, StateError, Workload, serve};
-use support::{Client, Server, settings};
+use floodmark_serve::{Limits, NativeWorkload, ServeError, Settings, StateError, serve};
+use support::{TestClient, TestServer, settings};
 
 fn durable(path: &std::path::Path, block: u64) -> Settings {
     Settings {
@@ -18,22 +18,22 @@ fn durable(path: &std::path::Path, block: u64) -> Settings {
             reserve: NonZeroU64::new(block).unwrap(),
             ..Limits::default()
         },
-        ..settings(Workload::Dispatcher)
+        ..settings(NativeWorkload::Dispatcher)
     }
 }
 
-/// Takes `each` numbers on each of some connections at once; one list for each connection.
-fn take(server: &Server, connections: usize, each: usize) -> Vec<Vec<u64>> {
+/// Takes `each` numbers per connection concurrently. Returns one list per connection.
+fn take(server: &TestServer, connections: usize, each: usize) -> Vec<Vec<u64>> {
     let threads: Vec<_> = (0..connections)
         .map(|_| {
-            let mut client: Client = server.connect();
+            let mut client: TestClient = server.connect();
             thread::spawn(move || {
                 let mut numbers = Vec::new();
                 while numbers.len() < each {
-                    let answer = client.get("/dispatcher");
-                    // 503 where a reservation takes this disk longer than the server waits for it.
-                    if answer.status != 503 {
-                        numbers.push(answer.body.parse().unwrap());
+                    let response = client.get("/dispatcher");
+                    // 503 if the disk takes longer than the server waits.
+                    if response.status != 503 {
+                        numbers.push(response.body.parse().unwrap());
                     }
                 }
                 numbers
@@ -54,22 +54,22 @@ fn assert_sequence(taken: &[Vec<u64>], first: u64) {
 }
 
 #[test]
-fn many_connections_on_several_threads_get_every_number_once() {
-    let server = Server::start(Settings {
+fn connections_on_several_threads_get_every_number_once() {
+    let server = TestServer::start(Settings {
         threads: NonZeroUsize::new(3),
-        ..settings(Workload::Dispatcher)
+        ..settings(NativeWorkload::Dispatcher)
     });
     assert_sequence(&take(&server, 16, 500), 1);
     assert_eq!(server.stop().next_number, Some(8001));
 }
 
 #[test]
-fn a_graceful_restart_goes_on_with_the_exact_next_number() {
+fn a_graceful_restart_continues_with_the_next_number() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
     let mut first = 1;
     for _ in 0..3 {
-        let server = Server::start(durable(&path, 50));
+        let server = TestServer::start(durable(&path, 50));
         assert_sequence(&take(&server, 4, 60), first);
         first += 240;
         assert_eq!(server.stop().next_number, Some(first));
@@ -77,10 +77,10 @@ fn a_graceful_restart_goes_on_with_the_exact_next_number() {
 }
 
 #[test]
-fn a_second_server_on_the_same_file_is_refused() {
+fn refuses_a_second_server_on_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
-    let server = Server::start(durable(&path, 50));
+    let server = TestServer::start(durable(&path, 50));
     let second = serve(durable(&path, 50), std::future::pending(), |_| panic!());
     let error = second.unwrap_err();
     assert!(matches!(error, ServeError::State(StateError::Locked(_))));
@@ -89,10 +89,10 @@ fn a_second_server_on_the_same_file_is_refused() {
 }
 
 #[test]
-fn a_damaged_file_is_refused_and_left_alone() {
+fn refuses_a_damaged_file_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state");
-    Server::start(durable(&path, 50)).stop();
+    TestServer::start(durable(&path, 50)).stop();
     let mut bytes = fs::read(&path).unwrap();
     let digit = bytes.iter().position(|b| *b == b'x').unwrap() + 3;
     bytes[digit] ^= 1;
@@ -103,11 +103,11 @@ fn a_damaged_file_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_disk_that_fails_turns_answers_into_503_and_never_into_unreserved_numbers() {
+fn a_failing_disk_gives_503_and_no_unreserved_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     fs::create_dir(&home).unwrap();
-    let server = Server::start(durable(&home.join("state"), 20));
+    let server = TestServer::start(durable(&home.join("state"), 20));
     let away = folder.path().join("away");
     fs::rename(&home, &away).unwrap();
     let mut client = server.connect();
@@ -115,23 +115,23 @@ fn a_disk_that_fails_turns_answers_into_503_and_never_into_unreserved_numbers() 
         assert_eq!(client.get("/dispatcher").body, expected.to_string());
     }
     for _ in 0..3 {
-        let answer = client.get("/dispatcher");
+        let response = client.get("/dispatcher");
         assert_eq!(
-            (answer.status, answer.header("retry-after")),
+            (response.status, response.header("retry-after")),
             (503, Some("1"))
         );
-        assert!(answer.body.starts_with("{\"error\": "), "{answer:?}");
+        assert!(response.body.starts_with("{\"error\": "), "{response:?}");
     }
     fs::rename(&away, &home).unwrap();
     let until = Instant::now() + Duration::from_secs(30);
-    let answer = loop {
-        let answer = client.get("/dispatcher");
-        if answer.status == 200 {
-            break answer;
+    let response = loop {
+        let response = client.get("/dispatcher");
+        if response.status == 200 {
+            break response;
         }
         assert!(Instant::now() < until, "never recovered");
         thread::sleep(Duration::from_millis(20));
     };
-    assert_eq!(answer.body, "21", "the refusals left no gap");
+    assert_eq!(response.body, "21", "the refusals left no gap");
     assert_eq!(server.stop().next_number, Some(22));
 }

@@ -1,4 +1,4 @@
-//! Clients that mean ill, or are broken. After each, the server answers others as before.
+//! Hostile and broken clients. The server keeps serving others.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -9,23 +9,23 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_serve::{Limits, ServeError, Settings, Workload, serve};
-use support::{Client, Server, settings};
+use floodmark_serve::{Limits, NativeWorkload, ServeError, Settings, serve};
+use support::{TestClient, TestServer, settings};
 
-fn with_limits(limits: Limits) -> Server {
-    Server::start(Settings {
+fn with_limits(limits: Limits) -> TestServer {
+    TestServer::start(Settings {
         limits,
-        ..settings(Workload::Hello)
+        ..settings(NativeWorkload::Hello)
     })
 }
 
-fn assert_serves(server: &Server) {
+fn assert_serves(server: &TestServer) {
     assert_eq!(server.connect().get("/").body, "Hello World");
 }
 
 #[test]
-fn garbage_is_answered_400_and_closed() {
-    let server = Server::of(Workload::Hello);
+fn responds_400_to_garbage_and_closes() {
+    let server = TestServer::of(NativeWorkload::Hello);
     for garbage in [
         "\0\u{1}\u{2}garbage\r\n\r\n",
         "GET\r\n\r\n",
@@ -36,36 +36,36 @@ fn garbage_is_answered_400_and_closed() {
     ] {
         let mut client = server.connect();
         client.send(garbage);
-        assert_eq!(client.answer().status, 400, "{garbage:?}");
+        assert_eq!(client.response().status, 400, "{garbage:?}");
         assert!(client.is_closed(), "{garbage:?}");
     }
     assert_serves(&server);
 }
 
 #[test]
-fn heads_beyond_a_limit_are_answered_431_and_closed() {
-    let server = Server::of(Workload::Hello);
+fn responds_431_to_large_heads_and_closes() {
+    let server = TestServer::of(NativeWorkload::Hello);
     let long = format!(
         "GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n",
         "y".repeat(20_000)
     );
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(101));
-    // Endless, and more than the sockets' buffers hold: the answer must survive what is not read.
+    // Larger than the socket buffers: the response must survive the unread rest of the request.
     let endless = format!("GET / HTTP/1.1\r\nX: {}", "z".repeat(800_000));
     for head in [long, many, endless] {
         let mut client = server.connect();
         client.send(&head);
-        assert_eq!(client.answer().status, 431, "{} bytes", head.len());
+        assert_eq!(client.response().status, 431, "{} bytes", head.len());
         assert!(client.is_closed());
     }
     let fits = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "y".repeat(16_000));
     let mut client = server.connect();
     client.send(fits);
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
 }
 
 #[test]
-fn slow_heads_and_bodies_and_idle_connections_are_cut_off() {
+fn cuts_off_slow_requests_and_idle_connections() {
     let server = with_limits(Limits {
         request: Duration::from_millis(400),
         idle: Duration::from_millis(900),
@@ -86,7 +86,7 @@ fn slow_heads_and_bodies_and_idle_connections_are_cut_off() {
         let began = Instant::now();
         client.send(start);
         thread::spawn(move || {
-            // A byte now and then, which defeats a limit that each byte begins anew.
+            // Single bytes must not extend the time limit.
             while began.elapsed() < Duration::from_secs(30) {
                 if client.stream.write_all(b"a").is_err() {
                     return began.elapsed();
@@ -97,8 +97,8 @@ fn slow_heads_and_bodies_and_idle_connections_are_cut_off() {
         })
     })
     .collect();
-    assert!(idle.try_answer(true).is_none());
-    assert!(answered.try_answer(true).is_none());
+    assert!(idle.try_response(true).is_none());
+    assert!(answered.try_response(true).is_none());
     assert!(began.elapsed() > Duration::from_millis(900));
     assert!(began.elapsed() < Duration::from_secs(30));
     for drip in drips {
@@ -109,18 +109,18 @@ fn slow_heads_and_bodies_and_idle_connections_are_cut_off() {
 }
 
 #[test]
-fn who_shuts_down_its_side_still_gets_its_answer() {
-    let server = Server::of(Workload::Dispatcher);
+fn responds_after_the_client_closes_its_sending_direction() {
+    let server = TestServer::of(NativeWorkload::Dispatcher);
     let mut client = server.connect();
     client.send("GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n");
     client.stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.answer().body, "1");
+    assert_eq!(client.response().body, "1");
     assert!(client.is_closed());
 }
 
 #[test]
-fn connections_that_go_away_at_any_point_harm_nobody() {
-    let server = Server::of(Workload::Hello);
+fn survives_connections_that_close_at_any_point() {
+    let server = TestServer::of(NativeWorkload::Hello);
     let request = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
     for cut in 0..=request.len() {
         let mut client = server.connect();
@@ -133,7 +133,7 @@ fn connections_that_go_away_at_any_point_harm_nobody() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_cut_off() {
+fn cuts_off_a_client_that_never_reads() {
     let server = with_limits(Limits {
         idle: Duration::from_millis(500),
         ..Limits::default()
@@ -141,7 +141,7 @@ fn a_client_that_never_reads_is_cut_off() {
     let mut client = server.connect();
     let requests = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
     let began = Instant::now();
-    // Ends when the server, whose answers are not taken, has cut the connection.
+    // Writing fails once the server has cut off the connection.
     while client.stream.write_all(requests.as_bytes()).is_ok() {
         assert!(began.elapsed() < Duration::from_secs(30), "never cut off");
     }
@@ -149,23 +149,23 @@ fn a_client_that_never_reads_is_cut_off() {
 }
 
 #[test]
-fn connections_over_the_limit_are_told_503_and_those_within_are_served() {
+fn responds_503_beyond_the_connection_limit() {
     let server = with_limits(Limits {
         connections: NonZeroUsize::new(10),
         ..Limits::default()
     });
-    let mut kept: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+    let mut kept: Vec<TestClient> = (0..10).map(|_| server.connect()).collect();
     assert_eq!(kept[9].get("/").status, 200);
     for _ in 0..300 {
         let mut client = server.connect();
-        // Written at once with the request or after it, the answer must not be lost to a reset.
+        // The response must not be lost to a reset.
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let answer = client.answer();
+        let response = client.response();
         assert_eq!(
-            (answer.status, answer.header("retry-after")),
+            (response.status, response.header("retry-after")),
             (503, Some("1"))
         );
-        assert!(answer.body.starts_with("{\"error\": "), "{answer:?}");
+        assert!(response.body.starts_with("{\"error\": "), "{response:?}");
         assert!(client.is_closed());
     }
     for client in &mut kept {
@@ -181,14 +181,14 @@ fn connections_over_the_limit_are_told_503_and_those_within_are_served() {
 }
 
 #[test]
-fn settings_that_cannot_be_kept_are_refused_with_the_mend() {
+fn refuses_impossible_settings_with_the_fix() {
     let refused = |change: fn(&mut Settings)| -> ServeError {
-        let mut settings = settings(Workload::Hello);
+        let mut settings = settings(NativeWorkload::Hello);
         change(&mut settings);
         serve(settings, std::future::pending(), |_| panic!("started")).unwrap_err()
     };
     let error = refused(|s| s.limits.connections = NonZeroUsize::new(usize::MAX));
-    assert!(error.to_string().contains("ask for at most"), "{error}");
+    assert!(error.to_string().contains("use at most"), "{error}");
     let error = refused(|s| s.state = Some("state".into()));
     assert!(
         error.to_string().contains("hello keeps no state"),
@@ -196,16 +196,16 @@ fn settings_that_cannot_be_kept_are_refused_with_the_mend() {
     );
     let error = refused(|s| s.listen = "192.0.2.1:0".parse().unwrap());
     assert!(
-        error.to_string().contains("address of this machine"),
+        error.to_string().contains("address of this host"),
         "{error}"
     );
 
-    let server = Server::of(Workload::Hello);
-    let mut taken = settings(Workload::Hello);
+    let server = TestServer::of(NativeWorkload::Hello);
+    let mut taken = settings(NativeWorkload::Hello);
     taken.listen = server.address;
     let error = serve(taken, std::future::pending(), |_| panic!("started")).unwrap_err();
     assert!(
-        error.to_string().contains("another process has this port"),
+        error.to_string().contains("another process uses this port"),
         "{error}"
     );
 }

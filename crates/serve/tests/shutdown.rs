@@ -1,4 +1,4 @@
-//! What happens to connections when the server is told to stop.
+//! Connections during shutdown.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -7,20 +7,20 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use floodmark_serve::{Limits, Settings, Workload};
-use support::{Server, settings};
+use floodmark_serve::{Limits, NativeWorkload, Settings};
+use support::{TestServer, settings};
 
-/// What was sent has been read by then, which nobody can see from here.
+/// Time for the server to read a partial request, which a client cannot observe.
 const UNTIL_READ: Duration = Duration::from_millis(500);
 
 #[test]
-fn idle_connections_do_not_hold_it_up() {
-    let server = Server::start(Settings {
+fn idle_connections_do_not_delay_shutdown() {
+    let server = TestServer::start(Settings {
         limits: Limits {
             grace: Duration::from_secs(60),
             ..Limits::default()
         },
-        ..settings(Workload::Hello)
+        ..settings(NativeWorkload::Hello)
     });
     let mut silent = server.connect();
     let mut kept = server.connect();
@@ -34,8 +34,8 @@ fn idle_connections_do_not_hold_it_up() {
 }
 
 #[test]
-fn a_request_in_flight_is_answered_with_connection_close() {
-    let server = Server::of(Workload::Hello);
+fn responds_with_connection_close_to_a_request_in_flight() {
+    let server = TestServer::of(NativeWorkload::Hello);
     let address = server.address;
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab");
@@ -47,21 +47,24 @@ fn a_request_in_flight_is_answered_with_connection_close() {
         thread::sleep(Duration::from_millis(10));
     }
     client.send("cd");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.body.as_str()), (200, "Hello World"));
-    assert_eq!(answer.header("connection"), Some("close"));
+    let response = client.response();
+    assert_eq!(
+        (response.status, response.body.as_str()),
+        (200, "Hello World")
+    );
+    assert_eq!(response.header("connection"), Some("close"));
     assert!(client.is_closed());
     assert_eq!(ending.join().unwrap().unwrap().cut_at_end, 0);
 }
 
 #[test]
-fn who_takes_longer_than_the_grace_is_cut_off() {
-    let server = Server::start(Settings {
+fn cuts_off_requests_after_the_grace() {
+    let server = TestServer::start(Settings {
         limits: Limits {
             grace: Duration::from_millis(300),
             ..Limits::default()
         },
-        ..settings(Workload::Hello)
+        ..settings(NativeWorkload::Hello)
     });
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nX: ");
@@ -71,12 +74,12 @@ fn who_takes_longer_than_the_grace_is_cut_off() {
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert!(began.elapsed() < Duration::from_secs(30));
     assert_eq!(summary.cut_at_end, 1);
-    assert!(client.try_answer(true).is_none());
+    assert!(client.try_response(true).is_none());
 }
 
 #[test]
-fn under_load_every_answer_is_whole_and_no_number_is_lost() {
-    let server = Server::of(Workload::Dispatcher);
+fn shutdown_under_load_loses_no_response_or_number() {
+    let server = TestServer::of(NativeWorkload::Dispatcher);
     let clients: Vec<_> = (0..8)
         .map(|_| {
             let mut client = server.connect();
@@ -87,10 +90,10 @@ fn under_load_every_answer_is_whole_and_no_number_is_lost() {
                     if std::io::Write::write_all(&mut client.stream, request).is_err() {
                         return numbers;
                     }
-                    let Some(answer) = client.try_answer(true) else {
+                    let Some(response) = client.try_response(true) else {
                         return numbers;
                     };
-                    numbers.push(answer.body.parse::<u64>().unwrap());
+                    numbers.push(response.body.parse::<u64>().unwrap());
                 }
             })
         })
@@ -103,7 +106,7 @@ fn under_load_every_answer_is_whole_and_no_number_is_lost() {
         .collect();
     all.sort_unstable();
     let expected: Vec<u64> = (1..=all.len() as u64).collect();
-    assert_eq!(all, expected, "every number that was taken arrived");
+    assert_eq!(all, expected, "every number handed out was received");
     assert_eq!(summary.next_number, Some(all.len() as u64 + 1));
     assert_eq!(summary.cut_at_end, 0);
 }

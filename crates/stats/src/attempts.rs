@@ -1,62 +1,52 @@
-//! Remarks on the throughput of repeated attempts: a slow first one, and outliers.
+//! Notes on the throughput of attempts: a slow first one, and outliers.
 
 use floodmark_record::units::show_rate;
 
-/// An attempt this many times the median absolute deviation from the median is an outlier: ten standard deviations of
-/// a normal distribution (1.4826 × 10). Modified z-scores are of Iglewicz & Hoaglin (1993), "How to Detect and Handle
-/// Outliers", ASQC; the bound is hyperfine's, far above their 3.5, for only a remark that is surely right is worth reading.
+/// Minimum modified z-score of an outlier: ten standard deviations of a normal distribution, as in
+/// hyperfine. The 3.5 recommended by Iglewicz & Hoaglin (1993), "How to Detect and Handle
+/// Outliers", ASQC, gives more false positives.
 pub const OUTLIER_Z: f64 = 14.826;
 
-/// Smallest difference from the others that is worth a remark, as a share: equal runs of a program commonly differ
+/// Minimum difference from the others that deserves a note, as a share. Equal runs commonly differ
 /// by less.
 pub const LEAST_DIFFERENCE: f64 = 0.03;
 
-/// Fewest attempts in which an outlier can be told: among three or four, two that agree by luck make the
+/// Minimum number of attempts to detect outliers. Among fewer, two that agree by chance make the
 /// others look far off.
 pub const FEWEST_FOR_OUTLIERS: usize = 5;
 
-/// Remarks on a series of attempts, one line each, in the order they were made; `per_s` is the throughput of each. None for
-/// fewer than three.
+/// Returns notes on the attempts, one line each. `per_s` holds the throughput of each attempt in
+/// order. Empty with fewer than three attempts.
 #[must_use]
 pub fn notes(per_s: &[f64]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let [first, others @ ..] = per_s else {
-        return notes;
-    };
-    if others.len() < 2 || per_s.iter().any(|v| !v.is_finite()) {
-        return notes;
+    if per_s.iter().any(|v| !v.is_finite()) {
+        return Vec::new();
     }
     let slow_first = slow_first(per_s);
-    if let Some(below) = slow_first {
-        notes.push(format!(
-            "the first attempt was the slowest ({}/s, {:.0} % below the mean of the others): the server was warming up; \
-             load it before with --warmup 5s",
-            show_rate(*first),
+    let slow = slow_first.map(|below| {
+        format!(
+            "the first attempt was the slowest ({}/s, {:.0} % below the mean of the others): the server was \
+             warming up; add --warmup 5s",
+            show_rate(per_s[0]),
             below * 100.0
-        ));
-    }
-    for (i, z) in outliers(per_s) {
-        if i == 0 && slow_first.is_some() {
-            continue;
-        }
-        notes.push(format!(
-            "attempt {} is far from the others ({}/s against a median of {}/s, {}): something else happened in it; look for \
-             other work on the machine (floodmark doctor) and measure again",
+        )
+    });
+    let outliers = outliers(per_s).into_iter();
+    let others = outliers.filter(|i| *i > 0 || slow_first.is_none());
+    let others = others.map(|i| {
+        format!(
+            "attempt {} is an outlier ({}/s, median {}/s); check this host for other work (floodmark \
+             doctor) and repeat",
             i + 1,
             show_rate(per_s[i]),
             show_rate(median(per_s)),
-            if z.is_finite() {
-                format!("{:.0} times their usual distance from it", z.abs())
-            } else {
-                "while most are equal".to_owned()
-            }
-        ));
-    }
-    notes
+        )
+    });
+    slow.into_iter().chain(others).collect()
 }
 
-/// By which share the first attempt is below the mean of the others, where it is the slowest of at least three and that share is
-/// worth a remark.
+/// Returns the share by which the first attempt is below the mean of the others, if it is the
+/// slowest of at least three and the share exceeds [`LEAST_DIFFERENCE`].
 #[must_use]
 pub fn slow_first(per_s: &[f64]) -> Option<f64> {
     let [first, others @ ..] = per_s else {
@@ -69,27 +59,27 @@ pub fn slow_first(per_s: &[f64]) -> Option<f64> {
     slow.then(|| 1.0 - first / mean)
 }
 
-/// Index and modified z-score of the outliers, by the rule of [`OUTLIER_Z`]; none among fewer than [`FEWEST_FOR_OUTLIERS`].
+/// Returns the indexes of the outliers ([`OUTLIER_Z`]); empty with fewer than
+/// [`FEWEST_FOR_OUTLIERS`] values.
 #[must_use]
-pub fn outliers(per_s: &[f64]) -> Vec<(usize, f64)> {
+pub fn outliers(per_s: &[f64]) -> Vec<usize> {
     if per_s.len() < FEWEST_FOR_OUTLIERS {
         return Vec::new();
     }
     let middle = median(per_s);
     let distances: Vec<f64> = per_s.iter().map(|v| (v - middle).abs()).collect();
     let mad = median(&distances);
-    per_s
-        .iter()
-        .map(|v| (v - middle) / mad)
-        .enumerate()
-        .filter(|(i, z)| z.abs() > OUTLIER_Z && distances[*i] > LEAST_DIFFERENCE * middle)
+    let is_outlier =
+        |distance: f64| distance / mad > OUTLIER_Z && distance > LEAST_DIFFERENCE * middle;
+    (0..per_s.len())
+        .filter(|i| is_outlier(distances[*i]))
         .collect()
 }
 
-/// Median; of an even number the mean of the two in the middle.
+/// Returns the median.
 ///
 /// # Panics
-/// Of nothing.
+/// Without values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
@@ -103,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_attempts_need_no_remark() {
+    fn equal_attempts_have_no_notes() {
         for quiet in [
             &[][..],
             &[1.0],
@@ -117,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_first_attempt_is_named_once() {
+    fn notes_a_slow_first_attempt_once() {
         let notes = notes(&[8_000.0, 10_000.0, 10_010.0, 9_990.0, 10_000.0, 10_005.0]);
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(
@@ -127,24 +117,22 @@ mod tests {
     }
 
     #[test]
-    fn an_outlier_is_named_with_its_place() {
+    fn notes_an_outlier() {
         let notes = notes(&[10_000.0, 10_020.0, 6_000.0, 9_990.0, 10_010.0, 10_005.0]);
         assert_eq!(notes.len(), 1, "{notes:?}");
         assert!(
-            notes[0].starts_with("attempt 3 is far from the others (6,000/s"),
+            notes[0].starts_with("attempt 3 is an outlier (6,000/s"),
             "{notes:?}"
         );
     }
 
     #[test]
-    fn an_outlier_among_equals_has_no_infinite_figure() {
-        let notes = notes(&[100.0, 100.0, 100.0, 100.0, 50.0]);
-        assert_eq!(notes.len(), 1);
-        assert!(notes[0].contains("while most are equal"), "{notes:?}");
+    fn finds_an_outlier_among_equal_values() {
+        assert_eq!(outliers(&[100.0, 100.0, 100.0, 100.0, 50.0]), [4]);
     }
 
     #[test]
-    fn a_hair_apart_is_no_outlier() {
+    fn small_differences_are_not_outliers() {
         assert_eq!(
             notes(&[100.0, 100.0, 100.0, 100.0, 101.0, 100.0]),
             Vec::<String>::new()

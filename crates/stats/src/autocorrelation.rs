@@ -1,23 +1,23 @@
-//! How much less a series says about its mean because neighbouring values resemble each other.
+//! Statistical inefficiency of a series with correlated neighbours.
 
-/// Statistical inefficiency τ of a series whose mean (or means) were already taken off: the variance of its mean
-/// is τ times that of independent values, so `n` values are worth `n`/τ.
+/// Returns the statistical inefficiency τ of residuals: the variance of their mean is τ times that of
+/// independent values, so `n` values count as `n`/τ.
 ///
-/// Autocorrelations are summed in pairs of lags while the pairs are positive and no longer than they fall: the
-/// initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo", Statistical Science 7(4).
-/// Taking the mean off makes every estimated autocovariance too small by about the variance of the mean
-/// (Anderson 1971, "The Statistical Analysis of Time Series"), which matters for the 10 to 60 values of a run: that is put back in a
-/// few rounds. `means` is how many means were taken off.
+/// Autocorrelations are summed in pairs of lags while the pairs are positive and do not grow: the
+/// initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo", Statistical
+/// Science 7(4). Subtracting the mean makes each autocovariance too small by about the variance of
+/// the mean (Anderson 1971, "The Statistical Analysis of Time Series"), which matters for 10 to 60
+/// values; it is added back iteratively. `means` is the number of subtracted means.
 ///
-/// At least 1 (alternation is not taken as extra evidence: a periodic stall must not narrow an interval), at most
-/// half the number of values.
+/// The result is at least 1, so that periodic stalls don't narrow an interval, and at most half the
+/// number of values.
 pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     let n = residuals.len();
     if n < 4 {
         return 1.0;
     }
     let lags = (n / 2).min(MOST_LAGS);
-    // Filled as far as it is needed, which is seldom far.
+    // Filled on demand; few lags are needed.
     let mut products: Vec<f64> = Vec::new();
     let mut product = move |lag: usize| {
         while products.len() <= lag {
@@ -51,11 +51,21 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     tau
 }
 
-/// Longest lag looked at, so that the cost of a day-long run stays linear; nothing of interest in a run of seconds is
-/// related over more than some minutes.
+/// Returns the variance of autocorrelated values from their residuals, and the inefficiency τ.
+/// `means` is the number of subtracted means.
+pub(crate) fn variance(residuals: &[f64], means: usize) -> (f64, f64) {
+    let tau = inefficiency(residuals, means);
+    let squares: f64 = residuals.iter().map(|r| r * r).sum();
+    // Autocorrelated values spread less around their own mean than around the true one: n − τ, not
+    // n − 1.
+    let degrees = residuals.len() as f64 - means as f64 * tau;
+    (squares / degrees.max(1.0), tau)
+}
+
+/// Maximum lag, which keeps the cost of long runs linear.
 const MOST_LAGS: usize = 512;
 
-/// Rounds of putting back what taking the mean off cost; the third changes τ by a few per cent only.
+/// Iterations; the third changes τ by a few percent only.
 const ROUNDS: usize = 3;
 
 #[cfg(test)]
@@ -71,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_near_the_closed_form_of_ar1() {
+    fn agrees_with_the_closed_form_of_ar1() {
         // τ = (1 + φ)/(1 − φ): 1, 3 and 9.
         for (phi, tau) in [(0.0, 1.0), (0.5, 3.0), (0.8, 9.0)] {
             let got = of(&ar1(phi, 20_000, 7));
@@ -80,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn alternation_and_equal_values_are_worth_no_more_than_independent_ones() {
+    fn alternation_and_equal_values_give_1() {
         let dips: Vec<f64> = (0..40)
             .map(|i| if i % 4 == 3 { 0.0 } else { 1.0 })
             .collect();

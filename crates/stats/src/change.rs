@@ -1,42 +1,43 @@
-//! Where the level of a noisy series changes.
+//! Change points: where the level of a noisy series changes.
 //!
-//! Binary segmentation (Scott & Knott 1974, Biometrics 30(3)): split where the two means differ most, or cut out the
-//! stretch that differs most from the rest (Olshen et al. 2004, "Circular binary segmentation", Biostatistics 5(4)),
-//! go on within the parts, then merge what does not stand against its neighbours, as Hunter does
-//! (Fleming et al. 2023, "Hunter: Using Change Point Detection to Hunt for Performance Regressions", ICPE'23). A split
-//! is significant by a Student-t test whose variance is that *around both means* and whose degrees of freedom are those of
-//! the *effective* number of values, times the number of places it was chosen from (Bonferroni). So neither
-//! a stall that comes again and again nor a slow drift of neighbouring values passes for a change. No value is
-//! dropped or clipped.
+//! Binary segmentation (Scott & Knott 1974, Biometrics 30(3)): split where the two means differ
+//! most, or cut out the segment that differs most from the rest (Olshen et al. 2004, "Circular
+//! binary segmentation", Biostatistics 5(4)). Repeat within the parts, then merge insignificant
+//! neighbours, as Hunter does (Fleming et al. 2023, "Hunter: Using Change Point Detection to Hunt
+//! for Performance Regressions", ICPE'23).
+//!
+//! A split must be significant by Student's t with the variance around both means and the effective
+//! number of values, corrected for the number of candidate places (Bonferroni). Periodic stalls and
+//! slow drift therefore do not count as changes. No value is dropped or clipped.
 
-use crate::autocorrelation::inefficiency;
+use crate::autocorrelation::variance;
+use crate::distributions::t_two_sided_p;
 use crate::estimate::mean;
-use crate::student::two_sided_p;
 
-/// A change must be this unlikely by chance, chosen place included.
+/// Maximum probability that a change is due to chance, over all candidate places.
 pub(crate) const SIGNIFICANCE: f64 = 0.001;
 
-/// Splits are tried up to ten times this probability and must meet the strict one after the merge: some are weak until
-/// the other changes are known.
+/// Maximum probability of a split before the merge. Some splits become significant once others are
+/// known.
 const RELAXED: f64 = 10.0 * SIGNIFICANCE;
 
-/// Least change that matters, as a share of the higher level: smaller ones are common between runs of one program.
+/// Minimum change, as a share of the higher level. Runs of one program differ by less.
 pub(crate) const LEAST_CHANGE: f64 = 0.03;
 
-/// Fewest values on either side of a split: of two, no spread can be told.
+/// Minimum number of values on each side of a split.
 const FEWEST: usize = 3;
 
-/// Fewest values of a stretch between two equal levels: a shorter one is a stall or a lucky moment, no level.
-const FEWEST_STRETCH: usize = 5;
+/// Minimum number of values in a segment between two equal levels. Shorter ones are stalls.
+const FEWEST_SEGMENT: usize = 5;
 
-/// Most changes looked for; a series with more never settles, and the cost stays bounded.
+/// Maximum number of changes, which bounds the cost.
 const MOST_CHANGES: usize = 64;
 
-/// Most places tried for either end of a stretch, so that the pairs of them stay bounded (half a million); in a longer
-/// part only every k-th place is tried, and the best found is then put right.
+/// Maximum number of candidate places for each end of a segment, which bounds the pairs to half a
+/// million. In longer parts only every k-th place is tried, and the result is refined.
 const MOST_ENDS: usize = 1000;
 
-/// How a difference of two levels reads as a share.
+/// Scale of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// Values in their unit.
@@ -46,7 +47,7 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// How much higher `b` is than `a`, as a share of the higher one; negative where it is lower.
+    /// Returns the rise from `a` to `b` as a share of the higher one; negative if `b` is lower.
     pub(crate) fn rise(self, a: f64, b: f64) -> f64 {
         match self {
             Scale::Linear => {
@@ -61,15 +62,15 @@ impl Scale {
     }
 }
 
-/// The first index after each change, increasing; empty for a series with one level.
+/// Returns the first index after each change, ascending.
 pub(crate) fn changes(values: &[f64], scale: Scale) -> Vec<usize> {
     let mut cuts = split(values);
-    place(values, &mut cuts);
+    refine(values, &mut cuts);
     merge(values, scale, &mut cuts);
     cuts
 }
 
-/// Splits as long as a part has a place, or a stretch, that stands by the relaxed probability.
+/// Splits parts while they have a place or segment within the relaxed probability.
 fn split(values: &[f64]) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut parts = vec![(0, values.len())];
@@ -82,7 +83,7 @@ fn split(values: &[f64]) -> Vec<usize> {
         let ends = if chance(part, at, part.len()) < RELAXED {
             (at, part.len())
         } else {
-            match stretch(part) {
+            match segment(part) {
                 Some((a, b)) if chance(part, a, b) < RELAXED => (a, b),
                 _ => continue,
             }
@@ -101,8 +102,8 @@ fn split(values: &[f64]) -> Vec<usize> {
     cuts
 }
 
-/// Puts each cut where it divides best between its neighbours, which were not known when it was chosen.
-fn place(values: &[f64], cuts: &mut [usize]) {
+/// Moves each cut to the best place between its neighbours.
+fn refine(values: &[f64], cuts: &mut [usize]) {
     for i in 0..cuts.len() {
         let (from, to) = around(cuts, i, values.len());
         if let Some(at) = widest(&values[from..to]) {
@@ -111,7 +112,7 @@ fn place(values: &[f64], cuts: &mut [usize]) {
     }
 }
 
-/// Takes away the weakest cut until every one stands between its neighbours.
+/// Removes the weakest cut until all cuts are significant.
 fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
     let chance_of = |cuts: &[usize], i: usize| {
         let (from, to) = around(cuts, i, values.len());
@@ -130,11 +131,8 @@ fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
         }
         cuts.remove(weakest);
         chances.remove(weakest);
-        // Both cuts beside the one that went have a new neighbour.
-        for i in [weakest.checked_sub(1), Some(weakest)]
-            .into_iter()
-            .flatten()
-        {
+        // Both adjacent cuts have a new neighbour.
+        for i in weakest.saturating_sub(1)..=weakest {
             if let Some(chance) = chances.get_mut(i) {
                 *chance = chance_of(cuts, i);
             }
@@ -142,8 +140,9 @@ fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
     }
 }
 
-/// Size of the change between two parts, as a share, without the one value on each side that speaks most for it: no
-/// change rests on one second. 0 where its direction turns.
+/// Returns the change between two parts as a share. On each side, the value that supports the
+/// change most is left out, so that no change rests on one second. Returns 0 if that reverses the
+/// direction.
 fn least_rise(left: &[f64], right: &[f64], scale: Scale) -> f64 {
     let up = mean(right) > mean(left);
     let without = |part: &[f64], lowest: bool| {
@@ -155,58 +154,50 @@ fn least_rise(left: &[f64], right: &[f64], scale: Scale) -> f64 {
     if up { rise.max(0.0) } else { (-rise).max(0.0) }
 }
 
-/// The bounds of the two parts that cut `i` divides.
+/// Returns the bounds of the two parts around cut `i`.
 fn around(cuts: &[usize], i: usize, end: usize) -> (usize, usize) {
     let from = if i == 0 { 0 } else { cuts[i - 1] };
     (from, cuts.get(i + 1).copied().unwrap_or(end))
 }
 
-/// The place that leaves the least variance around the two means; none in a part too short to be split.
+/// Returns a function that computes the variance between a segment, given by its ends, and the rest
+/// of the part, up to a constant factor.
+fn difference(part: &[f64]) -> impl Fn(usize, usize) -> f64 {
+    let mut sums = vec![0.0];
+    sums.extend(part.iter().scan(0.0, |sum, value| {
+        *sum += value;
+        Some(*sum)
+    }));
+    move |from, to| {
+        let all = sums.len() - 1;
+        let (inside, outside) = ((to - from) as f64, (all - (to - from)) as f64);
+        let within = sums[to] - sums[from];
+        (within / inside - (sums[all] - within) / outside).powi(2) * inside * outside
+    }
+}
+
+/// Returns the split with the least variance around the two means, or `None` in a short part.
 fn widest(part: &[f64]) -> Option<usize> {
     let n = part.len();
-    let total: f64 = part.iter().sum();
-    let mut left: f64 = 0.0;
-    let mut best = None;
-    for (i, value) in part.iter().enumerate() {
-        if i >= FEWEST && n - i >= FEWEST {
-            let (k, rest) = (i as f64, (n - i) as f64);
-            let apart = (left / k - (total - left) / rest).powi(2) * k * rest;
-            if best.is_none_or(|(_, most)| apart > most) {
-                best = Some((i, apart));
-            }
-        }
-        left += value;
-    }
-    best.map(|(i, _)| i)
+    let difference = difference(part);
+    let splits = FEWEST..=n.saturating_sub(FEWEST);
+    splits.max_by(|a, b| difference(*a, n).total_cmp(&difference(*b, n)))
 }
 
-/// The stretch within the part, without its ends, that differs most from the rest; none in a part too short for one.
-fn stretch(part: &[f64]) -> Option<(usize, usize)> {
+/// Returns the inner segment that differs most from the rest, or `None` in a short part.
+fn segment(part: &[f64]) -> Option<(usize, usize)> {
     let n = part.len();
-    let mut sums = Vec::with_capacity(n + 1);
-    let mut sum = 0.0;
-    sums.push(sum);
-    for value in part {
-        sum += value;
-        sums.push(sum);
-    }
-    let step = n.div_ceil(MOST_ENDS);
-    let mut best = None;
-    for a in (FEWEST..n).step_by(step) {
-        for b in (a + FEWEST_STRETCH..=n.saturating_sub(FEWEST)).step_by(step) {
-            let (inside, outside) = ((b - a) as f64, (n - (b - a)) as f64);
-            let within = sums[b] - sums[a];
-            let apart = (within / inside - (sum - within) / outside).powi(2) * inside * outside;
-            if best.is_none_or(|(_, _, most)| apart > most) {
-                best = Some((a, b, apart));
-            }
-        }
-    }
-    best.map(|(a, b, _)| (a, b))
+    let difference = &difference(part);
+    let step = n.div_ceil(MOST_ENDS).max(1);
+    let ends = |a| (a + FEWEST_SEGMENT..=n.saturating_sub(FEWEST)).step_by(step);
+    let starts = (FEWEST..n).step_by(step);
+    let segments = starts.flat_map(|a| ends(a).map(move |b| (difference(a, b), a, b)));
+    let (_, a, b) = segments.max_by(|x, y| x.0.total_cmp(&y.0))?;
+    Some((a, b))
 }
 
-/// Probability, at most, that a part with one level shows one as different as that of `from..to` from the rest, at some
-/// place: a split where `to` is the part's end, else a stretch, for which there are more places to choose from.
+/// Returns an upper bound of the probability that a part with one level has a segment as different as
+/// `from..to` somewhere. If `to` is the end of the part, it is a split, which has fewer places.
 fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     let all = part.len();
     let n = all as f64;
@@ -216,18 +207,17 @@ fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     let (a, b) = (within / inside, rest / outside);
     let level = |i: usize| if (from..to).contains(&i) { a } else { b };
     let residuals: Vec<f64> = part.iter().enumerate().map(|(i, v)| v - level(i)).collect();
-    let tau = inefficiency(&residuals, 2);
-    let squares: f64 = residuals.iter().map(|r| r * r).sum();
-    let variance = squares / (n - 2.0 * tau).max(1.0);
+    let (variance, tau) = variance(&residuals, 2);
     let spread = (variance * tau * (1.0 / inside + 1.0 / outside)).sqrt();
     let ends = (all + 1).saturating_sub(2 * FEWEST).max(1) as f64;
     let places = if to == all { ends } else { ends * ends / 2.0 };
-    two_sided_p(ratio((b - a).abs(), spread), (n / tau - 2.0).max(1.0)) * places
+    t_two_sided_p(ratio((b - a).abs(), spread), (n / tau - 2.0).max(1.0)) * places
 }
 
-/// The end of a slow start too short for its spread to be known: as many first values as lie, each by itself,
-/// significantly below the level of all that follow, and below every one of these. A stall that comes again is
-/// among what follows, so it is never taken for a start. At most a third of the values.
+/// Returns the number of values in a short slow start. A slow start takes up at most a third of the
+/// series. Each of its values lies significantly below the level of all later values and
+/// below every one of them. Periodic stalls also occur later, so they are never mistaken for a
+/// slow start.
 pub(crate) fn ramp(values: &[f64], scale: Scale) -> Option<usize> {
     let most = values.len() / 3;
     (1..=most).rev().find(|&k| {
@@ -235,13 +225,11 @@ pub(crate) fn ramp(values: &[f64], scale: Scale) -> Option<usize> {
         let n = rest.len() as f64;
         let level = mean(rest);
         let residuals: Vec<f64> = rest.iter().map(|v| v - level).collect();
-        let tau = inefficiency(&residuals, 1);
-        let squares: f64 = residuals.iter().map(|r| r * r).sum();
-        let variance = squares / (n - tau).max(1.0);
+        let (variance, tau) = variance(&residuals, 1);
         let spread = (variance * (1.0 + tau / n)).sqrt();
         let lowest = rest.iter().copied().fold(f64::INFINITY, f64::min);
         start.iter().all(|v| {
-            let chance = two_sided_p(ratio(level - v, spread), (n / tau - 1.0).max(1.0));
+            let chance = t_two_sided_p(ratio(level - v, spread), (n / tau - 1.0).max(1.0));
             *v < lowest
                 && scale.rise(*v, level) >= LEAST_CHANGE
                 && chance * (most as f64) < SIGNIFICANCE
@@ -249,7 +237,7 @@ pub(crate) fn ramp(values: &[f64], scale: Scale) -> Option<usize> {
     })
 }
 
-/// `a / b` where a difference without any spread is infinitely many spreads.
+/// Returns `a / b`; infinite for a difference without spread.
 fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 {
         a / b
@@ -275,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_up_and_down_again_has_two_ends() {
+    fn finds_both_ends_of_a_segment() {
         for seed in 0..20 {
             let series = levels(&[(40, 100.0), (12, 130.0), (40, 100.0)], 0.05, seed);
             let cuts = changes(&series, Scale::Linear);
@@ -288,18 +276,18 @@ mod tests {
     }
 
     #[test]
-    fn a_short_slow_start_is_found() {
+    fn finds_a_short_slow_start() {
         let mut series = vec![40.0, 80.0];
         series.extend(levels(&[(8, 100.0)], 0.01, 3));
         assert_eq!(ramp(&series, Scale::Linear), Some(2));
         let mut logs: Vec<f64> = series.iter().map(|v| v.ln()).collect();
         assert_eq!(ramp(&logs, Scale::Log), Some(2));
         logs.reverse();
-        assert_eq!(ramp(&logs, Scale::Log), None, "a slow end is no start");
+        assert_eq!(ramp(&logs, Scale::Log), None, "a slow end is not a start");
     }
 
     #[test]
-    fn a_small_change_does_not_matter_however_sure() {
+    fn ignores_small_significant_changes() {
         let series = levels(&[(300, 100.0), (300, 102.0)], 0.005, 5);
         assert_eq!(changes(&series, Scale::Linear), [0; 0]);
         let series = levels(&[(300, 100.0), (300, 104.0)], 0.005, 5);
@@ -316,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn without_noise_and_without_anything_it_is_defined() {
+    fn handles_empty_and_noiseless_series() {
         assert_eq!(changes(&[], Scale::Linear), [0; 0]);
         assert_eq!(changes(&[0.0; 30], Scale::Linear), [0; 0]);
         let step = levels(&[(10, 0.0), (10, 50.0)], 0.0, 1);
@@ -324,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restless_day_is_judged_in_bounded_time() {
+    fn long_unsteady_series_take_bounded_time() {
         let series: Vec<f64> = (0..20_000)
             .map(|i| 100.0 + 50.0 * (f64::from(i) / 40.0).sin())
             .collect();

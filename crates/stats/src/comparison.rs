@@ -1,39 +1,37 @@
-//! The ratio of two systems' figures, with its interval over server processes.
+//! Ratios of two systems, with intervals over server processes (docs/decisions/0010-comparisons.md).
 //!
-//! Each figure is that of one server process, started afresh: attempts on one process share its luck and are no repetitions
-//! (Kalibera & Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013). The figures' logarithms are compared with Welch's
-//! t (Welch, "The generalization of 'Student's' problem", Biometrika 34, 1947), so the ratio is that of geometric means, and
-//! exchanging the systems or changing the unit changes nothing else. docs/decisions/0010-comparisons.md says why.
+//! Each figure belongs to one server process. Attempts on one process are not independent (Kalibera &
+//! Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013). The logarithms are compared with
+//! Welch's t (Welch, "The generalization of 'Student's' problem", Biometrika 34, 1947). The ratio is
+//! therefore one of geometric means, and independent of order and unit.
 
 use floodmark_record::comparison::Conclusion;
 use floodmark_record::run::Interval;
 
-use crate::chi_square;
-use crate::estimate::mean;
+use crate::distributions::{chi_square_lower_quantile, t_margin};
+use crate::estimate::{geometric, mean};
 use crate::interval::CONFIDENCE;
-use crate::student;
 
-/// Ratios between these are no difference that matters.
+/// Range of equivalent ratios.
 pub const EQUIVALENT: (f64, f64) = (0.98, 1.02);
 
-/// With what probability as many processes as [`Ratio::repetitions_needed`] says settle the question, if the ratio is what it
-/// seems.
+/// Probability that [`Ratio::repetitions_needed`] processes are enough, if the ratio is as measured.
 pub const POWER: f64 = 0.9;
 
-/// Level of the upper limit that is taken for the variance when the repetitions are worked out. Few processes as often show too
-/// small a variance as too large a one, and with what they show, the power would be missed about as often as met. The level is the
-/// lowest tenth at which the simulations of docs/decisions/0010-comparisons.md keep [`POWER`] throughout.
+/// Confidence level of the upper limit of the variance, from which repetitions are computed. The
+/// measured variance of few processes is often too small. This is the lowest level, in tenths, at
+/// which the simulations of docs/decisions/0010-comparisons.md keep [`POWER`].
 const VARIANCE_LIMIT: f64 = 0.8;
 
-/// The largest number of repetitions that is worked out; it stands for as many or more.
+/// Maximum number of repetitions; means at least as many.
 pub const MOST_REPETITIONS: u32 = 10_000;
 
-/// What the processes of one system show of its figure, on the logarithmic scale.
+/// Figures of one system's processes on the logarithmic scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Spread {
     n: usize,
     mean: f64,
-    /// Unbiased variance; none with fewer than two processes.
+    /// Unbiased variance; `None` with fewer than two processes.
     variance: Option<f64>,
 }
 
@@ -53,24 +51,20 @@ impl Spread {
     }
 }
 
-/// Geometric mean of the figures of one system's processes; none without any, or with one that is not above zero.
+/// Returns the geometric mean over processes, or `None` without figures or with one that is not
+/// positive.
 #[must_use]
 pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
     Some(Spread::of(figures)?.mean.exp())
 }
 
-/// Student's interval of that mean at 95 %, on the logarithms; none with fewer than two processes.
+/// Returns the 95 % interval of the geometric mean by Student's t on the logarithms, or `None` with
+/// fewer than two processes.
 #[must_use]
 pub fn over_processes(figures: &[f64]) -> Option<Interval> {
-    let Spread { n, mean, variance } = Spread::of(figures)?;
-    let error = (variance? / n as f64).sqrt();
-    let half = margin(CONFIDENCE, error, (n - 1) as f64);
-    Some(Interval {
-        low: (mean - half).exp(),
-        high: (mean + half).exp(),
-        confidence: CONFIDENCE,
-        method: format!("Student's t on the logarithms of {n} server processes' figures"),
-    })
+    let n = figures.len();
+    let method = format!("Student's t on the logarithms of {n} server processes");
+    Some(geometric(figures, method)?.1)
 }
 
 /// The ratio of two systems' figures.
@@ -81,7 +75,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// a ÷ b, of one figure for each server process; none where a side has no process, or one whose figure is not above zero.
+    /// Returns a ÷ b from one figure per server process, or `None` if a system has no figure or one that
+    /// is not positive.
     #[must_use]
     pub fn of(a: &[f64], b: &[f64]) -> Option<Self> {
         Some(Ratio {
@@ -90,7 +85,7 @@ impl Ratio {
         })
     }
 
-    /// Geometric mean of a's figures divided by that of b's.
+    /// Returns the ratio of the geometric means.
     #[must_use]
     pub fn value(&self) -> f64 {
         self.log().exp()
@@ -104,24 +99,24 @@ impl Ratio {
         Some((self.a.variance?, self.b.variance?))
     }
 
-    /// Welch's interval at 95 %; none with fewer than two processes on a side.
+    /// Returns the 95 % interval by Welch's t, or `None` with fewer than two processes of a system.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         let (a, b) = self.variances()?;
         let (error, degrees) = welch(a, self.a.n, b, self.b.n);
-        let half = margin(CONFIDENCE, error, degrees);
+        let half = t_margin(CONFIDENCE, error, degrees);
         Some(Interval {
             low: (self.log() - half).exp(),
             high: (self.log() + half).exp(),
             confidence: CONFIDENCE,
             method: format!(
-                "Welch's t on the logarithms of {} and {} server processes' figures",
+                "Welch's t on the logarithms of {} and {} server processes",
                 self.a.n, self.b.n
             ),
         })
     }
 
-    /// What follows from the interval.
+    /// Returns the conclusion from the interval.
     #[must_use]
     pub fn conclusion(&self) -> Conclusion {
         match self.interval() {
@@ -131,15 +126,15 @@ impl Ratio {
         }
     }
 
-    /// How many processes of each would settle it with probability [`POWER`] in a new measurement, if the ratio is what it
-    /// seems and the variances are at most their upper limits at [`VARIANCE_LIMIT`]; none where it is settled or no variance was
-    /// seen.
+    /// Returns the number of processes of each system that decides the comparison with probability
+    /// [`POWER`] in a new measurement, or `None` if it is decided or the variance is unknown.
     ///
-    /// Settled means that the interval's half width is below the ratio's distance from 1 (different) or from the nearer end of
-    /// [`EQUIVALENT`] (equivalent), whichever is the farther. The number is for processes measured afresh: adding to what is
-    /// there until it is decided would find differences that are none. That a small sample's variance is to be replaced by its
-    /// upper limit is due to Browne ("On the use of a pilot sample for sample size determination", Statistics in Medicine 14,
-    /// 1995).
+    /// Assumes the measured ratio and variances at their upper limit ([`VARIANCE_LIMIT`]), after Browne
+    /// ("On the use of a pilot sample for sample size determination", Statistics in Medicine 14, 1995).
+    /// Decided means that the half width of the interval is below the distance of the ratio from 1
+    /// (different) or from the nearer end of [`EQUIVALENT`] (equivalent), whichever is larger. All
+    /// processes must be measured anew: adding processes until a comparison is decided finds false
+    /// differences.
     #[must_use]
     pub fn repetitions_needed(&self) -> Option<u32> {
         let (a, b) = self.variances()?;
@@ -152,10 +147,11 @@ impl Ratio {
         let enough = distance.max(EQUIVALENT.1.ln() - distance);
         let settles = |n: u32| {
             let (error, degrees) = welch(a, n as usize, b, n as usize);
-            // The t that a share POWER stays below is the two-sided one of 2·POWER − 1.
-            margin(CONFIDENCE, error, degrees) + margin(2.0 * POWER - 1.0, error, degrees) <= enough
+            // The one-sided quantile of POWER is the two-sided one of 2·POWER − 1.
+            t_margin(CONFIDENCE, error, degrees) + t_margin(2.0 * POWER - 1.0, error, degrees)
+                <= enough
         };
-        // The margins shrink as n grows, so the least n that settles it can be halved towards.
+        // The margins shrink as n grows, which allows binary search.
         let (mut low, mut high) = (2, MOST_REPETITIONS);
         while low < high {
             let middle = low.midpoint(high);
@@ -169,38 +165,29 @@ impl Ratio {
     }
 }
 
-/// Standard error of the difference of two means and its degrees of freedom, from the variances of `n` values on each side.
+/// Returns the standard error of the difference of two means and its degrees of freedom.
 fn welch(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> (f64, f64) {
     let (a, b) = (variance_a / n_a as f64, variance_b / n_b as f64);
     ((a + b).sqrt(), degrees_of_sum(a, n_a, b, n_b))
 }
 
-/// By what the variances seen are multiplied so that their sum is its upper limit at [`VARIANCE_LIMIT`]: that of one variance, by
-/// chi-square, with the degrees of freedom of the sum.
+/// Returns the factor from the measured variances to the upper limit of their sum at
+/// [`VARIANCE_LIMIT`], by chi-square with the degrees of freedom of the sum.
 fn variance_factor(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> f64 {
     let degrees = degrees_of_sum(variance_a, n_a, variance_b, n_b);
-    degrees / chi_square::lower_quantile(1.0 - VARIANCE_LIMIT, degrees)
+    degrees / chi_square_lower_quantile(1.0 - VARIANCE_LIMIT, degrees)
 }
 
-/// Degrees of freedom of the sum of two variances (Satterthwaite, Biometrics Bulletin 2, 1946),
-/// from `n` values on each side.
+/// Returns the degrees of freedom of the sum of two variances (Satterthwaite, Biometrics Bulletin 2,
+/// 1946).
 fn degrees_of_sum(a: f64, n_a: usize, b: f64, n_b: usize) -> f64 {
-    // As a share of the larger one, so that the squares of small variances do not vanish.
+    // Relative to the larger variance, so that squares don't underflow.
     let scale = a.max(b);
     if scale == 0.0 {
         return (n_a + n_b - 2) as f64;
     }
     let (a, b) = (a / scale, b / scale);
     (a + b).powi(2) / (a * a / (n_a - 1) as f64 + b * b / (n_b - 1) as f64)
-}
-
-/// Half width of a two-sided interval; nothing where every process gave the same.
-fn margin(confidence: f64, error: f64, degrees: f64) -> f64 {
-    if error > 0.0 {
-        student::two_sided_quantile(confidence, degrees) * error
-    } else {
-        0.0
-    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use crate::testing::Normal;
 /// Ratio, low, high, degrees of freedom, repetitions needed.
 type Example<'a> = (&'a [f64], &'a [f64], [f64; 4], Option<u32>);
 
-/// Worked out apart from this code with Python's mpmath at 30 digits: the t quantile by bisection of its incomplete beta function, the
-/// repetitions by trying n = 2, 3, … .
+/// Computed with Python's mpmath at 30 digits: the t quantile by bisection of its incomplete beta
+/// function, the repetitions by trying n = 2, 3, ….
 const EXAMPLES: [Example<'_>; 5] = [
     (
         &[100.0, 102.0, 98.0, 101.0, 99.0],
@@ -15,7 +15,7 @@ const EXAMPLES: [Example<'_>; 5] = [
         [1.052_555_461, 1.032_219_727, 1.073_291_828, 6.057_804_198],
         None,
     ),
-    // The three attempts of each server in a published comparison, as if they were processes.
+    // Three attempts per server of a published comparison, treated as processes.
     (
         &[41_535.0, 41_469.0, 34_494.0],
         &[42_438.0, 41_586.0, 37_005.0],
@@ -43,7 +43,7 @@ const EXAMPLES: [Example<'_>; 5] = [
 ];
 
 #[test]
-fn worked_examples() {
+fn agrees_with_computed_examples() {
     for (a, b, [value, low, high, degrees], needed) in EXAMPLES {
         let ratio = Ratio::of(a, b).unwrap();
         let interval = ratio.interval().unwrap();
@@ -60,8 +60,8 @@ fn worked_examples() {
 }
 
 #[test]
-fn a_printed_example() {
-    // ClickHouse's manual, welchTTest(0.95): the interval of a difference, here of logarithms.
+fn agrees_with_a_printed_example() {
+    // ClickHouse's manual, welchTTest(0.95): interval of a difference, here of logarithms.
     let side = |logs: [f64; 3]| logs.map(f64::exp);
     let ratio = Ratio::of(&side([20.3, 22.1, 21.9]), &side([18.9, 20.3, 19.0])).unwrap();
     let interval = ratio.interval().unwrap();
@@ -70,14 +70,14 @@ fn a_printed_example() {
 }
 
 #[test]
-fn what_follows_from_an_interval() {
+fn concludes_from_the_interval() {
     let around = |level: f64, spread: f64| [-1.0, -0.5, 0.0, 0.5, 1.0].map(|x| level + spread * x);
     let conclude = |a: &[f64], b: &[f64]| Ratio::of(a, b).unwrap().conclusion();
     let base = around(100.0, 1.0);
     assert_eq!(conclude(&around(110.0, 1.0), &base), Conclusion::Different);
     assert_eq!(conclude(&around(90.0, 1.0), &base), Conclusion::Different);
     assert_eq!(conclude(&base, &base), Conclusion::Equivalent);
-    // Surely not 1, but no difference that matters.
+    // Excludes 1, but the difference is too small to matter.
     assert_eq!(
         conclude(&around(100.5, 0.1), &around(100.0, 0.1)),
         Conclusion::Equivalent
@@ -87,7 +87,7 @@ fn what_follows_from_an_interval() {
         Conclusion::Undecided,
         "too wide"
     );
-    // Excludes 1 and reaches into the band: different, since more than the band is possible.
+    // Excludes 1 and overlaps the band: different.
     assert_eq!(conclude(&around(102.5, 1.0), &base), Conclusion::Different);
 }
 
@@ -103,7 +103,7 @@ fn one_process_has_no_interval() {
 }
 
 #[test]
-fn no_ratio_of_nothing_or_of_zero() {
+fn empty_or_zero_figures_have_no_ratio() {
     let some = &[1.0, 2.0][..];
     for bad in [
         &[][..],
@@ -118,7 +118,7 @@ fn no_ratio_of_nothing_or_of_zero() {
 }
 
 #[test]
-fn equal_figures_have_an_interval_of_no_width() {
+fn equal_figures_have_an_interval_of_width_0() {
     let same = Ratio::of(&[7.0; 3], &[7.0; 3]).unwrap();
     let interval = same.interval().unwrap();
     assert_eq!((interval.low, interval.high), (1.0, 1.0));
@@ -129,7 +129,7 @@ fn equal_figures_have_an_interval_of_no_width() {
 }
 
 #[test]
-fn many_repetitions_end_somewhere() {
+fn repetitions_are_bounded() {
     let wild = [1.0, 1e9, 1e3];
     let ratio = Ratio::of(&wild, &wild).unwrap();
     assert_eq!(ratio.repetitions_needed(), Some(MOST_REPETITIONS));
@@ -166,7 +166,7 @@ proptest! {
     }
 }
 
-/// How processes of a system differ.
+/// Distribution of the processes of a system.
 type Processes = fn(&mut Normal, usize) -> f64;
 
 const NORMAL: Processes = |normal, _| 100.0 + 3.0 * normal.next();
@@ -175,11 +175,11 @@ const ONE_OUTLIER: Processes = |normal, process| {
     let level = if process == 0 { 80.0 } else { 100.0 };
     level + 2.0 * normal.next()
 };
-/// Comparisons for each share.
+/// Simulated comparisons per share.
 const SIMULATIONS: usize = 4_000;
 
-/// Over seeded comparisons of a system with itself, `processes` of each: how often the interval holds 1, and how often the
-/// conclusion is `different`, in shares.
+/// Compares a system with itself and returns the share of intervals that contain 1 and of conclusions
+/// that are `different`.
 fn against_itself(a: Processes, b: Processes, processes: usize) -> (f64, f64) {
     let mut normal = Normal::new(4);
     let (mut held, mut different) = (0, 0);
@@ -195,17 +195,17 @@ fn against_itself(a: Processes, b: Processes, processes: usize) -> (f64, f64) {
     (share(held), share(different))
 }
 
-/// What a share of `p` may come to in [`SIMULATIONS`] tries, with 99 % probability.
+/// Returns the 99 % bound of the deviation from share `p` in [`SIMULATIONS`] trials.
 fn binomial(p: f64) -> f64 {
     2.576 * (p * (1.0 - p) / SIMULATIONS as f64).sqrt()
 }
 
 #[test]
-fn a_system_does_not_differ_from_itself() {
+fn a_system_is_not_different_from_itself() {
     for (name, processes_of) in [("normal", NORMAL), ("log-normal", LOG_NORMAL)] {
         for processes in [5, 10] {
             let (held, different) = against_itself(processes_of, processes_of, processes);
-            // Welch's t errs on the safe side with few processes, by about 0.6 % at five.
+            // Welch's t is conservative with few processes, by about 0.6 % at five.
             assert!(held >= 0.95 - binomial(0.95), "{name} {processes}: {held}");
             assert!(
                 held <= 0.957 + binomial(0.957),
@@ -220,7 +220,7 @@ fn a_system_does_not_differ_from_itself() {
 }
 
 #[test]
-fn an_outlier_on_one_side_makes_no_difference() {
+fn outlier_of_one_system_makes_no_difference() {
     for processes in [5, 10] {
         let (held, different) = against_itself(ONE_OUTLIER, NORMAL, processes);
         assert!(held >= 0.95 - binomial(0.95), "{processes}: {held}");
@@ -232,7 +232,7 @@ fn an_outlier_on_one_side_makes_no_difference() {
 }
 
 #[test]
-fn luck_shared_by_a_round_widens_the_interval_and_no_more() {
+fn correlated_rounds_only_widen_the_interval() {
     let mut normal = Normal::new(9);
     let different = (0..SIMULATIONS)
         .filter(|_| {
@@ -250,9 +250,9 @@ fn luck_shared_by_a_round_widens_the_interval_and_no_more() {
 }
 
 #[test]
-fn the_limit_of_the_variances_is_above_them_as_often_as_it_says() {
-    // Of two sides that vary alike the sum of their variances has Satterthwaite's degrees of freedom only on average, which errs on
-    // the safe side; where one does not vary it has exactly its own.
+fn variance_limit_has_its_stated_coverage() {
+    // With equal variances, Satterthwaite's degrees of freedom hold on average, which is conservative.
+    // Without variance in one system they are exact.
     for (other, most) in [(0.0, VARIANCE_LIMIT), (1.0, 0.9)] {
         let mut normal = Normal::new(6);
         let above = (0..SIMULATIONS)
@@ -276,13 +276,13 @@ fn the_limit_of_the_variances_is_above_them_as_often_as_it_says() {
 
 proptest! {
     #[test]
-    fn what_varies_more_takes_more_repetitions(
+    fn more_variance_needs_more_repetitions(
         a in prop::collection::vec(-1.0..1.0_f64, 3..8),
         b in prop::collection::vec(-1.0..1.0_f64, 3..8),
         spread in 0.01..0.1_f64,
         wider in 1.0..3.0_f64,
     ) {
-        // About their mean, so that the ratio stays 0.95 whatever the spread.
+        // Spread the values around their mean, so that the ratio stays 0.95.
         let side = |level: f64, of: &[f64], spread: f64| -> Vec<f64> {
             let middle = mean(of);
             of.iter().map(|x| level * (spread * (x - middle)).exp()).collect()
@@ -300,16 +300,16 @@ proptest! {
     }
 }
 
-/// What re-measuring came to over many simulated comparisons.
+/// Results of simulated comparisons that are repeated if undecided.
 struct Remeasured {
     asked: usize,
-    /// Share of all comparisons in which the slow-down was found, at once or then.
+    /// Share of comparisons that find the slow-down.
     found: f64,
-    /// Share of those measured anew.
+    /// Share of comparisons that were repeated.
     found_anew: f64,
 }
 
-/// Measures a slow-down of 5 % with `processes` of each, and anew with as many as are asked for, `times` over.
+/// Simulates a slow-down of 5 % with `processes` each, repeated with the suggested number if undecided.
 fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) -> Remeasured {
     let mut normal = Normal::new(5);
     let mut measure = |processes: u32| {
@@ -346,8 +346,8 @@ fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) ->
 }
 
 #[test]
-fn a_slow_down_of_5_percent_is_found_with_the_repetitions_asked_for() {
-    // Each row of the table in docs/decisions/0010-comparisons.md, which has 4,000 simulations of each.
+fn suggested_repetitions_find_a_slow_down_of_5_percent() {
+    // Rows of the table in docs/decisions/0010-comparisons.md (4,000 simulations each).
     type Case = (&'static str, fn(&mut Normal) -> f64, u32);
     let cases: [Case; 8] = [
         ("1 %", |normal| 0.01 * normal.next(), 5),
@@ -368,7 +368,7 @@ fn a_slow_down_of_5_percent_is_found_with_the_repetitions_asked_for() {
         println!("{name}");
         let got = find_5_percent(vary, processes, times);
         assert!(got.found >= POWER, "{name}: {}", got.found);
-        // Few are measured anew where processes hardly differ: then their share says little.
+        // Few comparisons are repeated if processes hardly differ.
         let anew = got.asked < times / 10 || got.found_anew >= POWER - 0.03;
         assert!(anew, "{name}: {}", got.found_anew);
         assert_eq!(got.asked == 0, name == "1 %", "{name}: {}", got.asked);

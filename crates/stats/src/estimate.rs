@@ -1,8 +1,9 @@
-//! A figure that carries its error and how it was got.
+//! Estimates: a mean with its standard error and method.
 
 use floodmark_record::run::Interval;
 
-use crate::student;
+use crate::distributions::t_margin;
+use crate::interval::CONFIDENCE;
 
 /// An estimated mean.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,17 +12,14 @@ pub struct Estimate {
     pub value: f64,
     /// Standard error of the mean, same unit.
     pub std_err: f64,
-    /// Number of values.
-    pub n: usize,
-    /// How many independent values they are worth; `n` where they are independent.
+    /// Effective number of independent values.
     pub effective_n: f64,
-    /// How it was got, for a reader.
+    /// Description of the method.
     pub method: String,
 }
 
 impl Estimate {
-    /// Mean of independent values, with the usual standard error; none below two values or for values that
-    /// are not finite.
+    /// Returns the mean of independent values, or `None` with fewer than two values or non-finite ones.
     #[must_use]
     pub fn of_independent(values: &[f64], method: impl Into<String>) -> Option<Self> {
         let n = values.len();
@@ -33,21 +31,16 @@ impl Estimate {
         Some(Estimate {
             value,
             std_err: (variance / n as f64).sqrt(),
-            n,
             effective_n: n as f64,
             method: method.into(),
         })
     }
 
-    /// Two-sided Student-t interval with `effective_n − 1` degrees of freedom (at least one).
+    /// Returns the two-sided Student-t interval with `effective_n − 1` degrees of freedom (at least 1).
     #[must_use]
     pub fn interval(&self, confidence: f64) -> Interval {
         let degrees = (self.effective_n - 1.0).max(1.0);
-        let half = if self.std_err > 0.0 {
-            student::two_sided_quantile(confidence, degrees) * self.std_err
-        } else {
-            0.0
-        };
+        let half = t_margin(confidence, self.std_err, degrees);
         Interval {
             low: self.value - half,
             high: self.value + half,
@@ -57,7 +50,22 @@ impl Estimate {
     }
 }
 
-/// Arithmetic mean; NaN of nothing.
+/// Returns the geometric mean of independent values and its interval, by Student's t on the
+/// logarithms, or `None` with fewer than two values or one that is not positive.
+#[must_use]
+pub fn geometric(values: &[f64], method: String) -> Option<(f64, Interval)> {
+    let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
+    let estimate = Estimate::of_independent(&logs, method)?;
+    let of_logs = estimate.interval(CONFIDENCE);
+    let interval = Interval {
+        low: of_logs.low.exp(),
+        high: of_logs.high.exp(),
+        ..of_logs
+    };
+    Some((estimate.value.exp(), interval))
+}
+
+/// Returns the arithmetic mean; NaN without values.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
@@ -67,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worked_example() {
+    fn agrees_with_a_worked_example() {
         // Mean 5, s² = 2.5, standard error √(2.5/5) = 0.7071, t(0.95, 4) = 2.776.
         let estimate = Estimate::of_independent(&[3.0, 4.0, 5.0, 6.0, 7.0], "by hand").unwrap();
         let interval = estimate.interval(0.95);
@@ -77,13 +85,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_estimated_of_one_value_or_of_no_number() {
+    fn needs_two_finite_values() {
         assert_eq!(Estimate::of_independent(&[1.0], ""), None);
         assert_eq!(Estimate::of_independent(&[1.0, f64::NAN], ""), None);
     }
 
     #[test]
-    fn equal_values_have_an_interval_of_no_width() {
+    fn equal_values_have_an_interval_of_width_0() {
         let interval = Estimate::of_independent(&[2.0; 4], "")
             .unwrap()
             .interval(0.95);

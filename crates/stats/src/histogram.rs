@@ -1,24 +1,22 @@
-//! Histograms of nanoseconds: HdrHistogram with three digits, from 1 ns to an hour.
+//! Histograms of durations: HdrHistogram with three digits, from 1 ns to 1 h.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use floodmark_record::times::Times;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// One hour in nanoseconds, the largest value held; longer ones are recorded as this.
+/// Maximum recorded value, ns (1 h). Longer durations are clamped to it.
 pub const LARGEST_NS: u64 = 3_600_000_000_000;
 
 const DIGITS: u8 = 3;
 
-/// A histogram of nanoseconds with three significant digits (relative error at most 0.1 %, of a quantile 0.05 %).
-///
-/// Its lowest discernible value is 1 ns, so three digits hold down to a microsecond and below; it takes
-/// about 270 KB whatever it holds.
+/// A histogram of nanoseconds with three significant digits (relative error at most 0.1 %, of a
+/// quantile 0.05 %). It takes about 270 KB.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     inner: hdrhistogram::Histogram<u64>,
 }
 
-/// A text that is no histogram.
+/// Invalid histogram text.
 #[derive(Debug, thiserror::Error)]
 #[error("not a HdrHistogram V2 in base64: {0}")]
 pub struct DecodeError(String);
@@ -30,10 +28,10 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty histogram.
+    /// Returns an empty histogram.
     ///
     /// # Panics
-    /// Never: its bounds are constants that HdrHistogram accepts.
+    /// Never: the bounds are valid constants.
     #[must_use]
     pub fn new() -> Self {
         let inner = hdrhistogram::Histogram::new_with_bounds(1, LARGEST_NS, DIGITS)
@@ -41,71 +39,71 @@ impl Histogram {
         Histogram { inner }
     }
 
-    /// Counts one time; does not allocate. Longer than an hour counts as an hour.
+    /// Records a duration, at most 1 h. Does not allocate.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.inner.saturating_record(ns);
     }
 
-    /// How many times it holds.
+    /// Returns the number of recorded durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.inner.len()
     }
 
-    /// Whether it holds none.
+    /// Returns whether no duration was recorded.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// Empties it, keeping its memory.
+    /// Removes all durations and keeps the memory.
     pub fn clear(&mut self) {
         self.inner.reset();
     }
 
-    /// Adds another one; lossless.
+    /// Adds all durations of another histogram, without loss.
     ///
     /// # Panics
-    /// Never: both have the same bounds.
+    /// Never: all histograms have the same bounds.
     pub fn merge(&mut self, other: &Histogram) {
         self.inner
             .add(&other.inner)
             .expect("histograms share their bounds");
     }
 
-    /// The value below or at which a share `q` (0 to 1) of the times lies, in ns; none when empty.
+    /// Returns the quantile `q` (0 to 1) in ns, or `None` if empty.
     ///
-    /// It is the middle of the bucket that holds it: HdrHistogram's own answer, the top of the bucket, is longer than the truth
-    /// by half a bucket on average, 0.25 ms at one second.
+    /// It is the middle of its bucket. HdrHistogram itself returns the top, which is half a bucket too
+    /// high on average (0.25 ms at 1 s).
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let top = (!self.is_empty()).then(|| self.inner.value_at_quantile(q))?;
         Some(self.inner.median_equivalent(top))
     }
 
-    /// Mean in ns; none when empty.
+    /// Returns the mean in ns, or `None` if empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.inner.mean())
     }
 
-    /// Largest in ns, to three digits; none when empty.
+    /// Returns the maximum in ns with three digits, or `None` if empty.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.inner.max())
     }
 
-    /// Smallest in ns, to three digits; none when empty.
+    /// Returns the minimum in ns with three digits, or `None` if empty.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.inner.min())
     }
 
-    /// HdrHistogram V2, deflated, in base64.
+    /// Returns the histogram as deflated HdrHistogram V2 in base64.
     ///
     /// # Panics
-    /// Never: it writes to memory.
+    /// Never: writing to memory does not fail.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
@@ -115,10 +113,10 @@ impl Histogram {
         STANDARD.encode(bytes)
     }
 
-    /// Reads what [`Histogram::encode`] wrote.
+    /// Reads the output of [`Histogram::encode`].
     ///
     /// # Errors
-    /// A text that is no base64 or no histogram with our bounds.
+    /// Invalid base64, or not a histogram with these bounds.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let bytes = STANDARD
             .decode(text)
@@ -137,17 +135,19 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// Summary in microseconds of the times in `ok`, with those in `censored` known only from below.
+    /// Returns a summary in µs of the times in `ok`, and of those in `censored`, which are lower bounds.
     ///
-    /// Censored times rank above all others, so a percentile that falls among them is not known, and
-    /// neither are mean and maximum.
+    /// Censored times rank above all others. Percentiles among them are unknown, as are mean and
+    /// maximum.
     #[must_use]
     pub fn summarise(ok: &Histogram, censored: &Histogram) -> Times {
-        let count = ok.count() + censored.count();
+        let (within, count) = (ok.count(), ok.count() + censored.count());
+        let us = |ns: f64| ns / 1e3;
         let at = |q: f64| -> Option<f64> {
             let rank = (q * count as f64).ceil().max(1.0);
-            let within = ok.count() as f64;
-            (rank <= within).then(|| ok.quantile(rank / within).map(|ns| ns as f64 / 1e3))?
+            let is_known = rank <= within as f64;
+            let ns = ok.quantile(rank / within as f64).filter(|_| is_known)?;
+            Some(us(ns as f64))
         };
         let known = censored.is_empty();
         let histogram = (count > 0).then(|| {
@@ -158,14 +158,14 @@ impl Histogram {
         Times {
             count,
             censored: censored.count(),
-            mean: ok.mean().filter(|_| known).map(|ns| ns / 1e3),
+            mean: ok.mean().filter(|_| known).map(us),
             p50: at(0.50),
             p90: at(0.90),
             p95: at(0.95),
             p99: at(0.99),
             p99_9: at(0.999),
             p99_99: at(0.9999),
-            max: ok.max().filter(|_| known).map(|ns| ns as f64 / 1e3),
+            max: ok.max().filter(|_| known).map(|ns| us(ns as f64)),
             histogram,
             ..Times::default()
         }
@@ -178,7 +178,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_percentile_among_timed_out_requests_is_unknown() {
+    fn percentile_among_timed_out_requests_is_unknown() {
         let (mut ok, mut censored) = (Histogram::new(), Histogram::new());
         for i in 1..=98 {
             ok.record(i * 1000);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_null() {
+    fn empty_histograms_have_no_figures() {
         let times = Histogram::summarise(&Histogram::new(), &Histogram::new());
         assert_eq!(times, Times::default());
     }
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merging_the_encoded_parts_is_lossless(values in proptest::collection::vec(0u64..LARGEST_NS, 1..200), cut in 0usize..200) {
+        fn merging_encoded_parts_is_lossless(values in proptest::collection::vec(0u64..LARGEST_NS, 1..200), cut in 0usize..200) {
             let cut = cut.min(values.len());
             let (mut a, mut b, mut whole) = (Histogram::new(), Histogram::new(), Histogram::new());
             for (i, v) in values.iter().enumerate() {

@@ -1,25 +1,25 @@
-//! Intervals of a mean: within one run, and over attempts.
+//! Intervals of a mean: within one run and over attempts.
 
 use floodmark_record::run::{Interval, Window};
 
-use crate::autocorrelation::inefficiency;
+use crate::autocorrelation::variance;
 use crate::estimate::{Estimate, mean};
-use crate::steady::{Point, SHORTEST_ROW_S};
+use crate::steady::{SHORTEST_ROW_S, SeriesPoint};
 
-/// Level of every interval floodmark prints.
+/// Confidence level of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Fewest seconds of which an interval within a run is given: below, the autocorrelation cannot be told and the
-/// interval would be a guess.
+/// Minimum number of seconds for an interval within a run. Autocorrelation cannot be estimated from
+/// fewer.
 pub const FEWEST_SECONDS: usize = 5;
 
-/// Interval of a run's throughput from its rows within `window`, neighbouring seconds taken as the relatives they
-/// are. None with fewer than [`FEWEST_SECONDS`] whole rows. A rate is not below 0, so neither is `low`.
+/// Returns the interval of a run's throughput from its rows within `window`, or `None` with fewer than
+/// [`FEWEST_SECONDS`] whole rows. Allows for autocorrelation; `low` is at least 0.
 ///
-/// It speaks of this run only: a fresh start of the same server may settle elsewhere.
+/// Describes this run only: another process of the same server may reach another level.
 #[must_use]
-pub fn within_run(series: &[Point], window: &Window) -> Option<Interval> {
-    // Rows that are cut by an end of the window or shorter than half a second are noisier than the others.
+pub fn within_run(series: &[SeriesPoint], window: &Window) -> Option<Interval> {
+    // Partial and short rows are noisier.
     let slack = 1e-3;
     let values: Vec<f64> = series
         .iter()
@@ -32,9 +32,11 @@ pub fn within_run(series: &[Point], window: &Window) -> Option<Interval> {
     Some(interval)
 }
 
-/// Mean of a series of equally long parts of one run, with a standard error that allows for autocorrelation: the
-/// effective sample size is `n`/τ with τ from the initial monotone sequence of Geyer (1992), "Practical Markov Chain
-/// Monte Carlo", Statistical Science 7(4). None below [`FEWEST_SECONDS`] values.
+/// Returns the mean of equally long parts of one run, with a standard error that allows for
+/// autocorrelation, or `None` with fewer than [`FEWEST_SECONDS`] values.
+///
+/// The effective sample size is `n`/τ, with τ from the initial monotone sequence of Geyer (1992),
+/// "Practical Markov Chain Monte Carlo", Statistical Science 7(4).
 #[must_use]
 pub fn mean_of_series(values: &[f64]) -> Option<Estimate> {
     let n = values.len();
@@ -43,28 +45,24 @@ pub fn mean_of_series(values: &[f64]) -> Option<Estimate> {
     }
     let value = mean(values);
     let residuals: Vec<f64> = values.iter().map(|v| v - value).collect();
-    let tau = inefficiency(&residuals, 1);
+    let (variance, tau) = variance(&residuals, 1);
     let effective_n = (n as f64 / tau).max(2.0);
-    let squares: f64 = residuals.iter().map(|r| r * r).sum();
-    // Related values spread less around their own mean than around the true one: n − τ, not n − 1.
-    let variance = squares / (n as f64 - tau).max(1.0);
     Some(Estimate {
         value,
         std_err: (variance / effective_n).sqrt(),
-        n,
         effective_n,
         method: format!(
-            "within this run: Student t on {n} seconds that count as {effective_n:.0} independent ones \
+            "within this run: Student's t on {n} seconds, {effective_n:.0} of them independent \
              (autocorrelation, Geyer 1992)"
         ),
     })
 }
 
-/// Student-t interval of the mean of independent values, such as the throughput of several attempts. None below two.
+/// Returns the Student-t interval of the mean of independent values, or `None` with fewer than two.
 #[must_use]
 pub fn over_attempts(values: &[f64]) -> Option<Interval> {
     let n = values.len();
-    let estimate = Estimate::of_independent(values, format!("over {n} attempts: Student t"))?;
+    let estimate = Estimate::of_independent(values, format!("over {n} attempts: Student's t"))?;
     let mut interval = estimate.interval(CONFIDENCE);
     interval.low = interval.low.max(0.0);
     Some(interval)
@@ -89,9 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn the_true_mean_is_inside_as_often_as_promised() {
-        // Bands around what 2,000 seeded series gave; the standard error of such a share is 0.5 %. Ten seconds
-        // with φ = 0.8 hold about one independent value: no method saves that, and the band says so.
+    fn interval_has_its_stated_coverage() {
+        // Bands around the result of 2,000 seeded series (standard error 0.5 %). Ten seconds with φ = 0.8
+        // hold about one independent value, so coverage is low.
         for (phi, n, least, most) in [
             (0.0, 10, 0.94, 0.985),
             (0.0, 60, 0.94, 0.985),
@@ -107,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn over_attempts_covers_95_of_100() {
+    fn interval_over_attempts_has_its_stated_coverage() {
         let series = 2_000;
         let held = (0..series)
             .filter(|seed| {
@@ -121,10 +119,10 @@ mod tests {
         assert_eq!(over_attempts(&[7.0]), None);
     }
 
-    fn rows(values: &[f64]) -> Vec<Point> {
+    fn rows(values: &[f64]) -> Vec<SeriesPoint> {
         (0..)
             .zip(values)
-            .map(|(i, v)| Point {
+            .map(|(i, v)| SeriesPoint {
                 from_s: f64::from(i),
                 to_s: f64::from(i) + 1.0,
                 throughput_per_s: *v,
@@ -142,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_rows_within_the_window_count() {
+    fn uses_whole_rows_within_the_window() {
         let mut series = rows(&[0.0, 100.0, 102.0, 98.0, 101.0, 99.0]);
-        series.push(Point {
+        series.push(SeriesPoint {
             from_s: 6.0,
             to_s: 6.2,
             throughput_per_s: 9_999.0,
@@ -157,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_not_below_zero() {
+    fn lower_bound_is_not_negative() {
         let series = rows(&[0.0, 0.0, 0.0, 0.0, 50.0, 0.0]);
         assert_eq!(within_run(&series, &over(0.0, 6.0)).unwrap().low, 0.0);
     }
 
     #[test]
-    fn periodic_stalls_widen_the_interval_rather_than_vanish() {
+    fn periodic_stalls_widen_the_interval() {
         let stalls: Vec<f64> = (0..12)
             .map(|i| if i % 4 == 3 { 0.0 } else { 100.0 })
             .collect();

@@ -3,8 +3,8 @@
 use super::*;
 use crate::testing::{Normal, ar1};
 
-fn row(second: usize, throughput_per_s: f64, p50_us: Option<f64>) -> Point {
-    Point {
+fn row(second: usize, throughput_per_s: f64, p50_us: Option<f64>) -> SeriesPoint {
+    SeriesPoint {
         from_s: second as f64,
         to_s: second as f64 + 1.0,
         throughput_per_s,
@@ -12,8 +12,8 @@ fn row(second: usize, throughput_per_s: f64, p50_us: Option<f64>) -> Point {
     }
 }
 
-/// A closed run with 50 connections: the median follows throughput, with noise of its own.
-fn closed(levels: impl IntoIterator<Item = f64>, noise: &[f64], seed: u64) -> Vec<Point> {
+/// A closed run with 50 connections: the median follows throughput, with its own noise.
+fn closed(levels: impl IntoIterator<Item = f64>, noise: &[f64], seed: u64) -> Vec<SeriesPoint> {
     let mut normal = Normal::new(seed ^ 0xabcd);
     levels
         .into_iter()
@@ -32,8 +32,8 @@ fn scaled(noise: Vec<f64>, by: f64) -> Vec<f64> {
 }
 
 #[test]
-fn a_flat_series_is_steady_at_least_95_times_in_100() {
-    // T9, 200 series each: seconds, noise, φ.
+fn flat_series_are_steady_in_95_percent() {
+    // Seconds, noise and φ of each case, with 200 series each.
     for (n, noise, phi) in [
         (60, 0.02, 0.0),
         (60, 0.10, 0.0),
@@ -57,7 +57,7 @@ fn a_flat_series_is_steady_at_least_95_times_in_100() {
 }
 
 #[test]
-fn a_speed_up_at_37_s_is_found_within_two_seconds() {
+fn finds_a_speed_up_within_two_seconds() {
     for (gain, noise) in [(1.1, 0.02), (1.2, 0.05), (1.5, 0.10), (2.0, 0.02)] {
         let wrong = (0..100)
             .filter(|seed| {
@@ -72,9 +72,9 @@ fn a_speed_up_at_37_s_is_found_within_two_seconds() {
 }
 
 #[test]
-fn an_open_run_warms_up_in_its_median_alone() {
+fn open_run_warms_up_in_its_median_only() {
     let mut normal = Normal::new(9);
-    let series: Vec<Point> = (0..30)
+    let series: Vec<SeriesPoint> = (0..30)
         .map(|s| {
             let p50 = if s < 8 { 900.0 } else { 300.0 };
             row(s, 1000.0, Some(p50 * (1.0 + 0.05 * normal.next())))
@@ -85,8 +85,15 @@ fn an_open_run_warms_up_in_its_median_alone() {
     assert_eq!(judged.from_s, Some(8.0));
 }
 
-/// Share of a second that a stall of `stall` every `period` leaves, with the backlog of an open run answered after it.
-fn stalled(n: usize, period: f64, stall: f64, phase: f64, open: bool, noise: f64) -> Vec<Point> {
+/// A run with a stall of `stall` every `period`; an open run catches up afterwards.
+fn stalled(
+    n: usize,
+    period: f64,
+    stall: f64,
+    phase: f64,
+    open: bool,
+    noise: f64,
+) -> Vec<SeriesPoint> {
     let step = 1e-3;
     let mut backlog = 0.0;
     let mut normal = Normal::new((period * 1e3 + phase * 1e6) as u64);
@@ -99,7 +106,7 @@ fn stalled(n: usize, period: f64, stall: f64, phase: f64, open: bool, noise: f64
                 let stopped = t.rem_euclid(period) < stall;
                 backlog += if open { 1.0 } else { 0.0 };
                 if !stopped {
-                    // An open run at 1,000/s drains at 5,000/s; a closed one answers 1,000/s.
+                    // An open run at 1,000/s catches up at 5,000/s; a closed one stays at 1,000/s.
                     let now: f64 = if open { f64::min(backlog, 5.0) } else { 1.0 };
                     backlog -= if open { now } else { 0.0 };
                     answered += now;
@@ -118,7 +125,7 @@ fn stalled(n: usize, period: f64, stall: f64, phase: f64, open: bool, noise: f64
 }
 
 #[test]
-fn stalls_that_come_again_are_steady_and_nothing_is_trimmed() {
+fn periodic_stalls_are_steady() {
     let stalls = [(4.0, 1.0), (1.0, 0.1), (1.05, 0.1), (3.0, 0.5), (2.5, 0.3)];
     let mut wrong = Vec::new();
     let mut all = 0;
@@ -142,7 +149,7 @@ fn stalls_that_come_again_are_steady_and_nothing_is_trimmed() {
 }
 
 #[test]
-fn one_long_stall_does_not_make_the_rest_a_steady_end() {
+fn part_after_a_long_stall_is_not_a_steady_end() {
     let noise = scaled(ar1(0.0, 60, 4), 0.02);
     let levels = (0..60).map(|s| if (20..26).contains(&s) { 100.0 } else { 1e4 });
     let judged = steady(&closed(levels, &noise, 4));
@@ -152,7 +159,7 @@ fn one_long_stall_does_not_make_the_rest_a_steady_end() {
 }
 
 #[test]
-fn slowing_down_and_never_settling() {
+fn detects_slowing_and_unsteady_runs() {
     let noise = scaled(ar1(0.0, 60, 5), 0.02);
     let slower = (0..60).map(|s| if s < 20 { 1e4 } else { 8e3 });
     let judged = steady(&closed(slower, &noise, 5));
@@ -168,8 +175,8 @@ fn slowing_down_and_never_settling() {
 }
 
 #[test]
-fn what_becomes_faster_throughout_is_not_steady() {
-    // Akka HTTP's first 30 s, thousands a second: no place at which one level ends and another begins.
+fn steady_drift_is_warming() {
+    // First 30 s of Akka HTTP, thousands per second: no level change.
     let rates = [
         2.2, 6.6, 20.2, 14.5, 13.9, 14.2, 14.6, 13.3, 14.9, 16.3, 17.7, 19.5, 20.1, 22.3, 33.4,
         36.0, 44.9, 45.9, 51.1, 48.7, 51.0, 47.5, 50.4, 49.7, 57.9, 53.0, 50.1, 56.6, 57.5, 56.8,
@@ -187,7 +194,7 @@ fn what_becomes_faster_throughout_is_not_steady() {
 }
 
 #[test]
-fn a_slow_first_second_of_ten_is_a_warm_up() {
+fn slow_first_second_is_a_warm_up() {
     let noise = scaled(ar1(0.0, 10, 6), 0.02);
     let levels = (0..10).map(|s| if s < 1 { 4e3 } else { 1e4 });
     let judged = steady(&closed(levels, &noise, 6));
@@ -198,16 +205,16 @@ fn a_slow_first_second_of_ten_is_a_warm_up() {
 }
 
 #[test]
-fn a_short_run_is_too_short_to_tell() {
+fn short_run_is_not_judged() {
     let judged = steady(&closed(vec![1e4; 7], &[0.0; 7], 1));
-    assert_eq!(judged, too_short());
-    assert_eq!(steady(&[]), too_short());
+    assert_eq!(judged, of_class(SteadyClass::Unsteady));
+    assert_eq!(steady(&[]), of_class(SteadyClass::Unsteady));
 }
 
 #[test]
-fn slivers_of_a_second_do_not_count() {
+fn ignores_partial_seconds() {
     let mut series = closed(vec![1e4; 20], &scaled(ar1(0.0, 20, 8), 0.02), 8);
-    series.push(Point {
+    series.push(SeriesPoint {
         from_s: 20.0,
         to_s: 20.01,
         throughput_per_s: 100.0,
@@ -217,7 +224,7 @@ fn slivers_of_a_second_do_not_count() {
 }
 
 #[test]
-fn the_window_says_why() {
+fn window_states_its_reason() {
     let judged = |class, from_s, changes_s: &[f64]| Steady {
         class,
         from_s,
@@ -227,27 +234,27 @@ fn the_window_says_why() {
         (
             judged(SteadyClass::Steady, Some(0.0), &[]),
             0.0,
-            "the whole run: one level throughout",
+            "the whole run: steady throughout",
         ),
         (
             judged(SteadyClass::Warming, Some(12.0), &[4.0, 12.0]),
             12.0,
-            "from 12 s on: slower before, one level since",
+            "from 12 s: slower before, steady since",
         ),
         (
             judged(SteadyClass::Slowing, Some(9.0), &[9.0]),
             9.0,
-            "from 9 s on: faster before, one level since",
+            "from 9 s: faster before, steady since",
         ),
         (
             judged(SteadyClass::Unsteady, None, &[]),
             0.0,
-            "the whole run: too short to tell whether it was steady",
+            "the whole run: too short to judge whether it was steady",
         ),
         (
             judged(SteadyClass::Unsteady, None, &[3.0, 8.0]),
             0.0,
-            "the whole run: its level changed (at 3 s, 8 s) and did not settle for long enough",
+            "the whole run: never steady; the level first changed at 3 s",
         ),
     ];
     for (steady, from_s, why) in table {

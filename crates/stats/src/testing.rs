@@ -1,4 +1,4 @@
-//! Seeded series for the tests of this crate.
+//! Seeded series for tests.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

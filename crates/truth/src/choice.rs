@@ -1,9 +1,9 @@
-//! Random choices that depend on nothing but a seed and a number, so a scenario injects the same every time.
+//! Random choices that depend only on a seed and a number, so a scenario is reproducible.
 
-/// A number from 0 (included) to 1 (excluded) for the `index`-th choice of a seed.
+/// Returns the `index`-th choice of a seed, in the range [0, 1).
 ///
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014), with its
-/// state set directly to the place in the sequence.
+/// This is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
+/// 2014) at that position of its sequence.
 #[must_use]
 pub fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed
@@ -14,7 +14,7 @@ pub fn uniform(seed: u64, index: u64) -> f64 {
     ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// An exponentially distributed time with the given mean, in ns, by inversion.
+/// Returns an exponentially distributed time with the given mean, in ns.
 #[must_use]
 pub fn exponential_ns(seed: u64, index: u64, mean_ns: f64) -> u64 {
     (-mean_ns * (1.0 - uniform(seed, index)).ln()).round() as u64
@@ -30,7 +30,7 @@ mod tests {
         for i in 0..100_000 {
             tenths[(uniform(7, i) * 10.0) as usize] += 1;
         }
-        // Standard deviation of each is 95.
+        // Each count has a standard deviation of 95.
         assert!(
             tenths.iter().all(|n| n.abs_diff(10_000) < 400),
             "{tenths:?}"

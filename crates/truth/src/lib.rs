@@ -1,10 +1,11 @@
-//! Known truth: an HTTP/1.1 server that injects what it is told and logs it ([`Server`]), and the cases
-//! T1 to T10 that hold a real `floodmark` against that log and against closed formulas ([`run_cases`]).
+//! A reference for testing floodmark: an HTTP/1.1 server that injects known faults and logs each
+//! request ([`TruthServer`]), and the cases T1 to T10 that compare `floodmark` with that log and
+//! with formulas ([`run_cases`]).
 //!
-//! Client and server read the same clock (CLOCK_MONOTONIC of one machine) on the same requests, so every
-//! figure of the client has a reference that does not come from the client.
+//! Client and server read the same clock (CLOCK_MONOTONIC of one host), so every figure of the
+//! client has an independent reference.
 //!
-//! Tests only; nothing else depends on this crate.
+//! For tests and measurements of floodmark only.
 
 pub mod cases;
 pub mod choice;
@@ -16,4 +17,4 @@ pub mod sys;
 pub use cases::{CaseReport, reference, run_cases};
 pub use log::Log;
 pub use scenario::Scenario;
-pub use server::{Server, TruthError};
+pub use server::{TruthError, TruthServer};

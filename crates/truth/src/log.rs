@@ -1,54 +1,53 @@
-//! What a server did, request by request. All times are CLOCK_MONOTONIC in ns.
+//! The server's log of requests. All times are CLOCK_MONOTONIC in ns.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::Fault;
+use crate::scenario::ResponseFault;
 
-/// Everything that a server did from its start until it was stopped.
+/// Log of a server from start to stop.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
-    /// When the server began to listen.
+    /// Time when listening began.
     pub started_ns: u64,
-    /// When it was stopped.
+    /// Time when the server stopped.
     pub stopped_ns: u64,
-    /// How long its thread was ready to run and waited for a CPU (`/proc/thread-self/schedstat`).
+    /// How long the server's thread waited for a CPU (`/proc/thread-self/schedstat`).
     pub run_delay_ns: u64,
-    /// Requests in the order in which they were whole, up to the cap.
+    /// Requests in order of arrival.
     pub requests: Vec<RequestEntry>,
-    /// Connections in the order in which they were accepted, up to the cap.
+    /// Connections in order of acceptance.
     pub connections: Vec<ConnectionEntry>,
-    /// The times in which the server did nothing, in order.
+    /// Stalls in order.
     pub stalls: Vec<StallEntry>,
-    /// Totals, whatever the cap.
-    pub totals: Totals,
+    /// Totals of the server.
+    pub totals: LogTotals,
 }
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestEntry {
-    /// Number of its connection, in order of acceptance.
-    pub connection: u32,
-    /// What was injected.
-    pub kind: Kind,
-    /// When the kernel got the input that made it whole; where it did not stamp it, when epoll reported it.
+    /// Fault in the response, if any.
+    pub fault: Option<ResponseFault>,
+    /// Time when the last byte arrived in the kernel. Without a kernel timestamp, the time when
+    /// epoll reported it.
     pub readable_ns: u64,
-    /// When its last byte had been read.
+    /// Time when the last byte was read.
     pub arrival_ns: u64,
-    /// Just before the call that handed over the first byte of its answer; 0 when there was none.
+    /// Time just before the call that sent the first byte of the response; 0 without a response.
     pub first_byte_ns: u64,
-    /// Just before the call that handed over the last byte; 0 when there was none. Read before the call and
-    /// not after, so that no client can have an answer before its departure, however the two are scheduled.
+    /// Time just before the call that sent the last byte; 0 without a response. It is read before
+    /// the call, so that no client can have a response before its departure.
     pub departure_ns: u64,
     /// Bytes of the request.
     pub bytes_in: u32,
-    /// Bytes of the answer that the kernel took.
+    /// Bytes of the response that the kernel accepted.
     pub bytes_out: u32,
 }
 
 impl RequestEntry {
-    /// departure − arrival, ns; none where nothing was answered.
+    /// Returns departure − arrival in ns, or `None` without a response.
     #[must_use]
     pub fn service_ns(&self) -> Option<u64> {
         (self.departure_ns != 0).then(|| self.departure_ns - self.arrival_ns)
@@ -58,26 +57,22 @@ impl RequestEntry {
 /// One connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionEntry {
-    /// When it was accepted.
+    /// Time of acceptance.
     pub accepted_ns: u64,
-    /// When it was closed; 0 while open.
-    pub closed_ns: u64,
-    /// By whom; none while open.
-    pub closed_by: Option<ClosedBy>,
-    /// Requests that were whole on it.
+    /// Number of complete requests.
     pub requests: u32,
 }
 
-/// A time in which the server did nothing.
+/// A stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StallEntry {
-    /// From when on nothing was read, answered or accepted.
+    /// Start of the stall.
     pub begin_ns: u64,
-    /// When the server went on, however late it woke up.
+    /// Time when the server resumed, possibly later than planned.
     pub end_ns: u64,
 }
 
-/// Who ended a connection first.
+/// Which side closed a connection first, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosedBy {
@@ -89,83 +84,36 @@ pub enum ClosedBy {
     Client,
     /// The client, with RST.
     ClientReset,
-    /// The server was stopped.
+    /// The server, when it was stopped.
     Stop,
-}
-
-/// What was injected into a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Nothing: the answer.
-    Answer,
-    /// See [`Fault::Status`].
-    Status,
-    /// See [`Fault::WrongBody`].
-    WrongBody,
-    /// See [`Fault::TruncatedBody`].
-    TruncatedBody,
-    /// See [`Fault::NoAnswer`].
-    NoAnswer,
-    /// See [`Fault::Drip`].
-    Drip,
-    /// See [`Fault::ResetBefore`].
-    ResetBefore,
-    /// See [`Fault::ResetWithin`].
-    ResetWithin,
-    /// See [`Fault::CloseBefore`].
-    CloseBefore,
-    /// See [`Fault::Continue`].
-    Continue,
-    /// See [`Fault::Garbage`].
-    Garbage,
-}
-
-impl From<Option<Fault>> for Kind {
-    fn from(fault: Option<Fault>) -> Kind {
-        match fault {
-            None => Kind::Answer,
-            Some(Fault::Status { .. }) => Kind::Status,
-            Some(Fault::WrongBody) => Kind::WrongBody,
-            Some(Fault::TruncatedBody) => Kind::TruncatedBody,
-            Some(Fault::NoAnswer) => Kind::NoAnswer,
-            Some(Fault::Drip { .. }) => Kind::Drip,
-            Some(Fault::ResetBefore) => Kind::ResetBefore,
-            Some(Fault::ResetWithin) => Kind::ResetWithin,
-            Some(Fault::CloseBefore) => Kind::CloseBefore,
-            Some(Fault::Continue { .. }) => Kind::Continue,
-            Some(Fault::Garbage) => Kind::Garbage,
-        }
-    }
 }
 
 /// Totals of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// Requests that were whole.
+pub struct LogTotals {
+    /// Number of complete requests.
     pub requests: u64,
-    /// Of them, how many of each kind.
-    pub kinds: BTreeMap<Kind, u64>,
-    /// Connections accepted.
+    /// Number of accepted connections.
     pub accepted: u64,
-    /// Connections ended, by whom.
+    /// Number of closed connections by who closed them.
     pub closed: BTreeMap<ClosedBy, u64>,
-    /// Bytes read, those of unfinished requests included.
+    /// Number of bytes read, including those of incomplete requests.
     pub bytes_in: u64,
-    /// Bytes that the kernel took.
+    /// Number of bytes that the kernel accepted for sending.
     pub bytes_out: u64,
-    /// Connections that were closed because what came was no HTTP/1.1 request, or its head was too long.
+    /// Number of connections closed after an invalid request or an overlong head.
     pub bad_requests: u64,
 }
 
 impl Log {
-    /// Requests of a kind.
+    /// Returns the number of responses with a fault, or of normal ones.
     #[must_use]
-    pub fn count(&self, kind: Kind) -> u64 {
-        self.totals.kinds.get(&kind).copied().unwrap_or(0)
+    pub fn count(&self, fault: Option<ResponseFault>) -> u64 {
+        let requests = self.requests.iter();
+        requests.filter(|request| request.fault == fault).count() as u64
     }
 
-    /// Connections that ended this way.
+    /// Returns the number of connections closed in this way.
     #[must_use]
     pub fn closed(&self, by: ClosedBy) -> u64 {
         self.totals.closed.get(&by).copied().unwrap_or(0)

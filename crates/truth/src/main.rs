@@ -1,63 +1,70 @@
-//! `floodmark-truth serve SCENARIO` starts a known-truth server; `floodmark-truth cases` runs T1 to T10.
+//! `floodmark-truth serve SCENARIO` starts the known-truth server; `floodmark-truth cases` runs T1
+//! to T10.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
-use floodmark_truth::{Scenario, Server, run_cases};
+use clap::{Args, Parser, Subcommand};
+use floodmark_truth::{Scenario, TruthServer, run_cases};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 #[derive(Parser)]
-#[command(about = "A server whose truth is known, and the cases that hold floodmark against it")]
-struct Arguments {
+#[command(about = "A server with known faults, and the cases that compare floodmark with it")]
+struct TruthArguments {
     #[command(subcommand)]
-    command: Command,
+    command: TruthCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    /// Serve a scenario on a free port of 127.0.0.1 until SIGTERM
-    Serve {
-        /// As JSON, such as {"service":{"fixed":{"delay_us":1000}}}; {} is the fastest 200 there is
-        #[arg(default_value = "{}")]
-        scenario: String,
-        /// Where the log goes at the end, as JSON
-        #[arg(long)]
-        log: Option<PathBuf>,
-    },
-    /// Run the cases T1 to T10 against a floodmark binary
-    Cases {
-        /// The binary to hold against the truth
-        #[arg(long)]
-        floodmark: PathBuf,
-        /// Only this case, such as T2
-        #[arg(long)]
-        only: Option<String>,
-        /// Not this case (may be repeated)
-        #[arg(long)]
-        skip: Vec<String>,
-        /// The backend that floodmark is to use; without it the best there is
-        #[arg(long)]
-        backend: Option<String>,
-        /// Also write the reports here, as JSON
-        #[arg(long)]
-        json: Option<PathBuf>,
-    },
+enum TruthCommand {
+    /// Serve a scenario until SIGINT or SIGTERM
+    Serve(ServeArguments),
+    /// Compare a floodmark binary with the server
+    Cases(CaseArguments),
+}
+
+#[derive(Args)]
+struct ServeArguments {
+    /// Scenario as JSON, such as {"service":{"fixed":{"delay_us":1000}}}; {} responds with 200 immediately
+    #[arg(default_value = "{}")]
+    scenario: String,
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Append the log to this file on exit, as one line of JSON
+    #[arg(long, value_name = "FILE")]
+    append: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct CaseArguments {
+    /// Path of the floodmark binary
+    #[arg(long)]
+    floodmark: PathBuf,
+    /// Run only this case, such as T2
+    #[arg(long)]
+    only: Option<String>,
+    /// Skip this case (repeatable)
+    #[arg(long)]
+    skip: Vec<String>,
+    /// Backend of floodmark [default: auto]
+    #[arg(long)]
+    backend: Option<String>,
+    /// Write the reports to this file as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    let done = match Arguments::parse().command {
-        Command::Serve { scenario, log } => serve(&scenario, log.as_deref()).map(|()| true),
-        Command::Cases {
-            floodmark,
-            only,
-            skip,
-            backend,
-            json,
-        } => cases(&floodmark, backend, only.as_deref(), &skip, json.as_deref()),
+    let done = match TruthArguments::parse().command {
+        TruthCommand::Serve(arguments) => serve(&arguments).map(|()| true),
+        TruthCommand::Cases(arguments) => cases(arguments),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -69,37 +76,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve(scenario: &str, log: Option<&Path>) -> Result<(), Box<dyn std::error::Error>> {
-    let scenario: Scenario = serde_json::from_str(scenario)?;
+fn serve(arguments: &ServeArguments) -> Result<(), Box<dyn std::error::Error>> {
+    let scenario: Scenario = serde_json::from_str(&arguments.scenario)?;
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let server = Server::start(scenario)?;
+    let server = TruthServer::start_at(arguments.listen, scenario)?;
     println!("listening on {}", server.address());
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    let done = server.stop()?;
-    if let Some(path) = log {
-        let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-        serde_json::to_writer(file, &done)?;
+    let log = server.stop()?;
+    if let Some(path) = &arguments.append {
+        let mut file = File::options().create(true).append(true).open(path)?;
+        file.write_all((serde_json::to_string(&log)? + "\n").as_bytes())?;
     }
     Ok(())
 }
 
-fn cases(
-    floodmark: &Path,
-    backend: Option<String>,
-    only: Option<&str>,
-    skip: &[String],
-    json: Option<&Path>,
-) -> Result<bool, Box<dyn std::error::Error>> {
-    let reports = run_cases(floodmark, backend, only, skip);
+fn cases(arguments: CaseArguments) -> Result<bool, Box<dyn std::error::Error>> {
+    let (only, backend) = (arguments.only.as_deref(), arguments.backend);
+    let reports = run_cases(&arguments.floodmark, backend, only, &arguments.skip);
     if reports.is_empty() {
-        return Err(format!("no case is called {}", only.unwrap_or("so")).into());
+        return Err(format!("--only {}: unknown case", only.unwrap_or_default()).into());
     }
-    if let Some(path) = json {
+    if let Some(path) = arguments.json {
         std::fs::write(path, serde_json::to_vec_pretty(&reports)?)?;
     }
     Ok(reports.iter().all(|report| report.passed))

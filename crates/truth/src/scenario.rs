@@ -1,30 +1,28 @@
-//! What a server is told to do. As JSON on the command line: `{"service":{"fixed":{"delay_us":1000}}}`.
+//! Scenarios for the server, as JSON on the command line:
+//! `{"service":{"fixed":{"delay_us":1000}}}`.
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that is injected. Parts that are left out inject nothing: the default is the fastest 200 there is.
+/// A scenario. The default injects nothing: the server responds with status 200 immediately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// Seed of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// How long an answer takes.
+    /// Service time.
     pub service: Service,
-    /// A new service from some time on.
-    pub change: Option<Change>,
-    /// When nothing is read, answered or accepted.
+    /// Change of the service time during the run.
+    pub change: Option<ServiceChange>,
+    /// Periods in which the server stalls.
     pub stall: Option<Stall>,
-    /// Which requests are served otherwise; the rest gets the answer.
-    pub faults: Vec<Share>,
-    /// After how many requests a connection is closed.
+    /// Faults with their shares of requests. All other requests get the normal response.
+    pub faults: Vec<FaultShare>,
+    /// When the server closes connections.
     pub close_after: Option<CloseAfter>,
-    /// Body of the answer.
+    /// Body of the normal response.
     pub body: String,
-    /// Never sleeps, so that arrivals are seen at once; takes one whole CPU.
+    /// Polls without sleeping, so that arrivals are seen immediately. Takes one CPU.
     pub busy_poll: bool,
-    /// Requests and connections kept one by one in the log, each; beyond it only the totals go on. An entry
-    /// takes 64 bytes.
-    pub log_cap: usize,
 }
 
 impl Default for Scenario {
@@ -38,80 +36,89 @@ impl Default for Scenario {
             close_after: None,
             body: "Hello, World!".to_owned(),
             busy_poll: false,
-            log_cap: 5_000_000,
         }
     }
 }
 
-/// How long an answer takes.
+impl From<Service> for Scenario {
+    fn from(service: Service) -> Self {
+        Scenario {
+            service,
+            ..Scenario::default()
+        }
+    }
+}
+
+/// Service time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Service {
-    /// Every answer leaves this long after its request was whole, any number at once.
+    /// Each response is sent this long after its request; any number can be due at once.
     Fixed {
-        /// Microseconds.
+        /// Delay, in microseconds.
         delay_us: u64,
     },
-    /// One server with a queue in order of arrival and exponentially distributed service times. The queue is
-    /// kept by due times rather than by blocking the thread, so it is exact and costs no CPU.
+    /// One server with a FIFO queue and exponential service times. The queue consists of due times,
+    /// so it is exact and takes no CPU time.
     Exponential {
-        /// Mean service time, microseconds.
+        /// Mean service time, in microseconds.
         mean_us: f64,
     },
 }
 
-/// A new service from some time on.
+/// A change of the service time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Change {
-    /// Milliseconds from the first request.
+pub struct ServiceChange {
+    /// Time since the first request, in milliseconds.
     pub at_ms: u64,
-    /// What applies to requests that arrive from then on.
+    /// Service time of requests that arrive afterwards.
     pub service: Service,
 }
 
-/// When nothing is read, answered or accepted. Times count from the first request.
+/// Stalls, during which the server reads, sends and accepts nothing. Times are relative to the
+/// first request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stall {
-    /// Begin of the first one, milliseconds.
+    /// Start of the first stall, in milliseconds.
     pub first_ms: u64,
-    /// From begin to begin, milliseconds.
+    /// Period, in milliseconds.
     pub every_ms: u64,
-    /// Length, milliseconds; shorter than `every_ms`.
+    /// Length, in milliseconds; less than `every_ms`.
     pub length_ms: u64,
 }
 
-/// A fault and how many requests it hits.
+/// A fault and its share of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Share {
-    /// Probability that a request is hit; which ones is decided by their number and the seed.
+pub struct FaultShare {
+    /// Share of requests, selected by request number and seed.
     pub share: f64,
-    /// What happens to it.
-    pub fault: Fault,
+    /// The fault.
+    pub fault: ResponseFault,
 }
 
-/// What happens to a request instead of its answer. Those that answer do so after the service's delay.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// A fault that replaces the normal response. Responses are sent after the service time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Fault {
-    /// This status at once, without the service's delay.
+pub enum ResponseFault {
+    /// A response with this status, without service time.
     Status {
         /// Status code, such as 503.
         code: u16,
     },
-    /// A 200 with another body of the same length.
+    /// A 200 with a different body of the same length.
     WrongBody,
     /// Half of the body, then FIN.
     TruncatedBody,
-    /// Nothing, for ever; the connection stays open.
-    NoAnswer,
-    /// The body in pieces, the first one with the head.
+    /// No response; the connection stays open.
+    NoResponse,
+    /// The body in pieces; the first piece is sent with the head.
     Drip {
-        /// How many pieces.
+        /// Number of pieces.
         pieces: u32,
-        /// Between them, microseconds.
+        /// Time between pieces, in microseconds.
         gap_us: u64,
     },
     /// RST before the first byte.
@@ -120,111 +127,95 @@ pub enum Fault {
     ResetWithin,
     /// FIN before the first byte.
     CloseBefore,
-    /// `100 Continue`, and the answer this much later.
+    /// `100 Continue`, then the response.
     Continue {
-        /// Between both, microseconds.
+        /// Time between the two, in microseconds.
         gap_us: u64,
     },
-    /// Bytes that are no HTTP, then FIN.
+    /// Bytes that are not HTTP, then FIN.
     Garbage,
 }
 
-/// After how many requests a connection is closed, with the last answer.
+/// Closes connections after a number of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CloseAfter {
-    /// Requests on each connection, at least 1.
+    /// Requests per connection, at least 1.
     pub requests: u64,
-    /// Whether the last answer says `Connection: close`.
+    /// Whether the last response has `Connection: close`.
     pub announced: bool,
 }
 
-/// Why a scenario cannot be served.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ScenarioError {
-    /// Shares that are no probabilities.
-    #[error("faults: shares must be within 0 and 1 and add up to at most 1, not {0}")]
-    Shares(f64),
-    /// A stall that never ends.
-    #[error("stall: length_ms {length_ms} must be above 0 and below every_ms {every_ms}")]
-    Stall {
-        /// Its length.
-        length_ms: u64,
-        /// From begin to begin.
-        every_ms: u64,
-    },
-    /// No mean to draw from.
-    #[error("service: mean_us {0} must be a positive number")]
-    Mean(f64),
-    /// A body in no pieces, or a connection without requests.
-    #[error("{0} must be at least 1")]
-    Zero(&'static str),
-    /// A status without a place in HTTP.
-    #[error("status code {0} is not within 200 and 599")]
-    Status(u16),
-}
-
 impl Scenario {
-    /// Whether it can be served.
+    /// Validates the scenario.
     ///
     /// # Errors
-    /// The first part that cannot.
-    pub fn check(&self) -> Result<(), ScenarioError> {
+    /// The first invalid part, with its valid range.
+    pub fn check(&self) -> Result<(), String> {
         let sum: f64 = self.faults.iter().map(|f| f.share).sum();
         let each = self.faults.iter().all(|f| (0.0..=1.0).contains(&f.share));
         if !each || sum > 1.0 + 1e-9 {
-            return Err(ScenarioError::Shares(sum));
+            return Err(format!(
+                "faults: shares sum to {sum}; each must be from 0 to 1, and their sum at most 1"
+            ));
         }
-        for share in &self.faults {
-            match share.fault {
-                Fault::Status { code } if !(200..600).contains(&code) => {
-                    return Err(ScenarioError::Status(code));
+        for FaultShare { fault, .. } in &self.faults {
+            match fault {
+                ResponseFault::Status { code } if !(200..600).contains(code) => {
+                    return Err(format!(
+                        "status: code is {code}; it must be from 200 to 599"
+                    ));
                 }
-                Fault::Drip { pieces: 0, .. } => return Err(ScenarioError::Zero("drip: pieces")),
+                ResponseFault::Drip { pieces: 0, .. } => {
+                    return Err("drip: pieces is 0; it must be at least 1".to_owned());
+                }
                 _ => {}
             }
         }
-        if let Some(stall) = self.stall
-            && (stall.length_ms == 0 || stall.length_ms >= stall.every_ms)
+        if let Some(Stall {
+            length_ms,
+            every_ms,
+            ..
+        }) = self.stall
+            && (length_ms == 0 || length_ms >= every_ms)
         {
-            return Err(ScenarioError::Stall {
-                length_ms: stall.length_ms,
-                every_ms: stall.every_ms,
-            });
+            return Err(format!(
+                "stall: length_ms is {length_ms}; it must be above 0 and below every_ms {every_ms}"
+            ));
         }
         if self.close_after.is_some_and(|c| c.requests == 0) {
-            return Err(ScenarioError::Zero("close_after: requests"));
+            return Err("close_after: requests is 0; it must be at least 1".to_owned());
         }
-        let services = [Some(self.service), self.change.map(|c| c.service)];
-        for service in services.into_iter().flatten() {
+        for service in [self.service]
+            .into_iter()
+            .chain(self.change.map(|c| c.service))
+        {
             if let Service::Exponential { mean_us } = service
                 && !(mean_us > 0.0 && mean_us.is_finite())
             {
-                return Err(ScenarioError::Mean(mean_us));
+                return Err(format!(
+                    "service: mean_us is {mean_us}; it must be positive"
+                ));
             }
         }
         Ok(())
     }
 
-    /// What happens to the request with this number, counted from 0 in order of arrival.
+    /// Returns the fault of the request with this number. Numbers start at 0, in order of arrival.
     #[must_use]
-    pub fn fault_of(&self, index: u64) -> Option<Fault> {
-        if self.faults.is_empty() {
-            return None;
-        }
+    pub fn fault_of(&self, index: u64) -> Option<ResponseFault> {
         let mut left = crate::choice::uniform(self.seed, index);
-        for share in &self.faults {
-            if left < share.share {
-                return Some(share.fault);
-            }
+        let chosen = self.faults.iter().find(|share| {
             left -= share.share;
-        }
-        None
+            left < 0.0
+        });
+        chosen.map(|share| share.fault)
     }
 }
 
 impl Stall {
-    /// The end of the stall that `since_first_ns`, a time from the first request, lies in.
+    /// Returns the end of the stall that is in progress at `since_first_ns`, a time since the first
+    /// request.
     #[must_use]
     pub fn end_of(&self, since_first_ns: u64) -> Option<u64> {
         let (every, length) = (self.every_ms * 1_000_000, self.length_ms * 1_000_000);
@@ -239,19 +230,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_names_only_what_is_injected() {
-        let text = r#"{"service":{"fixed":{"delay_us":1000}},"faults":[{"share":0.3,"fault":{"status":{"code":503}}},{"share":0.1,"fault":"no_answer"}]}"#;
+    fn reads_json_with_defaults() {
+        let text = r#"{"service":{"fixed":{"delay_us":1000}},"faults":[{"share":0.3,"fault":{"status":{"code":503}}},{"share":0.1,"fault":"no_response"}]}"#;
         let read: Scenario = serde_json::from_str(text).unwrap();
         assert_eq!(read.service, Service::Fixed { delay_us: 1000 });
-        assert_eq!(read.faults[1].fault, Fault::NoAnswer);
+        assert_eq!(read.faults[1].fault, ResponseFault::NoResponse);
         assert_eq!(read.body, "Hello, World!");
         assert!(serde_json::from_str::<Scenario>(r#"{"stal":{}}"#).is_err());
     }
 
     #[test]
-    fn impossible_scenarios_are_refused() {
+    fn refuses_invalid_scenarios() {
         let share = |share, fault| Scenario {
-            faults: vec![Share { share, fault }],
+            faults: vec![FaultShare { share, fault }],
             ..Scenario::default()
         };
         let stall = |length_ms| Scenario {
@@ -266,14 +257,14 @@ mod tests {
             service: Service::Exponential { mean_us },
             ..Scenario::default()
         };
-        for bad in [
-            share(1.1, Fault::WrongBody),
-            share(-0.1, Fault::WrongBody),
-            share(f64::NAN, Fault::WrongBody),
-            share(0.1, Fault::Status { code: 99 }),
+        for invalid in [
+            share(1.1, ResponseFault::WrongBody),
+            share(-0.1, ResponseFault::WrongBody),
+            share(f64::NAN, ResponseFault::WrongBody),
+            share(0.1, ResponseFault::Status { code: 99 }),
             share(
                 0.1,
-                Fault::Drip {
+                ResponseFault::Drip {
                     pieces: 0,
                     gap_us: 1,
                 },
@@ -283,23 +274,23 @@ mod tests {
             exponential(0.0),
             exponential(f64::INFINITY),
         ] {
-            assert!(bad.check().is_err(), "{bad:?}");
+            assert!(invalid.check().is_err(), "{invalid:?}");
         }
         assert_eq!(stall(99).check(), Ok(()));
         assert_eq!(Scenario::default().check(), Ok(()));
     }
 
     #[test]
-    fn shares_are_met_and_exclusive() {
+    fn shares_are_exact_and_exclusive() {
         let scenario = Scenario {
             faults: vec![
-                Share {
+                FaultShare {
                     share: 0.3,
-                    fault: Fault::Status { code: 503 },
+                    fault: ResponseFault::Status { code: 503 },
                 },
-                Share {
+                FaultShare {
                     share: 0.01,
-                    fault: Fault::NoAnswer,
+                    fault: ResponseFault::NoResponse,
                 },
             ],
             ..Scenario::default()
@@ -309,8 +300,8 @@ mod tests {
                 .filter(|i| scenario.fault_of(*i) == fault)
                 .count()
         };
-        assert!(count(Some(Fault::Status { code: 503 })).abs_diff(30_000) < 600);
-        assert!(count(Some(Fault::NoAnswer)).abs_diff(1_000) < 130);
+        assert!(count(Some(ResponseFault::Status { code: 503 })).abs_diff(30_000) < 600);
+        assert!(count(Some(ResponseFault::NoResponse)).abs_diff(1_000) < 130);
         assert!(count(None).abs_diff(69_000) < 600);
     }
 

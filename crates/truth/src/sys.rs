@@ -1,52 +1,45 @@
-//! The system calls that the standard library does not have: the clock, epoll, timer slack, limits, signals.
+//! System calls that the standard library lacks: clocks, kernel timestamps, limits, priorities.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// CLOCK_MONOTONIC in ns: the clock that every time of a log is read from.
+use rustix::io::Errno;
+use rustix::process::{Pid, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setpriority_process};
+use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Returns CLOCK_MONOTONIC in ns, the clock of all logged times.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the pointer is to a timespec of our own that outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    clock_ns(ClockId::Monotonic) as u64
 }
 
-/// Writes out what waits in memory for the disks (`sync(2)`).
-pub fn write_out() {
-    // SAFETY: it takes nothing, gives nothing and cannot fail.
-    unsafe { libc::sync() };
+fn clock_ns(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Sleeps until the given time of [`monotonic_ns`].
+/// Sleeps until the given time, as returned by [`monotonic_ns`].
 pub fn sleep_until(until_ns: u64) {
     let until = timespec(until_ns);
-    // SAFETY: the pointer is to a timespec of our own that outlives the call; no remainder is asked for.
-    while unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &raw const until,
-            std::ptr::null_mut(),
-        )
-    } == libc::EINTR
-    {}
+    while clock_nanosleep_absolute(ClockId::Monotonic, &until) == Err(Errno::INTR) {}
 }
 
-fn timespec(ns: u64) -> libc::timespec {
-    libc::timespec {
-        tv_sec: (ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+/// Converts a time in ns.
+#[must_use]
+pub fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
     }
 }
 
-/// Has the kernel stamp what a socket receives, and what the sockets receive that it accepts (socket(7), SO_TIMESTAMPNS).
+/// Enables kernel receive timestamps on a socket and on the sockets that it accepts (socket(7),
+/// SO_TIMESTAMPNS).
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel does not support the option.
 pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the option takes an int, which outlives the call.
@@ -59,22 +52,22 @@ pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     })
-    .map(|_| ())
 }
 
-/// Reads once; also tells when the kernel got the last of it, in the time of [`monotonic_ns`], where it stamped it.
+/// Reads once. Also returns when the kernel received the last byte, on the clock of
+/// [`monotonic_ns`], if the kernel set a timestamp.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// Errors of recvmsg(2).
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // Room for one control message with a timespec, aligned as control messages are.
+    // Space for one control message with a timespec, aligned as control messages require.
     let mut control = [0u64; 8];
-    // SAFETY: a msghdr of zeroes is valid; its pointers are to memory of our own that outlives the call and have its
-    // sizes; control messages are walked by the C library's own macros within what the kernel says it filled.
+    // SAFETY: a zeroed msghdr is valid. Its pointers have the given sizes and outlive the call. The
+    // C library's macros read control messages only within the bytes that the kernel filled.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
         message.msg_iov = &raw mut part;
@@ -90,24 +83,16 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
         if !stamped {
             return Ok((n, None));
         }
-        let stamp = libc::CMSG_DATA(header)
-            .cast::<libc::timespec>()
-            .read_unaligned();
-        let mut now: libc::timespec = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now);
-        // The stamp is of the wall clock; its age is the same on both.
-        let age_ns = (now.tv_sec - stamp.tv_sec) * 1_000_000_000 + (now.tv_nsec - stamp.tv_nsec);
+        let data = libc::CMSG_DATA(header).cast::<libc::timespec>();
+        let stamp = data.read_unaligned();
+        // The timestamp is on the wall clock. Its age is the same on both clocks.
+        let stamp_ns = stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec;
+        let age_ns = clock_ns(ClockId::Realtime) - stamp_ns;
         Ok((n, monotonic_ns().checked_add_signed(-age_ns)))
     }
 }
 
-/// Lets this thread's timers fire when they are due, not up to 50 µs later (prctl(2), PR_SET_TIMERSLACK).
-pub fn finest_timer_slack() {
-    // SAFETY: takes no pointers and only changes this thread's slack, to 1 ns.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
-}
-
-/// How long this thread has been ready to run and waited for a CPU, ns; 0 where the kernel does not count it.
+/// Returns how long this thread has waited for a CPU, in ns, or 0 if the kernel does not count it.
 #[must_use]
 pub fn run_delay_ns() -> u64 {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -115,149 +100,50 @@ pub fn run_delay_ns() -> u64 {
     second.and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Raises the limit on open files as far as allowed; a limit that cannot be raised stays.
+/// Raises the soft limit on open files to the hard limit, if possible.
 pub fn raise_open_files() {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
     };
-    // SAFETY: the pointer is to an rlimit of our own that outlives the call.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
-        limit.rlim_cur = limit.rlim_max;
-        // SAFETY: the same, read only.
-        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
-    }
+    // A server with the old limit can still serve fewer connections.
+    let _ = setrlimit(Resource::Nofile, raised);
 }
 
 /// Sends a signal to one process.
 ///
 /// # Errors
-/// The process is gone or not ours.
-pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
-    // SAFETY: kill(2) takes plain numbers; a pid above 0 names one process.
-    check(unsafe { libc::kill(pid.cast_signed(), signal) }).map(|_| ())
+/// The process has ended or belongs to another user.
+pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
+    Ok(kill_process(pid, signal)?)
 }
 
-/// Gives this process a lower priority and one CPU; meant to be called between fork and exec.
+/// Restricts this process to one CPU with a lower priority. May be called between fork and exec.
 ///
 /// # Errors
 /// The CPU does not exist or is not allowed.
 pub fn confine(cpu: usize, nice: i32) -> io::Result<()> {
-    // SAFETY: setpriority takes plain numbers and concerns only this process; cpu_set_t is plain old data
-    // for which all zeroes is the empty set, and the size given is its own.
-    unsafe {
-        check(libc::setpriority(libc::PRIO_PROCESS, 0, nice))?;
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut set);
-        check(libc::sched_setaffinity(
-            0,
-            size_of::<libc::cpu_set_t>(),
-            &raw const set,
-        ))?;
-    }
-    Ok(())
+    setpriority_process(None, nice)?;
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets this thread run only when nothing else wants its CPU (sched(7), SCHED_IDLE).
+/// Lets this thread run only on an otherwise idle CPU (sched(7), SCHED_IDLE).
 ///
 /// # Errors
-/// The kernel refuses it.
+/// The kernel rejects the policy.
 pub fn lowest_priority() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: 0 means this thread; the parameters outlive the call.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) })
-        .map(|_| ())
 }
 
-/// An epoll instance, level-triggered.
-#[derive(Debug)]
-pub struct Poller {
-    fd: OwnedFd,
-    events: Vec<libc::epoll_event>,
-}
-
-/// Events taken in one turn; more stay for the next one.
-const EVENTS_PER_TURN: usize = 512;
-
-impl Poller {
-    /// A new one.
-    ///
-    /// # Errors
-    /// No file descriptor left.
-    pub fn new() -> io::Result<Poller> {
-        // SAFETY: takes a flag and returns a new descriptor, which nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
-        let events = vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_PER_TURN];
-        Ok(Poller { fd, events })
-    }
-
-    /// Watches a descriptor for input; it is forgotten when it is closed.
-    ///
-    /// # Errors
-    /// Of epoll_ctl(2).
-    pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        self.control(libc::EPOLL_CTL_ADD, fd, token, libc::EPOLLIN)
-    }
-
-    /// Watches it also for room to write, or no longer.
-    ///
-    /// # Errors
-    /// Of epoll_ctl(2).
-    pub fn watch_writing(&self, fd: BorrowedFd<'_>, token: u64, on: bool) -> io::Result<()> {
-        let interest = libc::EPOLLIN | if on { libc::EPOLLOUT } else { 0 };
-        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
-    }
-
-    fn control(&self, op: i32, fd: BorrowedFd<'_>, token: u64, interest: i32) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: interest as u32,
-            u64: token,
-        };
-        // SAFETY: both descriptors are borrowed and so open; the event outlives the call.
-        check(unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), op, fd.as_raw_fd(), &raw mut event) })
-            .map(|_| ())
-    }
-
-    /// Waits at most `timeout_ns` and returns how many events there are; an interrupted wait has none.
-    ///
-    /// # Errors
-    /// Of epoll_pwait2(2), which Linux has since 5.11.
-    pub fn wait(&mut self, timeout_ns: u64) -> io::Result<usize> {
-        let timeout = timespec(timeout_ns);
-        // SAFETY: the buffer holds EVENTS_PER_TURN events, the timeout is the kernel's 64-bit timespec on
-        // every 64-bit target, and no signal mask is given. Through syscall(2) because glibc has the
-        // function only since 2.35.
-        let n = unsafe {
-            libc::syscall(
-                libc::SYS_epoll_pwait2,
-                self.fd.as_raw_fd(),
-                self.events.as_mut_ptr(),
-                EVENTS_PER_TURN as libc::c_int,
-                &raw const timeout,
-                std::ptr::null::<libc::sigset_t>(),
-                0usize,
-            )
-        };
-        if n >= 0 {
-            return Ok(n as usize);
-        }
-        match io::Error::last_os_error() {
-            e if e.kind() == io::ErrorKind::Interrupted => Ok(0),
-            e => Err(e),
-        }
-    }
-
-    /// The `i`-th event of the last wait: its token, and whether there is room to write.
-    #[must_use]
-    pub fn event(&self, i: usize) -> (u64, bool) {
-        let event = self.events[i];
-        (event.u64, event.events & libc::EPOLLOUT as u32 != 0)
-    }
-}
-
-fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(result)
+    Ok(())
 }

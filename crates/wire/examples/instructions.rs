@@ -1,30 +1,30 @@
-//! Does one of the pure parts of a request a given number of times, so that its instructions can be counted:
-//! `cargo xtask performance` runs it under callgrind twice and divides the difference.
+//! Runs one pure part of a request a given number of times, so that its instructions can be
+//! counted. `cargo xtask performance` runs it twice under callgrind and divides the difference.
 
 use std::hint::black_box;
 use std::process::ExitCode;
 
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
-/// As a server of one file answers: nine headers.
+/// A typical response of a static file server: nine headers.
 const TYPICAL: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\n\
 Content-Type: text/plain\r\nContent-Length: 11\r\nLast-Modified: Sat, 01 Jan 2000 00:00:00 GMT\r\n\
 Connection: keep-alive\r\nETag: \"386d4380-b\"\r\nCache-Control: no-cache\r\nAccept-Ranges: bytes\r\n\r\nHello World";
 
-/// The least that an answer may be.
+/// The smallest valid response with a body.
 const LEAST: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nHello World";
 
-/// A body of unknown length.
+/// A chunked response.
 const CHUNKED: &[u8] =
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nHello \r\n5\r\nWorld\r\n0\r\n\r\n";
 
-/// Reads `count` answers that come in the given pieces.
+/// Reads `count` responses that arrive in the given pieces.
 fn read(pieces: &[&[u8]], count: u64) {
     let mut reader = Reader::new();
     let mut body = Vec::with_capacity(64);
     for _ in 0..count {
         body.clear();
-        reader.expect_answer(false);
+        reader.expect_response(false);
         for piece in pieces {
             let fed = reader.feed(black_box(piece), &mut body);
             assert!(fed.is_ok_and(|fed| fed.consumed == piece.len()));
@@ -50,18 +50,15 @@ fn build(count: u64) {
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (part, count) = (arguments.next(), arguments.next());
-    let (Some(part), Some(Ok(count))) = (part, count.map(|count| count.parse())) else {
-        eprintln!("give a part (typical, least, chunked, split, request) and how often to do it");
-        return ExitCode::from(2);
-    };
-    match part.as_str() {
-        "typical" => read(&[TYPICAL], count),
-        "least" => read(&[LEAST], count),
-        "chunked" => read(&[CHUNKED], count),
-        "split" => read(&[&TYPICAL[..100], &TYPICAL[100..]], count),
-        "request" => build(count),
+    let count = count.and_then(|count| count.parse().ok()).unwrap_or(0);
+    match part.as_deref() {
+        Some("typical") => read(&[TYPICAL], count),
+        Some("least") => read(&[LEAST], count),
+        Some("chunked") => read(&[CHUNKED], count),
+        Some("split") => read(&[&TYPICAL[..100], &TYPICAL[100..]], count),
+        Some("request") => build(count),
         _ => {
-            eprintln!("no part is called {part}");
+            eprintln!("usage: instructions typical|least|chunked|split|request COUNT");
             return ExitCode::from(2);
         }
     }

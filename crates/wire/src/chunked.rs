@@ -2,16 +2,17 @@
 
 use crate::error::ReadError;
 
-/// Most hexadecimal digits of a chunk size, leading zeros included: what 64 bits hold.
+/// Maximum number of hexadecimal digits in a chunk size, leading zeros included: 64 bits.
 pub(crate) const MAX_SIZE_DIGITS: u8 = 16;
 
-/// Most bytes of chunk extensions and of white space about them in one body, as hyper has it.
+/// Maximum bytes of chunk extensions and surrounding white space in one body, the same as hyper's
+/// limit.
 pub(crate) const MAX_EXTENSION_BYTES: u16 = 16 * 1024;
 
-/// Where in a chunked body the reader is.
+/// Position of the reader within a chunked body.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
-    /// Size of the chunk so far read, then what is left of its data.
+    /// Size of the chunk read so far, then the bytes of its data that remain.
     left: u64,
     extension_bytes: u16,
     digits: u8,
@@ -22,7 +23,7 @@ pub(crate) struct Chunks {
 enum Step {
     #[default]
     Size,
-    /// White space between the size and what follows.
+    /// White space after the size.
     Padding,
     Extension,
     SizeLf,
@@ -32,7 +33,8 @@ enum Step {
 }
 
 impl Chunks {
-    /// Takes the next bytes of the body: how many were consumed, and whether the line of the last chunk was among them.
+    /// Reads the next bytes of the body. Returns the bytes consumed and whether they included the
+    /// line of the last chunk.
     pub fn take(
         &mut self,
         input: &[u8],
@@ -61,7 +63,7 @@ impl Chunks {
         Ok((at, false))
     }
 
-    /// One byte outside the data, and where it leads.
+    /// Reads one byte outside the data and returns the next step.
     fn line_byte(&mut self, byte: u8) -> Result<Step, ReadError> {
         match self.step {
             Step::Size => match byte {
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_joined() {
+    fn joins_chunks() {
         assert_eq!(read("0\r\nrest"), Ok((3, true, String::new())));
         let text = "5\r\nhello\r\n00C ;a=\"b;c\";d\r\n, everybody!\r\n000;last\r\n";
         assert_eq!(
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_has_a_name() {
+    fn names_each_kind_of_invalid_chunk() {
         use ReadError::*;
         for (text, expected) in [
             ("\r\n", GarbageChunkSize),

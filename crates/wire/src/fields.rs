@@ -1,25 +1,23 @@
-//! The three headers that frame an answer: `Content-Length`, `Transfer-Encoding`, `Connection`.
+//! The three headers that frame a response: `Content-Length`, `Transfer-Encoding` and `Connection`.
 
 use crate::error::ReadError;
 
-/// What the framing headers of one head say, gathered line by line.
+/// The framing headers of one head, collected line by line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
-    /// `Content-Length`.
     pub length: Option<u64>,
-    /// `Transfer-Encoding: chunked`.
     pub chunked: bool,
-    /// `close` among the `Connection` options.
+    /// `close` is among the `Connection` options.
     pub close: bool,
-    /// `keep-alive` among the `Connection` options.
+    /// `keep-alive` is among the `Connection` options.
     pub keep_alive: bool,
 }
 
 impl Fields {
-    /// Takes one header, of whatever name.
+    /// Reads one header of any name.
     #[inline]
     pub fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ReadError> {
-        // Length and first letter tell nearly all headers apart before any comparison.
+        // Length and first letter distinguish nearly all headers before any comparison.
         match (name.len(), name.as_bytes()[0] | 0x20) {
             (10, b'c') if name.eq_ignore_ascii_case("connection") => self.connection(value),
             (14, b'c') if name.eq_ignore_ascii_case("content-length") => {
@@ -33,10 +31,10 @@ impl Fields {
         Ok(())
     }
 
-    /// A list of options (RFC 9110 section 7.6.1), also over several lines.
+    /// Reads a list of options (RFC 9110 section 7.6.1), which may span several lines.
     #[inline]
     fn connection(&mut self, value: &[u8]) {
-        // As most servers spell it.
+        // The most common spelling.
         if value == b"keep-alive" {
             self.keep_alive = true;
             return;
@@ -48,8 +46,8 @@ impl Fields {
         }
     }
 
-    /// A decimal number. Repeated equal values, in one line or several, count as one: RFC 9112 section 6.3 rule 5
-    /// allows them because of intermediaries that merge or copy the line.
+    /// Reads a decimal number. Equal values, in one line or several, count as one: RFC 9112 section
+    /// 6.3 rule 5 allows them because some intermediaries merge or copy the line.
     fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
         for one in value.split(|&b| b == b',') {
             let length = decimal(one.trim_ascii()).ok_or(ReadError::GarbageContentLength)?;
@@ -60,8 +58,8 @@ impl Fields {
         Ok(())
     }
 
-    /// Only `chunked`, once: no request carries a `TE` header of ours, so a server may use no other coding
-    /// (RFC 9112 section 7.4), and `chunked` must not be applied twice (section 6.1).
+    /// Accepts only `chunked`, once. Our requests never carry a `TE` header, so a server may use no
+    /// other coding (RFC 9112 section 7.4), and `chunked` must not be applied twice (section 6.1).
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ReadError> {
         if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
             return Err(ReadError::UnsupportedTransferCoding);
@@ -71,7 +69,7 @@ impl Fields {
     }
 }
 
-/// Reads `1*DIGIT`; no sign, no white space, no overflow.
+/// Reads `1*DIGIT`, without sign, white space or overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -103,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths() {
+    fn parses_content_lengths() {
         assert_eq!(length(&["0"]), Ok(Some(0)));
         assert_eq!(length(&["00042"]), Ok(Some(42)));
         assert_eq!(length(&["18446744073709551615"]), Ok(Some(u64::MAX)));
@@ -134,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn transfer_codings() {
+    fn accepts_only_the_chunked_transfer_coding() {
         assert!(of(&[("transfer-encoding", "chunked")]).unwrap().chunked);
         assert!(of(&[("Transfer-Encoding", "Chunked")]).unwrap().chunked);
         for bad in [
@@ -165,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn other_headers_of_the_same_length_and_letter_are_left_alone() {
+    fn ignores_headers_with_similar_names() {
         let same = [
             ("Content-MD5", "x"),
             ("Cookie-Set", "close"),

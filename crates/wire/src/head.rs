@@ -1,4 +1,4 @@
-//! Status line and headers of an answer, and the trailers after a chunked body.
+//! The status line and headers of a response, and the trailers after a chunked body.
 
 use std::mem::MaybeUninit;
 
@@ -8,22 +8,22 @@ use crate::error::ReadError;
 use crate::fields::Fields;
 use crate::section::{MAX_HEADERS, Section};
 
-/// How the end of a body is found (RFC 9112 section 6.3).
+/// How the end of a body is determined (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After so many bytes.
+    /// After this many bytes.
     Length(u64),
     /// After the last chunk.
     Chunked,
-    /// Where the connection is closed.
+    /// When the connection is closed.
     UntilClose,
 }
 
-/// A head, as far as reading the answer needs it.
+/// The parts of a head that the reader needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub status: u16,
-    /// What version and `Connection` say; the framing may still forbid it.
+    /// The version and `Connection` allow another request; the framing may still forbid it.
     pub keep_alive: bool,
     pub framing: Framing,
 }
@@ -48,7 +48,7 @@ impl Section for Head {
         Err(ReadError::IllegalVersion)
     }
 
-    // Out of line, handing the result over through memory costs a tenth of the whole answer.
+    // Inlined: returning the result through memory costs a tenth of the whole response.
     #[inline(always)]
     fn parse(bytes: &[u8]) -> Result<Option<(usize, Head)>, ReadError> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
@@ -79,7 +79,8 @@ impl Section for Head {
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::UntilClose,
         };
-        // RFC 9112 section 9.3: `close` wins; HTTP/1.1 persists by default, HTTP/1.0 only where it says so.
+        // RFC 9112 section 9.3: `close` wins; HTTP/1.1 persists by default, HTTP/1.0 only with
+        // `keep-alive`.
         let keep_alive = !fields.close && (http11 || fields.keep_alive);
         let head = Head {
             status,
@@ -101,7 +102,8 @@ fn head_error(error: httparse::Error, bytes: &[u8]) -> ReadError {
     }
 }
 
-/// Whether the first line that begins with white space is what made a section illegal: all before it is fine.
+/// Returns whether a section is illegal only because of its first line that starts with white
+/// space.
 fn folded(bytes: &[u8], fine: impl Fn(&[u8]) -> bool) -> bool {
     bytes
         .windows(2)
@@ -109,7 +111,7 @@ fn folded(bytes: &[u8], fine: impl Fn(&[u8]) -> bool) -> bool {
         .is_some_and(|newline| fine(&bytes[..=newline]))
 }
 
-/// The trailer section; its content is of no use to a load generator, its form is checked.
+/// The trailer section. Its form is checked, its content is discarded.
 pub(crate) struct Trailers;
 
 impl Section for Trailers {
@@ -135,8 +137,9 @@ fn parse_trailers(bytes: &[u8]) -> Result<Option<(usize, ())>, ReadError> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     match httparse::parse_headers(bytes, &mut headers) {
         Ok(Status::Partial) => Ok(None),
-        // httparse takes a lone LF for a line end, as RFC 9112 allows in a head; the chunked coding (section 7.1)
-        // allows no such thing, and readers that disagree about the end of a body can be played against each other.
+        // httparse accepts a lone LF as a line end, as RFC 9112 allows in a head. The chunked
+        // coding (section 7.1) does not allow it, and readers that disagree about the end of a body
+        // enable attacks.
         Ok(Status::Complete((length, _))) if lone_lf(&bytes[..length]) => {
             Err(ReadError::GarbageTrailer)
         }
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bytes_are_judged_at_once() {
+    fn rejects_non_http_at_the_first_bytes() {
         for (bytes, expected) in [
             (&b"H"[..], Ok(())),
             (b"HTTP/", Ok(())),

@@ -1,20 +1,20 @@
-//! HTTP/1.1 from the client's side, without sockets and without I/O: the bytes of a request, and an incremental
-//! reader of answers that takes its input in any pieces.
+//! The client side of HTTP/1.1 without sockets or I/O: request bytes, and an incremental response
+//! reader that accepts input in pieces of any size.
 //!
-//! Nothing here allocates per answer as long as its head arrives in one piece. Terms and rules are those of
-//! RFC 9110 (semantics) and RFC 9112 (HTTP/1.1).
+//! Nothing here allocates per response as long as its head arrives in one piece. Terms and rules
+//! follow RFC 9110 (semantics) and RFC 9112 (HTTP/1.1).
 
-mod answer;
 mod chunked;
 mod error;
 mod fields;
 mod head;
 mod reader;
 mod request;
+mod response;
 mod section;
 
-pub use answer::{Answer, BodySink, Fed};
 pub use error::ReadError;
 pub use reader::{MAX_INTERIM, Reader};
 pub use request::{RequestError, RequestSpec, head_around_length, request_bytes};
+pub use response::{BodySink, Fed, Response};
 pub use section::{MAX_HEADERS, MAX_SECTION_BYTES};

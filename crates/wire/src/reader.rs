@@ -1,45 +1,45 @@
-//! The reader of answers: one per connection, fed with whatever the socket gave.
+//! The response reader: one per connection, fed with the bytes from its socket.
 
-use crate::answer::{Answer, BodySink, Fed};
 use crate::chunked::Chunks;
 use crate::error::ReadError;
 use crate::head::{Framing, Head, Trailers};
+use crate::response::{BodySink, Fed, Response};
 use crate::section::Partial;
 
-/// Most interim (1xx) heads before an answer.
+/// Maximum number of interim (1xx) responses before the final one.
 pub const MAX_INTERIM: u8 = 16;
 
-/// Reads the answers of one connection from its bytes, in any pieces.
+/// Reads the responses of one connection from its bytes, in pieces of any size.
 ///
 /// ```
 /// use floodmark_wire::Reader;
 ///
 /// let mut reader = Reader::new();
 /// let mut body = Vec::new();
-/// reader.expect_answer(false);
+/// reader.expect_response(false);
 /// let fed = reader.feed(b"HTTP/1.1 200 OK\r\nContent-Len", &mut body)?;
-/// assert_eq!(fed.answer, None);
+/// assert_eq!(fed.response, None);
 /// let fed = reader.feed(b"gth: 5\r\n\r\nhello", &mut body)?;
-/// assert_eq!(fed.answer.map(|answer| answer.status), Some(200));
+/// assert_eq!(fed.response.map(|response| response.status), Some(200));
 /// assert_eq!(body, b"hello");
 /// # Ok::<(), floodmark_wire::ReadError>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Reader {
     state: State,
-    /// A head or trailers split over reads; empty and without memory otherwise.
+    /// A head or trailers split over several reads; otherwise empty and without memory.
     partial: Partial,
     body_bytes: u64,
     status: u16,
     keep_alive: bool,
     to_head_request: bool,
-    /// 1xx heads seen before the answer.
+    /// Number of 1xx responses before the final one.
     interim: u8,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// No answer is expected.
+    /// No response is expected.
     #[default]
     Idle,
     Head,
@@ -49,25 +49,27 @@ enum State {
     Chunked(Chunks),
     Trailers,
     UntilClose,
-    /// The last answer said that none follows, or the connection was closed.
+    /// The last response announced the end of the connection, or the peer closed it.
     Closed,
     Failed(ReadError),
 }
 
 impl Reader {
-    /// A reader for a fresh connection.
+    /// Creates a reader for a fresh connection.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says that a request has been sent (`to_head_request`: with HEAD, so that the answer has no body) and prepares
-    /// for its answer. To be called once per answer, when the one before is whole; several requests sent ahead are
-    /// for the caller to count. Without effect once the connection failed or is to be closed.
-    pub fn expect_answer(&mut self, to_head_request: bool) {
+    /// Prepares for the response to a request that was sent; `to_head_request` says that it was a
+    /// HEAD request, whose response has no body.
+    ///
+    /// Call it once per response, after the previous one is complete. The caller counts pipelined
+    /// requests. It has no effect once the connection failed or is to be closed.
+    pub fn expect_response(&mut self, to_head_request: bool) {
         debug_assert!(
             matches!(self.state, State::Idle | State::Closed | State::Failed(_)),
-            "the answer before is not whole"
+            "the previous response is incomplete"
         );
         if let State::Idle = self.state {
             self.state = State::Head;
@@ -77,7 +79,7 @@ impl Reader {
         }
     }
 
-    /// Whether any byte of the answer under way, a 1xx before it included, has been seen.
+    /// Returns whether any byte of the current response has arrived, including a preceding 1xx.
     #[must_use]
     pub fn started(&self) -> bool {
         match self.state {
@@ -87,37 +89,37 @@ impl Reader {
         }
     }
 
-    /// Takes bytes from the connection and hands the body on. Consumes at most up to the end of one answer; whatever
-    /// is left of the input then belongs to the next one, and is to be fed again after
-    /// [`expect_answer`](Self::expect_answer).
+    /// Reads bytes from the connection and passes the body on. Consumes at most the rest of one
+    /// response; feed what remains after the next [`expect_response`](Self::expect_response).
     ///
     /// # Errors
-    /// The bytes are not an answer that can be trusted, or none was due; the same error again on every later call.
+    /// Bytes that are not a valid response, or that arrive when no response is expected. Every
+    /// later call returns the same error.
     #[inline]
     pub fn feed(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Fed, ReadError> {
         let mut consumed = 0;
         while consumed < input.len() {
             match self.step(&input[consumed..], body) {
-                Ok((length, whole)) => {
+                Ok((length, complete)) => {
                     consumed += length;
-                    if whole {
-                        let answer = Some(self.finish());
-                        return Ok(Fed { consumed, answer });
+                    if complete {
+                        let response = Some(self.finish());
+                        return Ok(Fed { consumed, response });
                     }
                 }
                 Err(error) => return Err(self.fail(error)),
             }
         }
-        let answer = None;
-        Ok(Fed { consumed, answer })
+        let response = None;
+        Ok(Fed { consumed, response })
     }
 
-    /// Says that the peer has closed the connection. The answer, if its end was marked by that; `None` if nothing of an
-    /// answer had come.
+    /// Reports that the peer closed the connection. Returns the response if the close marks its
+    /// end, and `None` if no byte of a response had arrived.
     ///
     /// # Errors
-    /// `Truncated…` within an answer, and the error of an earlier [`feed`](Self::feed) again.
-    pub fn end(&mut self) -> Result<Option<Answer>, ReadError> {
+    /// `Truncated…` within a response, or the error of an earlier [`feed`](Self::feed).
+    pub fn end(&mut self) -> Result<Option<Response>, ReadError> {
         let error = match self.state {
             State::UntilClose => return Ok(Some(self.finish())),
             State::Head if self.started() => ReadError::TruncatedHead,
@@ -132,14 +134,15 @@ impl Reader {
         Err(self.fail(error))
     }
 
-    /// One state's share of the input (never empty): how much of it, and whether the answer is whole.
+    /// Consumes the current state's share of the input, which is never empty. Returns its length
+    /// and whether the response is complete.
     #[inline]
     fn step(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<(usize, bool), ReadError> {
         match &mut self.state {
             State::Head => {
                 let (length, head) = self.partial.take::<Head>(input)?;
-                let whole = head.map_or(Ok(false), |head| self.begin(head))?;
-                Ok((length, whole))
+                let complete = head.map_or(Ok(false), |head| self.begin(head))?;
+                Ok((length, complete))
             }
             State::Length { left } => {
                 let part =
@@ -174,14 +177,14 @@ impl Reader {
         }
     }
 
-    /// Turns to the body that a head announces; whether there is none.
+    /// Prepares for the body that a head announces. Returns whether there is none.
     #[inline]
     fn begin(&mut self, head: Head) -> Result<bool, ReadError> {
         if head.status < 200 {
             return self.interim(head.status).map(|()| false);
         }
         self.status = head.status;
-        // RFC 9112 section 6.3 rule 1: these end with their head, whatever it says of a body.
+        // RFC 9112 section 6.3 rule 1: these end with their head, regardless of its headers.
         if self.to_head_request || matches!(head.status, 204 | 304) {
             self.keep_alive = head.keep_alive;
             return Ok(true);
@@ -209,13 +212,13 @@ impl Reader {
     }
 
     #[inline]
-    fn finish(&mut self) -> Answer {
+    fn finish(&mut self) -> Response {
         self.state = if self.keep_alive {
             State::Idle
         } else {
             State::Closed
         };
-        Answer {
+        Response {
             status: self.status,
             keep_alive: self.keep_alive,
             body_bytes: self.body_bytes,

@@ -1,48 +1,50 @@
-//! Lines of text up to an empty one (a head, or trailers), parsed where they lie if they came in one piece, and
-//! gathered in a buffer if not.
+//! Lines of text up to an empty line (a head or trailers). They are parsed in place if they arrived
+//! in one piece, and collected in a buffer otherwise.
 
 use crate::error::ReadError;
 
-/// Largest head, and largest trailers, in bytes.
+/// Maximum size of a head or of trailers, in bytes.
 pub const MAX_SECTION_BYTES: usize = 64 * 1024;
 
-/// Most headers in a head, and most trailers: hyper's default.
+/// Maximum number of headers or trailers: hyper's default.
 pub const MAX_HEADERS: usize = 100;
 
 /// A kind of section.
 pub(crate) trait Section {
-    /// What a whole one says.
+    /// The content of a complete section.
     type Parsed;
-    /// The error when it has no end within [`MAX_SECTION_BYTES`].
+    /// The error for a section that does not end within [`MAX_SECTION_BYTES`].
     const TOO_LARGE: ReadError;
 
-    /// Judges the first few bytes before their line is whole.
+    /// Checks the first few bytes before their line is complete.
     fn start(bytes: &[u8]) -> Result<(), ReadError>;
-    /// Parses a section at the front of `bytes`: its length and what it says, or `None` if it is not whole yet.
+    /// Parses a section at the front of `bytes`. Returns its length and content, or `None` if it is
+    /// incomplete.
     fn parse(bytes: &[u8]) -> Result<Option<(usize, Self::Parsed)>, ReadError>;
 }
 
-/// The part of a section that has come, kept only while the section is split over reads.
+/// The part of a section that has arrived, kept only while the section is split over several reads.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     bytes: Vec<u8>,
 }
 
 impl Partial {
-    /// How many bytes at the front of a section [`Section::start`] looks at.
+    /// Number of bytes at the front of a section that [`Section::start`] checks.
     const START: usize = 8;
 
-    /// Whether a section is under way.
+    /// Returns whether no section is in progress.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     pub fn clear(&mut self) {
         self.bytes = Vec::new();
     }
 
-    /// Takes the next bytes of a section: how many were consumed, and what it says if that made it whole.
+    /// Reads the next bytes of a section. Returns the bytes consumed, and the content once the
+    /// section is complete.
     #[inline]
     pub fn take<S: Section>(
         &mut self,
@@ -69,8 +71,9 @@ impl Partial {
         if had < Self::START {
             S::start(&self.bytes)?;
         }
-        // Only whole lines are judged, so that the verdict does not depend on where reads were split; and only when a
-        // line became whole, which bounds the work on a head that drips in byte by byte.
+        // Only complete lines are checked, so that the result does not depend on where reads were
+        // split. Checking once per complete line also limits the work on a head that arrives byte
+        // by byte.
         if let Some(newline) = more.iter().rposition(|&b| b == b'\n')
             && let Some((length, parsed)) = S::parse(&self.bytes[..had + newline + 1])?
         {
@@ -90,7 +93,7 @@ mod tests {
     use crate::head::Head;
 
     #[test]
-    fn memory_is_taken_only_for_a_split_head_and_given_back() {
+    fn allocates_only_for_a_split_head() {
         let head = b"HTTP/1.1 204 No Content\r\nA: b\r\n\r\n";
         let mut partial = Partial::default();
         let (consumed, whole) = partial.take::<Head>(head).unwrap();

@@ -1,10 +1,11 @@
-//! hyper's client reads the same bytes: where this reader accepts, hyper does, with the same status and body.
+//! hyper's client reads the same bytes: wherever this reader accepts, hyper does too, with the same
+//! status and body.
 
 mod common;
 
-use common::answers::sample;
 use common::check::{Random, Transcript, read};
 use common::mutate::mutate;
+use common::responses::sample;
 use floodmark_wire::ReadError;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -13,7 +14,8 @@ use proptest::prelude::*;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Status and body as hyper's client reads them from a connection that carries `input` and is then closed.
+/// Returns status and body as hyper's client reads them from a connection that carries `input` and
+/// then closes.
 fn hyper_reads(
     runtime: &tokio::runtime::Runtime,
     input: &[u8],
@@ -45,15 +47,16 @@ fn hyper_reads(
                 .expect("the pipe holds the whole input");
             drop(server);
         };
-        let answer = async {
+        let response = async {
             let response = sender.send_request(request).await?;
             let status = response.status().as_u16();
             let body = response.into_body().collect().await?.to_bytes();
             Ok((status, body.to_vec()))
         };
-        // What hyper's connection says after the answer, such as the close, is of no interest here.
-        let (_, (), answer) = tokio::join!(connection, serve, answer);
-        answer
+        // What hyper's connection reports after the response, such as the close, is irrelevant
+        // here.
+        let (_, (), response) = tokio::join!(connection, serve, response);
+        response
     };
     runtime
         .block_on(async { tokio::time::timeout(Duration::from_secs(5), exchange).await })
@@ -67,38 +70,43 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// The one answer of which `input` is the start, and where it ends.
+/// Reads the first response in `input`, and where it ends.
 fn first(input: &[u8], to_head_request: bool) -> Transcript {
     let mut transcript = read(input, to_head_request, || usize::MAX);
-    if transcript.answers.len() > 1 || !transcript.answers.is_empty() && transcript.end.is_err() {
+    if transcript.responses.len() > 1 || !transcript.responses.is_empty() && transcript.end.is_err()
+    {
         transcript = read(&input[..transcript.ends[0]], to_head_request, || usize::MAX);
     }
     transcript
 }
 
-/// Where this reader refuses on purpose what hyper takes, each with its reason.
+/// Returns whether this reader deliberately rejects what hyper accepts.
 fn stricter_on_purpose(error: ReadError) -> bool {
     match error {
-        // hyper skips empty lines before a head. They are allowed only before a request (RFC 9112 section 2.2), and
-        // before an answer they are the tail of a body longer than its length: a server's fault, to be reported.
+        // hyper skips empty lines before a head. RFC 9112 section 2.2 allows them only before a
+        // request. Before a response they are the tail of a body longer than its length, which is a
+        // server fault.
         ReadError::NotHttp => true,
-        // hyper hands an upgrade to its caller; no Upgrade header of ours asks for one.
+        // hyper hands an upgrade to its caller; our requests never ask for one.
         ReadError::UnexpectedUpgrade => true,
-        // hyper skips 1xx without bound.
+        // hyper skips any number of 1xx responses.
         ReadError::TooManyInterim => true,
-        // hyper lets Transfer-Encoding win; RFC 9112 section 6.3 rule 3 calls it likely an attack.
+        // hyper lets Transfer-Encoding win; RFC 9112 section 6.3 rule 3 calls that a likely attack.
         ReadError::LengthAndTransferEncoding => true,
-        // hyper takes "gzip, chunked" (the body remains compressed), "chunked, chunked", and reads up to the close
-        // after other codings. None was offered in the request, so a server may use none but chunked.
+        // hyper accepts "gzip, chunked" (the body remains compressed) and "chunked, chunked", and
+        // reads until the close after other codings. Our requests offer no coding, so a server may
+        // only use chunked.
         ReadError::UnsupportedTransferCoding => true,
-        // hyper does not look at the framing headers of 1xx, 204, 304 and answers to HEAD; nothing excuses them there.
+        // hyper ignores the framing headers of 1xx, 204, 304 and responses to HEAD; they are still
+        // invalid.
         ReadError::GarbageContentLength
         | ReadError::ConflictingContentLength
         | ReadError::TransferEncodingInHttp10 => true,
-        // hyper allows control characters in chunk extensions and any number of leading zeros in a chunk size.
+        // hyper accepts control characters in chunk extensions and any number of leading zeros in a
+        // chunk size.
         ReadError::GarbageChunkSize | ReadError::ChunkSizeOverflow => true,
-        // hyper ends a chunk of trailers at an empty CR LF line, but takes what it holds up to a lone LF and drops the
-        // rest unread: two readers would not agree on what the trailers are.
+        // hyper ends trailers at an empty CR LF line, but reads their content up to a lone LF and
+        // drops the rest. Two readers would disagree about the trailers.
         ReadError::GarbageTrailer => true,
         _ => false,
     }
@@ -108,10 +116,10 @@ fn stricter_on_purpose(error: ReadError) -> bool {
 fn compare(runtime: &tokio::runtime::Runtime, input: &[u8], to_head_request: bool) -> bool {
     let ours = first(input, to_head_request);
     let shown = String::from_utf8_lossy(input);
-    if let [(answer, body)] = &ours.answers[..] {
+    if let [(response, body)] = &ours.responses[..] {
         let (status, hyper_body) = hyper_reads(runtime, &input[..ours.ends[0]], to_head_request)
             .unwrap_or_else(|error| panic!("we take what hyper refuses ({error:?}): {shown:?}"));
-        assert_eq!((answer.status, body), (status, &hyper_body), "{shown:?}");
+        assert_eq!((response.status, body), (status, &hyper_body), "{shown:?}");
         return true;
     }
     if let (Err(error), Ok(theirs)) = (ours.end, hyper_reads(runtime, input, to_head_request)) {
@@ -127,12 +135,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn valid_answers_are_read_alike(made in sample(true), to_head_request in any::<bool>()) {
+    fn agrees_on_valid_responses(made in sample(true), to_head_request in any::<bool>()) {
         prop_assert!(compare(&runtime(), &made.wire, to_head_request));
     }
 
     #[test]
-    fn damaged_answers_are_read_alike(made in sample(true), seed in any::<u64>(), to_head_request in any::<bool>()) {
+    fn agrees_on_damaged_responses(made in sample(true), seed in any::<u64>(), to_head_request in any::<bool>()) {
         let runtime = runtime();
         let mut random = Random(seed);
         for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! A bounded run of the fuzz target's check, over its seeds and damaged copies of them.
+//! A bounded run of the fuzz target's checks over its seeds and damaged copies of them.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::path::Path;
 const COPIES: u64 = 1000;
 
 #[test]
-fn seeds_and_damaged_copies() {
+fn reads_seeds_and_damaged_copies() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/reader");
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
         .expect("the seeds are in the repository")
@@ -26,8 +26,8 @@ fn seeds_and_damaged_copies() {
         let seed = std::fs::read(&path).expect("a readable seed");
         let transcript = read(&seed, false, || usize::MAX);
         assert!(
-            !transcript.answers.is_empty() && transcript.end.is_ok(),
-            "{} is not a valid answer: {transcript:?}",
+            !transcript.responses.is_empty() && transcript.end.is_ok(),
+            "{} is not a valid response: {transcript:?}",
             path.display()
         );
         check(&seed);

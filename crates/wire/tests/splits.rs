@@ -1,19 +1,20 @@
-//! However the input is split, the reader comes to the same.
+//! The reader's result does not depend on how the input is split.
 
 mod common;
 
-use common::answers::{Sample, sample};
 use common::check::{Random, check, read};
-use floodmark_wire::{Answer, ReadError};
+use common::responses::{Sample, sample};
+use floodmark_wire::{ReadError, Response};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Several valid answers on one connection are read as they were made, under random splits and byte by byte.
+    /// Several valid responses on one connection are read correctly under random splits and byte by
+    /// byte.
     #[test]
-    fn valid_answers_are_read_as_made(
+    fn reads_valid_responses_at_any_split(
         kept in vec(sample(false), 0..4),
         last in sample(true),
         seed in any::<u64>(),
@@ -29,21 +30,21 @@ proptest! {
         let mut end = 0;
         for (i, made) in samples.iter().enumerate() {
             end += made.wire.len();
-            let answer = Answer {
+            let response = Response {
                 status: made.status,
                 keep_alive: made.keep_alive,
                 body_bytes: made.body.len() as u64,
             };
-            prop_assert_eq!(&transcript.answers[i], &(answer, made.body.clone()));
+            prop_assert_eq!(&transcript.responses[i], &(response, made.body.clone()));
             prop_assert_eq!(transcript.ends[i], end);
         }
-        prop_assert_eq!(transcript.answers.len(), samples.len());
+        prop_assert_eq!(transcript.responses.len(), samples.len());
         check(&input);
     }
 
-    /// What follows the last answer is refused, by the name that fits.
+    /// Bytes after the last response are rejected with the matching reason.
     #[test]
-    fn leftovers_are_not_swallowed(made in sample(false), extra in vec(any::<u8>(), 1..20)) {
+    fn refuses_bytes_after_the_last_response(made in sample(false), extra in vec(any::<u8>(), 1..20)) {
         prop_assume!(extra[0] != b'H');
         let input = [made.wire.clone(), extra].concat();
         let transcript = read(&input, false, || usize::MAX);
@@ -53,16 +54,16 @@ proptest! {
         check(&input);
     }
 
-    /// An answer cut short is an error, unless the close marks its end.
+    /// A truncated response is an error unless the close marks its end.
     #[test]
-    fn a_cut_answer_is_an_error(made in sample(false), cut in any::<prop::sample::Index>()) {
+    fn refuses_a_truncated_response(made in sample(false), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(made.wire.len());
         let transcript = read(&made.wire[..cut], false, || usize::MAX);
-        prop_assert!(transcript.answers.is_empty());
+        prop_assert!(transcript.responses.is_empty());
         prop_assert_eq!(transcript.end.is_ok(), cut == 0);
     }
 
-    /// Arbitrary bytes, plain and after the start of an answer.
+    /// Arbitrary bytes, alone and after the start of a response, never panic.
     #[test]
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         check(&bytes);

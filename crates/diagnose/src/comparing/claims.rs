@@ -1,120 +1,86 @@
-//! Published figures beside the measured ones.
+//! Published claims and the measured figures.
 
 use floodmark_record::Record;
-use floodmark_record::comparison::{Agreement, Claim, Holds, Metric};
+use floodmark_record::comparison::{Agreement, ClaimResult, Holds};
 use floodmark_record::experiment::PublishedClaim;
 use floodmark_stats::comparison::{geometric_mean, over_processes};
 
-use super::figures::Figures;
-use super::{Side, compare_sides, select, sides, too_few};
+use super::process_figures::ProcessFigures;
+use super::{RunGroup, compare, run_groups, select, too_few};
 
-/// How far a measured ratio may be from the published one where the experiment does not say. Published figures are of other
-/// machines, where a tenth either way would be no other result.
+/// Default criterion for ratios. Published figures come from other hosts.
 pub const RATIO_WITHIN: Agreement = Agreement::Within(0.1);
 
-/// Holds what was published against what a record has. Only ratios can be expected to hold on another machine, so a figure that is
-/// none is judged only where the experiment says what would agree.
+/// Judges the published claims of a record's experiment.
+///
+/// Only ratios can be expected to hold on another host. A single figure is therefore judged only if
+/// the experiment states a criterion.
 #[must_use]
-pub fn claims(record: &Record) -> Vec<Claim> {
-    let sides = sides(record);
-    let published = record
+pub fn claims(record: &Record) -> Vec<ClaimResult> {
+    let groups = run_groups(record);
+    let claims = record
         .experiment
         .iter()
         .flat_map(|experiment| &experiment.claims);
-    published
-        .map(|published| {
-            let measured = match measure(&sides, published) {
-                Ok(measured) => measured,
-                Err(why) => Measured {
-                    notes: vec![why],
-                    ..Measured::default()
-                },
-            };
-            claim(published, measured)
-        })
-        .collect()
+    let measured = claims.map(|claim| {
+        let unmeasured = |reason| (None, None, vec![reason]);
+        judge(claim, measure(&groups, claim).unwrap_or_else(unmeasured))
+    });
+    measured.collect()
 }
 
-/// What there is to hold against a claim.
-#[derive(Default)]
-struct Measured {
-    figure: Option<f64>,
-    interval: Option<(f64, f64)>,
-    notes: Vec<String>,
-}
+/// The measured figure of a claim, its interval, and notes.
+type MeasuredClaim = (Option<f64>, Option<(f64, f64)>, Vec<String>);
 
-fn measure(sides: &[Side<'_>], published: &PublishedClaim) -> Result<Measured, String> {
-    let metric = published
-        .metric
-        .ok_or("it is about no figure that is measured")?;
-    let side = |name: Option<&str>| select(sides, name).map_err(|error| error.to_string());
-    let measured = match published.ratio.as_slice() {
-        [a, b] => of_two(side(Some(a))?, side(Some(b))?, metric),
-        _ => of_one(side(published.trial.as_deref())?, metric),
-    };
-    Ok(measured)
-}
-
-fn of_two(a: &Side<'_>, b: &Side<'_>, metric: Metric) -> Measured {
-    let compared = compare_sides(a, b, metric);
-    let interval = compared.low.zip(compared.high);
-    Measured {
-        figure: compared.ratio,
-        interval,
-        notes: match interval {
-            Some(_) => Vec::new(),
-            None => compared.notes,
-        },
+fn measure(groups: &[RunGroup<'_>], published: &PublishedClaim) -> Result<MeasuredClaim, String> {
+    let metric = published.metric.ok_or("the claim names no metric")?;
+    let group = |name: Option<&str>| select(groups, name).map_err(|error| error.to_string());
+    if let [a, b] = published.ratio.as_slice() {
+        let mut compared = compare(group(Some(a))?, group(Some(b))?, metric);
+        let interval = compared.low.zip(compared.high);
+        if interval.is_some() {
+            compared.notes.clear();
+        }
+        return Ok((compared.ratio, interval, compared.notes));
     }
-}
-
-fn of_one(side: &Side<'_>, metric: Metric) -> Measured {
-    let figures = Figures::of(side, metric);
+    let group = group(published.trial.as_deref())?;
+    let figures = ProcessFigures::of(group, metric);
     let usable = figures.usable();
     let interval = usable.and_then(over_processes);
     let mut notes = Vec::new();
     if interval.is_none() {
         notes.clone_from(&figures.notes);
-        notes.extend(usable.map(|_| too_few(&[(side, &figures)])));
+        notes.extend(usable.map(|_| too_few(&[(group, &figures)])));
     }
-    Measured {
-        figure: usable.and_then(geometric_mean),
-        interval: interval.map(|interval| (interval.low, interval.high)),
-        notes,
-    }
+    let interval = interval.map(|interval| (interval.low, interval.high));
+    Ok((usable.and_then(geometric_mean), interval, notes))
 }
 
-fn claim(asked: &PublishedClaim, measured: Measured) -> Claim {
-    let ratio = !asked.ratio.is_empty();
-    let agreement = asked.agreement.or(ratio.then_some(RATIO_WITHIN));
-    let Measured {
-        figure,
-        interval,
-        mut notes,
-    } = measured;
-    let holds = match (asked.published, agreement, interval) {
-        (Some(published), Some(agreement), Some(interval)) => holds(published, agreement, interval),
-        (None, ..) => {
-            notes.push("no figure was published to hold it against".to_owned());
-            Holds::Undecided
-        }
-        (_, None, _) => {
-            notes.push(
-                "the figure is of another machine, and the experiment does not say what would agree with it".to_owned(),
-            );
-            Holds::Undecided
-        }
-        (.., None) => Holds::Undecided,
+fn judge(published: &PublishedClaim, measured: MeasuredClaim) -> ClaimResult {
+    let (figure, interval, mut notes) = measured;
+    let is_ratio = !published.ratio.is_empty();
+    let agreement = published.agreement.or(is_ratio.then_some(RATIO_WITHIN));
+    let reason = match (published.published, agreement) {
+        (None, _) => Some("the claim has no published figure"),
+        (_, None) => Some(
+            "the published figure is from another host, and the experiment defines no criterion",
+        ),
+        _ => None,
     };
-    Claim {
-        text: asked.text.clone(),
-        source: asked.source.clone(),
-        metric: asked.metric,
-        of: match ratio {
-            true => asked.ratio.clone(),
-            false => asked.trial.iter().cloned().collect(),
+    notes.extend(reason.map(str::to_owned));
+    let holds = match (published.published, agreement, interval) {
+        (Some(figure), Some(agreement), Some(interval)) => holds(figure, agreement, interval),
+        _ => Holds::Undecided,
+    };
+    ClaimResult {
+        text: published.text.clone(),
+        source: published.source.clone(),
+        metric: published.metric,
+        of: match is_ratio {
+            true => published.ratio.clone(),
+            false => published.trial.iter().cloned().collect(),
         },
-        published: asked.published,
+        published: published.published,
         agreement,
         measured: figure,
         low: interval.map(|interval| interval.0),
@@ -124,7 +90,7 @@ fn claim(asked: &PublishedClaim, measured: Measured) -> Claim {
     }
 }
 
-/// Whether all, none or part of an interval is in the range that agrees with what was published.
+/// Returns whether all, part or none of an interval agrees with a published figure.
 fn holds(published: f64, agreement: Agreement, (low, high): (f64, f64)) -> Holds {
     let (from, to) = match agreement {
         Agreement::Within(share) => (published / (1.0 + share), published * (1.0 + share)),

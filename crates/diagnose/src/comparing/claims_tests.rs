@@ -1,6 +1,6 @@
 use floodmark_record::Record;
-use floodmark_record::comparison::{Agreement, Claim, Holds, Metric};
-use floodmark_record::experiment::{Asked, PublishedClaim};
+use floodmark_record::comparison::{Agreement, ClaimResult, ComparedMetric, Holds};
+use floodmark_record::experiment::{ExperimentDescription, PublishedClaim};
 
 use super::super::tests::{FAST, SLOW, experiment, record, throughput};
 
@@ -8,7 +8,7 @@ fn published(figure: f64, agreement: Option<Agreement>) -> PublishedClaim {
     PublishedClaim {
         text: "as fast as".to_owned(),
         source: Some("a blog".to_owned()),
-        metric: Some(Metric::Throughput),
+        metric: Some(ComparedMetric::Throughput),
         ratio: vec!["a".to_owned(), "b".to_owned()],
         trial: None,
         published: Some(figure),
@@ -16,17 +16,17 @@ fn published(figure: f64, agreement: Option<Agreement>) -> PublishedClaim {
     }
 }
 
-fn judged(record: Record, claims: Vec<PublishedClaim>) -> Vec<Claim> {
+fn judged(record: Record, claims: Vec<PublishedClaim>) -> Vec<ClaimResult> {
     let mut record = experiment(record);
-    record.experiment = Some(Asked {
+    record.experiment = Some(ExperimentDescription {
         claims,
-        ..Asked::default()
+        ..ExperimentDescription::default()
     });
     super::claims(&record)
 }
 
 #[test]
-fn a_claim_holds_where_all_of_the_interval_agrees() {
+fn claim_holds_if_the_whole_interval_agrees() {
     let record = record(&FAST, &SLOW);
     let comparison = throughput(&record);
     let (low, high) = (comparison.low.unwrap(), comparison.high.unwrap());
@@ -52,7 +52,7 @@ fn a_claim_holds_where_all_of_the_interval_agrees() {
 }
 
 #[test]
-fn a_figure_of_another_machine_is_shown_and_not_judged_by_itself() {
+fn figure_without_criterion_is_not_judged() {
     let record = record(&FAST, &SLOW);
     let alone = |figure, agreement| PublishedClaim {
         ratio: Vec::new(),
@@ -69,7 +69,7 @@ fn a_figure_of_another_machine_is_shown_and_not_judged_by_itself() {
     );
     for claim in &got {
         assert!((claim.measured.unwrap() - 110.0).abs() < 0.1, "{claim:?}");
-        // Worked out apart in Python, with t = 2.776445 for four degrees of freedom from a table.
+        // Computed in Python, with t = 2.776445 for four degrees of freedom.
         assert!((claim.low.unwrap() - 109.020_466).abs() < 1e-4, "{claim:?}");
         assert!(
             (claim.high.unwrap() - 110.983_748).abs() < 1e-4,
@@ -78,11 +78,11 @@ fn a_figure_of_another_machine_is_shown_and_not_judged_by_itself() {
     }
     let holds: Vec<Holds> = got.iter().map(|claim| claim.holds).collect();
     assert_eq!(holds, [Holds::Undecided, Holds::Yes, Holds::No]);
-    assert!(got[0].notes[0].contains("another machine"), "{got:?}");
+    assert!(got[0].notes[0].contains("another host"), "{got:?}");
 }
 
 #[test]
-fn a_claim_without_an_interval_says_why() {
+fn claim_without_interval_has_a_reason() {
     let record = record(&[&[110.0]], &[&[100.0]]);
     let mut other = published(1.1, None);
     other.ratio[1] = "c".to_owned();
@@ -97,8 +97,8 @@ fn a_claim_without_an_interval_says_why() {
     assert_eq!(measured, [true, false, false, true]);
     for (claim, note) in got.iter().zip([
         "one server process of a and of b",
-        "no run of \"c\"",
-        "about no figure",
+        "no trial or system \"c\"",
+        "names no metric",
         "one server process of a:",
     ]) {
         assert!(claim.notes[0].contains(note), "{claim:?}");

@@ -1,41 +1,40 @@
-//! Sweeps: how throughput goes with the values of knobs, and which values are enough.
+//! Sweeps: throughput by the values of settings.
 
 use floodmark_record::Record;
-use floodmark_record::comparison::Metric;
-use floodmark_record::sweep::{Measured, Swept};
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::sweep::{PointThroughput, Swept};
 use floodmark_stats::comparison::{geometric_mean, over_processes};
 
-use super::figures::Figures;
-use super::side::{Side, sides};
+use super::process_figures::ProcessFigures;
+use super::run_group::{RunGroup, run_groups};
 
-/// A point that reaches this share of the highest throughput is enough: on one machine fresh processes differ by as much.
+/// Share of the highest throughput that counts as enough. Throughput varies by as much between
+/// fresh processes on one host.
 const ENOUGH: f64 = 0.95;
 
-/// What the sweeps of a record's experiment came to.
+/// Returns the results of the sweeps of a record's experiment.
 #[must_use]
 pub fn sweeps(record: &Record) -> Vec<Swept> {
-    let sides = sides(record);
-    let asked = record.experiment.iter().flat_map(|asked| &asked.sweeps);
-    asked
+    let groups = run_groups(record);
+    let trial = |name: &str| {
+        groups
+            .iter()
+            .find(|group| group.is_trial() && group.name == name)
+    };
+    let experiments = record.experiment.iter();
+    experiments
+        .flat_map(|experiment| &experiment.sweeps)
         .map(|sweep| {
-            let of = |trial: &str| {
-                sides
-                    .iter()
-                    .find(|side| side.is_trial() && side.name == trial)
-            };
             let points = sweep.points.iter();
-            let measured: Vec<Measured> = points.map(|point| measured(of(&point.trial))).collect();
-            let highest = measured
-                .iter()
-                .filter_map(|point| point.throughput_per_s)
-                .fold(0.0, f64::max);
-            let first = |least: f64| {
-                let reaches = |point: &Measured| point.throughput_per_s.is_some_and(|x| x >= least);
-                let at = measured
-                    .iter()
-                    .position(reaches)
-                    .filter(|_| highest > 0.0)?;
-                Some(sweep.points[at].trial.clone())
+            let measured: Vec<PointThroughput> = points
+                .map(|point| throughput(trial(&point.trial)))
+                .collect();
+            let throughputs = || measured.iter().map(|point| point.throughput_per_s);
+            let highest = throughputs().flatten().fold(0.0, f64::max);
+            let first = |minimum: f64| {
+                let mut throughputs = throughputs();
+                let at = throughputs.position(|x| highest > 0.0 && x.is_some_and(|x| x >= minimum));
+                at.map(|at| sweep.points[at].trial.clone())
             };
             Swept {
                 best: first(highest),
@@ -47,11 +46,14 @@ pub fn sweeps(record: &Record) -> Vec<Swept> {
         .collect()
 }
 
-fn measured(side: Option<&Side<'_>>) -> Measured {
-    let figures = side.map(|side| Figures::of(side, Metric::Throughput));
-    let values = figures.as_ref().and_then(Figures::usable).unwrap_or(&[]);
+fn throughput(group: Option<&RunGroup<'_>>) -> PointThroughput {
+    let figures = group.map(|group| ProcessFigures::of(group, ComparedMetric::Throughput));
+    let values = figures
+        .as_ref()
+        .and_then(ProcessFigures::usable)
+        .unwrap_or(&[]);
     let interval = over_processes(values);
-    Measured {
+    PointThroughput {
         throughput_per_s: geometric_mean(values),
         low: interval.as_ref().map(|i| i.low),
         high: interval.as_ref().map(|i| i.high),

@@ -1,107 +1,92 @@
-//! Findings on the CPUs: how many, how much of them, how fast, and who else wants them.
+//! Findings on the CPUs: number, quota, frequency, steal and other load.
 
-use floodmark_record::host::{Facts, Finding, Level};
+use floodmark_record::host::{HostFacts, Level};
 use floodmark_record::units::show_count;
 
-use super::{fine, spoils, unread};
+use super::{Judgement, fine, level, problem};
 
-pub(super) fn cpus(facts: &Facts) -> Finding {
-    const TOPIC: &str = "CPUs";
+pub(super) fn cpus(facts: &HostFacts) -> Option<Judgement> {
     let allowed = facts.cpus.allowed;
     let online = facts.cpus.online.unwrap_or(allowed);
+    let use_all = format!("taskset -cp 0-{} $$", online.saturating_sub(1));
     let found = if allowed < online {
-        format!(
-            "{allowed} of {online} may be used ({})",
-            facts.cpus.allowed_list
-        )
+        format!("{allowed} of {online} usable ({})", facts.cpus.allowed_list)
     } else {
-        format!("{allowed}, all may be used")
+        format!("{allowed}, all usable")
     };
-    match allowed {
-        0 | 1 => {
-            let mend = if online > 1 {
-                format!("taskset -cp 0-{} $$", online - 1)
+    Some(match allowed {
+        0 | 1 => problem(
+            Level::Warning,
+            found,
+            "client and server share one CPU: throughput describes the pair, and latencies include waiting for the CPU",
+            &[if online > 1 {
+                &use_all
             } else {
-                "# use a machine with 2 CPUs or more, or load from another one".to_owned()
+                "# use a host with at least 2 CPUs, or run the client on another host"
+            }],
+        ),
+        // With up to four CPUs, a client that uses half of them competes with a server that runs
+        // one thread per CPU.
+        2..=4 if allowed == online => {
+            let server_cpus = match allowed {
+                2 => "0".to_owned(),
+                _ => format!("0-{}", allowed - 2),
             };
-            spoils(
-                TOPIC,
-                Level::Warning,
+            problem(
+                Level::Note,
                 found,
-                "client and server take turns on one CPU: throughput is that of both together, and every latency holds waits for the other",
-                [mend.as_str()],
+                "a server with one thread per CPU competes with the client; use separate CPUs to measure the server alone",
+                &[
+                    &format!("taskset -c {server_cpus} SERVER"),
+                    &format!("taskset -c {} floodmark load URL -t 1", allowed - 1),
+                ],
             )
         }
-        // Up to four a client with half of them and a server with one thread per CPU already stand in each other's way.
-        2..=4 if allowed == online => spoils(
-            TOPIC,
+        _ if allowed < online => problem(
             Level::Note,
             found,
-            "a server with a thread for each of them competes with the client; keep them apart to measure the server alone",
-            [
-                &format!("taskset -c 0{} SERVER", last(allowed - 2)),
-                &format!("taskset -c {} floodmark load URL -t 1", allowed - 1),
-            ],
+            "client and server cannot use the other CPUs; ignore this if intended",
+            &[&use_all],
         ),
-        _ if allowed < online => spoils(
-            TOPIC,
-            Level::Note,
-            found,
-            "nothing, where it is meant; else the rest of the machine lies idle",
-            [&format!("taskset -cp 0-{} $$", online - 1)],
-        ),
-        _ => fine(TOPIC, found),
-    }
+        _ => fine(found),
+    })
 }
 
-/// The end of a list that begins with 0: nothing, or `-2`.
-fn last(cpu: u32) -> String {
-    if cpu == 0 {
-        String::new()
-    } else {
-        format!("-{cpu}")
-    }
-}
-
-pub(super) fn quota(facts: &Facts) -> Finding {
-    const TOPIC: &str = "CPU quota";
+pub(super) fn quota(facts: &HostFacts) -> Option<Judgement> {
     let Some(quota) = &facts.quota else {
-        return fine(TOPIC, "none");
+        return Some(fine("none"));
     };
+    let exhausted = quota.throttled_periods.unwrap_or(0);
     let found = format!(
-        "{:.2} CPUs per {:.0} ms{}",
+        "{:.2} CPUs, period {:.0} ms{}",
         quota.cpus,
         quota.period_ms,
-        match quota.throttled_periods {
-            Some(0) | None => String::new(),
-            Some(1) => ", exhausted once so far".to_owned(),
-            Some(n) => format!(", exhausted {} times so far", show_count(n)),
+        match exhausted {
+            0 => String::new(),
+            1 => ", exhausted once so far".to_owned(),
+            n => format!(", exhausted {} times so far", show_count(n)),
         }
     );
-    if quota.cpus >= f64::from(facts.cpus.allowed) && quota.throttled_periods.unwrap_or(0) == 0 {
-        return fine(TOPIC, format!("{found}, no less than there are"));
+    if quota.cpus >= f64::from(facts.cpus.allowed) && exhausted == 0 {
+        return Some(fine(format!("{found}, enough for all CPUs")));
     }
-    spoils(
-        TOPIC,
+    Some(problem(
         Level::Warning,
         found,
         format!(
-            "once it is used up, client and server stand still until the next period: latencies jump by up to {:.0} ms and throughput is the quota's",
+            "once exhausted, client and server pause until the next period: latencies rise by up to {:.0} ms, and the quota limits throughput",
             quota.period_ms
         ),
-        [
+        &[
             &format!("echo {} | sudo tee {}", quota.unlimited, quota.file),
-            "# in a container: give it CPUs (--cpuset-cpus) instead of a share (--cpus)",
+            "# in a container: assign CPUs (--cpuset-cpus) instead of a quota (--cpus)",
         ],
-    )
+    ))
 }
 
-pub(super) fn governor(facts: &Facts) -> Finding {
-    const TOPIC: &str = "frequency";
-    const MEND: &str =
-        "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor";
+pub(super) fn governor(facts: &HostFacts) -> Option<Judgement> {
     let Some(frequency) = &facts.frequency else {
-        return fine(TOPIC, "not exposed to this machine (the host decides)");
+        return Some(fine("not visible in this virtual machine"));
     };
     let others: Vec<String> = frequency
         .governors
@@ -110,126 +95,103 @@ pub(super) fn governor(facts: &Facts) -> Finding {
         .map(|(name, cpus)| format!("{name} on {cpus} CPUs"))
         .collect();
     if others.is_empty() {
-        return fine(TOPIC, "governor performance on all CPUs");
+        return Some(fine("governor performance on all CPUs"));
     }
     let driver = frequency.driver.as_deref().unwrap_or("unknown");
-    let found = format!("governor {} (driver {driver})", others.join(", "));
-    // With these two drivers in active mode "powersave" is a dynamic governor; with all others it is the lowest frequency
+    // "powersave" is dynamic with these drivers in active mode, and the lowest frequency with others
     // (kernel documentation, admin-guide/pm: cpufreq, intel_pstate, amd-pstate).
     let dynamic = matches!(driver, "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp");
-    if frequency.governors.contains_key("powersave") && !dynamic {
-        return spoils(
-            TOPIC,
+    let (level, effect) = if frequency.governors.contains_key("powersave") && !dynamic {
+        (
             Level::Warning,
-            found,
-            "CPUs stay at their lowest frequency: all figures are those of a slower machine",
-            [MEND],
-        );
-    }
-    spoils(
-        TOPIC,
-        Level::Note,
-        found,
-        "the frequency follows the load: latencies at low rates are longer than at high ones, and the first seconds slower",
-        [MEND],
-    )
+            "the CPUs stay at their lowest frequency, so all figures describe a slower host",
+        )
+    } else {
+        (
+            Level::Note,
+            "the CPU frequency follows the load: latencies are higher at low rates and in the first seconds",
+        )
+    };
+    Some(problem(
+        level,
+        format!("governor {} (driver {driver})", others.join(", ")),
+        effect,
+        &["echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"],
+    ))
 }
 
-pub(super) fn steal(facts: &Facts) -> Finding {
-    const TOPIC: &str = "steal";
-    // One tick of 10 ms in a sample of half a second on 2 CPUs is 1 %: below 2 % nothing can be said from the sample alone.
+pub(super) fn steal(facts: &HostFacts) -> Option<Judgement> {
+    // One tick of 10 ms in half a second on 2 CPUs is 1 %, so less than 2 % may be noise.
     const NOTE: f64 = 0.02;
-    // A twentieth of the machine gone moves a throughput by more than most comparisons are about.
+    // A loss of 5 % of the CPU time exceeds the differences in most comparisons.
     const WARNING: f64 = 0.05;
-    let Some(stolen_cpus) = facts.load.stolen_cpus else {
-        return unread(TOPIC);
-    };
-    let cpus = f64::from(facts.cpus.online.unwrap_or(facts.cpus.allowed).max(1));
-    let now = stolen_cpus / cpus;
+    let now = facts.load.stolen_cpus? / host_cpus(facts);
     let ever = facts.load.stolen_since_boot.unwrap_or(0.0);
-    let found = format!(
-        "the hypervisor took {:.1} % of the CPU time in {:.1} s, {:.1} % since boot",
-        now * 100.0,
-        facts.load.seconds,
-        ever * 100.0
-    );
-    let level = if now >= WARNING {
-        Level::Warning
-    } else if now >= NOTE || ever >= NOTE {
-        Level::Note
-    } else {
-        return fine(
-            TOPIC,
-            format!("{:.1} % now, {:.1} % since boot", now * 100.0, ever * 100.0),
-        );
-    };
-    spoils(
-        TOPIC,
+    let (percent, percent_ever) = (now * 100.0, ever * 100.0);
+    // Earlier steal deserves a note.
+    let level = level(now, NOTE, WARNING).min(level(ever, NOTE, f64::INFINITY));
+    if level == Level::Ok {
+        return Some(fine(format!(
+            "{percent:.1} % now, {percent_ever:.1} % since boot"
+        )));
+    }
+    Some(problem(
         level,
-        found,
-        "pauses that neither client nor server can see: high percentiles and short runs are the neighbours', not the server's",
-        [
-            "# only a machine of its own mends it; several attempts show how much of a figure it is:",
+        format!(
+            "the hypervisor took {percent:.1} % of the CPU time during {:.1} s, and {percent_ever:.1} % since boot",
+            facts.load.seconds
+        ),
+        "client and server pause without noticing, which distorts high percentiles and short runs",
+        &[
+            "# use a dedicated host, or measure the variation with several attempts:",
             "floodmark load URL --attempts 5",
         ],
-    )
+    ))
 }
 
-pub(super) fn other_load(facts: &Facts) -> Finding {
-    const TOPIC: &str = "other load";
-    // A tenth of one CPU is more than an idle system with its services uses.
+fn host_cpus(facts: &HostFacts) -> f64 {
+    f64::from(facts.cpus.online.unwrap_or(facts.cpus.allowed).max(1))
+}
+
+pub(super) fn other_load(facts: &HostFacts) -> Option<Judgement> {
+    // The services of an idle system use less than a tenth of a CPU.
     const NOTE: f64 = 0.1;
-    // A quarter of a CPU, or a tenth of a larger machine.
+    // A quarter of a CPU, or a tenth of a larger host.
     const WARNING_CPUS: f64 = 0.25;
     const WARNING_SHARE: f64 = 0.1;
-    let Some(busy) = facts.load.busy_cpus else {
-        return unread(TOPIC);
-    };
-    let others = (busy - facts.load.own_cpus).max(0.0);
-    let cpus = f64::from(facts.cpus.online.unwrap_or(facts.cpus.allowed).max(1));
-    let level = if others >= WARNING_CPUS.max(WARNING_SHARE * cpus) {
-        Level::Warning
-    } else if others >= NOTE {
-        Level::Note
-    } else {
-        return fine(TOPIC, format!("{others:.2} of {cpus:.0} CPUs busy"));
-    };
-    let named: Vec<_> = facts
-        .load
-        .busiest
+    let others = (facts.load.busy_cpus? - facts.load.own_cpus).max(0.0);
+    let cpus = host_cpus(facts);
+    let found = format!("{others:.2} of {cpus:.0} CPUs busy");
+    let level = level(others, NOTE, WARNING_CPUS.max(WARNING_SHARE * cpus));
+    if level == Level::Ok {
+        return Some(fine(found));
+    }
+    let busiest = &facts.load.busiest;
+    let named: Vec<_> = busiest
         .iter()
-        .filter(|process| process.cpus >= 0.02)
+        .filter(|of| of.cpus >= 0.02)
         .take(3)
         .collect();
-    let seen: f64 = facts.load.busiest.iter().map(|process| process.cpus).sum();
-    let mut who: Vec<String> = named
+    let visible: f64 = busiest.iter().map(|process| process.cpus).sum();
+    let hidden = others - visible;
+    let processes = named
         .iter()
-        .map(|process| format!("{} (pid {}) {:.2}", process.name, process.pid, process.cpus))
-        .collect();
-    // Interrupts, processes that came and went, and those of other containers belong to nobody who can be seen.
-    if others - seen >= NOTE {
-        who.push(format!(
-            "interrupts and unseen processes {:.2}",
-            others - seen
-        ));
-    }
-    let found = format!(
-        "{others:.2} of {cpus:.0} CPUs busy{}{}",
-        if who.is_empty() { "" } else { ": " },
-        who.join(", ")
-    );
-    let mend = match named.first() {
+        .map(|of| format!("{} (pid {}) {:.2}", of.name, of.pid, of.cpus));
+    // Interrupts, short-lived processes and processes of other containers are not visible.
+    let hidden = (hidden >= NOTE).then(|| format!("interrupts and unlisted processes {hidden:.2}"));
+    let consumers: Vec<String> = processes.chain(hidden).collect();
+    let fix = match named.first() {
         Some(process) => format!(
             "kill -STOP {pid}    # unless it is the server under test; afterwards: kill -CONT {pid}",
             pid = process.pid
         ),
-        None => "# find it on the host that this machine or container runs on".to_owned(),
+        None => "# check the host of this virtual machine or container".to_owned(),
     };
-    spoils(
-        TOPIC,
+    let colon = if consumers.is_empty() { "" } else { ": " };
+    Some(problem(
         level,
-        found,
-        "client and server wait for CPUs that others use: less throughput, longer latencies, and no two runs alike",
-        [mend.as_str()],
-    )
+        format!("{found}{colon}{}", consumers.join(", ")),
+        "client and server compete with other processes for CPUs: throughput falls; latencies and variation rise",
+        &[&fix],
+    ))
 }

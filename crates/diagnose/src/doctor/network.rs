@@ -1,223 +1,193 @@
-//! Findings on connections: open files, ports, TIME_WAIT, accept queues, connection tracking.
+//! Findings on connections: open files, local ports, TIME_WAIT, accept queues and connection
+//! tracking.
 
-use floodmark_record::host::{Facts, Finding, Level};
+use floodmark_record::host::{HostFacts, Level};
 use floodmark_record::units::show_count;
 
-use super::{fine, spoils, unread};
+use super::{Judgement, fine, problem};
 
-/// How long a closed connection rests, seconds (`TCP_TIMEWAIT_LEN` of the kernel, fixed).
+/// Duration of TIME_WAIT, seconds (`TCP_TIMEWAIT_LEN`, a kernel constant).
 const TIME_WAIT_S: f64 = 60.0;
 
-pub(super) fn open_files(facts: &Facts) -> Finding {
-    const TOPIC: &str = "open files";
-    // Enough for the largest plain test, 10,000 connections, on either side.
+const MORE_SOURCES: &str = "# or use several source addresses: --sources 127.0.0.2-127.0.0.20";
+
+pub(super) fn open_files(facts: &HostFacts) -> Option<Judgement> {
+    // Enough for 10,000 connections in client or server.
     const ENOUGH: u64 = 10_240;
-    let Some(limit) = facts.open_files else {
-        return unread(TOPIC);
-    };
+    let limit = facts.open_files?;
     let show = |n: u64| match n {
-        u64::MAX => "no limit".to_owned(),
+        u64::MAX => "unlimited".to_owned(),
         n => show_count(n),
     };
+    let (hard, soft) = (show(limit.hard), show(limit.soft));
+    let connections = |files: u64| show_count(files.saturating_sub(20));
     if limit.hard < ENOUGH {
-        return spoils(
-            TOPIC,
+        return Some(problem(
             if limit.hard < 4_096 {
                 Level::Warning
             } else {
                 Level::Note
             },
-            format!("{} at most, and no more may be asked for", show(limit.hard)),
+            format!("hard limit {hard}"),
             format!(
-                "beyond about {} connections, neither client nor server can open one more",
-                show_count(limit.hard.saturating_sub(20))
+                "client and server are limited to about {} connections each",
+                connections(limit.hard)
             ),
-            ["sudo prlimit --pid $$ --nofile=1048576:1048576"],
-        );
+            &["sudo prlimit --pid $$ --nofile=1048576:1048576"],
+        ));
     }
     if limit.soft < ENOUGH {
-        return spoils(
-            TOPIC,
+        return Some(problem(
             Level::Note,
+            format!("soft limit {soft}, hard limit {hard}"),
             format!(
-                "{}, may be raised to {}",
-                show(limit.soft),
-                show(limit.hard)
+                "a server started from this shell is limited to about {} connections; floodmark raises its own limit",
+                connections(limit.soft)
             ),
-            format!(
-                "nothing for floodmark, which raises its own; a server started from this shell stops at about {} connections",
-                show_count(limit.soft.saturating_sub(20))
-            ),
-            ["ulimit -n $(ulimit -Hn)"],
-        );
+            &["ulimit -n $(ulimit -Hn)"],
+        ));
     }
-    fine(TOPIC, show(limit.soft))
+    Some(fine(soft))
 }
 
-pub(super) fn ports(facts: &Facts) -> Finding {
-    const TOPIC: &str = "local ports";
+pub(super) fn ports(facts: &HostFacts) -> Option<Judgement> {
     // The kernel's default range, 32768–60999.
     const DEFAULT: u64 = 28_232;
-    let Some(ports) = facts.ports else {
-        return unread(TOPIC);
+    let ports = facts.ports?;
+    let usable = show_count(ports.usable());
+    let reserved = match ports.reserved {
+        0 => String::new(),
+        n => format!(", {} of them reserved", show_count(n.into())),
     };
-    let usable = ports.usable();
     let found = format!(
-        "{} for each source address and target ({}–{}{})",
-        show_count(usable),
-        ports.low,
-        ports.high,
-        if ports.reserved > 0 {
-            format!(", {} of them reserved", show_count(ports.reserved.into()))
-        } else {
-            String::new()
-        }
+        "{usable} per source address and target ({}–{}{reserved})",
+        ports.low, ports.high
     );
-    // A few hundred reserved ports of the default range change nothing.
-    if usable >= DEFAULT - 1_000 {
-        return fine(TOPIC, found);
-    }
-    spoils(
-        TOPIC,
-        if usable < 10_000 {
-            Level::Warning
-        } else {
-            Level::Note
-        },
+    let level = match ports.usable() {
+        0..10_000 => Level::Warning,
+        // A few hundred reserved ports don't matter.
+        n if n < DEFAULT - 1_000 => Level::Note,
+        _ => return Some(fine(found)),
+    };
+    Some(problem(
+        level,
         found,
         format!(
-            "no more than {} connections at once from one address, and fresh ones run out of ports sooner",
-            show_count(usable)
+            "each source address allows at most {usable} connections at once, and fewer if connections are fresh"
         ),
-        [
+        &[
             "sudo sysctl -w net.ipv4.ip_local_port_range=\"16384 65535\"",
-            "# or spread over several addresses: --sources 127.0.0.2-127.0.0.20",
+            MORE_SOURCES,
         ],
-    )
+    ))
 }
 
-pub(super) fn time_wait(facts: &Facts) -> Finding {
-    const TOPIC: &str = "TIME_WAIT";
-    // Fewer fresh connections a second than this is less than a small server accepts.
+pub(super) fn time_wait(facts: &HostFacts) -> Option<Judgement> {
+    // Even a small server accepts this many fresh connections per second.
     const LOW_RATE: f64 = 10_000.0;
-    let (rules, Some(ports)) = (&facts.time_wait, facts.ports) else {
-        return unread(TOPIC);
+    let rules = &facts.time_wait;
+    let usable = facts.ports?.usable() as f64;
+    let reuse = rules.reuse?;
+    let without_reuse = show_count((usable / TIME_WAIT_S) as u64);
+    let with_held = |found: &str, minimum: f64| {
+        let held = rules.ports_held.filter(|held| *held as f64 >= minimum)?;
+        let held = show_count(held);
+        Some(format!("{found}; {held} local ports in TIME_WAIT"))
     };
-    let Some(reuse) = rules.reuse else {
-        return unread(TOPIC);
-    };
-    let usable = ports.usable() as f64;
-    let resting = show_count((usable / TIME_WAIT_S) as u64);
-    let why_never = match (reuse, rules.timestamps) {
+    let no_reuse = match (reuse, rules.timestamps) {
         (0, _) => Some((
             "net.ipv4.tcp_tw_reuse = 0",
             "sudo sysctl -w net.ipv4.tcp_tw_reuse=2",
         )),
         (_, Some(0)) => Some((
-            "net.ipv4.tcp_timestamps = 0, without which no port is reused",
+            "net.ipv4.tcp_timestamps = 0, which prevents port reuse",
             "sudo sysctl -w net.ipv4.tcp_timestamps=1",
         )),
         _ => None,
     };
-    if let Some((found, mend)) = why_never {
-        let found = match rules.ports_held {
-            Some(held) if held > 0 => format!("{found}; {} local ports rest now", show_count(held)),
-            _ => found.to_owned(),
-        };
-        return spoils(
-            TOPIC,
+    if let Some((found, fix)) = no_reuse {
+        return Some(problem(
             Level::Warning,
-            found,
+            with_held(found, 1.0).unwrap_or_else(|| found.to_owned()),
             format!(
-                "a port whose connection the client closed first rests 60 s, on loopback too: {resting} fresh connections per second and source address in the long run"
+                "if the client closes first, its port stays in TIME_WAIT for 60 s, even on loopback: at most {without_reuse} fresh connections/s per source address"
             ),
-            [mend],
-        );
+            &[fix],
+        ));
     }
     let delay_ms = rules.reuse_delay_ms.unwrap_or(1_000);
     let rate = usable * 1e3 / delay_ms.max(1) as f64;
+    let (scope, elsewhere) = match reuse {
+        1 => ("everywhere", String::new()),
+        _ => (
+            "on loopback",
+            format!(", elsewhere after 60 s ({without_reuse}/s)"),
+        ),
+    };
     let found = format!(
-        "ports reused after {:.1} s {} ({} fresh connections/s per source address)",
+        "ports reused after {:.1} s {scope} ({} fresh connections/s per source address)",
         delay_ms as f64 / 1e3,
-        if reuse == 1 {
-            "everywhere"
-        } else {
-            "on loopback"
-        },
         show_count(rate as u64),
     );
     if rate < LOW_RATE {
-        return spoils(
-            TOPIC,
+        return Some(problem(
             Level::Note,
             found,
-            "with --close-first client, fresh connections beyond that rate fail for want of a port",
-            [
+            "with --close-first client, a higher rate of fresh connections fails for lack of ports",
+            &[
                 "sudo sysctl -w net.ipv4.tcp_tw_reuse_delay=1000",
-                "# or spread over several addresses: --sources 127.0.0.2-127.0.0.20",
+                MORE_SOURCES,
             ],
-        );
+        ));
     }
-    if let Some(held) = rules.ports_held.filter(|held| *held as f64 >= usable / 2.0) {
-        return spoils(
-            TOPIC,
+    let crowded = with_held(&found, usable / 2.0).map(|found| {
+        problem(
             Level::Note,
-            format!("{found}; {} of the local ports rest now", show_count(held)),
-            "a fresh connection searches longer for a free port, which costs client CPU",
-            ["sleep 60    # they are free again then"],
-        );
-    }
-    if reuse == 1 {
-        return fine(TOPIC, found);
-    }
-    fine(TOPIC, format!("{found}, else 60 s ({resting}/s)"))
+            found,
+            "finding a free port takes longer, which costs client CPU",
+            &["sleep 60    # until they are free"],
+        )
+    });
+    crowded.or_else(|| Some(fine(found + &elsewhere)))
 }
 
-pub(super) fn accept_queue(facts: &Facts) -> Finding {
-    const TOPIC: &str = "accept queue";
-    // The kernel's default since 5.4; before, it was 128.
+pub(super) fn accept_queue(facts: &HostFacts) -> Option<Judgement> {
+    // The kernel's default since 5.4 (128 before).
     const DEFAULT: u64 = 4_096;
     let queue = &facts.accept_queue;
-    let Some(somaxconn) = queue.somaxconn else {
-        return unread(TOPIC);
-    };
-    let found = format!("net.core.somaxconn = {}", show_count(somaxconn));
+    let somaxconn = queue.somaxconn?;
+    let limit = show_count(somaxconn);
+    let found = format!("net.core.somaxconn = {limit}");
     if somaxconn < 1_024 {
-        return spoils(
-            TOPIC,
+        return Some(problem(
             Level::Warning,
             found,
             format!(
-                "whatever a server asks for, beyond {} connections waiting to be accepted a SYN is dropped and comes again after 1 s",
-                show_count(somaxconn)
+                "the backlog of every server is limited: beyond {limit} waiting connections, SYNs are dropped and retried after 1 s"
             ),
-            [
+            &[
                 &format!("sudo sysctl -w net.core.somaxconn={DEFAULT}"),
-                "# then start the server anew: the bound is taken when it begins to listen",
+                "# then restart the server; the limit applies when it starts to listen",
             ],
-        );
+        ));
     }
-    if let (Some(0), Some(backlog)) = (queue.syncookies, queue.syn_backlog)
-        && backlog < 1_024
-    {
-        return spoils(
-            TOPIC,
+    Some(match (queue.syncookies, queue.syn_backlog) {
+        (Some(0), Some(backlog @ 0..1_024)) => problem(
             Level::Note,
             format!(
                 "{found}, net.ipv4.tcp_max_syn_backlog = {} without SYN cookies",
                 show_count(backlog)
             ),
-            "a burst of fresh connections over a real network loses SYNs beyond that many half-open ones",
-            ["sudo sysctl -w net.ipv4.tcp_syncookies=1"],
-        );
-    }
-    fine(TOPIC, found)
+            "bursts of fresh connections over a network lose SYNs above that number of half-open connections",
+            &["sudo sysctl -w net.ipv4.tcp_syncookies=1"],
+        ),
+        _ => fine(found),
+    })
 }
 
-pub(super) fn conntrack(facts: &Facts) -> Finding {
-    const TOPIC: &str = "conntrack";
+pub(super) fn conntrack(facts: &HostFacts) -> Option<Judgement> {
     let Some(conntrack) = facts.conntrack else {
-        return fine(TOPIC, "not loaded");
+        return Some(fine("not loaded"));
     };
     let found = format!(
         "{} of {} connections tracked",
@@ -225,35 +195,32 @@ pub(super) fn conntrack(facts: &Facts) -> Finding {
         show_count(conntrack.max)
     );
     if conntrack.count == 0 {
-        return fine(TOPIC, format!("{found} (loaded, but no rule uses it)"));
+        return Some(fine(format!("{found} (loaded, not used by any rule)")));
     }
     let free = conntrack.max.saturating_sub(conntrack.count);
     let share = conntrack.count as f64 / conntrack.max.max(1) as f64;
-    // A closed connection stays in the table for two minutes (nf_conntrack_tcp_timeout_time_wait, 120 s by default), so a
-    // thousand fresh ones per second take 120,000 places.
+    // A closed connection stays in the table for two minutes (nf_conntrack_tcp_timeout_time_wait, 120 s
+    // by default), so 1,000 fresh connections/s need 120,000 entries.
     let level = if share >= 0.8 {
         Level::Warning
     } else if share >= 0.5 || free < 120_000 {
         Level::Note
     } else {
-        return fine(TOPIC, found);
+        return Some(fine(found));
     };
-    spoils(
-        TOPIC,
+    let larger = conntrack.max.saturating_mul(4).max(1_048_576);
+    Some(problem(
         level,
         found,
         format!(
-            "each fresh connection takes a place for about 2 minutes; when the {} free ones are gone, SYNs are dropped without a word ({} fresh connections per second in the long run)",
+            "each fresh connection takes an entry for 2 minutes; with {} free entries, SYNs are dropped silently above {} fresh connections/s",
             show_count(free),
             show_count(free / 120)
         ),
-        [
-            &format!(
-                "sudo sysctl -w net.netfilter.nf_conntrack_max={}",
-                conntrack.max.saturating_mul(4).max(1_048_576)
-            ),
-            "# or leave loopback out of it:",
+        &[
+            &format!("sudo sysctl -w net.netfilter.nf_conntrack_max={larger}"),
+            "# or exclude loopback:",
             "sudo iptables -t raw -A OUTPUT -o lo -j NOTRACK && sudo iptables -t raw -A PREROUTING -i lo -j NOTRACK",
         ],
-    )
+    ))
 }

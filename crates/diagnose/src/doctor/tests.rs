@@ -1,8 +1,8 @@
-//! Machines, and what is to be said of each.
+//! Tests of the findings on hosts.
 
 use floodmark_record::host::{
-    AcceptQueueFacts, ClockFacts, ConntrackFacts, CpuFacts, Facts, FrequencyFacts, IoUringFacts,
-    LimitFacts, LoadFacts, PortFacts, TimeWaitFacts,
+    AcceptQueueFacts, ClockFacts, ConntrackFacts, CpuFacts, FrequencyFacts, HostFacts,
+    IoUringFacts, LimitFacts, LoadFacts, PortFacts, TimeWaitFacts,
 };
 
 use super::*;
@@ -11,9 +11,9 @@ mod cpu;
 mod network;
 mod system;
 
-/// A machine without a fault.
-fn sound() -> Facts {
-    Facts {
+/// A host without problems.
+fn sound() -> HostFacts {
+    HostFacts {
         kernel: "6.18.44".to_owned(),
         cpus: CpuFacts {
             online: Some(8),
@@ -75,22 +75,23 @@ fn sound() -> Facts {
     }
 }
 
-fn finding(facts: &Facts, topic: &str) -> Finding {
+fn finding(facts: &HostFacts, topic: &str) -> HostFinding {
     let mut found = findings(facts);
     found.retain(|finding| finding.topic == topic);
     assert_eq!(found.len(), 1, "one finding on {topic}");
     found.remove(0)
 }
 
-/// Changes the sound machine, and looks at one topic: level, a part of what was found, a part of the mend.
+/// Applies `change` to the sound host and checks the finding on `topic`: its level, part of its
+/// figures and part of its fix.
 #[track_caller]
-fn expect(topic: &str, change: impl FnOnce(&mut Facts), level: Level, found: &str, mend: &str) {
+fn expect(topic: &str, change: impl FnOnce(&mut HostFacts), level: Level, found: &str, fix: &str) {
     let mut facts = sound();
     change(&mut facts);
     let finding = finding(&facts, topic);
     assert_eq!(finding.level, level, "{finding:?}");
     assert!(finding.found.contains(found), "{finding:?}");
-    assert!(finding.mend.join("\n").contains(mend), "{finding:?}");
+    assert!(finding.mend.join("\n").contains(fix), "{finding:?}");
     assert_eq!(finding.spoils.is_some(), level != Level::Ok, "{finding:?}");
     assert_eq!(finding.mend.is_empty(), level == Level::Ok, "{finding:?}");
     let others = findings(&facts);
@@ -101,7 +102,7 @@ fn expect(topic: &str, change: impl FnOnce(&mut Facts), level: Level, found: &st
 }
 
 #[test]
-fn a_sound_machine_is_called_sound() {
+fn sound_host_is_fine() {
     for finding in findings(&sound()) {
         assert_eq!(finding.level, Level::Ok, "{finding:?}");
         assert!(finding.found.chars().count() < 120, "{finding:?}");
@@ -109,13 +110,13 @@ fn a_sound_machine_is_called_sound() {
 }
 
 #[test]
-fn a_machine_that_tells_nothing_is_not_judged() {
-    let facts = Facts {
+fn missing_facts_are_not_judged() {
+    let facts = HostFacts {
         cpus: CpuFacts {
             allowed: 8,
             ..CpuFacts::default()
         },
-        ..Facts::default()
+        ..HostFacts::default()
     };
     for finding in findings(&facts) {
         assert!(

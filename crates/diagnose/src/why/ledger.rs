@@ -1,130 +1,117 @@
-//! Where requests were, and what each resource would allow.
+//! Where requests were, and the upper bound of each resource.
 
+use floodmark_record::metric::{ListenerFigure, Role, SocketFigure};
 use floodmark_record::verdict::{Ceiling, Ledger, LedgerEntry};
 
-use super::facts::Facts;
+use super::facts::RunFacts;
 
-/// Where requests were: those of whom a counter tells, the rest unexplained. Little's law: J. D. C. Little, "A Proof for the Queuing
-/// Formula L = λW", Operations Research 9 (1961). None where the mean service time is not known.
-pub(super) fn of(facts: &Facts<'_>) -> Option<Ledger> {
-    let under_way = facts.under_way?;
+/// Returns the mean number of requests in flight and where they were, or `None` without a mean
+/// service time.
+///
+/// Little's law: J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9
+/// (1961).
+pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
+    let in_flight = facts.in_flight?;
     let run = facts.run;
+    // Assume that all requests, and all responses, have similar sizes.
+    let request = run.bytes.sent as f64 / run.requests.sent.max(1) as f64;
+    let response = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
+    let unread = |role, size: f64| {
+        let bytes = facts.samples.sockets(role, SocketFigure::ReceiveQueue);
+        bytes.filter(|_| size > 0.0).map(|bytes| bytes / size)
+    };
     let mut places = Vec::new();
     let mut add = |place: &str, mean: Option<f64>, source: &str| {
-        if let Some(mean) = mean {
-            places.push(LedgerEntry {
-                place: place.to_owned(),
-                mean,
-                source: source.to_owned(),
-            });
-        }
+        places.extend(mean.map(|mean| LedgerEntry {
+            place: place.to_owned(),
+            mean,
+            source: source.to_owned(),
+        }));
     };
-    // One request is about as long as all are.
-    let each = run.bytes.sent as f64 / run.requests.sent.max(1) as f64;
-    let answer = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
-    let many = |bytes: Option<f64>, of: f64| bytes.filter(|_| of > 0.0).map(|bytes| bytes / of);
+    let queue = facts.samples.listener(ListenerFigure::AcceptQueue);
+    let source = "listener accept_queue (sock_diag)";
+    add("in the server's accept queue", queue, source);
     add(
-        "connected and not accepted by the server yet",
-        facts.network.accept_queue,
-        "listener accept_queue (sock_diag)",
+        "received by the server's kernel, not read yet",
+        unread(Role::Server, request),
+        "server sockets receive_queue (sock_diag) ÷ mean request size",
     );
-    add(
-        "came to the server and not read yet",
-        many(facts.network.unread_by_server, each),
-        "server sockets receive_queue (sock_diag) over the size of a request",
-    );
+    const ON_CPU: &str = "/proc/PID/stat";
+    const RUNNABLE: &str = "schedstat run delay";
     if let Some(server) = &facts.server {
-        add(
-            "in the server, on a CPU",
-            Some(server.used),
-            "/proc/PID/stat",
-        );
-        add(
-            "in the server, ready for a CPU",
-            server.waiting,
-            "schedstat run delay",
-        );
+        add("in the server, on a CPU", Some(server.used), ON_CPU);
+        add("in the server, runnable", server.runnable, RUNNABLE);
     }
     for upstream in &facts.upstreams {
         add(
             &format!("in the server, waiting for {}", upstream.address),
             upstream.waiting,
-            "sock_diag: sent last, and received before that",
+            "sock_diag: sent after the last receive",
         );
     }
-    // Those that wait for the store are there, whatever it does with them.
-    let told = facts
-        .upstreams
-        .iter()
-        .any(|upstream| upstream.waiting.is_some());
-    if let Some(store) = facts.store.as_ref().filter(|_| !told) {
-        add("in the store, on a CPU", Some(store.used), "/proc/PID/stat");
-        add(
-            "in the store, ready for a CPU",
-            store.waiting,
-            "schedstat run delay",
-        );
+    // Requests that wait for the store include those it works on.
+    let waits_known = facts.upstreams.iter().any(|one| one.waiting.is_some());
+    if let Some(store) = facts.store.as_ref().filter(|_| !waits_known) {
+        add("in the store, on a CPU", Some(store.used), ON_CPU);
+        add("in the store, runnable", store.runnable, RUNNABLE);
     }
     add(
-        "answered and not read by the client yet",
-        many(facts.network.unread_by_client, answer),
-        "client sockets receive_queue (sock_diag) over the size of an answer",
+        "received by the client's kernel, not read yet",
+        unread(Role::Client, response),
+        "client sockets receive_queue (sock_diag) ÷ mean response size",
     );
-    add(
-        "in the client, on a CPU",
-        Some(facts.client.used),
-        "the load threads' clocks",
-    );
-    add(
-        "in the client, ready for a CPU",
-        facts.client.waiting,
-        "schedstat run delay",
-    );
-    let seen: f64 = places.iter().map(|place| place.mean).sum();
+    let client = &facts.client;
+    let clocks = "CPU clocks of the client threads";
+    add("in the client, on a CPU", Some(client.used), clocks);
+    add("in the client, runnable", client.runnable, RUNNABLE);
+    let observed: f64 = places.iter().map(|place| place.mean).sum();
     Some(Ledger {
-        under_way,
+        under_way: in_flight,
         places,
-        unexplained: under_way - seen,
+        unexplained: in_flight - observed,
     })
 }
 
-/// What each resource would allow if nothing else were in the way, the lowest first.
-pub(super) fn ceilings(facts: &Facts<'_>) -> Vec<Ceiling> {
+/// Returns the upper bound of each resource, lowest first.
+pub(super) fn ceilings(facts: &RunFacts<'_>) -> Vec<Ceiling> {
     let mut ceilings = Vec::new();
-    let mut add = |resource: String, used: f64, may_use: f64| {
-        let demand_us = used / facts.answered_per_s * 1e6;
-        if used > 0.0 && may_use > 0.0 && demand_us.is_finite() {
+    let mut add = |resource: &str, used: f64, cpus: f64| {
+        let demand_us = used / facts.responses_per_s * 1e6;
+        if used > 0.0 && cpus > 0.0 && demand_us.is_finite() {
             ceilings.push(Ceiling {
-                resource,
+                resource: resource.to_owned(),
                 demand: demand_us,
                 unit: "µs of CPU".to_owned(),
-                limit_per_s: facts.answered_per_s * may_use / used,
-                used: used / may_use,
+                limit_per_s: facts.responses_per_s * cpus / used,
+                used: used / cpus,
             });
         }
     };
-    let threads = f64::from(facts.run.plan.threads).min(facts.client.may_use);
-    let client = if facts.client.busiest.is_some() {
-        threads
-    } else {
-        facts.client.may_use
+    let client = &facts.client;
+    let threads = match client.busiest {
+        Some(_) => f64::from(facts.run.plan.threads),
+        None => f64::INFINITY,
     };
-    add("the client's threads".to_owned(), facts.client.used, client);
+    add(
+        "the client's threads",
+        client.used,
+        client.allowed.min(threads),
+    );
     if let Some(server) = &facts.server {
-        add("the server's CPUs".to_owned(), server.used, server.may_use);
-        if let Some(busiest) = &server.busiest {
-            add(
-                format!("the server's thread {}", busiest.name),
-                busiest.on_cpu,
-                1.0,
-            );
-        }
+        add("the server's CPUs", server.used, server.allowed);
+    }
+    if let Some(thread) = facts.busiest_thread() {
+        add(
+            &format!("server thread {}", thread.name),
+            thread.on_cpu,
+            1.0,
+        );
     }
     if let Some(store) = &facts.store {
-        add("the store's CPUs".to_owned(), store.used, store.may_use);
+        add("the store's CPUs", store.used, store.allowed);
     }
     if let Some(busy) = facts.host_busy {
-        add("all CPUs of the machine".to_owned(), busy, facts.cpus);
+        add("all CPUs of the host", busy, facts.cpus);
     }
     ceilings.sort_by(|a, b| a.limit_per_s.total_cmp(&b.limit_per_s));
     ceilings

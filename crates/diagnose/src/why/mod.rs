@@ -1,4 +1,5 @@
-//! Why a run's figure is what it is: a function of the run and its machine (docs/decisions/0021-why.md).
+//! Verdicts: what limited a run, as a function of the run and its host
+//! (docs/decisions/0021-why.md).
 
 mod candidate;
 mod facts;
@@ -10,111 +11,95 @@ use floodmark_record::cause::Cause;
 use floodmark_record::run::{Environment, Run};
 use floodmark_record::verdict::{Confidence, Verdict};
 
-use candidate::{Candidate, Findings, Shown};
-use facts::Facts;
+pub use facts::consumed;
 
-/// Two limits within this share of each other are both named.
-const ALSO: f64 = 0.1;
+use candidate::{Candidate, EvidenceRank, Findings};
+use facts::RunFacts;
 
-/// Most figures that are shown for a cause.
-const SHOWN: usize = 5;
+/// Maximum difference in utilization of two limits that are both named.
+const BOTH_NAMED: f64 = 0.1;
 
-/// Judges a run; none of one that has no figure.
+/// Maximum number of evidence lines.
+const MAX_EVIDENCE: usize = 5;
+
+/// Returns the verdict on a run, or `None` without a throughput.
 #[must_use]
 pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
-    let facts = Facts::of(run, environment)?;
-    let findings = rules::apply(&facts);
-    let (ledger, ceilings) = (ledger::of(&facts), ledger::ceilings(&facts));
+    let facts = RunFacts::of(run, environment)?;
     let Findings {
         mut candidates,
         ruled_out,
         unseen,
-    } = findings;
-    rank(&mut candidates);
-    let mut ranked = candidates.into_iter();
-    let Some(first) = ranked.next() else {
-        let verdict = Verdict {
-            ledger,
-            ceilings,
-            ..unknown(&facts, &ruled_out, unseen)
-        };
-        return Some(proof::judge(run, verdict));
+    } = rules::apply(&facts);
+    candidates.sort_by(|(_, a), (_, b)| {
+        let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
+        a.rank.cmp(&b.rank).then(nearer_to_limit)
+    });
+    let (cause, confidence, first, also) = if candidates.is_empty() {
+        (
+            Cause::Unknown,
+            Confidence::Unknown,
+            unknown(&facts),
+            Vec::new(),
+        )
+    } else {
+        let (cause, first) = candidates.remove(0);
+        let also = contributing((cause, &first), &candidates);
+        (cause, Confidence::Likely, first, also)
     };
-    let also = also(&first, ranked.as_slice());
+    let excluded = ruled_out.iter();
+    let excluded = excluded.filter(|(excluded, _)| *excluded != cause && !also.contains(excluded));
     let verdict = Verdict {
-        cause: first.cause,
-        also: also.clone(),
-        confidence: Confidence::Likely,
+        ruled_out: excluded
+            .map(|(cause, figure)| format!("{cause}: {figure}"))
+            .collect(),
+        cause,
+        also,
+        confidence,
         summary: first.summary,
         limit_per_s: first.limit_per_s,
-        evidence: first.evidence.into_iter().take(SHOWN).collect(),
-        ruled_out: ruled_out
-            .iter()
-            .filter(|(cause, _)| *cause != first.cause && !also.contains(cause))
-            .map(|(cause, why)| format!("{cause}: {why}"))
-            .collect(),
+        evidence: first.evidence.into_iter().take(MAX_EVIDENCE).collect(),
         next: first.next,
         tested: Vec::new(),
         unseen,
-        ledger,
-        ceilings,
+        ledger: ledger::of(&facts),
+        ceilings: ledger::ceilings(&facts),
     };
     Some(proof::judge(run, verdict))
 }
 
-/// The most telling first; of two that tell as much, the one nearer to its limit.
-fn rank(candidates: &mut [Candidate]) {
-    candidates.sort_by(|a, b| a.shown.cmp(&b.shown).then(b.used.total_cmp(&a.used)));
-}
-
-/// What else limits it within a tenth, is what the cause takes, or takes a part of the answers away.
-fn also(first: &Candidate, others: &[Candidate]) -> Vec<Cause> {
-    let near = |other: &&Candidate| {
-        first.takes == Some(other.cause)
-            || other.shown <= first.shown
-            || other.shown == Shown::Lesser
-            || (other.shown == Shown::Full && other.used >= first.used - ALSO)
+/// Returns the other causes to name: those that limit the run about as much, the server's CPU that
+/// the first one uses up, and those that affect a minor part of the responses.
+fn contributing((cause, first): (Cause, &Candidate), others: &[(Cause, Candidate)]) -> Vec<Cause> {
+    let uses_server_cpu = first.rank == EvidenceRank::Mechanism || cause == Cause::CpuQuota;
+    let contributes = |(cause, other): &&(Cause, Candidate)| {
+        (uses_server_cpu && *cause == Cause::ServerCpu)
+            || other.rank <= first.rank
+            || other.rank == EvidenceRank::Minor
+            || (other.rank == EvidenceRank::Saturated
+                && other.utilization >= first.utilization - BOTH_NAMED)
     };
-    others
-        .iter()
-        .filter(near)
-        .map(|other| other.cause)
-        .collect()
+    let others = others.iter().filter(contributes);
+    others.map(|(cause, _)| *cause).collect()
 }
 
-/// The verdict where no rule found anything.
-fn unknown(facts: &Facts<'_>, ruled_out: &[(Cause, String)], unseen: Vec<String>) -> Verdict {
-    let next = match facts.run.plan.model {
-        floodmark_record::plan::Model::Closed => format!(
-            "see whether twice as many connections give more: -c {}",
-            facts.run.plan.connections * 2
+/// Returns the summary and next step if there is no candidate.
+fn unknown(facts: &RunFacts<'_>) -> Candidate {
+    let plan = &facts.run.plan;
+    let next = match plan.is_open() {
+        false => format!(
+            "retry with twice the connections: -c {}",
+            plan.connections * 2
         ),
-        floodmark_record::plan::Model::Open => {
-            "see what a lower rate does, and whether the server waits for something".to_owned()
-        }
+        true => "retry with a lower rate, and check what the server waits for".to_owned(),
     };
-    Verdict {
-        cause: Cause::Unknown,
-        also: Vec::new(),
-        confidence: Confidence::Unknown,
-        summary: "what was seen does not tell what limited it".to_owned(),
-        limit_per_s: None,
-        evidence: Vec::new(),
-        ruled_out: ruled_out
-            .iter()
-            .map(|(cause, why)| format!("{cause}: {why}"))
-            .collect(),
-        next,
-        tested: Vec::new(),
-        unseen,
-        ledger: None,
-        ceilings: Vec::new(),
-    }
+    let summary = "not enough evidence to name a cause";
+    Candidate::new(EvidenceRank::Demand, summary, Vec::new(), next)
 }
 
 #[cfg(test)]
-mod apart_tests;
+mod separate_hosts_tests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(test)]
 mod waiting_tests;

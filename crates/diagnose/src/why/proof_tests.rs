@@ -1,10 +1,10 @@
-//! Verdicts after something was changed.
+//! Verdicts after perturbations.
 
 use super::*;
 use crate::next::tests::run;
 use crate::testing::closed;
 
-/// A closed run whose shortest answer took 5 ms, with a verdict on it.
+/// A closed run with a shortest service time of 5 ms, and its verdict.
 fn run_of(cause: Cause) -> (Run, Verdict) {
     let mut run = run(closed());
     run.server = Some(floodmark_record::watch::Server::default());
@@ -13,11 +13,11 @@ fn run_of(cause: Cause) -> (Run, Verdict) {
         cause,
         also: Vec::new(),
         confidence: Confidence::Likely,
-        summary: "it is so".to_owned(),
+        summary: "the cause".to_owned(),
         limit_per_s: None,
-        evidence: vec!["seen".to_owned()],
+        evidence: vec!["a figure".to_owned()],
         ruled_out: Vec::new(),
-        next: "change it".to_owned(),
+        next: "the next step".to_owned(),
         tested: Vec::new(),
         unseen: Vec::new(),
         ledger: None,
@@ -27,8 +27,8 @@ fn run_of(cause: Cause) -> (Run, Verdict) {
     (run, verdict)
 }
 
-/// Six windows of each with a ratio, which differ by 1 % from pair to pair.
-fn windows(change: Change, ratio: f64) -> Windows {
+/// Six pairs of windows with a throughput ratio and 1 % noise.
+fn windows(change: Perturbation, ratio: f64) -> Windows {
     let noise = [0.99, 1.01, 1.0, 1.01, 0.99, 1.0];
     Windows {
         change,
@@ -42,15 +42,15 @@ fn windows(change: Change, ratio: f64) -> Windows {
 fn judged(cause: Cause, twice: f64, client: f64, server: f64) -> Verdict {
     let (mut run, verdict) = run_of(cause);
     run.perturbed = vec![
-        windows(Change::TwiceConnections, twice),
-        windows(Change::SlowedClient, client),
-        windows(Change::SlowedServer, server),
+        windows(Perturbation::TwiceConnections, twice),
+        windows(Perturbation::SlowedClient, client),
+        windows(Perturbation::SlowedServer, server),
     ];
     judge(&run, verdict)
 }
 
 #[test]
-fn what_moved_as_predicted_is_proven() {
+fn predicted_effects_prove_a_cause() {
     for (cause, [twice, client, server]) in [
         (Cause::ServerCpu, [1.0, 0.99, 0.79]),
         (Cause::ServerCpuOneThread, [1.01, 1.0, 0.72]),
@@ -69,9 +69,9 @@ fn what_moved_as_predicted_is_proven() {
 }
 
 #[test]
-fn what_moved_otherwise_is_not_likely_any_more() {
+fn contradicting_effects_make_the_cause_unknown() {
     for (cause, [twice, client, server]) in [
-        // More connections gave more: the CPU was not the limit.
+        // Throughput grew with the connections: the CPU was not the limit.
         (Cause::ServerCpu, [1.9, 0.99, 0.79]),
         (Cause::ServerCpu, [1.0, 1.0, 1.0]),
         (Cause::Concurrency, [1.0, 1.0, 1.0]),
@@ -90,16 +90,16 @@ fn what_moved_otherwise_is_not_likely_any_more() {
 }
 
 #[test]
-fn a_part_whose_change_shows_nothing_proves_nothing() {
+fn inconclusive_effect_proves_nothing() {
     let (mut run, mut verdict) = run_of(Cause::ServerCpu);
-    // Counters rule all others out, so that only the figure is left to speak.
+    // Counters rule out all other causes.
     let others = Cause::ALL
         .iter()
         .filter(|cause| **cause != Cause::ServerCpu);
     verdict.ruled_out = others.map(|cause| format!("{cause}: no")).collect();
     run.perturbed = vec![
-        windows(Change::TwiceConnections, 1.0),
-        windows(Change::SlowedServer, 0.9),
+        windows(Perturbation::TwiceConnections, 1.0),
+        windows(Perturbation::SlowedServer, 0.9),
     ];
     let proven = judge(&run, verdict.clone());
     assert_eq!(proven.confidence, Confidence::Proven, "{proven:#?}");
@@ -109,14 +109,14 @@ fn a_part_whose_change_shows_nothing_proves_nothing() {
 }
 
 #[test]
-fn what_several_causes_predict_proves_none_of_them() {
-    // Both sides lost: what each kind of work predicts of the other's stop is contradicted, but for CPUs that are shared.
+fn effect_shared_by_several_causes_proves_none() {
+    // Only shared CPUs predict a loss from pausing either process.
     let verdict = judged(Cause::SharedCpu, 1.0, 0.84, 0.82);
     assert_eq!(verdict.confidence, Confidence::Proven, "{verdict:#?}");
-    // A lock, a pool and a limiter wait alike.
+    // A lock, a pool and a limiter predict the same.
     let verdict = judged(Cause::Serialised, 1.0, 0.99, 0.98);
     assert_eq!(verdict.confidence, Confidence::Likely, "{verdict:#?}");
-    // Nothing that is changed tells these.
+    // No perturbation tests this cause.
     let verdict = judged(Cause::EphemeralPorts, 1.0, 0.99, 0.98);
     assert_eq!(verdict.confidence, Confidence::Likely);
     assert!(
@@ -128,18 +128,21 @@ fn what_several_causes_predict_proves_none_of_them() {
 }
 
 #[test]
-fn a_short_request_that_waits_is_told_from_work_by_counters_alone() {
+fn only_counters_rule_out_short_waits() {
     let (mut run, verdict) = run_of(Cause::ServerCpu);
     run.least_service_time_us = Some(100.0);
     run.perturbed = vec![
-        windows(Change::TwiceConnections, 1.0),
-        windows(Change::SlowedClient, 0.99),
-        windows(Change::SlowedServer, 0.79),
+        windows(Perturbation::TwiceConnections, 1.0),
+        windows(Perturbation::SlowedClient, 0.99),
+        windows(Perturbation::SlowedServer, 0.79),
     ];
     let likely = judge(&run, verdict.clone());
     assert_eq!(likely.confidence, Confidence::Likely, "{likely:#?}");
     let waiting = Cause::ALL.iter().filter(|cause| {
-        let waits = matches!(Kind::of(**cause), Some(Kind::Waiting | Kind::Pool));
+        let waits = matches!(
+            CauseClass::of(**cause),
+            Some(CauseClass::Waiting | CauseClass::Pool)
+        );
         waits && **cause != Cause::StoreLock
     });
     let ruled_out = waiting
@@ -156,18 +159,18 @@ fn a_short_request_that_waits_is_told_from_work_by_counters_alone() {
 }
 
 #[test]
-fn windows_without_an_answer_and_noisy_ones_decide_nothing() {
+fn empty_and_noisy_windows_are_inconclusive() {
     let (mut run, verdict) = run_of(Cause::ServerCpu);
     run.perturbed = vec![
         Windows {
-            change: Change::SlowedServer,
+            change: Perturbation::SlowedServer,
             knob: None,
             connections: 50,
             base_per_s: vec![1_000.0, 1_000.0],
             changed_per_s: vec![0.0, 800.0],
         },
         Windows {
-            change: Change::SlowedClient,
+            change: Perturbation::SlowedClient,
             knob: None,
             connections: 50,
             base_per_s: vec![1_000.0, 1_000.0, 1_000.0],
@@ -181,12 +184,12 @@ fn windows_without_an_answer_and_noisy_ones_decide_nothing() {
 }
 
 #[test]
-fn only_what_could_tell_is_changed() {
+fn skips_perturbations_that_test_nothing() {
     let (mut run, _) = run_of(Cause::ServerCpu);
     run.server = None;
-    let local = [Change::TwiceConnections, Change::SlowedClient];
+    let local = [Perturbation::TwiceConnections, Perturbation::SlowedClient];
     assert_eq!(changes(&run), local);
-    run.plan.model = Model::Open;
+    run.plan.model = crate::testing::open().model;
     assert_eq!(changes(&run), []);
     let (mut run, _) = run_of(Cause::EphemeralPorts);
     assert_eq!(changes(&run), []);
@@ -195,17 +198,17 @@ fn only_what_could_tell_is_changed() {
 }
 
 #[test]
-fn with_more_connections_than_the_run_had_few_of_them_predict_nothing() {
+fn low_concurrency_has_no_prediction_for_changed_connections() {
     let (mut run, verdict) = run_of(Cause::Concurrency);
     run.perturbed = vec![
-        windows(Change::TwiceConnections, 1.9),
+        windows(Perturbation::TwiceConnections, 1.9),
         Windows {
             connections: 400,
-            ..windows(Change::SlowedServer, 0.8)
+            ..windows(Perturbation::SlowedServer, 0.8)
         },
         Windows {
             connections: 400,
-            ..windows(Change::SlowedClient, 0.99)
+            ..windows(Perturbation::SlowedClient, 0.99)
         },
     ];
     let verdict = judge(&run, verdict);
@@ -214,31 +217,31 @@ fn with_more_connections_than_the_run_had_few_of_them_predict_nothing() {
 }
 
 #[test]
-fn a_pool_is_proven_by_its_knob_alone() {
+fn only_its_setting_proves_a_pool() {
     let (mut run, verdict) = run_of(Cause::WorkerPool);
     run.perturbed = vec![
-        windows(Change::TwiceConnections, 1.0),
-        windows(Change::SlowedClient, 0.99),
-        windows(Change::SlowedServer, 0.97),
+        windows(Perturbation::TwiceConnections, 1.0),
+        windows(Perturbation::SlowedClient, 0.99),
+        windows(Perturbation::SlowedServer, 0.97),
     ];
     let likely = judge(&run, verdict.clone());
     assert_eq!(likely.confidence, Confidence::Likely, "{likely:#?}");
-    run.perturbed.push(windows(Change::TwiceKnob, 1.95));
+    run.perturbed.push(windows(Perturbation::TwiceKnob, 1.95));
     let proven = judge(&run, verdict.clone());
     assert_eq!(proven.confidence, Confidence::Proven, "{proven:#?}");
-    // It was something else of the same size.
-    run.perturbed[3] = windows(Change::TwiceKnob, 1.0);
+    // Doubling the setting has no effect: something else of the same size is the limit.
+    run.perturbed[3] = windows(Perturbation::TwiceKnob, 1.0);
     assert_eq!(judge(&run, verdict).confidence, Confidence::Unknown);
 }
 
 #[test]
-fn the_knob_is_that_of_the_pool() {
+fn finds_the_setting_of_the_pool() {
     let (mut run, _) = run_of(Cause::WorkerPool);
-    run.warmup = Some(floodmark_record::run::Warmup {
+    run.warmup = Some(floodmark_record::run::WarmupRun {
         duration_s: 1.0,
         requests: run.requests.clone(),
     });
-    // 1,000 a second of 8 ms each are eight at a time.
+    // 1,000/s at 8 ms each keep eight requests in progress.
     run.least_service_time_us = Some(8_000.0);
     let settings: BTreeMap<String, String> = [
         ("connections", "8"),
@@ -249,7 +252,8 @@ fn the_knob_is_that_of_the_pool() {
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into();
     let named = |run: &Run| {
-        knob(run, &Environment::default(), &settings).map(|knob| (knob.name, knob.from, knob.to))
+        pool_setting(run, &Environment::default(), &settings)
+            .map(|setting| (setting.name, setting.from, setting.to))
     };
     assert_eq!(named(&run), Some(("threads".to_owned(), 8, 16)));
     run.verdict.as_mut().unwrap().cause = Cause::ConnectionPool;

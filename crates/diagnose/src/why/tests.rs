@@ -1,21 +1,23 @@
-//! Runs as floodmark records them, each limited by one thing.
+//! Verdicts on runs with one known limit each.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::client::Tool;
+use floodmark_record::client::ExternalRun;
+use floodmark_record::metric::{ProcessFigure, Role};
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::ConnectionUse;
-use floodmark_record::run::{Environment, Observation, Run, SteadyClass};
+use floodmark_record::run::{Environment, Run, SteadyClass};
 use floodmark_record::times::Times;
 use floodmark_record::tls::{TlsRun, TlsUse};
 use floodmark_record::verdict::{Confidence, Verdict};
 use floodmark_record::watch::{Server, ServerSeen, ServerThread};
+use floodmark_record::{Metric, Observation};
 
 use super::verdict;
 use super::waiting_tests::upstream;
 use crate::next::tests::run;
 use crate::testing::{closed, open, thread};
 
-/// A machine of 4 CPUs.
+/// A host with 4 CPUs.
 fn machine() -> Environment {
     Environment {
         cpus: 4,
@@ -23,12 +25,13 @@ fn machine() -> Environment {
     }
 }
 
-/// Values that a series has in each second of a run of ten.
-pub(super) fn series(subject: &str, metric: &str, value: f64) -> Observation {
+/// A series with the same value in each second of a ten-second run.
+pub(crate) fn series(subject: &str, metric: &str, value: f64) -> Observation {
+    let metric = Metric::parse(subject.to_owned(), metric.to_owned(), String::new());
+    assert!(!matches!(metric, Metric::Other { .. }), "{metric:?}");
     Observation {
-        subject: subject.to_owned(),
-        metric: metric.to_owned(),
-        unit: String::new(),
+        metric,
+        is_peak: false,
         source: String::new(),
         start_ms: 0,
         step_ms: 1_000,
@@ -36,9 +39,9 @@ pub(super) fn series(subject: &str, metric: &str, value: f64) -> Observation {
     }
 }
 
-/// A closed run of 50 connections at 1,000/s whose client is hardly busy, on a machine that used `busy` CPUs, with a server of four threads
-/// that used `server` CPUs, of which its busiest thread had `busiest`.
-pub(super) fn seen(busy: f64, server: f64, busiest: f64) -> Run {
+/// A closed run of 50 connections at 1,000/s with a mostly idle client. `busy` CPUs of the host are
+/// used in total, `server` by a server with four threads, and `busiest` by the busiest thread.
+pub(super) fn run_with(busy: f64, server: f64, busiest: f64) -> Run {
     let mut run = run(closed());
     run.client.threads = vec![thread(0.1, 0.0)];
     run.service_time_us = Times {
@@ -97,29 +100,29 @@ pub(super) fn is(run: &Run, cause: Cause) -> Verdict {
 }
 
 #[test]
-fn a_full_client_is_the_limit_and_one_that_waits_is_not() {
-    let mut run = seen(1.5, 0.4, 0.2);
+fn saturated_client_is_the_cause() {
+    let mut run = run_with(1.5, 0.4, 0.2);
     run.client.threads = vec![thread(0.98, 0.0)];
     let verdict = is(&run, Cause::ClientCpu);
-    assert_eq!(verdict.next, "give it another thread: -t 2");
+    assert_eq!(verdict.next, "add a client thread: -t 2");
     assert!((verdict.limit_per_s.unwrap() - 1_000.0 / 0.98).abs() < 1e-6);
     run.client.threads = vec![thread(0.5, 0.0)];
     is(&run, Cause::Unknown);
 }
 
 #[test]
-fn one_full_thread_is_told_from_full_cpus() {
-    is(&seen(1.2, 1.0, 0.99), Cause::ServerCpuOneThread);
-    let all = is(&seen(3.98, 3.8, 0.96), Cause::ServerCpu);
+fn distinguishes_a_saturated_thread_from_saturated_cpus() {
+    is(&run_with(1.2, 1.0, 0.99), Cause::ServerCpuOneThread);
+    let all = is(&run_with(3.98, 3.8, 0.96), Cause::ServerCpu);
     assert!(
         all.ruled_out
             .iter()
             .any(|line| line.starts_with("server-cpu-one-thread: "))
     );
-    is(&seen(2.0, 1.5, 0.5), Cause::Unknown);
-    // A thread that is ready but has no CPU wants for one, where the others leave next to none.
+    is(&run_with(2.0, 1.5, 0.5), Cause::Unknown);
+    // A runnable thread lacks a CPU if others leave almost none idle.
     let ready = |on_cpu: f64| {
-        let mut run = seen(3.4, 3.3, on_cpu);
+        let mut run = run_with(3.4, 3.3, on_cpu);
         run.server.as_mut().unwrap().seen.threads[0].run_delay_s = (0.95 - on_cpu) * 10.0;
         run
     };
@@ -128,21 +131,21 @@ fn one_full_thread_is_told_from_full_cpus() {
 }
 
 #[test]
-fn cpus_that_both_sides_wait_for_are_shared() {
-    let mut run = seen(3.98, 3.0, 0.8);
+fn run_delay_of_client_and_server_means_shared_cpus() {
+    let mut run = run_with(3.98, 3.0, 0.8);
     run.client.threads = vec![thread(0.7, 0.25)];
     run.observations[3] = series("server", "run_delay", 1.0);
     let verdict = is(&run, Cause::SharedCpu);
     assert_eq!(verdict.also, [Cause::ServerCpu]);
-    // Where the client hardly waits, it is the server's CPU.
+    // With little run delay in the client, the server's CPU is the cause.
     run.client.threads = vec![thread(0.7, 0.05)];
     is(&run, Cause::ServerCpu);
 }
 
 #[test]
-fn a_full_thread_on_full_cpus_is_the_servers_cpu() {
-    // 3.75 of 4 CPUs are busy: too little is idle for a second thread to be worth it.
-    let mut run = seen(3.75, 2.0, 0.98);
+fn saturated_thread_on_busy_cpus_is_server_cpu() {
+    // 3.75 of 4 CPUs are busy: a second thread would gain too little.
+    let mut run = run_with(3.75, 2.0, 0.98);
     run.client.threads = vec![thread(0.8, 0.02), thread(0.8, 0.02)];
     let verdict = is(&run, Cause::ServerCpu);
     assert!((verdict.limit_per_s.unwrap() - 1_000.0 * 4.0 / 3.75).abs() < 1e-6);
@@ -151,8 +154,8 @@ fn a_full_thread_on_full_cpus_is_the_servers_cpu() {
 }
 
 #[test]
-fn where_nothing_is_answered_it_is_said_what_became_of_the_requests() {
-    let mut run = seen(0.5, 0.0, 0.0);
+fn explains_a_run_without_responses() {
+    let mut run = run_with(0.5, 0.0, 0.0);
     run.requests = Counts {
         intended: 300,
         connect_failed: 300,
@@ -160,17 +163,20 @@ fn where_nothing_is_answered_it_is_said_what_became_of_the_requests() {
     };
     run.errors.insert("connect_refused".to_owned(), 300);
     let verdict = is(&run, Cause::Errors);
-    let said = "requests: 300 could not connect, 0 answered";
-    assert_eq!(verdict.evidence, [said, "errors: connect_refused × 300"]);
+    let outcomes = "requests: 300 could not connect, 0 responses";
+    assert_eq!(
+        verdict.evidence,
+        [outcomes, "errors: connect_refused × 300"]
+    );
     assert!(verdict.next.contains("listens on localhost:8080"));
-    // A client that lacks ports lacks them for its own reasons.
+    // Missing ports are a limit of the client.
     run.errors.insert("ports_exhausted".to_owned(), 300);
     is(&run, Cause::EphemeralPorts);
 }
 
 #[test]
-fn what_was_not_found_is_looked_for_in_the_url() {
-    let mut run = seen(3.0, 1.0, 0.5);
+fn suggests_checking_the_path_after_404() {
+    let mut run = run_with(3.0, 1.0, 0.5);
     run.requests.wrong = run.requests.ok;
     run.requests.ok = 0;
     run.requests.statuses = [(404, run.requests.wrong)].into();
@@ -178,28 +184,28 @@ fn what_was_not_found_is_looked_for_in_the_url() {
 }
 
 #[test]
-fn shared_cpus_may_be_idle_for_a_moment() {
+fn shared_cpus_may_be_idle_briefly() {
     let handing = |busy: f64, client: f64| {
-        let mut run = seen(busy, busy - client, 0.6);
+        let mut run = run_with(busy, busy - client, 0.6);
         run.client.threads = vec![thread(client / 2.0, 0.2); 2];
         run.observations[3] = series("server", "run_delay", 1.5);
         run
     };
     let verdict = is(&handing(3.4, 0.8), Cause::SharedCpu);
     assert!((verdict.limit_per_s.unwrap() - 1_000.0 * 4.0 / 3.4).abs() < 1e-6);
-    // What is idle would give the server more than the client takes from it.
+    // The idle CPUs exceed what the client uses.
     is(&handing(3.4, 0.55), Cause::Unknown);
-    // A thread that is ready finds a CPU here.
+    // A runnable thread finds an idle CPU.
     is(&handing(2.9, 1.2), Cause::Unknown);
 }
 
 #[test]
-fn ports_and_files_count_their_victims() {
+fn finds_missing_ports_and_file_descriptors() {
     for (error, cause) in [
         ("ports_exhausted", Cause::EphemeralPorts),
         ("fds_exhausted", Cause::ClientFds),
     ] {
-        let mut run = seen(1.0, 0.1, 0.1);
+        let mut run = run_with(1.0, 0.1, 0.1);
         run.plan.connection_use = ConnectionUse::Fresh;
         run.connections.ports_per_source = Some(4_000);
         run.observations
@@ -207,7 +213,7 @@ fn ports_and_files_count_their_victims() {
         run.errors.insert(error.to_owned(), 5_000);
         run.requests.connect_failed = 5_000;
         run.requests.intended += 5_000;
-        // Looking in vain for a port takes all of the client's time.
+        // Searching for a port takes all of the client's time.
         run.client.threads = vec![thread(0.97, 0.0)];
         run.requests.sent = 4_000;
         let verdict = judged(&run);
@@ -216,7 +222,7 @@ fn ports_and_files_count_their_victims() {
             // Within 10 s each port serves once.
             assert!((verdict.limit_per_s.unwrap() - 400.0).abs() < 1e-6);
             assert!(verdict.also.is_empty() && verdict.summary.contains("TIME_WAIT"));
-            // Ports that open connections hold do not rest.
+            // Ports of open connections are not in TIME_WAIT.
             let resting = run.observations.pop().unwrap();
             let verdict = is(&run, cause);
             assert!(verdict.limit_per_s.is_none() && !verdict.summary.contains("TIME_WAIT"));
@@ -224,19 +230,19 @@ fn ports_and_files_count_their_victims() {
         } else {
             assert_eq!(verdict.cause, cause, "{verdict:#?}");
         }
-        // A handful does not decide a figure.
+        // A few failures do not limit throughput.
         run.errors.insert(error.to_owned(), 5);
         assert_ne!(judged(&run).cause, cause);
     }
 }
 
 #[test]
-fn a_queue_that_overflows_is_named_and_one_that_once_did_is_not() {
-    let mut run = seen(1.0, 0.1, 0.1);
+fn names_a_queue_only_if_it_overflows_often() {
+    let mut run = run_with(1.0, 0.1, 0.1);
     run.observations[5] = series("network", "ListenOverflows", 50.0);
     run.observations[6] = series("network", "ActiveOpens", 900.0);
     is(&run, Cause::ListenBacklog);
-    // Other programs of the machine overflow too: a queue with room for all connections is not the one.
+    // Other listeners overflow too; this queue has room for all connections.
     let mut roomy = run.clone();
     roomy.observations.extend([
         series("listener", "accept_queue", 0.0),
@@ -248,9 +254,9 @@ fn a_queue_that_overflows_is_named_and_one_that_once_did_is_not() {
 }
 
 #[test]
-fn mechanisms_come_before_the_cpu_that_they_take() {
+fn mechanism_ranks_before_the_cpu_it_uses() {
     let jvm = |compiling: f64, gc: f64, collecting: f64| {
-        let mut run = seen(3.98, 3.8, 0.6);
+        let mut run = run_with(3.98, 3.8, 0.6);
         run.observations.extend([
             series("jvm", "java_threads", 30.0),
             series("jvm", "compiler_threads", compiling),
@@ -264,10 +270,10 @@ fn mechanisms_come_before_the_cpu_that_they_take() {
         [Cause::ServerCpu]
     );
     assert_eq!(is(&jvm(0.1, 0.6, 0.9), Cause::Gc).also, [Cause::ServerCpu]);
-    // Both take the CPU: the one that takes more.
+    // The larger consumer wins.
     is(&jvm(1.0, 0.4, 0.9), Cause::Gc);
     is(&jvm(1.0, 0.15, 0.4), Cause::Jit);
-    // Compilers that the server's own threads keep from running, and that never catch up.
+    // Compiler threads that lack CPU and never catch up.
     let mut starved = jvm(0.3, 0.02, 0.1);
     let server = starved.server.as_mut().unwrap();
     server.seen.threads.push(ServerThread {
@@ -287,8 +293,8 @@ fn mechanisms_come_before_the_cpu_that_they_take() {
 }
 
 #[test]
-fn connections_that_the_server_ends_are_told_from_those_that_broke() {
-    let mut run = seen(3.98, 3.8, 0.6);
+fn keepalive_limit_ignores_broken_connections() {
+    let mut run = run_with(3.98, 3.8, 0.6);
     run.connections.opened = 3_000;
     assert_eq!(is(&run, Cause::KeepaliveLimit).also, [Cause::ServerCpu]);
     run.requests.reset = 2_900;
@@ -296,8 +302,8 @@ fn connections_that_the_server_ends_are_told_from_those_that_broke() {
 }
 
 #[test]
-fn shared_cpus_come_before_both_sides_and_these_by_how_full_they_are() {
-    let mut run = seen(3.8, 3.0, 0.8);
+fn shared_cpus_rank_before_client_and_server_cpu() {
+    let mut run = run_with(3.8, 3.0, 0.8);
     run.client.threads = vec![thread(0.97, 0.25)];
     run.observations[3] = series("server", "run_delay", 1.0);
     run.client.threads[0].run_delay_s = Some(4.0);
@@ -307,9 +313,9 @@ fn shared_cpus_come_before_both_sides_and_these_by_how_full_they_are() {
 }
 
 #[test]
-fn what_the_host_takes_is_named_first_where_it_is_most_of_it() {
+fn steal_is_the_cause_if_it_takes_most_cpu_time() {
     let stolen = |cpus: f64| {
-        let mut run = seen(4.0 - cpus, 3.8 - cpus, 0.6);
+        let mut run = run_with(4.0 - cpus, 3.8 - cpus, 0.6);
         run.observations.push(series("host", "steal", cpus));
         run
     };
@@ -325,39 +331,39 @@ fn what_the_host_takes_is_named_first_where_it_is_most_of_it() {
 }
 
 #[test]
-fn a_quota_is_named_though_the_machine_is_idle() {
-    let mut run = seen(0.6, 0.5, 0.5);
+fn finds_a_cpu_quota_on_an_idle_host() {
+    let mut run = run_with(0.6, 0.5, 0.5);
     run.observations[7] = series("cgroup", "nr_throttled", 10.0);
     run.observations[8] = series("cgroup", "throttled_time", 0.5);
     is(&run, Cause::CpuQuota);
 }
 
 #[test]
-fn refusals_failures_and_what_was_offered() {
-    let mut limited = seen(1.0, 0.1, 0.1);
+fn judges_rejections_failures_and_offered_rates() {
+    let mut limited = run_with(1.0, 0.1, 0.1);
     limited.requests.rejected = 20_000;
     is(&limited, Cause::RateLimiter);
-    let mut wrong = seen(1.0, 0.1, 0.1);
+    let mut wrong = run_with(1.0, 0.1, 0.1);
     wrong.requests.wrong = 4_000;
     is(&wrong, Cause::Errors);
-    // What limits the others limits more than failures take away, unless these are half of all.
+    // Another cause ranks first unless half of the responses are failures.
     wrong.least_service_time_us = Some(1_000.0);
     assert_eq!(is(&wrong, Cause::Serialised).also, [Cause::Errors]);
     wrong.requests.wrong = 12_000;
     is(&wrong, Cause::Errors);
-    let mut offered = seen(1.0, 0.1, 0.1);
+    let mut offered = run_with(1.0, 0.1, 0.1);
     offered.plan = open();
     is(&offered, Cause::None);
     offered.client.name = Some("wrk2".to_owned());
-    offered.client.tool = None::<Tool>;
+    offered.client.tool = None::<ExternalRun>;
     is(&offered, Cause::OfferedRate);
     offered.throughput_per_s = Some(500.0);
     assert_ne!(judged(&offered).cause, Cause::None);
 }
 
 #[test]
-fn an_answer_in_two_pieces_waits_for_an_acknowledgement() {
-    let mut run = seen(0.3, 0.1, 0.1);
+fn finds_delayed_acks() {
+    let mut run = run_with(0.3, 0.1, 0.1);
     run.service_time_us.p50 = Some(44_000.0);
     run.service_time_us.p90 = Some(44_100.0);
     run.first_byte_us.p50 = Some(300.0);
@@ -369,14 +375,14 @@ fn an_answer_in_two_pieces_waits_for_an_acknowledgement() {
     run.observations.push(series("network", "DelayedACKs", 9.0));
     is(&run, Cause::Unknown);
     run.observations.pop();
-    // A server that thinks for 44 ms sends nothing before.
+    // After a 44 ms pause in the server, the first byte is late too.
     run.first_byte_us.p50 = Some(43_900.0);
     is(&run, Cause::Unknown);
 }
 
 #[test]
-fn handshakes_and_new_connections_to_others_come_before_the_cpu() {
-    let mut run = seen(3.98, 3.8, 0.6);
+fn handshakes_and_upstream_connections_rank_before_the_cpu() {
+    let mut run = run_with(3.98, 3.8, 0.6);
     run.tls = Some(TlsRun {
         handshake_cpu_share: None,
         used: TlsUse {
@@ -390,10 +396,10 @@ fn handshakes_and_new_connections_to_others_come_before_the_cpu() {
     }
     is(&run, Cause::ServerCpu);
 
-    let mut run = seen(3.98, 3.8, 0.6);
+    let mut run = run_with(3.98, 3.8, 0.6);
     run.observations[6] = series("network", "ActiveOpens", 600.0);
     is(&run, Cause::ServerCpu);
-    // Connections that are over at once are seldom seen; as many as answers are no chance.
+    // Short connections are rarely sampled, but their number equals the responses.
     let mut at_once = run.clone();
     at_once.observations[6] = series("network", "ActiveOpens", 1_000.0);
     is(&at_once, Cause::ProxyHop);
@@ -402,8 +408,8 @@ fn handshakes_and_new_connections_to_others_come_before_the_cpu() {
 }
 
 #[test]
-fn the_ledger_adds_up_and_ceilings_begin_with_the_lowest() {
-    let verdict = judged(&seen(1.2, 1.0, 0.99));
+fn ledger_adds_up_and_ceilings_ascend() {
+    let verdict = judged(&run_with(1.2, 1.0, 0.99));
     let ledger = verdict.ledger.unwrap();
     let seen: f64 = ledger.places.iter().map(|place| place.mean).sum();
     assert!((ledger.under_way - 50.0).abs() < 1e-9);
@@ -414,22 +420,22 @@ fn the_ledger_adds_up_and_ceilings_begin_with_the_lowest() {
         .map(|ceiling| ceiling.limit_per_s)
         .collect();
     assert!(limits.is_sorted() && limits.len() >= 3, "{limits:?}");
-    assert_eq!(verdict.ceilings[0].resource, "the server's thread worker-1");
+    assert_eq!(verdict.ceilings[0].resource, "server thread worker-1");
 }
 
 #[test]
-fn without_the_servers_processes_it_is_said_what_they_would_tell() {
-    let mut run = seen(1.0, 0.1, 0.1);
+fn names_evidence_missing_without_server_metrics() {
+    let mut run = run_with(1.0, 0.1, 0.1);
     run.server = None;
     let verdict = is(&run, Cause::Unknown);
     assert!(
         verdict
             .unseen
             .iter()
-            .any(|line| line.contains("server's processes")),
+            .any(|line| line.contains("runtime of the server")),
         "{verdict:#?}"
     );
-    // Its kernel is another one, or this one where its ends of the connections are seen.
+    // Kernel counters are used only if the server is on this host.
     let of_queue = |verdict: &Verdict| {
         let backlog = |line: &String| line.starts_with("listen-backlog: ");
         verdict.ruled_out.iter().any(backlog)
@@ -443,14 +449,14 @@ fn without_the_servers_processes_it_is_said_what_they_would_tell() {
 }
 
 #[test]
-fn it_is_the_same_each_time() {
-    let run = seen(3.98, 3.8, 0.96);
+fn verdicts_are_deterministic() {
+    let run = run_with(3.98, 3.8, 0.96);
     assert_eq!(verdict(&run, &machine()), verdict(&run, &machine()));
 }
 
-/// A run of 2 s after a warm-up of 1 s, whose series of levels has such values, steps of so many seconds long.
+/// A run of 2 s after a warm-up of 1 s, with a series of `values` in steps of `step_s` seconds.
 fn watched_seldom(metric: &str, step_s: u64, values: &[f64]) -> Run {
-    let mut run = seen(0.3, 0.1, 0.1);
+    let mut run = run_with(0.3, 0.1, 0.1);
     run.measured_from_ms = Some(1_040);
     run.window.from_s = 0.0;
     run.window.to_s = 2.0;
@@ -463,18 +469,19 @@ fn watched_seldom(metric: &str, step_s: u64, values: &[f64]) -> Run {
 }
 
 #[test]
-fn what_was_read_before_or_after_the_load_does_not_count() {
+fn ignores_samples_outside_the_window() {
     let open_files = |step_s, values: &[f64]| {
         let run = watched_seldom("open_files", step_s, values);
-        let facts = super::facts::Facts::of(&run, &machine()).unwrap();
-        facts.network.open_files
+        let facts = super::facts::RunFacts::of(&run, &machine()).unwrap();
+        let metric = Metric::Process(Role::Server, ProcessFigure::OpenFiles);
+        facts.samples.level(metric)
     };
     assert_eq!(open_files(1, &[5.0, 41.0, 41.0, 27.0]), Some(41.0));
     assert_eq!(open_files(2, &[45.5, 0.0]), Some(45.5));
-    // Of the last step of a counter only what lies before the end is its length.
+    // The last step of a counter ends with the load.
     let mut run = watched_seldom("user", 2, &[0.1, 0.5]);
     run.observations.remove(1);
-    let facts = super::facts::Facts::of(&run, &machine()).unwrap();
+    let facts = super::facts::RunFacts::of(&run, &machine()).unwrap();
     let used = facts.server.unwrap().used;
     let expected = 0.5 / 1.04 + 0.02;
     assert!((used - expected).abs() < 1e-9, "{used} {expected}");

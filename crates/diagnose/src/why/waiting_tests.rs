@@ -1,19 +1,21 @@
-//! Requests that wait: for a pool, for one at a time, for a connection to be let in, for the store, for a write or a link.
+//! Verdicts on runs whose requests wait: for a pool, a lock, the accept queue, the store, a write
+//! or a link.
 
+use floodmark_record::Observation;
 use floodmark_record::cause::Cause;
-use floodmark_record::run::{Observation, Run};
+use floodmark_record::run::Run;
 
-use super::tests::{is, seen, series};
+use super::tests::{is, run_with, series};
 
-/// The same, whose answers took as long as one that met no other when so many were worked on at once.
-fn working_on(at_once: f64) -> Run {
-    let mut run = seen(0.3, 0.1, 0.1);
-    run.least_service_time_us = Some(at_once * 1e6 / 1_000.0);
+/// A run whose server works on `concurrency` requests.
+fn working_on(concurrency: f64) -> Run {
+    let mut run = run_with(0.3, 0.1, 0.1);
+    run.least_service_time_us = Some(concurrency * 1e6 / 1_000.0);
     run
 }
 
-/// Threads of a kind, each of which gave up the CPU so many times a second, waiting in a function of the kernel.
-fn kind(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [Observation; 5] {
+/// Series of a thread group that waits in a kernel function.
+fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [Observation; 5] {
     let of = |what: &str, value| series("server threads", &format!("{name} {what}"), value);
     [
         of("threads", threads),
@@ -24,7 +26,7 @@ fn kind(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [Observat
     ]
 }
 
-/// Connections of the server to a store.
+/// Series of the server's connections to a store.
 pub(super) fn upstream(established: f64, waiting: f64) -> [Observation; 2] {
     let of =
         |what: &str, value| series("server upstreams", &format!("127.0.0.1:5432 {what}"), value);
@@ -32,12 +34,12 @@ pub(super) fn upstream(established: f64, waiting: f64) -> [Observation; 2] {
 }
 
 #[test]
-fn requests_that_meet_no_others_are_too_few() {
+fn finds_too_few_concurrent_requests() {
     let verdict = is(&working_on(50.0), Cause::Concurrency);
     assert!((verdict.limit_per_s.unwrap() - 1_000.0).abs() < 1e-9);
-    assert_eq!(verdict.next, "load it with more connections (-c 200)");
-    // Where nothing says how long one takes, it does not tell.
-    let verdict = is(&seen(0.3, 0.1, 0.1), Cause::Unknown);
+    assert_eq!(verdict.next, "use more connections: -c 200");
+    // Unknown without a service time free of queueing.
+    let verdict = is(&run_with(0.3, 0.1, 0.1), Cause::Unknown);
     assert!(verdict.next.contains("-c 100"), "{verdict:#?}");
     let mut cold = working_on(50.0);
     cold.observations.extend([
@@ -48,16 +50,17 @@ fn requests_that_meet_no_others_are_too_few() {
     assert!(!verdict.unseen.is_empty());
     cold.attempt = 2;
     is(&cold, Cause::Concurrency);
-    // A machine without an idle CPU makes everything wait.
+    // Without an idle CPU, everything waits.
     let mut full = working_on(50.0);
     full.observations[0] = series("host", "busy", 3.9);
     is(&full, Cause::Unknown);
 }
 
 #[test]
-fn a_pool_of_threads_is_told_from_one_of_connections_and_from_one_at_a_time() {
+fn distinguishes_pools_from_serialised_requests() {
     let mut run = working_on(8.0);
-    run.observations.extend(kind("main", 1.0, 5.0, "ep_poll"));
+    run.observations
+        .extend(thread_group("main", 1.0, 5.0, "ep_poll"));
     let verdict = is(&run, Cause::Unknown);
     assert!(
         verdict
@@ -67,60 +70,72 @@ fn a_pool_of_threads_is_told_from_one_of_connections_and_from_one_at_a_time() {
     );
     run.setting.insert("connections".to_owned(), "8".to_owned());
     run.setting.insert("threads".to_owned(), "8".to_owned());
-    run.observations
-        .extend(kind("pool-1-thread", 8.0, 1_000.0, "futex_wait_queue"));
+    run.observations.extend(thread_group(
+        "pool-1-thread",
+        8.0,
+        1_000.0,
+        "futex_wait_queue",
+    ));
     let verdict = is(&run, Cause::WorkerPool);
     assert!(
-        verdict.next.contains("raise `threads` (it is 8)"),
+        verdict.next.contains("raise `threads` (now 8)"),
         "{verdict:#?}"
     );
     assert!((verdict.limit_per_s.unwrap() - 1_000.0).abs() < 1e-9);
-    // Connections of which some are idle are not what is waited for.
+    // A pool with idle connections is not the limit.
     run.observations.extend(upstream(30.0, 8.0));
     is(&run, Cause::WorkerPool);
 
     let mut run = working_on(30.0);
-    run.observations
-        .extend(kind("pool-1-thread", 100.0, 2_000.0, "futex_wait_queue"));
+    run.observations.extend(thread_group(
+        "pool-1-thread",
+        100.0,
+        2_000.0,
+        "futex_wait_queue",
+    ));
     run.observations.extend(upstream(30.0, 29.5));
     is(&run, Cause::ConnectionPool);
 
     let mut run = working_on(1.0);
+    run.observations.extend(thread_group(
+        "pool-1-thread",
+        16.0,
+        2_000.0,
+        "futex_wait_queue",
+    ));
     run.observations
-        .extend(kind("pool-1-thread", 16.0, 2_000.0, "futex_wait_queue"));
-    run.observations
-        .extend(kind("ticks", 1.0, 400.0, "hrtimer_nanosleep"));
+        .extend(thread_group("ticks", 1.0, 400.0, "hrtimer_nanosleep"));
     is(&run, Cause::Serialised);
-    // An event loop that does most of the waiting, beside threads of the same name.
+    // An event loop shares its name with other threads.
     let mut run = working_on(1.0);
     run.observations
-        .extend(kind("python", 52.0, 2_000.0, "futex_do_wait"));
+        .extend(thread_group("python", 52.0, 2_000.0, "futex_do_wait"));
     let of = |what: &str| format!("python {what}");
     for series in &mut run.observations {
-        if series.metric == of("at work") {
+        if series.metric.name() == of("at work") {
             series.values = vec![1.0; 10];
         }
     }
     is(&run, Cause::Serialised);
-    // One thread that does everything, and sleeps.
+    // A single thread sleeps.
     let mut run = working_on(1.0);
     run.observations
-        .extend(kind("python3", 1.0, 1_000.0, "hrtimer_nanosleep"));
+        .extend(thread_group("python3", 1.0, 1_000.0, "hrtimer_nanosleep"));
     is(&run, Cause::WorkerPool);
-    // An event loop that lets one in at a time.
+    // An event loop admits one request at a time.
     let mut run = working_on(1.0);
     run.observations
-        .extend(kind("node", 1.0, 1_000.0, "ep_poll"));
+        .extend(thread_group("node", 1.0, 1_000.0, "ep_poll"));
     is(&run, Cause::Serialised);
-    // Times that differ that much say nothing of how many are worked on.
+    // Service times that vary this much are inconclusive.
     is(&working_on(0.1), Cause::Unknown);
 }
 
 #[test]
-fn threads_that_take_turns_on_one_cpu_are_no_pool() {
-    let turns = |at_once: f64, cpus: f64| {
-        let mut run = seen(cpus + 0.1, cpus, 0.05);
-        run.least_service_time_us = Some(at_once * 1e6 / 1_000.0);
+fn threads_that_take_turns_are_not_a_pool() {
+    let turns = |concurrency: f64, cpus: f64| {
+        let mut run = run_with(cpus + 0.1, cpus, 0.05);
+        run.least_service_time_us = Some(concurrency * 1e6 / 1_000.0);
         run
     };
     is(&turns(1.0, 0.95), Cause::ServerCpuOneThread);
@@ -128,31 +143,39 @@ fn threads_that_take_turns_on_one_cpu_are_no_pool() {
     is(&turns(2.1, 0.6), Cause::Unknown);
     is(&turns(8.0, 1.0), Cause::Unknown);
     let mut pool = turns(2.1, 1.0);
-    pool.observations
-        .extend(kind("pool-1-thread", 2.0, 1_000.0, "futex_wait_queue"));
+    pool.observations.extend(thread_group(
+        "pool-1-thread",
+        2.0,
+        1_000.0,
+        "futex_wait_queue",
+    ));
     is(&pool, Cause::WorkerPool);
 }
 
 #[test]
-fn threads_that_share_a_name_with_others_are_told_by_the_servers_setting() {
+fn finds_a_pool_by_the_servers_setting() {
     let mut run = working_on(8.0);
-    run.observations
-        .extend(kind("application-pek", 20.0, 1_000.0, "futex_wait_queue"));
+    run.observations.extend(thread_group(
+        "application-pek",
+        20.0,
+        1_000.0,
+        "futex_wait_queue",
+    ));
     run.observations.extend(upstream(30.0, 7.5));
     is(&run, Cause::Unknown);
     run.setting.insert("connections".to_owned(), "8".to_owned());
     is(&run, Cause::Unknown);
     run.setting.insert("threads".to_owned(), "8".to_owned());
     let verdict = is(&run, Cause::WorkerPool);
-    let said = verdict.evidence.join("\n");
+    let evidence = verdict.evidence.join("\n");
     assert!(
-        said.contains("`threads` of the server is set to 8"),
-        "{said}"
+        evidence.contains("setting `threads` of the server: 8"),
+        "{evidence}"
     );
-    assert!(said.contains("7.5 of 30 connections"), "{said}");
+    assert!(evidence.contains("7.5 of 30 connections"), "{evidence}");
     run.setting.insert("threads".to_owned(), "24".to_owned());
     is(&run, Cause::Unknown);
-    // A full pool of connections is seen, and what is seen comes before what is set.
+    // An observed connection pool ranks before a setting.
     run.setting.insert("threads".to_owned(), "8".to_owned());
     run.observations.truncate(run.observations.len() - 2);
     run.observations.extend(upstream(8.0, 7.9));
@@ -160,7 +183,7 @@ fn threads_that_share_a_name_with_others_are_told_by_the_servers_setting() {
 }
 
 #[test]
-fn connections_that_nobody_lets_in_are_counted() {
+fn finds_limits_on_connections_and_files() {
     let queue = |run: &mut Run, waiting: f64, open: f64| {
         run.observations.extend([
             series("listener", "accept_queue", waiting),
@@ -169,24 +192,24 @@ fn connections_that_nobody_lets_in_are_counted() {
             series("server", "open_files_limit", 64.0),
         ]);
     };
-    let mut run = seen(0.3, 0.1, 0.1);
+    let mut run = run_with(0.3, 0.1, 0.1);
     queue(&mut run, 42.0, 20.0);
     is(&run, Cause::MaxConnections);
-    // One without an idle CPU accepts late because of that.
+    // A CPU-bound server accepts late.
     run.observations[0] = series("host", "busy", 3.9);
     let verdict = is(&run, Cause::Unknown);
-    let ruled_out = |line: &String| line.starts_with("max-connections: 0.10 CPUs were idle");
+    let ruled_out = |line: &String| line.starts_with("max-connections: 0.10 CPUs idle");
     assert!(verdict.ruled_out.iter().any(ruled_out), "{verdict:#?}");
-    let mut run = seen(0.3, 0.1, 0.1);
+    let mut run = run_with(0.3, 0.1, 0.1);
     queue(&mut run, 10.0, 64.0);
     is(&run, Cause::ServerFds);
-    let mut run = seen(0.3, 0.1, 0.1);
+    let mut run = run_with(0.3, 0.1, 0.1);
     queue(&mut run, 1.0, 64.0);
     is(&run, Cause::Unknown);
 }
 
 #[test]
-fn sessions_of_the_store_tell_locks_from_commits() {
+fn distinguishes_locks_from_commits() {
     let with = |locks: f64, commits: f64, idle: f64| {
         let mut run = working_on(1.0);
         run.observations.extend([
@@ -198,20 +221,20 @@ fn sessions_of_the_store_tell_locks_from_commits() {
         ]);
         run
     };
-    // Whoever has the lock waits for its client in the meantime, or for its commit.
+    // The lock holder waits for its client or for its commit.
     is(&with(28.0, 0.2, 0.8), Cause::StoreLock);
     is(&with(28.0, 0.8, 0.0), Cause::StoreCommit);
     is(&with(0.0, 25.0, 0.0), Cause::StoreCommit);
-    // Sessions that wait for their clients are in use, and what few others do does not limit them.
+    // Sessions idle in a transaction are in use.
     is(&with(0.0, 18.0, 20.0), Cause::Serialised);
     is(&with(1.0, 2.0, 0.0), Cause::Serialised);
 }
 
 #[test]
-fn what_is_written_or_on_the_way_is_seen_there() {
+fn finds_blocking_writes_and_a_saturated_link() {
     let mut run = working_on(1.0);
     run.observations
-        .extend(kind("worker", 8.0, 1_000.0, "anon_pipe_write"));
+        .extend(thread_group("worker", 8.0, 1_000.0, "anon_pipe_write"));
     is(&run, Cause::SyncLogging);
 
     let mut run = working_on(1.0);
@@ -222,7 +245,7 @@ fn what_is_written_or_on_the_way_is_seen_there() {
         .push(series("client sockets", "receive_queue", 1e3));
     let verdict = is(&run, Cause::Bandwidth);
     assert!(verdict.summary.contains("100 MB"), "{verdict:#?}");
-    // A client that does not read is another matter.
+    // The client reads too slowly.
     run.observations.pop();
     run.observations
         .push(series("client sockets", "receive_queue", 5e6));
@@ -230,9 +253,9 @@ fn what_is_written_or_on_the_way_is_seen_there() {
 }
 
 #[test]
-fn a_store_that_never_has_two_requests_is_asked_by_one_writer() {
+fn finds_a_single_writer_before_the_store() {
     let with = |most: f64, statements: f64, busy: f64| {
-        let mut run = seen(busy, 0.8, 0.3);
+        let mut run = run_with(busy, 0.8, 0.3);
         let mut active = series("cassandra", "Native-Transport-Requests active", 0.0);
         active.values[3] = most;
         run.observations.extend([
@@ -243,12 +266,15 @@ fn a_store_that_never_has_two_requests_is_asked_by_one_writer() {
     };
     let verdict = is(&with(1.0, 1_000.0, 3.4), Cause::Serialised);
     assert!(
-        verdict.evidence[0].starts_with("at most 1 request at once in Cassandra, in 10 readings"),
+        verdict.evidence[0]
+            .starts_with("maximum concurrent requests in Cassandra: 1, in 10 samples"),
         "{verdict:#?}"
     );
-    // Two at once, seen in what was thinned out too, one that is hardly asked, and CPUs that are full.
+    // Not the cause with two requests at once (even in a downsampled series), few statements, or
+    // saturated CPUs.
     let mut thinned = with(1.0, 1_000.0, 3.4);
-    let mut largest = series("cassandra", "Native-Transport-Requests active.max", 0.0);
+    let mut largest = series("cassandra", "Native-Transport-Requests active", 0.0);
+    largest.is_peak = true;
     largest.values[3] = 2.0;
     thinned.observations.push(largest);
     is(&thinned, Cause::Unknown);

@@ -4,19 +4,22 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
+use floodmark_diagnose::conditions::{Condition, ConditionError};
+use floodmark_plan::HostAddresses;
+use floodmark_plan::spec::Warmup;
+use floodmark_plan::values::{attempts, count_from_one, positive_duration, sources, warmup};
 use floodmark_record::mix::parse_header;
-use floodmark_record::plan::{CloseFirst, Expect, Sources};
-use floodmark_record::units::{parse_count, parse_duration, parse_rate};
-use floodmark_report::Condition;
+use floodmark_record::plan::{Expect, Rate, Sources};
+use floodmark_record::units::parse_rate;
 
-use super::resolve::Resolve;
-use super::schedule::ChangingArgs;
+use super::spec::ChangingArgs;
+use crate::files::Files;
 
-/// Load one URL and say what the figure means.
+/// Load one URL and report what limited it.
 ///
-/// Without --rate the model is closed: each connection sends its next request when it has its answer. With --rate, --ramp,
-/// --steps, --burst or --replay it is open: requests are sent at scheduled times whatever the server does, and response time
-/// counts from the time a request should have been sent. Rates, counts and connections are totals, never per thread.
+/// Closed model (default): each connection sends its next request after the response. Open model
+/// (--rate, --ramp, --steps, --burst, --replay): requests are sent on schedule, and response time
+/// starts at the scheduled time. Rates, counts and connections are totals, never per thread.
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = crate::exit::HELP,
@@ -24,71 +27,72 @@ use super::schedule::ChangingArgs;
     group = ArgGroup::new("schedules").args(["rate", "ramp", "steps", "burst", "replay"])
 )]
 pub struct LoadArgs {
-    /// What to load, such as http://127.0.0.1:8080/ or https://localhost:8443/
+    /// URL to load, such as http://127.0.0.1:8080/; http:// is assumed if the scheme is missing
     #[arg(required_unless_present = "demo", conflicts_with = "demo")]
     pub url: Option<String>,
 
-    /// Start floodmark's own hello server and load it for 5s with kept and for 5s with fresh connections: no URL needed
+    /// Load floodmark's own hello server, 5s over kept and 5s over fresh connections; needs no URL
     #[arg(long, conflicts_with_all = [
         "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "json", "html", "csv", "hdr", "out",
     ])]
     pub demo: bool,
 
-    /// Connections in all; in the open model the most at once [default: 50; in the open model as many as ports and open files
-    /// allow]
+    /// Total number of connections; in the open model, the maximum [default: 50; in the open model,
+    /// as many as ports and open files allow]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
-    /// Load threads [default: half the CPUs, at least 1]
+    /// Number of load threads [default: half the CPUs, at least 1]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub threads: Option<u64>,
 
-    /// How long to send, with a unit: 10s, 500ms, 5m [default: 10s]
-    #[arg(short, long, value_name = "TIME", value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
+    /// Time to send requests, with a unit: 10s, 500ms, 5m [default: 10s]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
     pub duration: Option<Duration>,
 
-    /// How many requests to send in all, exactly: 100000, 100k, 2M [default: as many as --duration allows]
+    /// Exact number of requests to send: 100000, 100k, 2M [default: as many as --duration allows]
     #[arg(short = 'n', long, value_name = "N", value_parser = count_from_one, conflicts_with = "burst", help_heading = "Load")]
     pub requests: Option<u64>,
 
-    /// Open model: requests per second in all: 500, 2.5k, 1M [default: none, the model is closed]
+    /// Open model: total requests per second: 500, 2.5k, 1M [default: none, closed model]
     #[arg(short, long, value_name = "PER_S", value_parser = parse_rate, help_heading = "Load")]
-    pub rate: Option<f64>,
+    pub rate: Option<Rate>,
 
-    /// Open model: how the requests of --rate, --ramp and --steps are spaced
-    #[arg(long, value_enum, value_name = "HOW", default_value_t = Spacing::Constant, requires = "rates", help_heading = "Load")]
-    pub arrivals: Spacing,
+    /// Open model: spacing of the requests of --rate, --ramp and --steps
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = SpacingFlag::Constant, requires = "rates", help_heading = "Load")]
+    pub arrivals: SpacingFlag,
 
-    /// Open model: N requests at equal spacing over the time of --within, with no cap on connections [default: none]
+    /// Open model: send N requests, equally spaced over --within, with no limit on connections
+    /// [default: none]
     #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["arrivals", "connections"], help_heading = "Load")]
     pub burst: Option<u64>,
 
-    /// The time over which --burst is spread, with a unit: 500ms, 10s [no default: --burst needs it]
-    #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "burst", help_heading = "Load")]
+    /// Time to spread --burst over, with a unit: 500ms, 10s; required by --burst [default: none]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
 
     /// Rates that change, and replays.
     #[command(flatten)]
     pub changing: ChangingArgs,
 
-    /// Real load before the measurement, kept apart from it, for a time with a unit: 5s. With 0s there is none, and figures
-    /// are of the whole run; with auto there is none, and figures are of the steady part where there is one
-    #[arg(long, value_name = "auto|TIME", default_value = "auto", value_parser = Warmup::parse, help_heading = "Load")]
+    /// Load the server for this time before the measurement, with a unit: 5s. `auto` sends no
+    /// warm-up and measures the steady part of the run; `0s` measures the whole run
+    #[arg(long, value_name = "auto|TIME", default_value = "auto", allow_hyphen_values = true, value_parser = warmup, help_heading = "Load")]
     pub warmup: Warmup,
 
-    /// Measurements one after the other on the same server, at most 10k
+    /// Number of consecutive measurements of the same server, at most 10k
     #[arg(long, value_name = "N", default_value = "1", value_parser = attempts, help_heading = "Load")]
     pub attempts: u32,
 
-    /// Seed of the arrivals of --arrivals poisson, and of the order and the random values of --mix; each attempt adds one
+    /// Seed of --arrivals poisson and of the order and random values of --mix; each attempt adds 1
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// How sockets are driven
-    #[arg(long, value_enum, default_value_t = Backend::Auto, help_heading = "Load")]
-    pub backend: Backend,
+    /// I/O backend of the load threads
+    #[arg(long, value_enum, default_value_t = BackendFlag::Auto, help_heading = "Load")]
+    pub backend: BackendFlag,
 
-    /// A fresh connection for each request [default: connections are kept]
+    /// Open a fresh connection for each request [default: keep connections]
     #[arg(
         long,
         conflicts_with = "requests_per_connection",
@@ -100,57 +104,60 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
     pub requests_per_connection: Option<u64>,
 
-    /// Who closes a used connection and so holds its TIME_WAIT; reset (RST) leaves none
+    /// Peer that closes a used connection first and so holds its TIME_WAIT; `reset` leaves none
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
     pub close_first: Closer,
 
-    /// Open all of --connections before the clock starts and keep them open, each used in its turn; one that the server closes is
-    /// opened again [default: with --rate as many are opened as it takes]
+    /// Open all --connections before the clock starts, keep them open and use them in turn; reopen
+    /// one that the server closes [default: open connections as --rate needs them]
     #[arg(long, requires = "connections", conflicts_with_all = ["fresh", "requests_per_connection", "burst"], help_heading = "Connections")]
     pub hold: bool,
 
-    /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: the kernel chooses one]
+    /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: chosen
+    /// by the kernel]
     #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]
     pub sources: Option<Sources>,
 
-    /// Addresses of the URL's host in place of what the resolver says, IPv6 in brackets, several with commas; repeatable.
-    /// Connections go in turn to all that accept them [default: those that the resolver finds]
+    /// Addresses to use for the URL's host instead of resolving it: comma-separated, IPv6 in
+    /// brackets; repeatable. Connections use all of them in turn [default: resolve the host]
     #[arg(long, value_name = "HOST[:PORT]:ADDR", help_heading = "Connections")]
-    pub resolve: Vec<Resolve>,
+    pub resolve: Vec<HostAddresses>,
 
-    /// Connect to a unix socket; the URL still gives the Host header and the path [default: TCP]
+    /// Connect to this unix socket; the URL still sets the Host header and the path [default: TCP]
     #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "sources"], help_heading = "Connections")]
     pub unix_socket: Option<String>,
 
-    /// Longest wait for an answer, and for a connection, with a unit: 5s, 300ms
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = positive_duration, help_heading = "Connections")]
+    /// Maximum time to wait for a connection or a response, with a unit: 5s, 300ms
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = positive_duration, help_heading = "Connections")]
     pub timeout: Duration,
 
-    /// End without awaiting answers that are still out [default: they are awaited up to --timeout]
+    /// End without waiting for requests in flight [default: wait up to --timeout]
     #[arg(long, help_heading = "Connections")]
     pub no_drain: bool,
 
-    /// Take any certificate of an HTTPS server [default: it must be valid, for the URL's host, and signed by somebody trusted]
+    /// Accept any certificate [default: verify the certificate for the URL's host]
     #[arg(long, conflicts_with = "cacert", help_heading = "HTTPS")]
     pub insecure: bool,
 
-    /// PEM file with the certificate authorities to trust, instead of the system's [default: the system's]
+    /// PEM file of the certificate authorities to trust [default: the system's]
     #[arg(long, value_name = "FILE", help_heading = "HTTPS")]
     pub cacert: Option<PathBuf>,
 
-    /// A full handshake for each connection [default: sessions are resumed where the server allows it]
+    /// Do a full TLS handshake for each connection [default: resume sessions if the server allows
+    /// it]
     #[arg(long, help_heading = "HTTPS")]
     pub no_resumption: bool,
 
-    /// HTTP method [default: GET, with a body POST]
+    /// HTTP method [default: GET, or POST with a body]
     #[arg(short = 'X', long, value_name = "METHOD", help_heading = "Request")]
     pub method: Option<String>,
 
-    /// A header, such as 'Accept: text/html'; repeatable [default: Host, User-Agent and Accept: */*]
+    /// Request header, such as 'Accept: text/html'; repeatable [default: Host, User-Agent and
+    /// Accept: */*]
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header, help_heading = "Request")]
     pub headers: Vec<(String, String)>,
 
-    /// Body of each request, as text [default: none]
+    /// Request body as text [default: none]
     #[arg(
         short,
         long,
@@ -160,73 +167,60 @@ pub struct LoadArgs {
     )]
     pub body: Option<String>,
 
-    /// File with the body of each request, at most 64 MiB [default: none]
+    /// File with the request body, at most 64 MiB [default: none]
     #[arg(long, value_name = "FILE", help_heading = "Request")]
     pub body_file: Option<PathBuf>,
 
-    /// File with several requests to send in turn, in TOML: [[request]] tables with name and path, and as wanted weight, method,
-    /// headers, body or body-file, expect; {seq}, {rand:1-1000} and {uuid} in them are filled in anew each time. -H and --expect are
-    /// then for all that do not say otherwise themselves; docs/examples/mix.toml explains all of it [default: none]
+    /// TOML file with several requests to send in turn; see docs/examples/mix.toml. -H and --expect
+    /// apply to requests without their own [default: none]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "check", "demo"], help_heading = "Request")]
     pub mix: Option<PathBuf>,
 
-    /// The server's process, to watch its CPU, memory and threads, those of its children included [default: the one that listens
-    /// on the URL's port, where that is on this machine]
+    /// Process to monitor as the server, with its children [default: the local process that listens
+    /// on the URL's port]
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "demo", help_heading = "Watching")]
     pub server_pid: Option<u32>,
 
-    /// Read nothing beside the load: neither server nor client nor machine; what watching costs is then in the difference
+    /// Disable monitoring of client, server and host
     #[arg(long, conflicts_with_all = ["server_pid", "demo"], help_heading = "Watching")]
     pub no_watch: bool,
 
-    /// File of floodmark observe, which runs on the server's machine meanwhile: what it reads there stands beside what is read here,
-    /// with the clocks aligned [default: none; a server on this machine is watched from here]
+    /// Output file of floodmark observe, which monitors the server on its own host during the run
+    /// [default: none, monitor a local server]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Watching")]
     pub with: Option<PathBuf>,
 
-    /// What an answer must be to count as ok: status=200, body=TEXT or json=VALUE; repeatable: several of a kind
-    /// are alternatives, different kinds must all hold [default: status 2xx or 3xx]
+    /// Condition for a response to count as ok: status=200, body=TEXT (the whole body equals TEXT)
+    /// or json=VALUE (the body equals this JSON); repeatable: a response must meet one condition of
+    /// each kind [default: status 2xx or 3xx]
     #[arg(long, value_name = "WHAT", help_heading = "Judging")]
     pub expect: Vec<Expect>,
 
-    /// What the answers together must be. sequence: each is a number, handed out once, without a gap, in order. scoring: the body is
-    /// {"score": N}, and each answer says how many scores there are by now (numberOfTrials, a sequence), their sum (totalScore) and
-    /// their mean (averageScore) [default: none]
+    /// Check all responses together. `sequence`: each is a number handed out once, in order,
+    /// without gaps. `scoring`: the request body is {"score": N}, and each response contains
+    /// numberOfTrials, totalScore and averageScore of all scores so far [default: none]
     #[arg(long, value_enum, value_name = "CHECK", help_heading = "Judging")]
     pub check: Option<CheckArg>,
 
-    /// An ok answer counts as goodput when it comes within this time, with a unit, of the moment when its request should have
-    /// been sent [default: as --timeout]
-    #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Judging")]
+    /// Maximum response time, with a unit, for an ok response to count as goodput [default:
+    /// --timeout]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, help_heading = "Judging")]
     pub deadline: Option<Duration>,
 
-    /// Exit with 1 when this holds, such as 'p99 > 50ms' or 'errors > 0.1%', or of one request of a mix 'search: p99 > 50ms';
-    /// repeatable [default: none]
+    /// Exit with 1 if this condition is met, such as 'p99 > 50ms', 'errors > 0.1%' or, for one
+    /// request of a mix, 'search: p99 > 50ms'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION", value_parser = condition, help_heading = "Judging")]
     pub fail_if: Vec<Condition>,
 
-    /// Exit with 4 also when floodmark was the limit (bound) [default: exit with 0 and say so]
+    /// Also exit with 4 if floodmark was the limit (bound) [default: exit with 0]
     #[arg(long, help_heading = "Judging")]
     pub strict: bool,
 
-    /// Write the record as JSON; - for stdout, and nothing else there [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub json: Option<PathBuf>,
+    /// Output files.
+    #[command(flatten, next_help_heading = "Output")]
+    pub files: Files,
 
-    /// Write a page to look at, whole in itself: tables, curves, environment [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub html: Option<PathBuf>,
-
-    /// Write the figures of each second as CSV [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub csv: Option<PathBuf>,
-
-    /// Write the distribution of response times in HdrHistogram's percentile format [default: none]
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    pub hdr: Option<PathBuf>,
-
-    /// Folder to keep the result in, which holds none yet [default: a new one in the temporary folder, where the latest 20 are
-    /// kept]
+    /// New folder for the result [default: one in the temporary folder, which keeps the latest 20]
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub out: Option<PathBuf>,
 
@@ -234,129 +228,56 @@ pub struct LoadArgs {
     #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
 
-    /// Allow load on an address outside loopback, link-local and private ranges
+    /// Allow load on addresses outside loopback, link-local and private ranges
     #[arg(long, help_heading = "Safety")]
     pub public: bool,
 
-    /// Run although local ports or open files cannot suffice [default: refuse, with the arithmetic]
+    /// Run even if ports or open files are too few, or the run is longer than 7 days [default:
+    /// refuse]
     #[arg(long, help_heading = "Safety")]
     pub anyway: bool,
 }
 
-/// How arrivals are spaced.
+/// Spacing of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Spacing {
-    /// Equal distances
+pub enum SpacingFlag {
+    /// Equal intervals
     Constant,
-    /// Exponential distances with the same mean
+    /// Exponentially distributed intervals with the same mean
     Poisson,
 }
 
-/// Who closes.
+/// Peer that closes a connection first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Closer {
-    /// The server, asked to by `Connection: close`
+    /// The server, after `Connection: close`
     Server,
-    /// floodmark, after the answer
+    /// floodmark, after the response
     Client,
     /// floodmark, with RST
     Reset,
 }
 
-impl From<Closer> for CloseFirst {
-    fn from(closer: Closer) -> Self {
-        match closer {
-            Closer::Server => CloseFirst::Server,
-            Closer::Client => CloseFirst::Client,
-            Closer::Reset => CloseFirst::Reset,
-        }
-    }
-}
-
-/// How sockets are driven.
+/// I/O backend of the load threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Backend {
-    /// io_uring where this kernel allows it, else epoll
+pub enum BackendFlag {
+    /// io_uring if the kernel allows it, else epoll
     Auto,
-    /// io_uring, or refuse to run
+    /// io_uring; refuse to run without it
     Uring,
-    /// epoll and plain calls
+    /// epoll
     Epoll,
 }
 
-/// Which check.
+/// Check of all responses together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CheckArg {
-    /// Numbers from one counter
+    /// Each number once, in order, without gaps
     Sequence,
-    /// Scores, counted and added up
+    /// Number, sum and mean of all scores
     Scoring,
 }
 
-/// What is done about warming up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Warmup {
-    /// Figures are of the steady part.
-    Auto,
-    /// Figures are of all of the measurement, which comes after this much real load.
-    Before(Duration),
-}
-
-impl Warmup {
-    fn parse(text: &str) -> Result<Self, String> {
-        if text == "auto" {
-            return Ok(Warmup::Auto);
-        }
-        parse_duration(text)
-            .map(Warmup::Before)
-            .map_err(|e| format!("{e}; or auto"))
-    }
-}
-
-pub fn count_from_one(text: &str) -> Result<u64, String> {
-    match parse_count(text) {
-        Ok(0) => Err("must be at least 1".to_owned()),
-        Ok(n) => Ok(n),
-        Err(e) => Err(e.to_string()),
-    }
-}
-
-pub fn attempts(text: &str) -> Result<u32, String> {
-    match count_from_one(text)? {
-        n if n > 10_000 => Err("at most 10000".to_owned()),
-        n => Ok(n as u32),
-    }
-}
-
-pub fn positive_duration(text: &str) -> Result<Duration, String> {
-    match parse_duration(text) {
-        Ok(Duration::ZERO) => Err("must be longer than nothing".to_owned()),
-        Ok(duration) => Ok(duration),
-        Err(e) => Err(e.to_string()),
-    }
-}
-
-fn sources(text: &str) -> Result<Sources, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let address = |part: &str| {
-        part.trim()
-            .parse()
-            .map_err(|_| format!("\"{part}\" is no IP address; write 127.0.0.2-127.0.0.200"))
-    };
-    let sources = Sources {
-        first: address(first)?,
-        last: address(last)?,
-    };
-    match sources.count() {
-        0 => Err(format!(
-            "\"{text}\" is no range: its ends must be of one family, the first not above the last"
-        )),
-        n if n > 1 << 20 => Err(format!("\"{text}\" holds more than a million addresses")),
-        _ => Ok(sources),
-    }
-}
-
 fn condition(text: &str) -> Result<Condition, String> {
-    text.parse()
-        .map_err(|e: floodmark_report::threshold::ConditionError| e.to_string())
+    text.parse().map_err(|e: ConditionError| e.to_string())
 }

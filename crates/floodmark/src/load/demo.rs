@@ -1,4 +1,4 @@
-//! `floodmark load --demo`: the native hello server in a process of its own, loaded with kept and with fresh connections.
+//! `floodmark load --demo`: loads the native hello server over kept, then fresh connections.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -7,21 +7,21 @@ use std::time::Duration;
 use floodmark_host::{Child, Stop};
 
 use super::args::LoadArgs;
-use super::{ending, measure, plan, show, target};
-use crate::exit::{Ending, Exit};
+use floodmark_plan::target;
+
+use super::{ending, measure, show};
+use crate::exit::{Ending, own_program};
 use crate::out;
 
-/// How long each of the two loads takes where nothing is asked for.
-const LENGTH: Duration = Duration::from_secs(5);
+/// Default duration of each of the two loads.
+const DURATION: Duration = Duration::from_secs(5);
 
-/// How long the server may take to end.
+/// Maximum time for the server to stop.
 const GRACE: Duration = Duration::from_secs(6);
 
-/// Runs the demonstration.
+/// Runs the demo.
 pub fn run(args: &LoadArgs, open_files: Option<u64>, stop: &Stop) -> Result<(), Ending> {
-    let program = std::env::current_exe()
-        .map_err(|e| Ending::failed(format!("floodmark cannot find itself: {e}")))?;
-    let mut command = Command::new(program);
+    let mut command = Command::new(own_program()?);
     command
         .args(["serve", "hello", "--listen", "127.0.0.1:0"])
         .stdin(Stdio::null())
@@ -29,60 +29,57 @@ pub fn run(args: &LoadArgs, open_files: Option<u64>, stop: &Stop) -> Result<(), 
     if args.quiet {
         command.stderr(Stdio::null());
     }
-    let mut server = Child::start(command).map_err(Ending::failed)?;
+    let mut server = Child::start(command).map_err(Ending::internal)?;
     let stdout = server
         .stdout()
-        .ok_or_else(|| Ending::failed("the demo server has no output"))?;
+        .ok_or_else(|| Ending::internal("the demo server has no stdout"))?;
     let mut line = String::new();
     BufReader::new(stdout)
         .read_line(&mut line)
-        .map_err(|e| Ending::failed(format!("the demo server: {e}")))?;
+        .map_err(|e| Ending::internal(format!("the demo server: {e}")))?;
     let Some(address) = line.trim().strip_prefix("listening on ") else {
-        return Err(Ending {
-            exit: Exit::Server,
-            message: "the demo server did not start; try floodmark serve hello, which says why"
-                .to_owned(),
-        });
+        return Err(Ending::server(
+            "the demo server did not start; to see why, run: floodmark serve hello",
+        ));
     };
     let url = format!(
         "http://{}/",
         address.trim_start_matches("http://").trim_end_matches('/')
     );
     if !args.quiet {
-        out::note(&format!("demo: floodmark's own hello server is at {url}\n"));
+        out::note(&format!(
+            "demo: floodmark's hello server listens on {url}\n"
+        ));
     }
     let mut outcome = Ok(());
     for fresh in [false, true] {
-        outcome = outcome.and(one(args, &url, fresh, open_files, stop));
+        outcome = outcome.and(load(args, &url, fresh, open_files, stop));
         if stop.is_set() {
             break;
         }
     }
-    server.stop(GRACE).map_err(Ending::failed)?;
+    server.stop(GRACE).map_err(Ending::internal)?;
     outcome
 }
 
-fn one(
+fn load(
     args: &LoadArgs,
     url: &str,
     fresh: bool,
     open_files: Option<u64>,
     stop: &Stop,
 ) -> Result<(), Ending> {
-    let default_length = args.duration.is_none()
+    let is_default = args.duration.is_none()
         && args.requests.is_none()
         && args.burst.is_none()
         && !args.changing.have_length();
     let args = LoadArgs {
         fresh,
-        duration: if default_length {
-            Some(LENGTH)
-        } else {
-            args.duration
-        },
+        duration: args.duration.or(is_default.then_some(DURATION)),
         ..args.clone()
     };
-    let planned = plan::plan(&args, target::resolve(url, &args)?, open_files)?;
+    let spec = args.spec();
+    let planned = floodmark_plan::plan(&spec, target::resolve(url, &spec)?, open_files)?;
     let measured = measure(&args, &planned, stop)?;
     show(&args, &measured.record);
     if !args.quiet && !fresh {

@@ -1,111 +1,106 @@
-//! The live view: a line that is drawn over on a terminal, plain lines elsewhere, both on stderr.
+//! Live progress on stderr: one redrawn line on a terminal, plain lines elsewhere.
 
 use std::io::IsTerminal;
 
 use floodmark_record::Event;
-use floodmark_report::Progress;
+use floodmark_report::LoadProgress;
 
 use crate::out;
 
-/// Between what stands before the line and the line.
-const BETWEEN: &str = " · ";
+/// Separator between prefix and status.
+const SEPARATOR: &str = " · ";
 
-/// Listens to a run's events and says how far it is.
+/// Shows the progress of a run from its events.
 pub struct Live {
-    progress: Option<Progress>,
+    progress: Option<LoadProgress>,
     quiet: bool,
     terminal: bool,
-    /// Whether a line is on the terminal that is to be drawn over.
+    /// Whether the terminal shows a progress line.
     drawn: bool,
-    /// Stands before the line on the terminal.
-    head: String,
+    /// Shown before the status on a terminal.
+    prefix: String,
 }
 
 impl Live {
-    /// A live view; a quiet one says nothing.
+    /// Creates a live view. A quiet view prints nothing.
     pub fn new(quiet: bool) -> Self {
         Live {
             progress: None,
             quiet,
             terminal: std::io::stderr().is_terminal(),
             drawn: false,
-            head: String::new(),
+            prefix: String::new(),
         }
     }
 
-    /// What stands before the line on the terminal from now on.
-    pub fn head(&mut self, text: &str) {
+    /// Sets the prefix shown before the status on a terminal.
+    pub fn set_prefix(&mut self, text: &str) {
         if !self.quiet {
-            self.head = text.to_owned();
+            self.prefix = text.to_owned();
             self.draw("");
         }
     }
 
-    /// Takes in an event.
+    /// Handles an event.
     pub fn on(&mut self, event: &Event) {
         if self.quiet {
             return;
         }
         match event {
-            Event::RunBegan { plan, .. } => self.progress = Some(Progress::new(plan)),
+            Event::RunBegan { plan, .. } => self.progress = Some(LoadProgress::new(plan)),
             Event::Ready(ready) => {
                 for notice in &ready.notices {
                     self.clear();
                     out::note(&format!("{notice}\n"));
                 }
             }
-            Event::Connecting(word) => {
-                let Some(progress) = &mut self.progress else {
-                    return;
-                };
-                if self.terminal {
-                    self.draw(&Progress::opening_line(word));
-                } else if let Some(line) = progress.plain_opening_line(word) {
-                    out::note(&format!("{line}\n"));
-                }
-            }
-            Event::ServerUsed(used) => {
-                if let Some(progress) = &mut self.progress {
-                    progress.server_used(used);
-                }
-            }
-            Event::StoreUsed(used) => {
-                if let Some(progress) = &mut self.progress {
-                    progress.store_used(used);
-                }
-            }
-            Event::Second(row) => {
-                let Some(progress) = &mut self.progress else {
-                    return;
-                };
-                progress.feed(row);
-                if self.terminal {
-                    let mut style = out::style(&std::io::stderr());
-                    let taken = self.head.chars().count() + BETWEEN.len();
-                    style.width = style.width.saturating_sub(taken);
-                    let line = progress.line(style);
-                    self.draw(&line);
-                } else if let Some(line) = progress.plain_line() {
-                    out::note(&format!("{line}\n"));
-                }
-            }
             Event::End(_) => self.clear(),
-            _ => {}
+            event => self.on_progress(event),
         }
     }
 
-    /// Draws over the line on the terminal.
+    /// Handles an event during a run.
+    fn on_progress(&mut self, event: &Event) {
+        let Some(progress) = &mut self.progress else {
+            return;
+        };
+        let plain = match event {
+            Event::ServerUsed(used) => return progress.server_used(used),
+            Event::StoreUsed(used) => return progress.store_used(used),
+            Event::Connecting(opening) if self.terminal => {
+                return self.draw(&LoadProgress::opening_line(opening));
+            }
+            Event::Connecting(opening) => progress.plain_opening_line(opening),
+            Event::Second(row) => {
+                progress.feed(row);
+                if self.terminal {
+                    let mut style = out::style(&std::io::stderr());
+                    let taken = self.prefix.chars().count() + SEPARATOR.len();
+                    style.width = style.width.saturating_sub(taken);
+                    let line = progress.line(style);
+                    return self.draw(&line);
+                }
+                progress.plain_line()
+            }
+            _ => None,
+        };
+        if let Some(line) = plain {
+            out::note(&format!("{line}\n"));
+        }
+    }
+
+    /// Redraws the line on the terminal.
     fn draw(&mut self, line: &str) {
-        let between = if self.head.is_empty() || line.is_empty() {
+        let separator = if self.prefix.is_empty() || line.is_empty() {
             ""
         } else {
-            BETWEEN
+            SEPARATOR
         };
-        out::note(&format!("\r\x1b[K{}{between}{line}", self.head));
+        out::note(&format!("\r\x1b[K{}{separator}{line}", self.prefix));
         self.drawn = true;
     }
 
-    /// Takes the line off the terminal.
+    /// Clears the line on the terminal.
     pub fn clear(&mut self) {
         if self.drawn {
             out::note("\r\x1b[K");

@@ -1,18 +1,21 @@
-//! `floodmark load`: one load on one URL.
+//! `floodmark load`: loads one URL.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use floodmark_host::{Side, Stop, open_files};
-use floodmark_lab::{Attempts, Elsewhere, Folder, LabError, Watching};
-use floodmark_observe::{Root, environment::environment};
-use floodmark_record::events::{EndReason, RunId};
-use floodmark_record::plan::{Address, Plan};
+use floodmark_diagnose::conditions::Condition;
+use floodmark_host::{ProcessPlacement, Stop, open_files};
+use floodmark_lab::{Attempts, Folder, LabError, Monitoring, RemoteObserver};
+use floodmark_observe::{MonitorTargets, Root, environment::environment};
+use floodmark_plan::{PlanError, Planned, did_you_mean, target};
+use floodmark_record::events::RunId;
+use floodmark_record::mix::Mix;
+use floodmark_record::plan::Address;
 use floodmark_record::run::{Run, Status, ToolInfo};
 use floodmark_record::{Event, Record};
 
-use crate::exit::{Ending, Exit};
-use crate::files::{self, Files};
+use crate::endings::{self, is_unreachable, server_fault};
+use crate::exit::{self, Ending, Exit, stop_on_signals};
+use crate::files;
 use crate::out;
 use args::LoadArgs;
 use live::Live;
@@ -20,63 +23,85 @@ use live::Live;
 pub mod args;
 mod demo;
 pub mod live;
-mod mix;
-pub mod plan;
-mod resolve;
-mod schedule;
-mod sockets;
-pub mod target;
-pub mod tls;
+pub mod spec;
 
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {
-    // The load process raises its own limit, to what it needs.
-    let open_files = open_files().ok().map(|files| files.hard);
-    let stop = Stop::on_signals()
-        .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
+    // Use the hard limit: the load process raises its soft limit itself.
+    let open_files = Some(open_files().hard);
+    let stop = stop_on_signals()?;
     let Some(url) = &args.url else {
         return demo::run(args, open_files, &stop);
     };
-    files(args).writable()?;
-    lives(args.server_pid)?;
-    let resolved = match target::resolve(url, args) {
+    args.files.check_writable()?;
+    check_server_pid(args.server_pid)?;
+    let spec = args.spec();
+    let resolved = match target::resolve(url, &spec) {
         Ok(resolved) => resolved,
-        Err(ending) if ending.exit == Exit::Usage => return Err(ending),
-        Err(ending) => {
-            files(args).write(&nothing_taken(&ending), |e| Ending::failed(e))?;
+        Err(error @ PlanError::Invalid(_)) => return Err(error.into()),
+        Err(error) => {
+            let ending = Ending::from(error);
+            args.files
+                .write(&empty_record(&ending), |e| Ending::internal(e))?;
             return Err(ending);
         }
     };
-    let planned = plan::plan(args, resolved, open_files)?;
+    let planned = floodmark_plan::plan(&spec, resolved, open_files)?;
+    check_groups(&args.fail_if, planned.plan.mix.as_ref())?;
     let measured = measure(args, &planned, &stop)?;
-    files(args).write(&measured.record, |e| Ending::failed(e))?;
+    args.files
+        .write(&measured.record, |e| Ending::internal(e))?;
     show(args, &measured.record);
     ending(args, measured, &stop)
 }
 
-/// What attempts came to.
-struct Measured {
-    /// With the thresholds judged.
+/// Checks that every per-request condition names a request of the mix.
+fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Ending> {
+    for condition in conditions {
+        let Some(group) = condition.group.as_deref() else {
+            continue;
+        };
+        let Some(mix) = mix else {
+            return Err(Ending::usage(format!(
+                "--fail-if '{}': only requests of a --mix have names; leave out the part before the colon",
+                condition.text
+            )));
+        };
+        let names = mix.requests.iter().map(|request| request.name.as_str());
+        if !names.clone().any(|name| name == group) {
+            return Err(Ending::usage(format!(
+                "--fail-if '{}': the mix has no request \"{group}\"; {}",
+                condition.text,
+                did_you_mean(group, names)
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Outcome of the attempts.
+struct MeasuredAttempts {
+    /// The record, with evaluated thresholds.
     record: Record,
-    /// Where floodmark itself failed.
+    /// An internal error, if one occurred.
     failure: Option<Ending>,
 }
 
-/// The record of a run that could not begin, or left nothing behind.
-fn nothing_taken(ending: &Ending) -> Record {
+/// Returns a record without runs that lists the ending as the reason.
+fn empty_record(ending: &Ending) -> Record {
     let mut record = Record::new(tool(), environment(&Root::host()));
     record.skipped.push(ending.message.clone());
     record
 }
 
-/// Makes the attempts.
-fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Measured, Ending> {
+/// Runs the attempts.
+fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredAttempts, Ending> {
     if !args.quiet {
         for remark in &planned.remarks {
             out::note(&format!("{remark}\n"));
         }
     }
-    let elsewhere = elsewhere(args, planned)?;
+    let remote = remote_observer(args, planned)?;
     let folder = match &args.out {
         Some(path) => Folder::create(path),
         None => Folder::create_temporary(),
@@ -89,11 +114,10 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
         .map_or(&plan.target.path, |mix| &mix.file)
         .clone();
     let attempts = Attempts {
-        driver: None,
-        plan,
-        anchors: &planned.anchors,
+        client: None,
+        planned,
         attempts: args.attempts,
-        of: RunId {
+        run: RunId {
             system: plan.target.authority.clone(),
             workload,
             trial: None,
@@ -101,47 +125,47 @@ fn measure(args: &LoadArgs, planned: &plan::Planned, stop: &Stop) -> Result<Meas
             process: 1,
             attempt: 1,
         },
-        notices: &planned.notices,
-        side: &Side::default(),
+        side: &ProcessPlacement::default(),
         place: None,
         proxy: None,
-        watching: match &elsewhere {
-            Some(elsewhere) => Watching::Elsewhere(elsewhere),
-            None if args.no_watch => Watching::Off,
-            None => Watching::On {
+        monitoring: match &remote {
+            Some(remote) => Monitoring::Remote(remote),
+            None if args.no_watch => Monitoring::Off,
+            None => Monitoring::Local(MonitorTargets {
                 server_pid: args.server_pid,
-                store: None,
-            },
+                ..MonitorTargets::default()
+            }),
         },
         log: None,
-        alive: None,
+        exits: None,
         stop,
     };
     let mut live = Live::new(args.quiet);
     let mut listener = |event: &Event| live.on(event);
     let ran = attempts.run(tool(), &mut folder, &mut listener);
     live.clear();
-    let failure = ran.as_ref().err().map(Ending::failed);
+    let failure = ran.as_ref().err().map(Ending::internal);
     let mut record = match ran {
         Ok(record) => record,
         Err(LabError::Worker { record, .. }) => *record,
-        Err(error) => nothing_taken(&Ending::failed(error)),
+        Err(error) => empty_record(&Ending::internal(error)),
     };
     record.thresholds = args
         .fail_if
         .iter()
-        .map(|condition| condition.of_record(&record))
+        .map(|condition| condition.judge(&record))
         .collect();
     let kept = match &failure {
         None if !record.thresholds.is_empty() => folder.write_record(&record).err(),
         _ => None,
     };
-    Ok(Measured {
+    Ok(MeasuredAttempts {
         record,
-        failure: failure.or_else(|| kept.map(Ending::failed)),
+        failure: failure.or_else(|| kept.map(Ending::internal)),
     })
 }
 
+/// Describes this program and its command line for the record.
 pub fn tool() -> ToolInfo {
     ToolInfo {
         name: "floodmark".to_owned(),
@@ -152,173 +176,75 @@ pub fn tool() -> ToolInfo {
     }
 }
 
-/// Where the record goes.
-fn files(args: &LoadArgs) -> Files<'_> {
-    Files {
-        html: args.html.as_deref(),
-        json: args.json.as_deref(),
-        csv: args.csv.as_deref(),
-        hdr: args.hdr.as_deref(),
-    }
-}
-
-/// Finds out before the run that there is nothing to watch under an id.
-pub fn lives(server_pid: Option<u32>) -> Result<(), Ending> {
+/// Checks before a run that the server process exists.
+pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
     match server_pid {
-        Some(pid) if floodmark_observe::process::read(&Root::host(), pid).is_err() => {
+        Some(pid) if floodmark_observe::process::cpu_s(&Root::host(), pid).is_err() => {
             Err(Ending::usage(format!(
-                "--server-pid {pid}: there is no such process here; check its id, or leave the flag out: a server on this \
-                 machine is found by its port"
+                "--server-pid {pid}: no such process; check the ID, or omit the flag to find a local server by its port"
             )))
         }
         _ => Ok(()),
     }
 }
 
-/// Opens what the server's machine observes, and refuses before the run what could not be put beside it.
-fn elsewhere(args: &LoadArgs, planned: &plan::Planned) -> Result<Option<Elsewhere>, Ending> {
+/// Opens the --with file and checks that it matches the target.
+fn remote_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteObserver>, Ending> {
     let Some(path) = &args.with else {
         return Ok(None);
     };
     let Address::Ip(address) = planned.plan.target.address else {
         return Err(Ending::usage(
-            "--with: a unix socket is on this machine, where the server is watched without it",
+            "--with: the server of a unix socket is local and monitored without it; omit --with",
         ));
     };
-    let opened = Elsewhere::open(path, address.port());
+    let opened = RemoteObserver::open(path, address.port());
     opened
         .map(Some)
         .map_err(|e| Ending::usage(format!("--with {e}")))
 }
 
-/// Prints the summary: on stdout, or on stderr where stdout carries the JSON.
+/// Prints the summary unless the server was never reached; the error message then suffices.
 fn show(args: &LoadArgs, record: &Record) {
-    if args.quiet {
+    if args.quiet || record.runs.iter().all(is_unreachable) {
         return;
     }
     let next = files::next_step(record);
-    let summary = |style| floodmark_report::summary::of_record(record, next.as_deref(), style);
-    if args.json.as_deref() == Some(Path::new("-")) {
-        out::note(&summary(out::style(&std::io::stderr())));
-    } else {
-        out::print(&summary(out::style(&std::io::stdout())));
-    }
+    out::show(args.files.use_stdout(), |style| {
+        floodmark_report::terminal::summary(record, next.as_deref(), style)
+    });
 }
 
-fn ending(args: &LoadArgs, measured: Measured, stop: &Stop) -> Result<(), Ending> {
-    let Measured { record, failure } = measured;
-    // A load process that failed is without its last word too, but nobody interrupted it.
-    let cut_short = |run: &Run| run.ended.reason == EndReason::Interrupted;
-    let interrupted = failure.is_none() && record.runs.iter().any(cut_short);
-    let mut endings = Vec::from_iter(failure);
-    if stop.is_set() || interrupted {
-        endings.push(Ending {
-            exit: Exit::Interrupted,
-            message: "interrupted; the figures are of what was taken until then".to_owned(),
-        });
-    }
-    endings.extend(record.runs.iter().find_map(server_fault));
+fn ending(args: &LoadArgs, measured: MeasuredAttempts, stop: &Stop) -> Result<(), Ending> {
+    let MeasuredAttempts { record, failure } = measured;
+    let shown = !args.quiet && !record.runs.is_empty();
+    let interrupted = endings::interrupted(&record, stop, failure.is_some(), shown);
+    let mut all = Vec::from_iter(failure);
+    all.extend(interrupted);
+    all.extend(record.runs.iter().find_map(server_fault));
     let worst = record.runs.iter().max_by_key(|run| run.validity.status);
-    // The summary has the reasons; without one they stand here.
-    let why = |run: &Run| match run.validity.reasons.first() {
+    // Unless quiet, the summary has already listed the reasons.
+    let reason = |run: &Run| match run.validity.reasons.first() {
         Some(reason) if args.quiet => reason.clone(),
-        _ => "for the reasons above".to_owned(),
+        _ => "see the reasons above".to_owned(),
     };
-    match worst {
-        Some(run) if run.validity.status == Status::Invalid => endings.push(Ending {
-            exit: Exit::Invalid,
-            message: format!("the result is invalid: {}", why(run)),
-        }),
-        Some(run) if run.validity.status == Status::Bound && args.strict => endings.push(Ending {
-            exit: Exit::Invalid,
-            message: format!("the result is bound (--strict): {}", why(run)),
-        }),
-        _ => {}
+    if let Some(run) = worst {
+        all.extend(endings::invalid(run, || reason(run)));
+        if run.validity.status == Status::Bound && args.strict {
+            let message = format!("the result is bound (--strict): {}", reason(run));
+            all.push(Ending::new(Exit::Invalid, message));
+        }
     }
-    let broken = record
-        .runs
-        .iter()
-        .flat_map(|run| &run.checks)
-        .find(|check| !check.held);
-    if let Some(check) = broken {
-        endings.push(Ending {
-            exit: Exit::Check,
-            message: format!("the check {} does not hold: {}", check.name, check.detail),
-        });
-    }
-    if let Some(threshold) = record
-        .thresholds
-        .iter()
-        .find(|threshold| threshold.met != Some(false))
-    {
-        let why = match threshold.met {
-            Some(_) => format!("it was {}", threshold.figure),
-            None => format!("it was not measured ({})", threshold.figure),
+    let mut checks = record.runs.iter().flat_map(|run| &run.checks);
+    all.extend(checks.find(|check| !check.held).map(endings::failed_check));
+    let mut thresholds = record.thresholds.iter();
+    if let Some(threshold) = thresholds.find(|threshold| threshold.met != Some(false)) {
+        let figure = match threshold.met {
+            Some(_) => threshold.figure.clone(),
+            None => format!("not measured ({})", threshold.figure),
         };
-        endings.push(Ending {
-            exit: Exit::Check,
-            message: format!("--fail-if '{}': {why}", threshold.condition),
-        });
+        let message = format!("--fail-if '{}': {figure}", threshold.condition);
+        all.push(Ending::new(Exit::Check, message));
     }
-    match endings.into_iter().min_by_key(|ending| ending.exit) {
-        Some(ending) => Err(ending),
-        None => Ok(()),
-    }
-}
-
-/// What was the server's fault, in one line.
-pub fn server_fault(run: &Run) -> Option<Ending> {
-    let Plan { target, .. } = &run.plan;
-    if let Some(why) = floodmark_diagnose::tls::never_stood(run) {
-        let (authority, address) = (&target.authority, target.show_addresses());
-        return Some(Ending::server(format!("{authority} ({address}): {why}")));
-    }
-    let answers: u64 = run.requests.statuses.values().sum();
-    match run.ended.reason {
-        EndReason::ServerGone => {
-            let detail = run
-                .ended
-                .detail
-                .as_deref()
-                .unwrap_or("the server went away");
-            Some(Ending::server(format!(
-                "{} ({}): {detail}; start it, or check {}",
-                target.authority,
-                target.show_addresses(),
-                match target.address {
-                    Address::Ip(_) => "host and port",
-                    Address::Unix(_) => "the path",
-                }
-            )))
-        }
-        EndReason::NotHttp => Some(Ending::server(format!(
-            "{} ({}) answers with something that is not HTTP/1.1; check {}",
-            target.authority,
-            target.show_addresses(),
-            match target.address {
-                Address::Ip(_) => "the port",
-                Address::Unix(_) => "the path",
-            }
-        ))),
-        EndReason::Completed
-            if answers == 0 && (run.requests.intended > 0 || !run.errors.is_empty()) =>
-        {
-            let most = run
-                .errors
-                .iter()
-                .max_by_key(|(_, n)| **n)
-                .map(|(name, _)| name.replace('_', " "));
-            let why = match most {
-                Some(name) => name,
-                None => format!("none came within {} s", run.plan.timeout_s),
-            };
-            Some(Ending::server(format!(
-                "{} ({}): not one whole answer ({why})",
-                target.authority,
-                target.show_addresses()
-            )))
-        }
-        // A client that failed is a failure of the experiment, which says it.
-        EndReason::Completed | EndReason::Interrupted | EndReason::ClientFailed => None,
-    }
+    exit::worst(all)
 }

@@ -5,58 +5,60 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::load::args::{attempts, count_from_one, positive_duration};
+use floodmark_plan::values::{attempts, count_from_one, positive_duration};
 
-/// Run an experiment: build, start, load and stop its servers in turn, and draw one table.
+/// Run an experiment: build, start, load and stop its servers in turn, and print one table.
 ///
-/// An experiment is a TOML file; floodmark init experiment writes one to start from. Servers are started afresh in rounds over all
-/// trials (A B A B), each on a port of 127.0.0.1. What goes wrong with one of them is one line; the others go on.
+/// An experiment is a TOML file; `floodmark init experiment` writes one to start from. Servers run
+/// one at a time on 127.0.0.1, restarted in rounds over all trials (A B A B). If a trial fails, the
+/// others continue.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = crate::exit::HELP)]
 pub struct RunArgs {
-    /// An experiment: a file, or the name of one in ./experiments
+    /// Experiment file, or the name of one in ./experiments
     pub experiment: String,
 
-    /// Only this trial, by its own name or its system's; repeatable [default: all]
+    /// Run only trials with this name, or of the system with this name; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
 
-    /// Measurements one after the other on each server process, at most 10k [default: as the experiment says]
+    /// Number of consecutive measurements of each server process, at most 10k [default: set by the
+    /// experiment]
     #[arg(long, value_name = "N", value_parser = attempts)]
     pub attempts: Option<u32>,
 
-    /// Fresh starts of each server, at most 1k [default: as the experiment says]
+    /// Number of processes of each server, started one after another, at most 1k [default: set by
+    /// the experiment]
     #[arg(long, value_name = "N", value_parser = processes)]
     pub processes: Option<u32>,
 
-    /// How long each measurement sends, with a unit [default: as the experiment says]
-    #[arg(short, long, value_name = "TIME", value_parser = positive_duration)]
+    /// Time to send requests in each measurement, with a unit [default: set by the experiment]
+    #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
-    /// After each process was measured, change parts of its setup in turn in short windows, to prove what limited it: twice the
-    /// connections, the client, the server and the store stopped for a fifth of the time; a minute or more for each process
+    /// Prove each cause after the measurement, with one change at a time: twice the connections;
+    /// client, server or store stopped for 1 ms of every 5 ms. Takes a minute or more per process
     #[arg(long)]
     pub prove: bool,
 
-    /// Exit with 1 where a published claim does not hold; one that is undecided fails nothing
+    /// Exit with 1 if a published claim does not hold; inconclusive claims do not count
     #[arg(long)]
     pub fail_on_claims: bool,
 
-    /// Folder to keep the result in, which holds none yet [default: a new one in the temporary folder, where the latest 20 are
-    /// kept]
+    /// New folder for the result [default: one in the temporary folder, which keeps the latest 20]
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
 
-    /// Go on with this result, which was cut short: server processes that it holds whole are not measured again
-    /// [default: none]
+    /// Resume an interrupted experiment in its result folder; complete server processes are not
+    /// repeated [default: none]
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 
-    /// Write a page to look at, whole in itself: tables, curves, environment [default: none]
+    /// Write a self-contained HTML page; - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Write the record as JSON; - for stdout, and nothing else there [default: none]
+    /// Write the record as JSON; - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 

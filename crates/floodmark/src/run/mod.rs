@@ -1,27 +1,26 @@
-//! `floodmark run`: an experiment.
+//! `floodmark run`: runs an experiment.
 
 use std::path::Path;
 
-use clap::Parser;
-use floodmark_host::{Stop, open_files};
-use floodmark_lab::Folder;
-use floodmark_lab::LabError;
-use floodmark_lab::experiment::{Earlier, Hosts, Outcome, Planned, Refused, Runner, Schedule};
-use floodmark_lab::manifest::{Changes, Experiment, Trial};
+use floodmark_host::Stop;
+use floodmark_lab::experiment::{
+    EarlierResult, ExperimentOutcome, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule,
+    plan_trial,
+};
+use floodmark_lab::manifest::{Changes, Experiment};
+use floodmark_lab::{Folder, LabError};
 use floodmark_record::Record;
-use floodmark_record::comparison::{Claim, Holds};
-use floodmark_record::events::EndReason;
+use floodmark_record::comparison::{ClaimResult, Holds};
 use floodmark_record::experiment::ExpectedCheck;
-use floodmark_record::run::{Run, Status};
-use floodmark_report::sentences;
+use floodmark_record::run::Run;
 
-use crate::exit::{Ending, Exit};
+use crate::endings;
+use crate::exit::{self, Ending, Exit, own_program, stop_on_signals};
 use crate::files::Files;
-use crate::load::args::LoadArgs;
-use crate::load::{plan, server_fault, target, tool};
+use crate::load::tool;
 use crate::out;
 use args::RunArgs;
-use progress::{Progress, about};
+use progress::{ExperimentProgress, about};
 
 pub mod args;
 mod progress;
@@ -29,27 +28,23 @@ mod progress;
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let experiment = read(args)?;
-    let open_files = open_files().ok().map(|files| files.hard);
-    let planner = |trial: &Trial, hosts: &Hosts, url: &str| plan_of(trial, hosts, url, open_files);
-    // Everything that can be refused is refused before anything is started.
+    // Reject all invalid input before starting anything.
     for trial in &experiment.trials {
-        let port = trial.server.port().unwrap_or(1);
-        let planned = match Hosts::of(&trial.at) {
+        let port = trial.port.unwrap_or(1);
+        let planned = match TrialHosts::create(&trial.at) {
             Ok(hosts) => {
                 let url = format!("http://{}:{port}{}", hosts.address, trial.sent_to());
-                planner(trial, &hosts, &url).map(|_| ())
+                plan_trial(trial, &hosts, &url).map(|_| ())
             }
-            // It is left out when its turn comes.
-            Err(Refused::Machine(_)) => Ok(()),
-            Err(Refused::Wrong(what)) => Err(what),
+            // The trial is skipped later, when it is due.
+            Err(PlacementError::Unsupported(_)) => Ok(()),
+            Err(PlacementError::Invalid(what)) => Err(what),
         };
         planned.map_err(|what| Ending::usage(format!("{}: {what}", trial.place)))?;
     }
-    files(args).writable()?;
-    let stop = Stop::on_signals()
-        .map_err(|e| Ending::failed(format!("signals cannot be handled: {e}")))?;
-    let floodmark = std::env::current_exe()
-        .map_err(|e| Ending::failed(format!("floodmark cannot find itself: {e}")))?;
+    files(args).check_writable()?;
+    let stop = stop_on_signals()?;
+    let floodmark = own_program()?;
     let folder = match (&args.out, &args.resume) {
         (Some(path), _) => Folder::create(path),
         (None, Some(path)) => Folder::reopen(path, "--resume"),
@@ -59,10 +54,10 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let earlier = args
         .resume
         .as_deref()
-        .map(|path| Earlier::read(path, &experiment, &planner))
+        .map(|path| EarlierResult::read(path, &experiment))
         .transpose()
         .map_err(Ending::usage)?;
-    let mut schedule = Schedule::of(&experiment);
+    let mut schedule = TrialSchedule::of(&experiment);
     if let Some(earlier) = &earlier {
         schedule = schedule.after(earlier);
     }
@@ -73,13 +68,12 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
         let length = length.unwrap_or_default();
         out::note(&format!(
             "{}{length}\n",
-            floodmark_report::plain::line(&experiment.question)
+            floodmark_report::plain::line(&experiment.description.question)
         ));
     }
-    let mut progress = Progress::new(schedule, args.quiet);
-    let runner = Runner {
+    let mut progress = ExperimentProgress::new(schedule, args.quiet);
+    let runner = ExperimentRunner {
         experiment: &experiment,
-        planner: &planner,
         tool: tool(),
         floodmark,
         earlier: earlier.as_ref(),
@@ -89,26 +83,24 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     progress.clear();
     let (outcome, failure) = match ran {
         Ok(outcome) => (outcome, None),
-        Err(LabError::Worker {
-            record,
-            failure,
-            folder,
-        }) => {
-            let what = format!("{failure}; what was taken is in {}", folder.display());
-            let outcome = Outcome {
+        Err(error) => {
+            let ending = Ending::internal(&error);
+            let LabError::Worker { record, .. } = error else {
+                return Err(ending);
+            };
+            let outcome = ExperimentOutcome {
                 record: *record,
                 failures: Vec::new(),
             };
-            (outcome, Some(Ending::failed(what)))
+            (outcome, Some(ending))
         }
-        Err(error) => return Err(Ending::failed(error)),
     };
-    files(args).write(&outcome.record, |e| Ending::failed(e))?;
+    files(args).write(&outcome.record, |e| Ending::internal(e))?;
     show(args, &outcome.record, folder.path());
     ending(args, &experiment, &outcome, failure, &stop)
 }
 
-/// Reads the experiment, with what the flags change of it.
+/// Reads the experiment and applies the flags.
 fn read(args: &RunArgs) -> Result<Experiment, Ending> {
     let path = Experiment::find(&args.experiment).map_err(Ending::usage)?;
     let changes = Changes {
@@ -124,80 +116,30 @@ fn read(args: &RunArgs) -> Result<Experiment, Ending> {
         .map_err(Ending::usage)
 }
 
-/// The flags of `floodmark load`, as an experiment gives them.
-#[derive(Debug, Parser)]
-#[command(no_binary_name = true)]
-struct LoadFlags {
-    #[command(flatten)]
-    load: LoadArgs,
-}
-
-/// The plan of a trial: what `floodmark load` would do with the same flags.
-fn plan_of(
-    trial: &Trial,
-    hosts: &Hosts,
-    url: &str,
-    open_files: Option<u64>,
-) -> Result<Planned, String> {
-    let mut flags = vec![url.to_owned()];
-    flags.extend(trial.load.flags());
-    if let Some(cpus) = hosts.client_cpus.filter(|_| !trial.load.has_threads()) {
-        flags.push(format!("--threads={cpus}"));
-    }
-    if trial.client.is_none() {
-        flags.extend(trial.request_flags());
-    }
-    let args = LoadFlags::try_parse_from(&flags)
-        .map_err(|error| first_line(&error.to_string()))?
-        .load;
-    let target = target::resolve(url, &args).map_err(|ending| ending.message)?;
-    // Ports and kernel settings are those of the client's network.
-    let planned = hosts
-        .client
-        .within(|| plan::plan(&args, target, open_files).map_err(|ending| ending.message))
-        .map_err(|error| error.to_string())??;
-    Ok(Planned {
-        plan: planned.plan,
-        anchors: planned.anchors,
-        notices: planned.notices,
-    })
-}
-
-/// What clap says of flags, in one line.
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    format!("load: {}", line.trim_start_matches("error: "))
-}
-
-/// Where the record goes.
-fn files(args: &RunArgs) -> Files<'_> {
+/// Returns the output files.
+fn files(args: &RunArgs) -> Files {
     Files {
-        html: args.html.as_deref(),
-        json: args.json.as_deref(),
-        csv: None,
-        hdr: None,
+        html: args.html.clone(),
+        json: args.json.clone(),
+        ..Files::default()
     }
 }
 
-/// Prints the table: on stdout, or on stderr where stdout carries the JSON.
+/// Prints the table.
 fn show(args: &RunArgs, record: &Record, folder: &Path) {
     if args.quiet {
         return;
     }
-    let kept = format!("\nkept in {}\n", folder.display());
-    if args.json.as_deref() == Some(Path::new("-")) {
-        let style = out::style(&std::io::stderr());
-        out::note(&(floodmark_report::experiment::of_record(record, style) + &kept));
-    } else {
-        let style = out::style(&std::io::stdout());
-        out::print(&(floodmark_report::experiment::of_record(record, style) + &kept));
-    }
+    out::show(files(args).use_stdout(), |style| {
+        let table = floodmark_report::terminal::experiment(record, style);
+        format!("{table}\nresult: {}\n", folder.display())
+    });
 }
 
 fn ending(
     args: &RunArgs,
     experiment: &Experiment,
-    outcome: &Outcome,
+    outcome: &ExperimentOutcome,
     failure: Option<Ending>,
     stop: &Stop,
 ) -> Result<(), Ending> {
@@ -209,82 +151,58 @@ fn ending(
             run.process, run.attempt
         )
     };
-    let cut_short = |run: &Run| run.ended.reason == EndReason::Interrupted;
-    let interrupted = stop.is_set() || (failure.is_none() && runs.iter().any(cut_short));
-    let mut endings = Vec::from_iter(failure);
-    if interrupted {
-        endings.push(Ending {
-            exit: Exit::Interrupted,
-            message: "interrupted; the table is of what was taken until then".to_owned(),
-        });
+    let interrupted = endings::interrupted(&outcome.record, stop, failure.is_some(), false);
+    let mut all = Vec::from_iter(failure);
+    all.extend(interrupted);
+    match outcome.failures.len() {
+        0 => {}
+        1 => all.push(Ending::server("one trial failed; see the reason above")),
+        n => all.push(Ending::server(format!(
+            "{n} trials failed; see the reasons above"
+        ))),
     }
-    let failures = outcome.failures.len();
-    if failures > 0 {
-        endings.push(Ending::server(match failures {
-            1 => "one trial failed, for the reason above".to_owned(),
-            n => format!("{n} trials failed, for the reasons above"),
-        }));
-    }
-    // What another client met is in what it says.
+    // Ignore external clients, which report their own errors.
     let mut own = runs.iter().filter(|run| run.client.tool.is_none());
-    endings.extend(own.find_map(|run| {
-        let fault = server_fault(run)?;
+    all.extend(own.find_map(|run| {
+        let fault = endings::server_fault(run)?;
         Some(Ending::server(named(run, fault.message)))
     }));
-    let invalid = runs
-        .iter()
-        .find(|run| run.validity.status == Status::Invalid);
-    endings.extend(invalid.map(|run| Ending {
-        exit: Exit::Invalid,
-        message: named(
-            run,
-            format!("the result is invalid: {}", run.validity.reasons.join("; ")),
-        ),
+    all.extend(runs.iter().find_map(|run| {
+        let invalid = endings::invalid(run, || run.validity.reasons.join("; "))?;
+        Some(Ending::new(invalid.exit, named(run, invalid.message)))
     }));
-    endings.extend(broken(experiment, runs, args.only.is_empty()));
+    all.extend(failed_check(experiment, runs, args.only.is_empty()));
     if args.fail_on_claims {
-        endings.extend(refuted(&outcome.record.claims));
+        all.extend(refuted(&outcome.record.claims));
     }
-    match endings.into_iter().min_by_key(|ending| ending.exit) {
-        Some(ending) => Err(ending),
-        None => Ok(()),
-    }
+    exit::worst(all)
 }
 
-/// A claim that does not hold.
-fn refuted(claims: &[Claim]) -> Option<Ending> {
+/// Returns an [`Ending`] for the first claim that does not hold.
+fn refuted(claims: &[ClaimResult]) -> Option<Ending> {
     let claim = claims.iter().find(|claim| claim.holds == Holds::No)?;
-    Some(Ending {
-        exit: Exit::Check,
-        message: format!(
-            "the claim \"{}\" does not hold (--fail-on-claims): published {}, measured {}",
-            claim.text,
-            sentences::published(claim),
-            sentences::measured(claim)
-        ),
-    })
+    let message = format!(
+        "claim \"{}\" does not hold (--fail-on-claims): published {}, measured {}",
+        claim.text,
+        floodmark_report::published(claim),
+        floodmark_report::measured(claim)
+    );
+    Some(Ending::new(Exit::Check, message))
 }
 
-/// A check that came out otherwise than the experiment expects. Where only some trials were asked for, not the whole of it, the one whose
-/// check is to be violated may be among the others.
-fn broken(experiment: &Experiment, runs: &[Run], whole: bool) -> Option<Ending> {
+/// Returns an [`Ending`] if a check has an outcome that the experiment does not expect.
+/// `all_trials` is false under --only, which may exclude the trial that is expected to fail.
+fn failed_check(experiment: &Experiment, runs: &[Run], all_trials: bool) -> Option<Ending> {
     let mut checks = runs.iter().flat_map(|run| &run.checks);
-    let fail = |message: String| {
-        Some(Ending {
-            exit: Exit::Check,
-            message,
-        })
-    };
-    if experiment.expected_check == Some(ExpectedCheck::Violated) {
+    if experiment.description.expected_check == Some(ExpectedCheck::Violated) {
         let held = checks.clone().next().is_some() && checks.all(|check| check.held);
-        return match held && whole {
-            true => fail("the check holds, and the experiment expects that it does not".to_owned()),
+        return match held && all_trials {
+            true => Some(Ending::new(
+                Exit::Check,
+                "the check passed, but the experiment expects it to fail",
+            )),
             false => None,
         };
     }
-    let check = checks.find(|check| !check.held)?;
-    fail(format!(
-        "the check {} does not hold: {}",
-        check.name, check.detail
-    ))
+    checks.find(|check| !check.held).map(endings::failed_check)
 }

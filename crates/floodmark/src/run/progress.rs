@@ -1,9 +1,8 @@
-//! What runs, what comes and how long it takes: on a terminal one line that is drawn over, elsewhere a line for each measurement.
+//! Experiment progress on stderr: one redrawn line on a terminal, a line per attempt elsewhere.
 
 use std::io::IsTerminal;
 
-use floodmark_lab::Listener;
-use floodmark_lab::experiment::{Position, Schedule, Watcher};
+use floodmark_lab::experiment::{ExperimentListener, ScheduleProgress, TrialSchedule};
 use floodmark_record::Event;
 use floodmark_record::units::show_duration;
 use std::time::Duration;
@@ -11,18 +10,18 @@ use std::time::Duration;
 use crate::load::live::Live;
 use crate::out;
 
-/// Watches an experiment.
-pub struct Progress {
-    schedule: Schedule,
+/// Shows the progress of an experiment.
+pub struct ExperimentProgress {
+    schedule: TrialSchedule,
     live: Live,
     quiet: bool,
     terminal: bool,
 }
 
-impl Progress {
-    /// Nothing has happened yet.
-    pub fn new(schedule: Schedule, quiet: bool) -> Self {
-        Progress {
+impl ExperimentProgress {
+    /// Creates the view at the start of a schedule.
+    pub fn new(schedule: TrialSchedule, quiet: bool) -> Self {
+        ExperimentProgress {
             schedule,
             live: Live::new(quiet),
             quiet,
@@ -30,12 +29,12 @@ impl Progress {
         }
     }
 
-    /// Takes the line off the terminal.
+    /// Clears the line on the terminal.
     pub fn clear(&mut self) {
         self.live.clear();
     }
 
-    fn say(&mut self, line: &str) {
+    fn print_line(&mut self, line: &str) {
         if !self.quiet {
             self.live.clear();
             out::note(&format!("{}\n", floodmark_report::plain::line(line)));
@@ -43,47 +42,42 @@ impl Progress {
     }
 }
 
-impl Listener for Progress {
-    fn on(&mut self, event: &Event) {
+impl ExperimentListener for ExperimentProgress {
+    fn on_event(&mut self, event: &Event) {
         if let Event::RunBegan { run, .. } = event
             && let Some(position) = self.schedule.begin(run)
         {
             let name = run.trial.as_deref().unwrap_or(&run.system);
             let line = line(name, run.process, run.attempt, &position);
             if self.terminal {
-                self.live.head(&line);
+                self.live.set_prefix(&line);
             } else {
-                self.say(&line);
+                self.print_line(&line);
             }
         }
-        // Without a terminal each measurement has its line already.
+        // Without a terminal, the line printed above suffices.
         if self.terminal {
             self.live.on(event);
         }
     }
-}
 
-impl Watcher for Progress {
-    fn doing(&mut self, what: &str) {
-        self.say(what);
+    fn on_step(&mut self, what: &str) {
+        self.print_line(what);
     }
 
-    fn trouble(&mut self, what: &str) {
-        // Said even where nothing else is: it is why something is missing in the record.
+    fn on_problem(&mut self, what: &str) {
+        // Print even if quiet: the message explains why the record is incomplete.
         self.live.clear();
-        out::note(&format!(
-            "floodmark: {}\n",
-            floodmark_report::plain::line(what)
-        ));
+        out::complain(&what);
     }
 
-    fn left_out(&mut self, trial: &str) {
+    fn on_trial_skipped(&mut self, trial: &str) {
         self.schedule.leave_out(trial);
     }
 }
 
-/// `3/6 nginx, process 2 · next native · 18 s left`.
-fn line(name: &str, process: u32, attempt: u32, position: &Position) -> String {
+/// Formats a position: `3/6 nginx, process 2 · next native · 18 s left`.
+fn line(name: &str, process: u32, attempt: u32, position: &ScheduleProgress) -> String {
     let mut line = format!(
         "{}/{} {name}, process {process}",
         position.number, position.of
@@ -93,7 +87,7 @@ fn line(name: &str, process: u32, attempt: u32, position: &Position) -> String {
     }
     match &position.next {
         Some(next) => line.push_str(&format!(" · next {next}")),
-        None => line.push_str(" · the last one"),
+        None => line.push_str(" · last one"),
     }
     if let Some(left) = position.left {
         line.push_str(&format!(" · {} left", about(left)));
@@ -101,7 +95,7 @@ fn line(name: &str, process: u32, attempt: u32, position: &Position) -> String {
     line
 }
 
-/// A length of time in whole seconds or minutes: more is not known of what is to come.
+/// Formats an estimate in whole seconds or minutes.
 pub fn about(length: Duration) -> String {
     let seconds = length.as_secs_f64().ceil();
     let whole = match seconds {
@@ -116,8 +110,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_says_what_runs_what_comes_and_how_long() {
-        let mut position = Position {
+    fn shows_the_current_and_next_trial_and_the_time_left() {
+        let mut position = ScheduleProgress {
             number: 3,
             of: 6,
             next: Some("native".to_owned()),
@@ -131,7 +125,7 @@ mod tests {
         position.left = None;
         assert_eq!(
             line("nginx", 2, 3, &position),
-            "3/6 nginx, process 2 attempt 3 · the last one"
+            "3/6 nginx, process 2 attempt 3 · last one"
         );
         assert_eq!(about(Duration::from_secs(600)), "10 min");
     }

@@ -1,4 +1,4 @@
-//! Where connections go: unix sockets, `--resolve`, and names with several addresses.
+//! Targets: unix sockets, `--resolve`, and names with several addresses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -10,7 +10,7 @@ use floodmark_record::plan::Address;
 
 use crate::support::{Load, Serve, code, load, run, text, valid};
 
-/// A server on a unix socket that answers every request, and keeps the lines of all heads.
+/// A server on a unix socket that records the lines of all request heads.
 struct Unix {
     folder: tempfile::TempDir,
     heads: Arc<Mutex<Vec<String>>>,
@@ -47,17 +47,17 @@ impl Unix {
         self.folder.path().join("s")
     }
 
-    /// How many requests had this line.
+    /// Returns the number of requests with this line.
     fn had(&self, line: &str) -> usize {
         let heads = self.heads.lock().unwrap();
         heads.iter().filter(|one| *one == line).count()
     }
 }
 
-/// What was said, with its lines joined.
+/// Returns stderr with its lines joined.
 fn unwrapped(load: &Load) -> String {
-    let said = load.stderr();
-    said.split_whitespace().collect::<Vec<_>>().join(" ")
+    let printed = load.stderr();
+    printed.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn utf8(path: &Path) -> &str {
@@ -65,7 +65,7 @@ fn utf8(path: &Path) -> &str {
 }
 
 #[test]
-fn a_unix_socket_with_host_and_path_of_the_url() {
+fn loads_a_unix_socket() {
     let server = Unix::start();
     let path = server.path();
     let mut requests = 0;
@@ -78,7 +78,7 @@ fn a_unix_socket_with_host_and_path_of_the_url() {
             let mut arguments = vec!["-n", "100", "-c", "5", "--backend", backend];
             arguments.extend(["--unix-socket", utf8(&path)]);
             arguments.extend_from_slice(more);
-            // No resolver knows this name, and nobody asks one.
+            // The host name must not be resolved.
             let load = load("http://app.invalid:81/a?b=c", &arguments);
             load.ends_with(0);
             requests += 100;
@@ -88,30 +88,33 @@ fn a_unix_socket_with_host_and_path_of_the_url() {
             let run = load.run();
             assert_eq!(run.plan.target.address, Address::Unix(path.clone()));
             assert_eq!(run.plan.target.resolve_us, None);
-            assert_eq!(run.connections.ports_per_source, None, "none is needed");
+            assert_eq!(
+                run.connections.ports_per_source, None,
+                "a unix socket uses no ports"
+            );
             assert_eq!(run.connections.addresses[0].opened, run.connections.opened);
-            let said = unwrapped(&load);
+            let printed = unwrapped(&load);
             assert!(
-                said.contains("through unix:") && !said.contains("TIME_WAIT"),
-                "{said}"
+                printed.contains("through unix:") && !printed.contains("TIME_WAIT"),
+                "{printed}"
             );
         }
     }
 }
 
 #[test]
-fn a_unix_socket_that_cannot_be_loaded() {
+fn refuses_invalid_unix_sockets() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("record.json");
     let refused = |path: &str, more: &[&str], expected: i32, words: &[&str]| {
         let mut all = vec!["load", "http://a/", "--unix-socket", path];
         all.extend_from_slice(more);
         let output = run(&all);
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), expected, "{said}");
-        assert!(said.lines().count() <= 8, "{said}");
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), expected, "{printed}");
+        assert!(printed.lines().count() <= 8, "{printed}");
         for word in words {
-            assert!(said.contains(word), "{word}: {said}");
+            assert!(printed.contains(word), "{word}: {printed}");
         }
     };
     let absent = folder.path().join("absent");
@@ -121,10 +124,10 @@ fn a_unix_socket_that_cannot_be_loaded() {
         3,
         &["absent", "start the server"],
     );
-    // A record is written all the same.
+    // A record is still written.
     let record = valid(serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap());
     assert!(record.skipped[0].contains("--unix-socket"));
-    refused(utf8(&json), &[], 2, &["no socket"]);
+    refused(utf8(&json), &[], 2, &["not a socket"]);
     refused(&"x".repeat(200), &[], 2, &["--unix-socket"]);
     let deserted = folder.path().join("deserted");
     drop(UnixListener::bind(&deserted).unwrap());
@@ -132,7 +135,7 @@ fn a_unix_socket_that_cannot_be_loaded() {
         utf8(&deserted),
         &["-n", "5", "-q"],
         3,
-        &["unix:", "connect refused", "check the path"],
+        &["unix:", "connection refused", "check the path"],
     );
     refused(
         utf8(&deserted),
@@ -145,14 +148,14 @@ fn a_unix_socket_that_cannot_be_loaded() {
     }
 }
 
-/// The port of a server, and its URL under another name.
+/// Returns the server's port, and its URL with the host replaced by `name`.
 fn under(name: &str, server: &Serve) -> (String, String) {
     let port = server.url.trim_end_matches('/').rsplit(':').next().unwrap();
     (port.to_owned(), format!("http://{name}:{port}/"))
 }
 
 #[test]
-fn a_given_address_takes_the_place_of_the_resolver() {
+fn resolve_replaces_the_resolver() {
     let server = Serve::start(&["hello"]);
     let (port, url) = under("app.invalid", &server);
     for backend in ["uring", "epoll"] {
@@ -174,8 +177,8 @@ fn a_given_address_takes_the_place_of_the_resolver() {
     }
 }
 
-/// Holds that all went to 127.0.0.1, whatever other address there was.
-fn all_to_the_served(load: &Load, n: u64) {
+/// Expects `n` requests, all to 127.0.0.1.
+fn all_connections_succeed(load: &Load, n: u64) {
     load.ends_with(0);
     assert_eq!(load.counts().ok, n, "{}", load.stderr());
     assert_eq!(load.run().errors.len(), 0);
@@ -187,7 +190,7 @@ fn all_to_the_served(load: &Load, n: u64) {
 }
 
 #[test]
-fn of_several_addresses_those_that_accept_are_used() {
+fn uses_the_addresses_that_accept() {
     let server = Serve::start(&["hello"]);
     let (_, url) = under("app.invalid", &server);
     for backend in ["uring", "epoll"] {
@@ -196,14 +199,14 @@ fn of_several_addresses_those_that_accept_are_used() {
             arguments.extend(["--resolve", "app.invalid:[::1],127.0.0.1"]);
             arguments.extend_from_slice(more);
             let load = load(&url, &arguments);
-            all_to_the_served(&load, 200);
-            let said = unwrapped(&load);
+            all_connections_succeed(&load, 200);
+            let printed = unwrapped(&load);
             for word in [
                 "to 2 addresses",
-                "nobody accepted at [::1]:",
-                "all went to 127.0.0.1:",
+                "accepted no connection: [::1]:",
+                "used instead: 127.0.0.1:",
             ] {
-                assert!(said.contains(word), "{word}: {said}");
+                assert!(printed.contains(word), "{word}: {printed}");
             }
             assert_eq!(load.run().plan.target.further_addresses.len(), 1);
         }
@@ -211,15 +214,15 @@ fn of_several_addresses_those_that_accept_are_used() {
 }
 
 #[test]
-fn localhost_is_found_whichever_of_its_addresses_is_served() {
+fn finds_localhost_on_ipv4_and_ipv6() {
     let server = Serve::start(&["hello"]);
     let load = load(&under("localhost", &server).1, &["-n", "200"]);
-    all_to_the_served(&load, 200);
+    all_connections_succeed(&load, 200);
     assert!(load.run().plan.target.resolve_us.is_some());
 }
 
 #[test]
-fn addresses_that_no_source_reaches_are_left_out_with_a_notice() {
+fn skips_addresses_of_another_family_with_a_notice() {
     let server = Serve::start(&["hello"]);
     let (port, url) = under("app.invalid", &server);
     let given = "app.invalid:[::1],127.0.0.1";
@@ -244,12 +247,12 @@ fn addresses_that_no_source_reaches_are_left_out_with_a_notice() {
     let told = run
         .missing
         .iter()
-        .any(|line| line.contains("family of --sources"));
+        .any(|line| line.contains("same family as --sources"));
     assert!(told, "{:?}", run.missing);
 }
 
 #[test]
-fn given_addresses_that_are_wrong() {
+fn refuses_invalid_resolve_flags() {
     for (given, url, words) in [
         ("a", "http://a/", &["HOST:PORT:ADDR"][..]),
         ("a:::1", "http://a/", &["brackets"]),
@@ -267,10 +270,10 @@ fn given_addresses_that_are_wrong() {
         ("a:[2001:db8::1]", "http://a/", &["2001:db8::1", "--public"]),
     ] {
         let output = run(&["load", url, "--resolve", given]);
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 2, "{said}");
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{printed}");
         for word in words {
-            assert!(said.contains(word), "{given}: {word}: {said}");
+            assert!(printed.contains(word), "{given}: {word}: {printed}");
         }
     }
 }

@@ -1,53 +1,59 @@
-//! Bad input: one clear line that names the place and the mend, the documented code, no panic, no hang, nothing left behind.
+//! Invalid input: one line with place and fix, exit code 2, and nothing left behind.
 
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::support::{code, finish, floodmark, run, text, valid};
 
-/// A port of loopback where nobody listens.
+/// Returns a URL whose port refuses connections.
 fn refusing() -> String {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     format!("http://{}/", address.unwrap())
 }
 
-/// Runs `floodmark load` with wrong usage; the whole of stderr.
+/// Runs `floodmark load` with invalid usage and returns stderr.
 fn refused(arguments: &[&str]) -> String {
     let mut all = vec!["load"];
     all.extend_from_slice(arguments);
     let output = run(&all);
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{arguments:?}: {said}");
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{arguments:?}: {printed}");
     assert!(output.stdout.is_empty(), "{arguments:?}");
-    said
+    printed
 }
 
-/// One line of floodmark's own that holds each of `words`.
+/// Expects one line from floodmark that contains each of `words`.
 fn one_line(arguments: &[&str], words: &[&str]) {
-    let said = refused(arguments);
-    assert!(said.starts_with("floodmark: "), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-    holds(&said, arguments, words);
+    let printed = refused(arguments);
+    assert!(
+        printed.starts_with("floodmark: "),
+        "{arguments:?}: {printed}"
+    );
+    assert_eq!(printed.lines().count(), 1, "{arguments:?}: {printed}");
+    holds(&printed, arguments, words);
 }
 
-/// What clap says: its error in the first line, a few lines in all.
+/// Expects a usage error of a few lines that contains each of `words`.
 fn few_lines(arguments: &[&str], words: &[&str]) {
-    let said = refused(arguments);
-    assert!(said.starts_with("error: "), "{arguments:?}: {said}");
-    assert!(said.lines().count() <= 8, "{arguments:?}: {said}");
-    holds(&said, arguments, words);
+    let printed = refused(arguments);
+    assert!(printed.starts_with("error: "), "{arguments:?}: {printed}");
+    assert!(printed.lines().count() <= 8, "{arguments:?}: {printed}");
+    holds(&printed, arguments, words);
 }
 
-fn holds(said: &str, arguments: &[&str], words: &[&str]) {
+fn holds(printed: &str, arguments: &[&str], words: &[&str]) {
     for word in words {
-        assert!(said.contains(word), "{arguments:?} lacks {word:?}: {said}");
+        assert!(
+            printed.contains(word),
+            "{arguments:?} lacks {word:?}: {printed}"
+        );
     }
 }
 
 #[test]
-fn wrong_urls() {
+fn refuses_invalid_urls() {
     for (url, word) in [
-        ("localhost:8080", "scheme is missing"),
+        ("localhost:port", "port"),
         ("ftp://127.0.0.1/", "ftp"),
         ("http://127.0.0.1:0/", "port 0"),
         ("http://127.0.0.1:65536/", "port"),
@@ -63,23 +69,25 @@ fn wrong_urls() {
 }
 
 #[test]
-fn an_escape_sequence_in_a_url_does_not_reach_the_terminal() {
-    let said = refused(&["http://127.0.0.1/\u{1b}[31m"]);
+fn escapes_control_sequences_of_a_url() {
+    let printed = refused(&["http://127.0.0.1/\u{1b}[31m"]);
     assert!(
-        !said.contains('\u{1b}') && said.contains("\\u{1b}"),
-        "{said}"
+        !printed.contains('\u{1b}') && printed.contains("\\u{1b}"),
+        "{printed}"
     );
 }
 
 #[test]
-fn wrong_values() {
+fn refuses_invalid_values() {
     let url = refusing();
     for (flag, value, word) in [
         ("--duration", "5", "5s"),
         ("--duration", "5 parsecs", "unknown unit"),
-        ("--duration", "0s", "longer than nothing"),
+        ("--duration", "-3s", "negative"),
+        ("--timeout", "-1ms", "negative"),
+        ("--duration", "0s", "longer than 0"),
         ("--timeout", "5", "5s"),
-        ("--timeout", "0ms", "longer than nothing"),
+        ("--timeout", "0ms", "longer than 0"),
         ("--warmup", "5", "or auto"),
         ("--deadline", "soon", "10s"),
         ("--requests", "0", "at least 1"),
@@ -90,13 +98,13 @@ fn wrong_values() {
         ("--rate", "fast", "2.5k"),
         ("--attempts", "0", "at least 1"),
         ("--attempts", "10001", "10000"),
-        ("--sources", "127.0.0.9-127.0.0.2", "not above the last"),
-        ("--sources", "127.0.0.2-::1", "family"),
+        ("--sources", "127.0.0.9-127.0.0.2", "lower address first"),
+        ("--sources", "127.0.0.2-::1", "both IPv4"),
         ("--sources", "127.0.0.2-200", "127.0.0.2-127.0.0.200"),
-        ("--sources", "10.0.0.0-11.0.0.0", "million"),
+        ("--sources", "10.0.0.0-11.0.0.0", "1,048,576"),
         ("--header", "no colon", "Name: value"),
         ("--expect", "200", "status=200"),
-        ("--expect", "status=2xx", "three digits"),
+        ("--expect", "status=2xx", "three-digit"),
         ("--expect", "json={", "JSON"),
         ("--expect", "header=x", "json=VALUE"),
         ("--fail-if", "p99", "p99 > 50ms"),
@@ -105,13 +113,13 @@ fn wrong_values() {
         ("--fail-if", "p99 >> 50ms", "unknown operator"),
         ("--arrivals", "random", "poisson"),
         ("--ramp", "500", "100-5000"),
-        ("--ramp", "0-0", "no load"),
+        ("--ramp", "0-0", "no requests"),
         ("--ramp", "5--5", "rate"),
         ("--ramp", "fast-faster", "2.5k"),
         ("--steps", "100,", "rate"),
-        ("--steps", "0,0", "no load"),
+        ("--steps", "0,0", "no requests"),
         ("--steps", "100:5", "unit"),
-        ("--steps", "100:1s,200", "each step has its time"),
+        ("--steps", "100:1s,200", "to each step"),
         ("--close-first", "nobody", "server"),
         ("--check", "everything", "sequence"),
     ] {
@@ -120,7 +128,7 @@ fn wrong_values() {
 }
 
 #[test]
-fn flags_that_contradict_each_other() {
+fn refuses_conflicting_flags() {
     let url = refusing();
     for (arguments, words) in [
         (&["-d", "1s", "-n", "5"][..], ["--duration", "--requests"]),
@@ -192,8 +200,11 @@ fn flags_that_contradict_each_other() {
 }
 
 #[test]
-fn wrong_requests() {
+fn refuses_invalid_requests() {
     let url = refusing();
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let missing = missing.to_str().unwrap();
     for (arguments, word) in [
         (["-H", "a b: c"], "\"a b\""),
         (["-H", ": c"], "\"\""),
@@ -202,16 +213,16 @@ fn wrong_requests() {
         (["-H", "Transfer-Encoding: chunked"], "Transfer-Encoding"),
         (["-H", "Connection: close"], "kept"),
         (["-X", "GET /"], "GET /"),
-        (["--body-file", "/no/such/file"], "/no/such/file"),
+        (["--body-file", missing], missing),
         (["--body-file", "/"], "--body-file"),
         (["-c", "5000000000"], "1,000,000"),
         (["-t", "2000"], "1024"),
         (["-r", "2000M"], "nanosecond"),
         (
             ["--ramp", "1-2000M"],
-            "--ramp: more than a request per nanosecond",
+            "--ramp: more than one request per nanosecond",
         ),
-        (["--replay", "/no/such/file"], "--replay /no/such/file"),
+        (["--replay", missing], missing),
         (["--replay", "/"], "--replay /"),
     ] {
         one_line(&[&url, arguments[0], arguments[1]], &[word]);
@@ -219,7 +230,7 @@ fn wrong_requests() {
 }
 
 #[test]
-fn schedules_that_cannot_be() {
+fn refuses_impossible_schedules() {
     let url = refusing();
     for (arguments, words) in [
         (
@@ -241,19 +252,23 @@ fn schedules_that_cannot_be() {
     let file = folder.path().join("times");
     let path = file.to_str().unwrap();
     for (content, place, mend) in [
-        ("", "times: holds no timestamp", "one a line"),
+        ("", "times: no timestamps", "one per line"),
         (
             "1\nsoon\n",
-            "times:2: \"soon\" is no timestamp",
+            "times:2: \"soon\" is not a timestamp",
             "1763741296.123",
         ),
+        ("1\n-1\n", "times:2: \"-1\" is negative", "from 0 on"),
         (
-            "1\n-1\n",
-            "times:2: \"-1\" is negative",
-            "before the first request",
+            "5\n4.5\n",
+            "times:2: the timestamp is 500 ms before",
+            "sort -n",
         ),
-        ("5\n4.5\n", "times:2: lies 500 ms before", "sort -n"),
-        ("1\n1e99\n", "times:2: \"1e99\" is no timestamp", "seconds"),
+        (
+            "1\n1e99\n",
+            "times:2: \"1e99\" is not a timestamp",
+            "seconds",
+        ),
         (
             "1\n99999999999999\n",
             "times:2: \"99999999999999\" is too large",
@@ -261,10 +276,10 @@ fn schedules_that_cannot_be() {
         ),
         (
             "0\n99999999\n",
-            "times:2: lies more than 31 days",
+            "times:2: the timestamp is more than 31 days",
             "--replay-unit",
         ),
-        ("\u{1b}[2J", "times:1: ", "is no timestamp"),
+        ("\u{1b}[2J", "times:1: ", "is not a timestamp"),
     ] {
         std::fs::write(&file, content).unwrap();
         one_line(&[&url, "--replay", path], &[place, mend]);
@@ -277,29 +292,24 @@ fn schedules_that_cannot_be() {
 }
 
 #[test]
-fn files_that_cannot_be_written() {
+fn refuses_output_files_that_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing/x");
+    let missing = missing.to_str().unwrap();
     let url = refusing();
     for flag in ["--json", "--html", "--csv", "--hdr"] {
-        one_line(
-            &[&url, flag, "/no/such/folder/x"],
-            &[flag, "/no/such/folder/x"],
-        );
+        one_line(&[&url, flag, missing], &[flag, missing]);
         one_line(&[&url, flag, folder.path().to_str().unwrap()], &[flag]);
     }
     one_line(
-        &[
-            "http://no-such-host.invalid/",
-            "--json",
-            "/no/such/folder/x",
-        ],
+        &["http://no-such-host.invalid/", "--json", missing],
         &["--json"],
     );
     std::fs::write(folder.path().join("events.jsonl"), "").unwrap();
     let taken = folder.path().to_str().unwrap();
     let json = folder.path().join("x.json");
     let json_name = json.to_str().unwrap();
-    // Where io_uring is forbidden, doing without it would take a line of its own.
+    // Without io_uring, --backend auto prints another line.
     one_line(
         &[
             &url,
@@ -310,20 +320,35 @@ fn files_that_cannot_be_written() {
             "--backend",
             "epoll",
         ],
-        &["holds a result already", "--out"],
+        &["contains a result", "--out"],
     );
     assert!(!json.exists(), "a refused run leaves no empty file behind");
 }
 
 #[test]
-fn a_public_address_needs_leave() {
-    // TEST-NET-1 (RFC 5737): nobody is there, and nothing is sent.
+fn refuses_a_missing_tmpdir() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let mut command = floodmark(&["load", &refusing(), "-n", "1"]);
+    let output = finish(command.env("TMPDIR", &missing).spawn().unwrap());
+    let message = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{message}");
+    assert!(
+        message.contains("choose another folder with TMPDIR"),
+        "{message}"
+    );
+    assert!(!missing.exists());
+}
+
+#[test]
+fn refuses_public_addresses_without_the_flag() {
+    // TEST-NET-1 (RFC 5737) is reserved for documentation; nothing is sent.
     one_line(&["http://192.0.2.1/"], &["192.0.2.1", "--public"]);
     one_line(&["http://[2001:db8::1]/"], &["2001:db8::1", "--public"]);
 }
 
 #[test]
-fn arguments_that_are_no_utf8() {
+fn accepts_file_names_that_are_not_utf8() {
     let folder = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"\xff.json");
     let json = folder.path().join(name);
@@ -334,12 +359,53 @@ fn arguments_that_are_no_utf8() {
 }
 
 #[test]
-fn a_worker_without_a_plan_says_who_starts_it() {
+fn worker_refuses_an_invalid_plan() {
     let output = run(&["worker"]);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert_eq!(code(&output), 2);
     assert!(
-        said.contains("floodmark load") && said.lines().count() == 1,
-        "{said}"
+        printed.contains("floodmark load") && printed.lines().count() == 1,
+        "{printed}"
     );
+}
+
+#[test]
+fn refuses_more_than_seven_days() {
+    let url = refusing();
+    for arguments in [
+        &["-d", "1000000h"][..],
+        &["--steps", "1:100h,2:100h"],
+        &["--burst", "5", "--within", "169h"],
+    ] {
+        one_line(
+            &[&[url.as_str()], arguments].concat(),
+            &["7 days", "--anyway"],
+        );
+    }
+    let output = run(&["load", &url, "-d", "169h", "--anyway", "-q"]);
+    assert_eq!(code(&output), 3, "{output:?}");
+}
+
+#[test]
+fn suggests_no_hidden_command() {
+    let output = run(&["lod"]);
+    let error = text(&output.stderr);
+    assert_eq!(code(&output), 2);
+    assert!(
+        error.contains("'load'") && !error.contains("slow"),
+        "{error}"
+    );
+}
+
+#[test]
+fn serve_refuses_zero_threads_and_connections() {
+    for flag in ["--threads", "--max-connections"] {
+        let output = run(&["serve", "hello", flag, "0"]);
+        let error = text(&output.stderr);
+        assert_eq!(code(&output), 2);
+        assert!(
+            error.contains(flag) && error.contains("must be at least 1"),
+            "{error}"
+        );
+    }
 }

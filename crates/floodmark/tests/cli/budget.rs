@@ -1,4 +1,4 @@
-//! What the machine cannot give is refused with the arithmetic, before anything is sent.
+//! Refusals of loads that exceed the limits of the host.
 
 use std::fs;
 
@@ -9,23 +9,23 @@ fn refused(listener: &Listener, arguments: &[&str]) -> String {
     let mut all = vec!["load", &listener.url];
     all.extend_from_slice(arguments);
     let output = run(&all);
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("--anyway"), "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{printed}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    assert!(printed.contains("--anyway"), "{printed}");
     assert_eq!(
         listener.accepted.load(std::sync::atomic::Ordering::Relaxed),
         0,
         "nothing was sent"
     );
-    said
+    printed
 }
 
 #[test]
-fn a_rate_that_the_ports_cannot_carry() {
+fn refuses_a_rate_beyond_the_ports() {
     let listener = Listener::silent();
-    // More than any machine's 64,512 ports carry, even if each is free again after a second.
-    let said = refused(
+    // 100,000/s exceeds 64,512 ports, each reusable after one second.
+    let printed = refused(
         &listener,
         &[
             "--fresh",
@@ -44,18 +44,18 @@ fn a_rate_that_the_ports_cannot_carry() {
         .collect();
     let ports = floodmark_record::units::show_count(ends[1] - ends[0] + 1);
     for word in [
-        "100,000/s",
+        "100,000 new connections per second",
         "TIME_WAIT",
         &ports,
         "--sources",
         "--close-first server",
     ] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(printed.contains(word), "{word}: {printed}");
     }
 }
 
 #[test]
-fn more_connections_than_ports_or_files() {
-    let said = refused(&Listener::silent(), &["-c", "999999"]);
-    assert!(said.contains("999,999 connections need"), "{said}");
+fn refuses_more_connections_than_ports_or_files() {
+    let printed = refused(&Listener::silent(), &["-c", "999999"]);
+    assert!(printed.contains("999,999 connections need"), "{printed}");
 }

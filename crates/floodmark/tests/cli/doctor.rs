@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{code, run, text};
 
 #[test]
-fn findings_say_what_was_found_and_mends_are_commands() {
+fn findings_have_commands_that_fix_them() {
     let output = run(&["doctor", "--json"]);
     assert_eq!(code(&output), 0);
     let checkup: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -26,7 +26,7 @@ fn findings_say_what_was_found_and_mends_are_commands() {
         for mend in mends {
             let command = mend.as_str().unwrap();
             let first = command.split_whitespace().next().unwrap();
-            // A word that a shell can run, or a comment about the next one.
+            // Each fix is a shell command or a comment.
             assert!(
                 first == "#"
                     || first.bytes().all(|b| b.is_ascii_lowercase()
@@ -43,13 +43,13 @@ fn findings_say_what_was_found_and_mends_are_commands() {
 }
 
 #[test]
-fn text_without_a_terminal_is_plain() {
+fn prints_plain_text_without_a_terminal() {
     let output = run(&["doctor"]);
     assert_eq!(code(&output), 0);
-    let said = text(&output.stdout);
+    let printed = text(&output.stdout);
     assert!(
-        !said.contains('\u{1b}') && said.contains("io_uring"),
-        "{said}"
+        !printed.contains('\u{1b}') && printed.contains("io_uring"),
+        "{printed}"
     );
     assert!(output.stderr.is_empty());
 }

@@ -1,4 +1,4 @@
-//! Exit codes, and which one wins. The record is written on every code but 2.
+//! Exit codes and their precedence. The record is written for every exit code except 2.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,12 +13,12 @@ use floodmark_truth::Scenario;
 use crate::support::hostile::{Listener, answer_each};
 use crate::support::{load, signal, start_load, truth};
 
-fn hello() -> (floodmark_truth::Server, String) {
+fn hello() -> (floodmark_truth::TruthServer, String) {
     truth(Scenario::default())
 }
 
 #[test]
-fn a_threshold_that_is_met() {
+fn a_met_threshold_fails() {
     let (_server, url) = hello();
     let load = load(
         &url,
@@ -42,7 +42,7 @@ fn a_threshold_that_is_met() {
 }
 
 #[test]
-fn a_figure_that_was_not_measured_fails_too() {
+fn a_missing_figure_fails_a_threshold() {
     let listener = Listener::answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
     let load = load(&listener.url, &["-n", "10", "--fail-if", "p99 > 1h"]);
     load.ends_with(1);
@@ -50,12 +50,12 @@ fn a_figure_that_was_not_measured_fails_too() {
 }
 
 #[test]
-fn a_server_that_hands_out_a_number_twice() {
+fn a_repeated_number_fails_the_sequence_check() {
     let next = AtomicU64::new(0);
     let listener = Listener::start(move |stream| {
         answer_each(stream, |_| {
             let n = next.fetch_add(1, Ordering::Relaxed);
-            // The hundredth number is that of the one before.
+            // The hundredth number repeats the previous one.
             let number = (n + 1 - u64::from(n == 99)).to_string();
             format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}",
@@ -79,7 +79,7 @@ fn a_server_that_hands_out_a_number_twice() {
 }
 
 #[test]
-fn a_starved_load_process_is_invalid_and_goes_before_a_threshold() {
+fn a_starved_client_is_invalid_and_outranks_a_threshold() {
     let (_server, url) = hello();
     let started = start_load(
         &url,
@@ -104,16 +104,24 @@ fn a_starved_load_process_is_invalid_and_goes_before_a_threshold() {
     assert_eq!(load.counts().intended, 4000);
     assert_eq!(load.record.thresholds[0].met, Some(true));
     assert_eq!(load.code(), 4);
-    let said = load.stderr();
-    assert!(
-        said.lines().count() == 1 && said.contains("invalid: floodmark"),
-        "{said}"
+    let printed = load.stderr();
+    let is_figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let masked = printed.split(' ').map(|word| match is_figure(word) {
+        true => "N",
+        false => word,
+    });
+    let masked = masked.collect::<Vec<_>>().join(" ").replace("N ms", "N s");
+    assert_eq!(
+        masked,
+        "floodmark: the result is invalid: the client (stalled for N s) sent requests late: p99 lateness N s is \
+         more than a tenth of the response time (p99 N s); response times include this delay; \
+         stop other programs on this host (see floodmark doctor) and repeat\n"
     );
 }
 
 #[test]
-fn bound_is_fine_unless_strict() {
-    // Many connections on one thread against as fast a server as there is; where that does not fill the thread, strict is fine.
+fn strict_fails_a_bound_result() {
+    // 200 connections saturate the thread unless the server is slow.
     let (_server, url) = hello();
     let load = load(&url, &["-d", "1s", "-c", "200", "-t", "1", "--strict"]);
     let expected = match load.run().validity.status {
@@ -124,7 +132,7 @@ fn bound_is_fine_unless_strict() {
 }
 
 #[test]
-fn interrupted_runs_report_what_was_measured() {
+fn an_interrupted_run_reports_its_measurement() {
     let (_server, url) = hello();
     let started = start_load(
         &url,
@@ -136,11 +144,17 @@ fn interrupted_runs_report_what_was_measured() {
     assert_eq!(load.code(), 130);
     assert_eq!(load.run().ended.reason, EndReason::Interrupted);
     assert!(load.counts().ok >= 100, "{:?}", load.counts());
-    assert!(load.stderr().contains("interrupted"), "{}", load.stderr());
+    // The interruption is reported only once.
+    assert_eq!(
+        load.stderr().matches("interrupted").count(),
+        1,
+        "{}",
+        load.stderr()
+    );
 }
 
 #[test]
-fn a_load_process_that_is_killed_is_our_failure() {
+fn a_killed_worker_is_an_internal_error() {
     let (_server, url) = hello();
     let started = start_load(&url, &["-r", "200", "-d", "20s"]);
     started.wait_for_a_second();
@@ -152,7 +166,7 @@ fn a_load_process_that_is_killed_is_our_failure() {
 }
 
 #[test]
-fn an_unknown_host() {
+fn names_an_unknown_host() {
     let load = load("http://no-such-host.invalid/", &[]);
     assert_eq!(load.code(), 3);
     assert_eq!(load.stderr().lines().count(), 1, "{}", load.stderr());
@@ -165,7 +179,7 @@ fn an_unknown_host() {
 }
 
 #[test]
-fn a_port_that_refuses() {
+fn names_a_refused_port() {
     let address = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -180,18 +194,18 @@ fn a_port_that_refuses() {
         arguments.push("-q");
         let load = load(&format!("http://{address}/"), &arguments);
         assert_eq!(load.code(), 3, "{extra:?}");
-        let said = load.stderr();
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let printed = load.stderr();
+        assert_eq!(printed.lines().count(), 1, "{printed}");
         assert!(
-            said.contains(&address.to_string()) && said.contains("refused"),
-            "{said}"
+            printed.contains(&address.to_string()) && printed.contains("refused"),
+            "{printed}"
         );
         assert_eq!(load.counts().ok, 0);
     }
 }
 
 #[test]
-fn a_listener_that_never_answers() {
+fn names_a_silent_server() {
     let listener = Listener::silent();
     let load = load(&listener.url, &["-n", "5", "--timeout", "300ms", "-q"]);
     assert_eq!(load.code(), 3);
@@ -200,7 +214,7 @@ fn a_listener_that_never_answers() {
 }
 
 #[test]
-fn a_host_that_speaks_something_else() {
+fn names_a_server_that_does_not_speak_http() {
     let banner = |mut stream: std::net::TcpStream| {
         let _ = stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n");
         while stream.read(&mut [0; 512]).is_ok_and(|n| n > 0) {}
@@ -212,8 +226,31 @@ fn a_host_that_speaks_something_else() {
             let load = load(url, &arguments);
             assert_eq!(load.code(), 3, "{}", load.stderr());
             assert_eq!(load.stderr().lines().count(), 1, "{}", load.stderr());
-            assert!(load.run().sending_s < 4.0, "it ends when that is plain");
+            assert!(load.run().sending_s < 4.0, "the load ended late");
             assert_eq!(load.counts().ok, 0);
         }
     }
+}
+
+#[test]
+fn a_refused_port_prints_one_line() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let load = load(&format!("http://{address}/"), &["--backend", "epoll"]);
+    assert_eq!(load.code(), 3);
+    assert_eq!(
+        load.stderr(),
+        format!(
+            "floodmark: {address}: connection refused; start the server, or check host and port\n"
+        )
+    );
+}
+
+#[test]
+fn a_url_without_a_scheme_is_http() {
+    let (_server, url) = hello();
+    let load = load(url.trim_start_matches("http://"), &["-n", "10"]);
+    load.ends_with(0);
+    assert_eq!(load.run().plan.target.url, url);
 }

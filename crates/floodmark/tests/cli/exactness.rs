@@ -1,14 +1,12 @@
-//! Exactly as many requests as asked for, counted by both sides.
-
-use std::net::TcpListener;
+//! Exact numbers of requests, compared with the server's log.
 
 use floodmark_truth::log::ClosedBy;
 use floodmark_truth::scenario::Service;
-use floodmark_truth::{Log, Scenario, Server};
+use floodmark_truth::{Log, Scenario, TruthServer};
 
 use crate::support::{Load, Serve, load, truth};
 
-/// Runs a load against a fresh truth server. Both sides must agree on requests, connections and bytes.
+/// Runs a load against a fresh known-truth server and compares requests, connections and bytes.
 fn agree(arguments: &[&str]) -> (Load, Log) {
     agree_on(Scenario::default(), arguments)
 }
@@ -16,7 +14,7 @@ fn agree(arguments: &[&str]) -> (Load, Log) {
 fn agree_on(scenario: Scenario, arguments: &[&str]) -> (Load, Log) {
     let (server, url) = truth(scenario);
     let load = load(&url, arguments);
-    // What the client closed last the server sees a moment later.
+    // Wait until the server has seen the last close.
     server.settle().unwrap();
     let log = stop(server);
     load.ends_with(0);
@@ -40,15 +38,15 @@ fn agree_on(scenario: Scenario, arguments: &[&str]) -> (Load, Log) {
     (load, log)
 }
 
-fn stop(server: Server) -> Log {
+fn stop(server: TruthServer) -> Log {
     server.stop().unwrap()
 }
 
 #[test]
-fn closed_counts() {
+fn closed_model_sends_the_requested_number() {
     for (arguments, requests, connections) in [
         (&["-n", "1000", "-c", "7"][..], 1000, 7),
-        // The kept connections stand before the clock starts, needed or not.
+        // Kept connections are opened before the clock starts, even if they stay unused.
         (&["-n", "10", "-c", "50"], 10, 50),
         (&["-n", "5000", "-t", "2", "-c", "3"], 5000, 3),
         (&["-n", "1", "-t", "2", "-c", "1"], 1, 1),
@@ -64,16 +62,16 @@ fn closed_counts() {
 }
 
 #[test]
-fn a_rate_for_a_time_is_a_number_of_requests() {
+fn a_rate_and_a_duration_give_the_number_of_requests() {
     let (load, _) = agree(&["-r", "500", "-d", "2s", "-t", "2"]);
     assert_eq!(load.counts().intended, 1000);
-    assert_eq!(load.run().plan.requests, None);
+    assert_eq!(load.run().plan.request_limit(), None);
     let (load, _) = agree(&["-r", "400", "-n", "333"]);
     assert_eq!(load.counts().intended, 333);
 }
 
 #[test]
-fn poisson_arrivals_with_a_count() {
+fn sends_an_exact_number_of_poisson_arrivals() {
     let poisson = |seed| {
         let (load, log) = agree(&[
             "-r",
@@ -96,12 +94,12 @@ fn poisson_arrivals_with_a_count() {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         gaps.iter().map(|g| (g / mean - 1.0).powi(2)).sum::<f64>() / gaps.len() as f64
     };
-    // The squared coefficient of variation of exponential gaps is 1, that of equal ones 0.
+    // The squared coefficient of variation is 1 for exponential and 0 for equal intervals.
     assert!(gaps(&poisson("1")) > 0.5);
 }
 
 #[test]
-fn a_burst_of_fresh_connections() {
+fn sends_a_burst_over_fresh_connections() {
     let (load, log) = agree(&["--burst", "300", "--within", "500ms", "--fresh"]);
     assert_eq!(load.counts().intended, 300);
     assert_eq!(log.totals.accepted, 300);
@@ -109,12 +107,12 @@ fn a_burst_of_fresh_connections() {
 }
 
 #[test]
-fn requests_per_connection() {
+fn limits_requests_per_connection() {
     let (load, log) = agree(&["-n", "100", "-c", "4", "--requests-per-connection", "3"]);
     assert_eq!(load.counts().intended, 100);
     let most = log.connections.iter().map(|c| c.requests).max();
     assert_eq!(most, Some(3));
-    // Only the last connection of each of the four may be used less often: 3 · full + at most 4 · 2 = 100.
+    // Each of the four connections in use at the end may have served fewer requests.
     let full = log.connections.iter().filter(|c| c.requests == 3).count() as u64;
     assert!((31..=33).contains(&full), "{full}");
     assert!(
@@ -125,7 +123,7 @@ fn requests_per_connection() {
 }
 
 #[test]
-fn whoever_is_to_close_first_does() {
+fn the_chosen_peer_closes_first() {
     for (who, by) in [
         ("server", ClosedBy::Server),
         ("client", ClosedBy::Client),
@@ -137,7 +135,7 @@ fn whoever_is_to_close_first_does() {
 }
 
 #[test]
-fn a_warmup_is_kept_apart() {
+fn counts_the_warm_up_separately() {
     let (load, log) = agree(&["-n", "500", "-c", "2", "--warmup", "300ms"]);
     let warmup = load.run().warmup.as_ref().unwrap();
     assert_eq!(load.counts().intended, 500);
@@ -149,7 +147,7 @@ fn a_warmup_is_kept_apart() {
 }
 
 #[test]
-fn attempts_on_one_server() {
+fn measures_several_attempts_on_one_server() {
     let (load, log) = agree(&["-n", "100", "-c", "5", "--attempts", "3"]);
     assert_eq!(load.record.runs.len(), 3);
     for (i, run) in load.record.runs.iter().enumerate() {
@@ -160,7 +158,7 @@ fn attempts_on_one_server() {
 }
 
 #[test]
-fn goodput_counts_answers_within_the_deadline() {
+fn goodput_counts_responses_within_the_deadline() {
     let slow = Scenario {
         service: Service::Fixed { delay_us: 60_000 },
         ..Scenario::default()
@@ -181,11 +179,8 @@ fn goodput_counts_answers_within_the_deadline() {
 }
 
 #[test]
-fn ipv6() {
-    if TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("skipped: no IPv6 on this machine");
-        return;
-    }
+#[cfg_attr(not(ipv6), ignore = "this host has no IPv6")]
+fn loads_an_ipv6_address() {
     let server = Serve::start_on("[::1]:0", &["hello"]);
     let taken = load(&server.url, &["-n", "100", "-c", "3"]);
     taken.ends_with(0);
@@ -195,7 +190,7 @@ fn ipv6() {
 }
 
 #[test]
-fn source_addresses_are_used() {
+fn uses_the_source_addresses() {
     let (load, log) = agree(&[
         "-n",
         "60",

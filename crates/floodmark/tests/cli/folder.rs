@@ -1,4 +1,4 @@
-//! The result folder: the events are the measurement, and the record follows from them.
+//! The result folder: events, and the record folded from them.
 
 use std::fs;
 
@@ -33,11 +33,11 @@ fn folding_again_gives_the_same_record() {
 }
 
 #[test]
-fn a_last_line_that_was_cut_off_is_passed_over() {
+fn ignores_a_truncated_last_line() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-r", "300", "-d", "1s"]);
     let whole = fs::read(load.events()).unwrap();
-    // Cut within the last line: the end of the run is not known, what was measured is.
+    // Truncate the last line, which ends the run.
     fs::write(load.events(), &whole[..whole.len() - 10]).unwrap();
     let record = folded(&load.folder.path().join("result"));
     assert_eq!(record.runs[0].requests, load.run().requests);
@@ -45,7 +45,7 @@ fn a_last_line_that_was_cut_off_is_passed_over() {
 }
 
 #[test]
-fn a_result_is_not_written_over() {
+fn refuses_to_overwrite_a_result() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-n", "10"]);
     let result = load.folder.path().join("result");
@@ -56,7 +56,7 @@ fn a_result_is_not_written_over() {
 }
 
 #[test]
-fn files_that_were_asked_for_are_written() {
+fn writes_the_requested_files() {
     let (_server, url) = truth(Scenario::default());
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The help as it is printed without a terminal: every flag with its unit and its default.
+//! Help output without a terminal.
 
 use crate::support::{code, run, text};
 
@@ -50,7 +50,7 @@ fn of_observe() {
 }
 
 #[test]
-fn no_line_is_wider_than_the_page() {
+fn no_line_exceeds_100_columns() {
     for command in [
         &["--help"][..],
         &["load", "--help"],
@@ -68,7 +68,7 @@ fn no_line_is_wider_than_the_page() {
 }
 
 #[test]
-fn every_flag_with_a_value_says_what_holds_without_it() {
+fn every_flag_with_a_value_names_its_default() {
     for command in ["load", "run", "serve", "observe"] {
         let help = help(&[command, "--help"]);
         let flags = help.split("\n\n").filter(|part| part.contains("--"));

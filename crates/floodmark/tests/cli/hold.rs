@@ -1,4 +1,4 @@
-//! Held connections, and limits on open files that are raised, kept, or too low.
+//! Held connections and limits on open files.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
@@ -10,24 +10,24 @@ use crate::support::{
     Load, Serve, code, finish, floodmark, limited, load, run, start_load_as, text,
 };
 
-/// `floodmark load` as a process of at most `hard` open files, `soft` of them at first.
+/// Runs `floodmark load` with limits on open files.
 fn load_with_files(url: &str, arguments: &[&str], (soft, hard): (u64, u64)) -> Load {
     let with = |command: &mut Command| limited(command, soft, hard);
     start_load_as(url, arguments, with).end()
 }
 
-/// What `floodmark load` says as a process of at most `hard` open files that refuses.
+/// Returns the error of `floodmark load` with a hard limit on open files.
 fn refused_with_files(url: &str, arguments: &[&str], hard: u64) -> String {
     let mut all = vec!["load", url];
     all.extend_from_slice(arguments);
     let mut command = floodmark(&all);
     limited(&mut command, hard, hard);
     let output = finish(command.spawn().unwrap());
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("--anyway"), "{said}");
-    said
+    let message = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(message.contains("--anyway"), "{message}");
+    message
 }
 
 fn uring_works() -> bool {
@@ -39,7 +39,7 @@ fn connections(load: &Load) -> &Connections {
 }
 
 #[test]
-fn held_connections_stand_through_the_run() {
+fn holds_connections_for_the_whole_run() {
     let server = Serve::start(&["hello"]);
     for backend in ["epoll", "auto"] {
         let load = load(
@@ -59,7 +59,7 @@ fn held_connections_stand_through_the_run() {
             ],
         );
         load.ends_with(0);
-        assert!(load.run().plan.hold);
+        assert!(load.run().plan.hold());
         assert_eq!(load.counts().ok, 300);
         assert_eq!(
             (connections(&load).opened, connections(&load).peak),
@@ -68,14 +68,14 @@ fn held_connections_stand_through_the_run() {
         let held = connections(&load).held.clone().unwrap();
         assert_eq!((held.standing, held.failed), (200, 0));
         assert_eq!((held.lost, held.reopened), (0, 0));
-        let said = load.stderr();
-        assert!(said.contains("200 held connections"), "{said}");
-        assert!(said.contains("200 of 200 connections stood"), "{said}");
+        let message = load.stderr();
+        assert!(message.contains("200 held connections"), "{message}");
+        assert!(message.contains("200 of 200 connections open"), "{message}");
     }
 }
 
 #[test]
-fn connections_that_the_server_closes_while_they_are_idle_are_opened_again() {
+fn reopens_idle_connections_that_the_server_closes() {
     let server = Serve::start(&["hello", "--idle", "1s"]);
     let load = load(
         &server.url,
@@ -86,16 +86,16 @@ fn connections_that_the_server_closes_while_they_are_idle_are_opened_again() {
     let held = connections(&load).held.clone().unwrap();
     assert!(held.lost >= 20 && held.reopened >= 20, "{held:?}");
     assert_eq!(connections(&load).peak, Some(20));
-    let said = load
+    let message = load
         .stderr()
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    assert!(said.contains("longer idle timeout"), "{said}");
+    assert!(message.contains("raise its idle timeout"), "{message}");
 }
 
 #[test]
-fn held_connections_to_nobody_end_at_once() {
+fn fails_immediately_if_no_held_connection_opens() {
     let mut server = Serve::start(&["hello"]);
     server.kill();
     let load = load(
@@ -109,7 +109,7 @@ fn held_connections_to_nobody_end_at_once() {
 }
 
 #[test]
-fn the_soft_limit_is_raised_to_what_the_run_needs() {
+fn raises_the_soft_limit_as_needed() {
     let server = Serve::start(&["hello"]);
     let arguments = ["-c", "300", "-n", "600", "--backend", "epoll"];
     let load = load_with_files(&server.url, &arguments, (100, 5_000));
@@ -120,12 +120,12 @@ fn the_soft_limit_is_raised_to_what_the_run_needs() {
 }
 
 #[test]
-fn a_hard_limit_that_is_too_low_is_refused_with_the_arithmetic() {
+fn refuses_a_hard_limit_that_is_too_low() {
     let server = Serve::start(&["hello"]);
     let arguments = ["-c", "300", "-n", "600", "--backend", "epoll"];
-    let said = refused_with_files(&server.url, &arguments, 200);
+    let message = refused_with_files(&server.url, &arguments, 200);
     for word in ["300 connections need 364", "200", "ulimit -n 364", "-c 136"] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(message.contains(word), "{word}: {message}");
     }
     let anyway = [&arguments[..], &["--anyway"]].concat();
     let load = load_with_files(&server.url, &anyway, (200, 200));
@@ -137,20 +137,20 @@ fn a_hard_limit_that_is_too_low_is_refused_with_the_arithmetic() {
 }
 
 #[test]
-fn tables_of_io_uring_hold_more_connections_than_the_process_may_have_files() {
+fn io_uring_holds_more_connections_than_open_files() {
     if !uring_works() {
         return;
     }
     let server = Serve::start(&["hello"]);
     let arguments = ["-c", "300", "-n", "600", "--backend", "uring", "-t"];
-    let said = refused_with_files(&server.url, &[&arguments[..], &["1"]].concat(), 200);
+    let message = refused_with_files(&server.url, &[&arguments[..], &["1"]].concat(), 200);
     for word in [
         "300 connections need 300 sockets",
         "200",
         "use -t 2",
         "-c 200",
     ] {
-        assert!(said.contains(word), "{word}: {said}");
+        assert!(message.contains(word), "{word}: {message}");
     }
     let load = load_with_files(&server.url, &[&arguments[..], &["2"]].concat(), (100, 200));
     load.ends_with(0);
@@ -162,7 +162,7 @@ fn tables_of_io_uring_hold_more_connections_than_the_process_may_have_files() {
 }
 
 #[test]
-fn wrong_usage() {
+fn refuses_invalid_usage() {
     let url = "http://127.0.0.1:9/";
     for (arguments, words) in [
         (&["--hold", "-c", "10"][..], &["--hold", "--rate"][..]),
@@ -177,38 +177,46 @@ fn wrong_usage() {
         ),
     ] {
         let output = run(&[&["load", url][..], arguments].concat());
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 2, "{arguments:?}: {said}");
+        let message = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{arguments:?}: {message}");
         for word in words {
-            assert!(said.contains(word), "{arguments:?} lacks {word:?}: {said}");
+            assert!(
+                message.contains(word),
+                "{arguments:?}: no {word:?} in: {message}"
+            );
         }
     }
 }
 
 #[test]
-fn servers_share_a_port_where_both_want_to() {
+fn servers_share_a_port_if_both_allow_it() {
     let arguments = ["hello", "--share-port", "--max-connections", "200"];
     let first = Serve::start(&arguments);
     let address = first.url.strip_prefix("http://").unwrap().to_owned();
     let second = Serve::start_on(&address, &arguments);
     assert_eq!(first.url, second.url);
-    // Of 300 connections, dealt out by a hash, each gets 150, give or take 9; one alone would refuse a hundred.
+    // A hash distributes the 300 connections: 150 each, with a standard deviation of 9. A single
+    // server would refuse 100.
     let load = load(&first.url, &["-c", "300", "-n", "1000"]);
     load.ends_with(0);
     assert_eq!((load.counts().ok, load.counts().rejected), (1000, 0));
     let alone = run(&["serve", "hello", "--listen", &address]);
     assert_eq!(code(&alone), 3, "{}", text(&alone.stderr));
     let numbers = run(&["serve", "dispatcher", "--listen", &address, "--share-port"]);
-    let said = text(&numbers.stderr);
-    assert_eq!((code(&numbers), said.lines().count()), (2, 1), "{said}");
+    let message = text(&numbers.stderr);
+    assert_eq!(
+        (code(&numbers), message.lines().count()),
+        (2, 1),
+        "{message}"
+    );
     assert!(
-        said.contains("dispatcher") && said.contains("--share-port"),
-        "{said}"
+        message.contains("dispatcher") && message.contains("--share-port"),
+        "{message}"
     );
 }
 
 #[test]
-fn a_server_raises_its_limit_to_what_it_was_asked_for_and_says_so() {
+fn a_server_raises_its_limit_with_a_note() {
     let arguments = [
         "serve",
         "hello",
@@ -225,11 +233,18 @@ fn a_server_raises_its_limit_to_what_it_was_asked_for_and_says_so() {
         .unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
-    assert!(line.contains("raised from 100 to 820"), "{line}");
+    assert!(
+        line.contains("raised the limit of open files from 100 to 820"),
+        "{line}"
+    );
     let mut command = floodmark(&[&arguments[..], &["5000"]].concat());
     limited(&mut command, 100, 5_000);
     let output = finish(command.spawn().unwrap());
-    let said = text(&output.stderr);
-    assert_eq!((code(&output), said.lines().count()), (2, 1), "{said}");
-    assert!(said.contains("4680"), "{said}");
+    let message = text(&output.stderr);
+    assert_eq!(
+        (code(&output), message.lines().count()),
+        (2, 1),
+        "{message}"
+    );
+    assert!(message.contains("4680"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! HTTPS as a user meets it: whom floodmark trusts, what it says of those that it does not, and what the record holds.
+//! HTTPS: trust, errors and the record.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -9,24 +9,24 @@ use std::thread;
 
 use crate::support::https::serve;
 use crate::support::tls::{Authority, SUITES, Valid, server};
-use crate::support::{Serve, code, finish, floodmark, load, run, text, was_fine};
+use crate::support::{Serve, code, finish, floodmark, load, run, succeeds, text};
 use floodmark_record::tls::Trust;
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
 
-/// The URL of a server with a certificate for 127.0.0.1.
+/// Starts a server with a certificate for 127.0.0.1 and returns its URL.
 fn known() -> String {
     let identity = AUTHORITY.issue(&["127.0.0.1"], Valid::Now);
     let address = serve("127.0.0.1", server(&identity, &SUITES, true));
     format!("https://{address}/")
 }
 
-/// Certificate files, gone with the test.
-struct Files(tempfile::TempDir);
+/// Certificate files, removed on drop.
+struct CertificateFiles(tempfile::TempDir);
 
-impl Files {
+impl CertificateFiles {
     fn new() -> Self {
-        Files(tempfile::tempdir().unwrap())
+        CertificateFiles(tempfile::tempdir().unwrap())
     }
 
     fn write(&self, name: &str, text: &str) -> String {
@@ -36,7 +36,7 @@ impl Files {
     }
 }
 
-/// Runs it on a machine that trusts those of a file.
+/// Runs `floodmark load` with a file in place of the system's certificate authorities.
 fn trusting(file: &str, arguments: &[&str]) -> Output {
     let mut all = vec!["load"];
     all.extend_from_slice(arguments);
@@ -48,8 +48,8 @@ fn trusting(file: &str, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_given_authority_is_trusted_and_the_record_says_what_tls_took() {
-    let files = Files::new();
+fn trusts_a_given_authority_and_records_tls() {
+    let files = CertificateFiles::new();
     let ca = files.write("ca.pem", &AUTHORITY.pem());
     for backend in ["auto", "epoll"] {
         let load = load(
@@ -79,15 +79,18 @@ fn a_given_authority_is_trusted_and_the_record_says_what_tls_took() {
         assert_eq!(tls.used.handshakes, 4);
         assert_eq!(tls.used.negotiated.values().sum::<u64>(), 4);
         assert!(tls.used.wire_bytes_sent > run.bytes.sent);
-        // A certificate would begin so in base64.
+        // Certificates in base64 start with `MII`.
         let record = text(&load.output.stdout);
-        assert!(!record.contains("\"MII"), "no record holds certificates");
+        assert!(
+            !record.contains("\"MII"),
+            "the record contains a certificate"
+        );
         assert!(load.stderr().contains("TLS 1.3"), "{}", load.stderr());
     }
 }
 
 #[test]
-fn sessions_are_resumed_unless_asked_not_to_be() {
+fn resumes_sessions_unless_disabled() {
     let url = known();
     let fresh = ["-n", "40", "-c", "2", "--fresh", "--insecure"];
     let resumed = |more: &[&str]| {
@@ -104,7 +107,7 @@ fn sessions_are_resumed_unless_asked_not_to_be() {
 }
 
 #[test]
-fn an_unverified_certificate_is_noted() {
+fn notes_an_unverified_certificate() {
     let load = load(&known(), &["-n", "10", "--insecure"]);
     load.ends_with(0);
     let notes = load.run().validity.notes.join("\n");
@@ -113,90 +116,114 @@ fn an_unverified_certificate_is_noted() {
 }
 
 #[test]
-fn a_name_is_told_to_the_server_and_held_against_its_certificate() {
+fn sends_and_verifies_the_host_name() {
     let identity = AUTHORITY.issue(&["localhost"], Valid::Now);
-    let files = Files::new();
+    let files = CertificateFiles::new();
     let ca = files.write("ca.pem", &AUTHORITY.pem());
     let address = serve("localhost", server(&identity, &SUITES, true));
     let url = format!("https://localhost:{}/", address.port());
-    was_fine(&run(&["load", &url, "-n", "10", "--cacert", &ca]));
+    succeeds(&run(&["load", &url, "-n", "10", "--cacert", &ca]));
 
     let by_address = format!("https://{address}/");
     let output = run(&["load", &by_address, "-n", "10", "--cacert", &ca]);
     assert_eq!(code(&output), 3);
-    let said = text(&output.stderr);
-    assert!(said.contains("is for localhost and not for"), "{said}");
-    assert!(said.contains("--insecure"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("is valid for localhost, not for"),
+        "{printed}"
+    );
+    assert!(printed.contains("--insecure"), "{printed}");
 }
 
 #[test]
-fn without_a_file_the_systems_authorities_are_trusted() {
-    let files = Files::new();
+fn trusts_the_systems_authorities_by_default() {
+    let files = CertificateFiles::new();
     let url = known();
     let ours = files.write("ours.pem", &AUTHORITY.pem());
-    was_fine(&trusting(&ours, &[&url, "-n", "10"]));
+    succeeds(&trusting(&ours, &[&url, "-n", "10"]));
 
     let strangers = files.write("strangers.pem", &Authority::named("a stranger").pem());
     let output = trusting(&strangers, &[&url, "-n", "10"]);
     assert_eq!(code(&output), 3);
-    let said = text(&output.stderr);
-    let last = said.trim_end().lines().last().unwrap();
-    assert!(last.contains("signed by nobody who is trusted"), "{said}");
+    let printed = text(&output.stderr);
+    let last = printed.trim_end().lines().last().unwrap();
+    assert!(
+        last.contains("not signed by a trusted authority"),
+        "{printed}"
+    );
     assert!(
         last.contains("--cacert") && last.contains("--insecure"),
-        "{said}"
+        "{printed}"
     );
 
     let none = files.write("none.pem", "");
     let output = trusting(&none, &[&url, "-n", "10"]);
     assert_eq!(code(&output), 2);
-    let said = text(&output.stderr);
-    assert!(said.contains("trusts no certificate authority"), "{said}");
-    assert!(said.contains("ca-certificates"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(
+        printed.contains("trusts no certificate authority"),
+        "{printed}"
+    );
+    assert!(printed.contains("ca-certificates"), "{printed}");
 
     let missing = files.0.path().join("missing.pem");
     let missing = missing.to_str().unwrap();
     let output = trusting(missing, &[&url, "-n", "10"]);
     assert_eq!(code(&output), 2);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        said.contains(missing) && said.contains("No such file"),
-        "{said}"
+        printed.contains(missing) && printed.contains("No such file"),
+        "{printed}"
     );
-    assert!(!said.contains("ca-certificates"), "{said}");
+    assert!(!printed.contains("ca-certificates"), "{printed}");
 }
 
 #[test]
-fn a_bad_certificate_file_is_named_with_the_mend() {
-    let files = Files::new();
+fn names_an_invalid_certificate_file() {
+    let files = CertificateFiles::new();
     let missing = files.0.path().join("missing.pem");
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n";
     let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    for (file, why) in [
-        (missing.to_str().unwrap().to_owned(), "No such file"),
-        ("/dev/zero".to_owned(), "more than the 67108864 bytes"),
-        (files.write("empty.pem", ""), "holds no certificate"),
-        (files.write("broken.pem", broken), "no PEM file"),
+    let pem = "-----BEGIN CERTIFICATE-----";
+    for (file, why, fix) in [
+        (
+            missing.to_str().unwrap().to_owned(),
+            "No such file",
+            "name a readable file",
+        ),
+        (
+            "/dev/zero".to_owned(),
+            "larger than 67108864 bytes",
+            "use a smaller file",
+        ),
+        (files.write("empty.pem", ""), "contains no certificate", pem),
+        (files.write("broken.pem", broken), "not a PEM file", pem),
         (
             files.write("other.pem", other),
-            "certificate 1 is no certificate authority's",
+            "certificate 1 is not a CA certificate",
+            pem,
         ),
     ] {
         let output = run(&["load", "https://127.0.0.1:1/", "--cacert", &file]);
         assert_eq!(code(&output), 2, "{output:?}");
-        let said = text(&output.stderr);
-        assert!(said.contains(&file) && said.contains(why), "{said}");
-        assert!(said.contains("-----BEGIN CERTIFICATE-----"), "{said}");
+        let printed = text(&output.stderr);
+        assert!(
+            printed.contains(&file) && printed.contains(why) && printed.contains(fix),
+            "{printed}"
+        );
     }
 }
 
 #[test]
-fn flags_of_https_say_nothing_of_plain_http() {
+fn refuses_https_flags_for_plain_http() {
     for flag in ["--insecure", "--no-resumption"] {
         let output = run(&["load", "http://127.0.0.1:1/", flag]);
         assert_eq!(code(&output), 2);
-        let said = text(&output.stderr);
-        assert!(said.contains(flag) && said.contains("https://"), "{said}");
+        let printed = text(&output.stderr);
+        assert!(
+            printed.contains(flag) && printed.contains("https://"),
+            "{printed}"
+        );
     }
     let output = run(&[
         "load",
@@ -209,7 +236,7 @@ fn flags_of_https_say_nothing_of_plain_http() {
 }
 
 #[test]
-fn a_port_without_tls_is_said_to_be_one() {
+fn names_a_port_without_tls() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
@@ -221,9 +248,9 @@ fn a_port_without_tls_is_said_to_be_one() {
     });
     let output = run(&["load", &format!("https://{address}/"), "--insecure"]);
     assert_eq!(code(&output), 3);
-    let said = text(&output.stderr);
-    assert!(said.contains("answers in plain HTTP"), "{said}");
-    assert!(said.contains("write http://"), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("responds in plain HTTP"), "{printed}");
+    assert!(printed.contains("use http://"), "{printed}");
 
     let hello = Serve::start(&["hello"]);
     let url = hello.url.replacen("http://", "https://", 1);
@@ -232,7 +259,7 @@ fn a_port_without_tls_is_said_to_be_one() {
 }
 
 #[test]
-fn handshakes_have_thresholds() {
+fn evaluates_thresholds_of_handshakes() {
     let url = known();
     let fail_if = ["--fail-if", "handshake.p50 > 1us"];
     let load = load(&url, &[&["-n", "10", "--insecure"][..], &fail_if].concat());

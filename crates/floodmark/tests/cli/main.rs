@@ -1,4 +1,4 @@
-//! The real command against real servers: what a user types, sees and gets back as exit code and record.
+//! Tests of the command with real servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 mod addresses;
@@ -9,6 +9,7 @@ mod changing;
 mod compare;
 mod death;
 mod doctor;
+mod earlier_records;
 mod endings;
 mod exactness;
 mod folder;

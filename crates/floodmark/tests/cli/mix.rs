@@ -1,4 +1,4 @@
-//! `--mix`: the example of the documentation, figures of groups, and bad files.
+//! `--mix`: the documented example, per-request figures, and invalid files.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use floodmark_record::run::Status;
 use crate::support::hostile::Listener;
 use crate::support::{code, load, run, text};
 
-/// Answers what the example expects, keeping each request, until the client closes.
+/// Starts a server for the documented mix that records each request.
 fn shop() -> (Listener, Arc<Mutex<Vec<String>>>) {
     let log = Arc::<Mutex<Vec<String>>>::default();
     let kept = Arc::clone(&log);
@@ -58,7 +58,7 @@ fn example() -> PathBuf {
 }
 
 #[test]
-fn the_example_does_what_it_says() {
+fn the_documented_mix_works() {
     let (listener, log) = shop();
     let example = example();
     let arguments = [
@@ -133,17 +133,17 @@ fn the_example_does_what_it_says() {
         assert_eq!(bytes, attempt.bytes.sent);
         assert_eq!(attempt.workload, "mix.toml");
         let notes = attempt.validity.notes.join("\n");
-        assert!(
-            notes.contains("700 answers were redirects (302)"),
-            "{notes}"
-        );
+        assert!(notes.contains("redirected 700 requests (302)"), "{notes}");
     }
-    let said = load.stderr();
-    assert!(said.contains("a mix of 3 requests (mix.toml)"), "{said}");
-    assert!(said.contains("\n  order "), "{said}");
+    let printed = load.stderr();
+    assert!(
+        printed.contains("a mix of 3 requests (mix.toml)"),
+        "{printed}"
+    );
+    assert!(printed.contains("\norder "), "{printed}");
 }
 
-/// A mix file in a folder of its own.
+/// Writes a mix file to a temporary folder.
 fn file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");
@@ -155,7 +155,7 @@ fn file(text: &str) -> (tempfile::TempDir, String) {
 const TWO: &str = "[[request]]\nname = \"good\"\npath = \"/good\"\n[[request]]\nname = \"bad\"\npath = \"/bad\"\n";
 
 #[test]
-fn a_threshold_on_one_request_and_its_lines_of_csv() {
+fn evaluates_a_threshold_of_one_request() {
     let listener = Listener::start(|stream| {
         crate::support::hostile::answer_each(stream, |head| {
             let status = if head.starts_with("GET /bad") {
@@ -198,7 +198,7 @@ fn a_threshold_on_one_request_and_its_lines_of_csv() {
 }
 
 #[test]
-fn bad_mixes_are_refused_in_one_line() {
+fn refuses_invalid_mixes_in_one_line() {
     let request = "[[request]]\nname = \"a\"\n";
     let of = |lines: &str| format!("{request}{lines}");
     let url = "http://127.0.0.1:1/";
@@ -209,13 +209,13 @@ fn bad_mixes_are_refused_in_one_line() {
             url,
             of("paht = \"/\"\n"),
             &[],
-            "mix.toml:3: unknown key \"paht\"; did you mean \"path\"?",
+            "mix.toml:3: unknown key \"paht\" in [request]; did you mean \"path\"?",
         ),
         (
             url,
             of("path = \"/{sequ}\"\n"),
             &[],
-            "mix.toml:3: the request \"a\": path \"/{sequ}\" holds a brace",
+            "mix.toml:3: the request \"a\": path \"/{sequ}\" contains a brace",
         ),
         (
             url,
@@ -227,7 +227,7 @@ fn bad_mixes_are_refused_in_one_line() {
             url,
             of("\npath = \"a\"\n"),
             &[],
-            "mix.toml:4: the request \"a\": path \"a\" does not begin",
+            "mix.toml:4: the request \"a\": path \"a\" does not start",
         ),
         (
             url,
@@ -252,13 +252,13 @@ fn bad_mixes_are_refused_in_one_line() {
             "http://127.0.0.1:1/x",
             search.clone(),
             &[],
-            "write only the server, like http://127.0.0.1:1/",
+            "give only the server, like http://127.0.0.1:1/",
         ),
         (
             url,
             search.clone(),
             &["--fail-if", "b: p99 > 1ms"],
-            "there is no request \"b\" in the mix",
+            "the mix has no request \"b\"",
         ),
         (
             url,
@@ -270,23 +270,26 @@ fn bad_mixes_are_refused_in_one_line() {
     for (url, text_of_file, more, expected) in cases {
         let (_folder, path) = file(&text_of_file);
         let output = run(&[&["load", url, "--mix", &path][..], more].concat());
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 2, "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{printed}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
         assert!(
-            said.starts_with("floodmark: ") && said.contains(expected),
-            "{said}\n{expected}"
+            printed.starts_with("floodmark: ") && printed.contains(expected),
+            "{printed}\n{expected}"
         );
     }
-    let output = run(&["load", url, "--mix", "/nowhere/mix.toml"]);
-    let said = text(&output.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("mix.toml");
+    let missing = missing.to_str().unwrap();
+    let output = run(&["load", url, "--mix", missing]);
+    let printed = text(&output.stderr);
     assert!(
-        said.starts_with("floodmark: --mix /nowhere/mix.toml: No such file"),
-        "{said}"
+        printed.starts_with(&format!("floodmark: --mix {missing}: No such file")),
+        "{printed}"
     );
     let output = run(&["load", url, "--fail-if", "a: p99 > 1ms"]);
     assert_eq!(code(&output), 2);
-    assert!(text(&output.stderr).contains("only the requests of a --mix have names"));
+    assert!(text(&output.stderr).contains("only requests of a --mix have names"));
     for flag in [&["-X", "PUT"][..], &["-b", "x"], &["--check", "sequence"]] {
         let output = run(&[&["load", url, "--mix", "mix.toml"][..], flag].concat());
         assert_eq!(code(&output), 2, "{flag:?}");

@@ -1,13 +1,15 @@
-//! `floodmark report`: the same page and summary from a result, whenever and from wherever it is read.
+//! `floodmark report`.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use floodmark_truth::Scenario;
 
-use crate::support::{code, load, run, text, truth};
+use crate::support::{code, finish, floodmark, load, run, succeeds, text, truth};
 
 #[test]
-fn a_page_is_the_same_from_the_run_its_folder_and_its_record() {
+fn renders_the_same_page_from_run_folder_and_record() {
     let (_server, url) = truth(Scenario::default());
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -37,7 +39,7 @@ fn a_page_is_the_same_from_the_run_its_folder_and_its_record() {
             load.record
         );
     }
-    // A run that was killed leaves its events, from which the record follows.
+    // Without record.json, as after a killed run, the record is folded from the events.
     fs::remove_file(record).unwrap();
     let output = run(&[
         "report",
@@ -52,7 +54,7 @@ fn a_page_is_the_same_from_the_run_its_folder_and_its_record() {
 }
 
 #[test]
-fn what_cannot_be_read_or_written_is_one_line() {
+fn refuses_invalid_files_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::write(at("broken.json"), "{\n\"schema\": 1, \"tool\": []}").unwrap();
@@ -64,16 +66,12 @@ fn what_cannot_be_read_or_written_is_one_line() {
         (vec![at("broken.json")], "broken.json:2:"),
         (vec![at("later.json")], "schema 99"),
         (
-            vec![
-                at("broken.json"),
-                "--html".to_owned(),
-                "/no/such/folder/x".to_owned(),
-            ],
-            "--html /no/such/folder/x",
+            vec![at("broken.json"), "--html".to_owned(), at("missing/x")],
+            "missing/x: ",
         ),
         (
             vec![at("later.json"), "--html".to_owned(), at("later.json")],
-            "later.json: the record is read from it",
+            "later.json: the record is read from this file",
         ),
     ] {
         let mut all = vec!["report"];
@@ -89,7 +87,7 @@ fn what_cannot_be_read_or_written_is_one_line() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_leaves_the_measurement() {
+fn keeps_the_measurement_if_a_page_cannot_be_written() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-n", "50", "--csv", "/dev/full"]);
     assert_eq!(load.code(), 5, "{}", load.stderr());
@@ -99,7 +97,7 @@ fn a_page_that_cannot_be_written_leaves_the_measurement() {
     let before = fs::read(events).unwrap();
     for (arguments, exit, told) in [
         (["--html", "/dev/full"], 5, "/dev/full: "),
-        (["--html", events], 2, "the record is read from it"),
+        (["--html", events], 2, "the record is read from this file"),
     ] {
         let output = run(&["report", result, arguments[0], arguments[1]]);
         assert_eq!(code(&output), exit, "{output:?}");
@@ -118,7 +116,7 @@ fn a_page_that_cannot_be_written_leaves_the_measurement() {
 }
 
 #[test]
-fn a_server_that_is_not_there_has_a_page_that_says_so() {
+fn the_page_names_an_unreachable_server() {
     let port = {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         free.local_addr().unwrap().port()
@@ -130,11 +128,73 @@ fn a_server_that_is_not_there_has_a_page_that_says_so() {
     assert_eq!(load.code(), 3, "{}", load.stderr());
     let page = fs::read_to_string(page).unwrap();
     assert!(
-        page.contains("The server never answered: none of") && page.contains(&url),
+        page.contains("no response from the server") && page.contains(&url),
         "{page}"
     );
     assert!(
         !page.contains("class=\"valid\""),
         "there is no figure to call valid: {page}"
     );
+}
+
+#[test]
+fn writes_files_to_stdout() {
+    let (_server, url) = truth(Scenario::default());
+    let folder = tempfile::tempdir().unwrap();
+    let result = folder.path().join("result");
+    let result = result.to_str().unwrap();
+    let loaded = run(&["load", &url, "-n", "50", "--html", "-", "--out", result]);
+    succeeds(&loaded);
+    let page = text(&loaded.stdout);
+    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
+    assert!(page.trim_end().ends_with("</html>"), "{page}");
+    assert!(text(&loaded.stderr).contains("throughput"));
+    let again = run(&["report", result, "--html", "-"]);
+    assert_eq!(text(&again.stdout), page);
+    let csv = run(&["report", result, "--csv", "-"]);
+    assert!(text(&csv.stdout).lines().count() >= 2, "{csv:?}");
+    let twice = run(&["report", result, "--html", "-", "--json", "-"]);
+    assert_eq!(code(&twice), 2);
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_file() {
+    let (_server, url) = truth(Scenario::default());
+    let load = load(&url, &["-n", "50"]);
+    let result = load.folder.path().join("result");
+    let page = load.folder.path().join("page.html");
+    for old in [None, Some("old page")] {
+        if let Some(old) = old {
+            fs::write(&page, old).unwrap();
+        }
+        let arguments = ["report", result.to_str().unwrap(), "--html"];
+        let mut command = floodmark(&arguments);
+        let output = finish(full_disk(command.arg(&page)).spawn().unwrap());
+        assert_eq!(code(&output), 5, "{output:?}");
+        assert_eq!(text(&output.stderr).lines().count(), 1, "{output:?}");
+        assert_eq!(fs::read_to_string(&page).ok().as_deref(), old);
+        assert!(!load.folder.path().join("page.html.new").exists());
+    }
+}
+
+/// Makes writes beyond 1 KiB fail, like a full disk.
+fn full_disk(command: &mut Command) -> &mut Command {
+    let limit = libc::rlimit {
+        rlim_cur: 1024,
+        rlim_max: 1024,
+    };
+    let set = move || {
+        // SAFETY: two system calls between fork and exec. With SIGXFSZ ignored, a write fails with
+        // EFBIG.
+        let done = unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)
+        };
+        match done {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure only makes system calls.
+    unsafe { command.pre_exec(set) }
 }

@@ -1,16 +1,15 @@
-//! What is sent, byte for byte, and what of the answers counts as ok.
+//! Request bytes, and the responses that count as ok.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
 
 use floodmark_truth::Scenario;
-use floodmark_truth::log::Kind;
-use floodmark_truth::scenario::{Fault, Share};
+use floodmark_truth::scenario::{FaultShare, ResponseFault};
 
 use crate::support::hostile::Listener;
 use crate::support::{Serve, load, truth};
 
-/// Keeps everything that the first connection sends until the client closes, answering each time something comes.
+/// Starts a server that records the bytes of the first connection.
 fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
     let seen = Arc::<Mutex<Vec<u8>>>::default();
     let kept = Arc::clone(&seen);
@@ -25,7 +24,7 @@ fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
 }
 
 #[test]
-fn method_headers_and_body_go_out_as_given() {
+fn sends_method_headers_and_body() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("body");
     std::fs::write(&file, [0, 13, 10, 255]).unwrap();
@@ -86,7 +85,7 @@ fn method_headers_and_body_go_out_as_given() {
 }
 
 #[test]
-fn answers_to_head_have_no_body() {
+fn reads_no_body_after_head() {
     let server = Serve::start(&["hello"]);
     let load = load(&server.url, &["-X", "HEAD", "-n", "200", "-c", "3"]);
     load.ends_with(0);
@@ -95,7 +94,7 @@ fn answers_to_head_have_no_body() {
 }
 
 #[test]
-fn expectations() {
+fn evaluates_expectations() {
     let body = Scenario {
         body: r#"{"a": [1, 2]}"#.to_owned(),
         ..Scenario::default()
@@ -121,14 +120,14 @@ fn expectations() {
 }
 
 #[test]
-fn wrong_and_rejected_answers_are_counted_to_the_last_one() {
-    let share = |share, fault| Share { share, fault };
+fn counts_every_unexpected_and_rejected_response() {
+    let share = |share, fault| FaultShare { share, fault };
     let faults = vec![
-        share(0.2, Fault::Status { code: 503 }),
-        share(0.2, Fault::Status { code: 500 }),
-        share(0.1, Fault::WrongBody),
-        share(0.1, Fault::TruncatedBody),
-        share(0.1, Fault::ResetBefore),
+        share(0.2, ResponseFault::Status { code: 503 }),
+        share(0.2, ResponseFault::Status { code: 500 }),
+        share(0.1, ResponseFault::WrongBody),
+        share(0.1, ResponseFault::TruncatedBody),
+        share(0.1, ResponseFault::ResetBefore),
     ];
     let (server, url) = truth(Scenario {
         faults,
@@ -148,14 +147,18 @@ fn wrong_and_rejected_answers_are_counted_to_the_last_one() {
     );
     let log = server.stop().unwrap();
     let counts = load.counts();
-    let count = |kind| log.count(kind);
+    let count = |fault| log.count(Some(fault));
     assert_eq!(counts.sent, log.totals.requests);
     assert_eq!(
         counts.rejected + counts.wrong,
-        count(Kind::Status) + count(Kind::WrongBody)
+        [503, 500]
+            .map(|code| count(ResponseFault::Status { code }))
+            .iter()
+            .sum::<u64>()
+            + count(ResponseFault::WrongBody)
     );
     assert_eq!(counts.statuses.get(&503).copied(), Some(counts.rejected));
-    assert_eq!(counts.malformed, count(Kind::TruncatedBody));
-    assert_eq!(counts.reset, count(Kind::ResetBefore));
-    assert_eq!(counts.ok, count(Kind::Answer));
+    assert_eq!(counts.malformed, count(ResponseFault::TruncatedBody));
+    assert_eq!(counts.reset, count(ResponseFault::ResetBefore));
+    assert_eq!(counts.ok, log.count(None));
 }

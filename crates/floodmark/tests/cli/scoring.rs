@@ -1,12 +1,11 @@
-//! `--check scoring` on a real server that adds up scores, honestly or with one fault.
+//! `--check scoring` with a correct server and with faulty ones.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::{code, folded, load, run, text};
 
-/// A thread for each connection. The first argument is what it does wrong, the second what was there before: a number, each of 3,
-/// the third the port, 0 for any.
+/// A server with a thread per connection. Arguments: fault, number of earlier scores of 3, port.
 pub const SERVER: &str = r#"
 import json, socket, sys, threading, time
 fault, number, total = sys.argv[1], int(sys.argv[2]), 3.0 * int(sys.argv[2])
@@ -60,13 +59,13 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// The server, ended with the test.
-struct Scores {
+/// The server, killed on drop.
+struct ScoreServer {
     child: Child,
     url: String,
 }
 
-impl Scores {
+impl ScoreServer {
     fn start(fault: &str, before: u32) -> Self {
         let mut child = Command::new("python3")
             .args(["-c", SERVER, fault, &before.to_string(), "0"])
@@ -77,14 +76,14 @@ impl Scores {
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut port)
             .unwrap();
-        Scores {
+        ScoreServer {
             child,
             url: format!("http://127.0.0.1:{}/scoring", port.trim()),
         }
     }
 }
 
-impl Drop for Scores {
+impl Drop for ScoreServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -93,9 +92,9 @@ impl Drop for Scores {
 
 const CHECKED: [&str; 4] = ["--check", "scoring", "-b", r#"{"score": 10}"#];
 
-/// What the check says of 400 requests to a server with a fault, or without one.
+/// Returns the outcome of the check after 400 requests to a server with `fault`.
 fn checked(fault: &str, held: bool) -> String {
-    let server = Scores::start(fault, 0);
+    let server = ScoreServer::start(fault, 0);
     let mut arguments = vec!["-n", "400", "-c", "8", "--timeout", "2s"];
     arguments.extend(CHECKED);
     let load = load(&server.url, &arguments);
@@ -108,9 +107,9 @@ fn checked(fault: &str, held: bool) -> String {
         check.detail
     );
     if !held && load.code() == 1 {
-        let said = load.stderr();
-        let line = said.lines().last().unwrap();
-        assert!(line.contains("the check scoring does not hold: "), "{said}");
+        let printed = load.stderr();
+        let line = printed.lines().last().unwrap();
+        assert!(line.contains("check scoring failed: "), "{printed}");
     }
     let again = folded(&load.folder.path().join("result"));
     assert_eq!(again.runs[0].checks, load.run().checks);
@@ -118,7 +117,7 @@ fn checked(fault: &str, held: bool) -> String {
 }
 
 #[test]
-fn an_honest_server_holds() {
+fn a_correct_server_passes() {
     assert_eq!(
         checked("nothing", true),
         "400 numbers, 1 to 400, each once, no gap, in order; totals are 10 × the number; averages are total / number"
@@ -126,8 +125,8 @@ fn an_honest_server_holds() {
 }
 
 #[test]
-fn what_was_there_before_counts_and_so_do_attempts_and_warm_up() {
-    let server = Scores::start("nothing", 5);
+fn includes_earlier_scores_attempts_and_warm_up() {
+    let server = ScoreServer::start("nothing", 5);
     let mut arguments = vec![
         "-n",
         "100",
@@ -142,15 +141,15 @@ fn what_was_there_before_counts_and_so_do_attempts_and_warm_up() {
     ];
     arguments.extend(CHECKED);
     let load = load(&server.url, &arguments);
-    assert!(matches!(load.code(), 0 | 4), "{}", load.stderr());
+    load.ends_with(0);
     let [first, second] = &load.record.runs[..] else {
         panic!("{:?}", load.record.runs);
     };
     for run in [first, second] {
         let check = &run.checks[0];
         assert!(check.held, "{}", check.detail);
-        // Five of 3 make 15, which is 35 less than five of 10.
-        let rule = "totals are 10 × the number, and -35 from before";
+        // Five earlier scores of 3 sum to 15, which is 35 less than five scores of 10.
+        let rule = "totals are 10 × the number, plus -35 from before";
         assert!(
             check.detail.contains("numbers, 6 to ") && check.detail.contains(rule),
             "{}",
@@ -161,12 +160,12 @@ fn what_was_there_before_counts_and_so_do_attempts_and_warm_up() {
 }
 
 #[test]
-fn updates_that_an_unlocked_server_loses_are_found() {
+fn detects_lost_updates() {
     let detail = checked("unlocked", false);
     for words in [
-        "of 400 answered scores at least ",
-        " lost in numberOfTrials and ",
-        " handed out more than once (first: ",
+        "lost updates among 400 scores: at least ",
+        " in numberOfTrials, ",
+        " more than once (first: ",
         " totals are not 10 × the number (first: ",
     ] {
         assert!(detail.contains(words), "{words}: {detail}");
@@ -174,7 +173,7 @@ fn updates_that_an_unlocked_server_loses_are_found() {
 }
 
 #[test]
-fn each_fault_is_named() {
+fn names_each_fault() {
     for (fault, words) in [
         (
             "half",
@@ -182,7 +181,7 @@ fn each_fault_is_named() {
         ),
         (
             "skips",
-            "1 number was never handed out (20), while no request can have taken one unseen",
+            "1 number is missing (20), but no request has an unknown outcome",
         ),
         (
             "mean",
@@ -190,7 +189,7 @@ fn each_fault_is_named() {
         ),
         (
             "text",
-            "1 ok answer did not say averageScore, totalScore and numberOfTrials",
+            "1 ok response lacked averageScore, totalScore and numberOfTrials",
         ),
     ] {
         let detail = checked(fault, false);
@@ -199,10 +198,10 @@ fn each_fault_is_named() {
 }
 
 #[test]
-fn a_request_of_unknown_fate_may_have_scored() {
+fn allows_scores_of_requests_without_a_response() {
     for fault in ["silent", "fails"] {
         let detail = checked(fault, true);
-        let words = "without a usable answer can have taken";
+        let words = "explained by 1 request with unknown outcome";
         let retried = "401 numbers";
         assert!(
             detail.contains(words) && !detail.contains(retried),
@@ -212,12 +211,12 @@ fn a_request_of_unknown_fate_may_have_scored() {
 }
 
 #[test]
-fn without_a_constant_score_it_is_refused() {
+fn refuses_a_body_without_a_score() {
     for (body, words) in [
         (&[][..], "the request has no body"),
         (
             &["-b", "10"],
-            "the body is no JSON object with a number \"score\"",
+            "the body is not a JSON object with a number \"score\"",
         ),
         (&["-b", r#"{"score": 0}"#], "a score of 0"),
     ] {
@@ -225,11 +224,11 @@ fn without_a_constant_score_it_is_refused() {
         arguments.extend(body);
         let output = run(&arguments);
         assert_eq!(code(&output), 2);
-        let said = text(&output.stderr);
+        let printed = text(&output.stderr);
         assert!(
-            said.contains("--check scoring: ") && said.contains(words),
-            "{said}"
+            printed.contains("--check scoring: ") && printed.contains(words),
+            "{printed}"
         );
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
     }
 }

@@ -17,7 +17,7 @@ fn dispatcher(state: &Path) -> Serve {
     ])
 }
 
-/// The next number, over a connection of its own.
+/// Requests the next number over a fresh connection.
 fn next(server: &Serve) -> u64 {
     let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
     stream
@@ -35,7 +35,7 @@ fn next(server: &Serve) -> u64 {
 }
 
 #[test]
-fn the_dispatcher_under_the_sequence_check() {
+fn the_dispatcher_passes_the_sequence_check() {
     let folder = tempfile::tempdir().unwrap();
     let server = dispatcher(&folder.path().join("state"));
     let url = format!("{}/dispatcher", server.url);
@@ -47,7 +47,7 @@ fn the_dispatcher_under_the_sequence_check() {
 }
 
 #[test]
-fn no_number_twice_after_kill_9() {
+fn repeats_no_number_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     let mut seen = BTreeSet::new();
@@ -63,30 +63,36 @@ fn no_number_twice_after_kill_9() {
 }
 
 #[test]
-fn sigterm_ends_it_well() {
+fn exits_cleanly_on_sigterm() {
     let mut server = Serve::start(&["hello"]);
     signal(server.pid(), libc::SIGTERM);
     assert_eq!(server.wait().code(), Some(0));
 }
 
 #[test]
-fn a_busy_port() {
+fn refuses_a_port_in_use() {
     let first = Serve::start(&["hello"]);
     let address = first.url.strip_prefix("http://").unwrap();
     let output = run(&["serve", "hello", "--listen", address]);
     assert_eq!(code(&output), 3);
-    let said = text(&output.stderr);
-    assert_eq!(said.lines().count(), 1, "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(printed.lines().count(), 1, "{printed}");
     assert!(
-        said.contains(address) && said.contains("another port"),
-        "{said}"
+        printed.contains(address) && printed.contains("another port"),
+        "{printed}"
     );
 }
 
 #[test]
-fn wrong_usage() {
+fn refuses_invalid_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing/state");
+    let missing = missing.to_str().unwrap();
     for (arguments, words) in [
-        (&["serve", "helo"][..], &["did you mean \"hello\""][..]),
+        (
+            &["serve", "helo"][..],
+            &["a similar value exists: 'hello'"][..],
+        ),
         (
             &["serve", "hello", "--listen", "8080"],
             &["--listen", "127.0.0.1:8080"],
@@ -104,9 +110,9 @@ fn wrong_usage() {
                 "--listen",
                 "127.0.0.1:0",
                 "--state",
-                "/no/such/file",
+                missing,
             ],
-            &["/no/such/file"],
+            &[missing],
         ),
         (
             &["serve", "dispatcher", "--reserve", "0"],
@@ -115,10 +121,13 @@ fn wrong_usage() {
         (&["serve"], &["WORKLOAD"]),
     ] {
         let output = run(arguments);
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 2, "{arguments:?}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{arguments:?}: {printed}");
         for word in words {
-            assert!(said.contains(word), "{arguments:?} lacks {word:?}: {said}");
+            assert!(
+                printed.contains(word),
+                "{arguments:?} lacks {word:?}: {printed}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is seen of servers beside a load: held against what the kernel says of them.
+//! Monitoring of servers, compared with the kernel's accounting.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use floodmark_record::run::Run;
 
 use crate::support::{Serve, code, load, run, text, wait_for};
 
-/// CPU of a process so far, seconds, as the kernel accounts it.
+/// Returns the CPU time of a process, seconds.
 pub fn cpu_s(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat
@@ -25,14 +25,14 @@ fn values<'a>(run: &'a Run, subject: &str, metric: &str) -> &'a [f64] {
     let found = run
         .observations
         .iter()
-        .find(|o| o.subject == subject && o.metric == metric);
+        .find(|o| o.metric.subject() == subject && o.metric.name() == metric);
     &found
         .unwrap_or_else(|| panic!("no {subject} {metric}; missing: {:?}", run.missing))
         .values
 }
 
 #[test]
-fn a_native_server_is_found_by_its_port_and_its_cpu_is_the_kernels() {
+fn finds_a_server_by_its_port_and_measures_its_cpu() {
     let server = Serve::start(&["hello"]);
     let before = cpu_s(server.pid());
     let load = load(&server.url, &["-c", "20", "-d", "2s"]);
@@ -41,7 +41,7 @@ fn a_native_server_is_found_by_its_port_and_its_cpu_is_the_kernels() {
     let seen = run.server.as_ref().unwrap();
     assert_eq!(seen.seen.pids, [server.pid()]);
     assert_eq!(seen.seen.processes, 1);
-    // Opening the connections comes before the measurement; ticks are of 10 ms.
+    // The kernel's figure includes opening the connections and counts ticks of 10 ms.
     assert!(
         (seen.cpu_s - truth).abs() < 0.05 + 0.05 * truth,
         "{} s, the kernel: {truth} s",
@@ -56,7 +56,7 @@ fn a_native_server_is_found_by_its_port_and_its_cpu_is_the_kernels() {
         "threads {threads} s, the kernel: {truth} s"
     );
 
-    // The seconds of the series add up to it.
+    // The series adds up to the total.
     let by_second: f64 = run
         .series
         .iter()
@@ -71,10 +71,10 @@ fn a_native_server_is_found_by_its_port_and_its_cpu_is_the_kernels() {
         seen.cpu_s
     );
 
-    // Where readings were joined, which a busy machine may make necessary, the largest are kept beside their means.
+    // Merged samples keep both maximum and mean.
     let most = |subject: &str, metric: &str| {
-        let of = |o: &&floodmark_record::run::Observation| {
-            o.subject == subject && o.metric.trim_end_matches(".max") == metric
+        let of = |o: &&floodmark_record::Observation| {
+            o.metric.subject() == subject && o.metric.name() == metric
         };
         let all = run.observations.iter().filter(of);
         all.flat_map(|o| &o.values).copied().fold(0.0, f64::max)
@@ -101,7 +101,7 @@ fn a_native_server_is_found_by_its_port_and_its_cpu_is_the_kernels() {
 }
 
 #[test]
-fn nothing_is_read_where_it_is_not_wanted() {
+fn no_watch_disables_monitoring() {
     let server = Serve::start(&["hello"]);
     let load = load(&server.url, &["-n", "100", "--no-watch"]);
     let run = load.run();
@@ -116,7 +116,7 @@ fn nothing_is_read_where_it_is_not_wanted() {
 }
 
 #[test]
-fn a_run_that_was_killed_keeps_what_its_server_used() {
+fn a_killed_run_keeps_the_cpu_use_of_its_server() {
     let server = Serve::start(&["hello"]);
     let load = crate::support::start_load(&server.url, &["-d", "30s"]);
     let events = load.result().join("events.jsonl");
@@ -127,19 +127,19 @@ fn a_run_that_was_killed_keeps_what_its_server_used() {
     crate::support::signal(load.pid(), libc::SIGKILL);
     let record = floodmark_lab::fold(&load.result()).unwrap();
     let rows = &record.runs[0].series;
-    // On a busy machine the first of them may be over before the watching has begun.
+    // The first second may end before monitoring begins.
     let used = |row: &floodmark_record::run::SeriesRow| {
         Some(row.server_user_cpus? + row.server_system_cpus?)
     };
     assert!(rows.iter().filter_map(used).sum::<f64>() > 0.0, "{rows:?}");
     assert_eq!(
         record.runs[0].server, None,
-        "of it only the seconds are known"
+        "only per-second figures are recorded"
     );
 }
 
 #[test]
-fn a_server_named_by_its_id_and_one_that_is_none() {
+fn monitors_a_server_by_its_process_id() {
     let server = Serve::start(&["hello"]);
     let other = Serve::start(&["hello"]);
     let pid = other.pid().to_string();
@@ -152,10 +152,10 @@ fn a_server_named_by_its_id_and_one_that_is_none() {
     let gone = child.id().to_string();
     let output = run_with(&server.url, &gone);
     assert_eq!(code(&output), 2);
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        said.contains(&format!("--server-pid {gone}: there is no such process")),
-        "{said}"
+        printed.contains(&format!("--server-pid {gone}: no such process")),
+        "{printed}"
     );
     for wrong in ["0", "-1", "x"] {
         assert_eq!(code(&run_with(&server.url, wrong)), 2, "{wrong}");
@@ -167,7 +167,8 @@ fn run_with(url: &str, pid: &str) -> std::process::Output {
 }
 
 #[test]
-fn a_server_on_a_unix_socket_is_found_too() {
+#[cfg_attr(not(installed = "python3"), ignore = "python3 is not installed")]
+fn finds_a_server_on_a_unix_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("server.sock");
     let program = "import socket, sys
@@ -176,15 +177,12 @@ while True:
     c, _ = s.accept()
     while c.recv(65536): c.sendall(b'HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok')
 ";
-    let started = Command::new("python3")
+    let mut server = Command::new("python3")
         .args(["-c", program])
         .arg(&path)
         .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut server) = started else {
-        println!("skipped: no python3 here");
-        return;
-    };
+        .spawn()
+        .unwrap();
     wait_for("the socket", || path.exists().then_some(()));
     std::thread::sleep(std::time::Duration::from_millis(50));
     let path = path.to_str().unwrap();
@@ -201,11 +199,16 @@ while True:
         .as_ref()
         .unwrap_or_else(|| panic!("{:?}", run.missing));
     assert_eq!(seen.seen.pids, [pid]);
-    assert!(run.observations.iter().all(|o| o.subject != "tcp_info"));
+    assert!(
+        run.observations
+            .iter()
+            .all(|o| o.metric.subject() != "tcp_info")
+    );
 }
 
 #[test]
-fn nginx_with_its_workers_under_load() {
+#[cfg_attr(not(installed = "nginx"), ignore = "nginx is not installed")]
+fn monitors_nginx_with_its_workers() {
     let folder = tempfile::tempdir().unwrap();
     let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = socket.local_addr().unwrap().port();
@@ -220,21 +223,18 @@ fn nginx_with_its_workers_under_load() {
     );
     let file = folder.path().join("nginx.conf");
     fs::write(&file, config).unwrap();
-    let started = Command::new("nginx")
+    let mut nginx = Command::new("nginx")
         .arg("-c")
         .arg(&file)
         .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut nginx) = started else {
-        println!("skipped: no nginx here");
-        return;
-    };
+        .spawn()
+        .unwrap();
     wait_for("nginx", || {
         std::net::TcpStream::connect(("127.0.0.1", port)).ok()
     });
     let url = format!("http://127.0.0.1:{port}/");
     let load = load(&url, &["-c", "20", "-d", "1500ms"]);
-    // The master ends its workers when it is asked to end.
+    // The master stops its workers.
     crate::support::signal(nginx.id(), libc::SIGTERM);
     nginx.wait().unwrap();
     let run = load.run();
@@ -247,7 +247,7 @@ fn nginx_with_its_workers_under_load() {
         (server.seen.name.as_str(), server.seen.processes),
         ("nginx", 3)
     );
-    // All of the work is the workers', the master does none of it.
+    // Only the workers serve requests.
     assert!(server.cpu_s > 0.05, "{server:?}");
     let workers: Vec<_> = server
         .seen

@@ -1,146 +1,110 @@
-//! Building a system, a store or a client, unless what it is built of is as it was when it was built last.
+//! Builds a system, store or client unless its inputs are unchanged.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use floodmark_host::{Child, Lease, Stop};
+use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_record::units::show_duration;
-use ring::digest::{Context, SHA256};
+use sha2::{Digest, Sha256};
 
-use super::Ended;
-use super::launch::{error_line, no_lease};
-use crate::folder::own_temporary;
-use crate::manifest::{Build, Filler};
+use super::child::{self, WaitEnd};
+use super::log_tail::error_line;
+use super::{LEASES, StepError};
+use crate::manifest::{Build, Filler, ManifestPackage};
 
-/// How often a request to stop is looked for.
-const GLANCE: Duration = Duration::from_millis(50);
-
-/// How long an interrupted build may take to end.
+/// Grace period of an interrupted build before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What is built.
-#[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its folder; the command runs there.
-    pub folder: &'a Path,
-    /// How.
-    pub build: &'a Build,
-}
-
-/// Builds it where that is needed, its output in `log`, noted in `leases` while it runs; whether anything was done.
+/// Builds a package if needed. Writes the output to `log` and the stamp below `temporary`. Returns
+/// whether the build ran.
 pub fn build(
-    source: Source<'_>,
+    package: &ManifestPackage,
+    build: &Build,
     log: &Path,
-    leases: &Path,
+    temporary: &Path,
     filler: &Filler,
     stop: &Stop,
-) -> Result<bool, Ended> {
-    let Source {
-        name,
-        folder,
-        build,
-    } = source;
-    let failed = |what: String| Ended::Failed(format!("{name} does not build: {what}"));
-    let stamp = Stamp::of(folder, build).map_err(|error| failed(error.to_string()))?;
-    if stamp.holds() && build.outputs.iter().all(|path| path.exists()) {
+) -> Result<bool, StepError> {
+    let (name, folder) = (&package.name, &*package.folder);
+    let failed = |what: String| StepError::Failed(format!("{name}: build failed: {what}"));
+    let io_failed = |error: io::Error| failed(error.to_string());
+    let see_log = || format!("see {}", log.display());
+    let stamp = BuildStamp::of(temporary, folder, build).map_err(io_failed)?;
+    if stamp.is_current() && build.missing_output(folder).is_none() {
         return Ok(false);
     }
-    // What is killed halfway must not be taken for what was built before.
-    stamp.forget().map_err(|error| failed(error.to_string()))?;
-    let words: Vec<String> = build.command.iter().map(|word| filler.fill(word)).collect();
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(folder);
-    let mut child = Child::start_logged(command, log).map_err(|error| failed(error.to_string()))?;
-    // What it starts itself, a compiler say, would outlive a killed floodmark.
-    let _lease = Lease::take(leases, &child).map_err(|error| failed(no_lease(leases, &error)))?;
-    let begin = Instant::now();
-    let status = loop {
-        match child
-            .wait(GLANCE)
-            .map_err(|error| failed(error.to_string()))?
-        {
-            Some(status) => break status,
-            None if stop.is_set() => {
-                // Whatever it says now, it was told to end.
-                let _ = child.stop(GRACE);
-                return Err(Ended::Interrupted);
-            }
-            None if begin.elapsed() > build.within => {
-                let _ = child.stop(GRACE);
-                let within = show_duration(build.within);
-                return Err(failed(format!(
-                    "it took longer than {within}; its log is {}",
-                    log.display()
-                )));
-            }
-            None => {}
+    // An interrupted build must not look like the previous successful one.
+    stamp.remove().map_err(io_failed)?;
+    let words = filler.fill_words(&build.command);
+    let (side, leases) = (ProcessPlacement::default(), temporary.join(LEASES));
+    let started = child::start(&side, &words, folder, log, &leases);
+    let (mut child, _lease) = started.map_err(failed)?;
+    let end = child::wait(&mut child, build.within(), GRACE, stop);
+    match end.map_err(|error| failed(error.to_string()))? {
+        WaitEnd::Exited(status) if status.success() => {}
+        WaitEnd::Exited(status) => {
+            let error = error_line(log);
+            return Err(failed(format!("{status}{error}; {}", see_log())));
         }
-    };
-    if !status.success() {
-        let said = error_line(log);
-        return Err(failed(format!(
-            "{status}{said}; its log is {}",
-            log.display()
-        )));
+        WaitEnd::Interrupted => return Err(StepError::Interrupted),
+        WaitEnd::TimedOut => {
+            let within = show_duration(build.within());
+            return Err(failed(format!(
+                "not finished within {within}; {}",
+                see_log()
+            )));
+        }
     }
-    if let Some(missing) = build.outputs.iter().find(|path| !path.exists()) {
+    if let Some(missing) = build.missing_output(folder) {
         return Err(failed(format!(
-            "{} is not there after it; check outputs, or its log {}",
+            "output {} is missing; check outputs in the manifest, or {}",
             missing.display(),
-            log.display()
+            see_log()
         )));
     }
-    // Without a stamp it is built again next time, which is slow and no more.
-    let _ = stamp.keep();
+    // Without a stamp, the next experiment builds again.
+    let _ = stamp.write();
     Ok(true)
 }
 
-/// What a build was made of, and where that is noted.
-struct Stamp {
+/// Hash of a build's inputs, saved after a successful build.
+struct BuildStamp {
     file: PathBuf,
+    /// `None` if the build lists no inputs; it then always runs.
     hash: Option<String>,
 }
 
-impl Stamp {
-    /// Of a build without inputs it holds never.
-    fn of(folder: &Path, build: &Build) -> io::Result<Self> {
-        let folder = hex(&mut Context::new(&SHA256), |context| {
-            context.update(folder.as_os_str().as_encoded_bytes());
-            Ok(())
-        })?;
-        let hash = match build.inputs.is_empty() {
-            true => None,
-            false => Some(hex(&mut Context::new(&SHA256), |context| {
-                for word in &build.command {
-                    part(context, word.as_bytes());
-                }
-                build.inputs.iter().try_for_each(|path| add(context, path))
-            })?),
-        };
-        Ok(Stamp {
-            file: own_temporary().join("builds").join(folder),
-            hash,
+impl BuildStamp {
+    fn of(temporary: &Path, folder: &Path, build: &Build) -> io::Result<Self> {
+        let name = Sha256::digest(folder.as_os_str().as_encoded_bytes());
+        let mut hash = Sha256::new();
+        for word in build.command.iter() {
+            add_part(&mut hash, word.as_bytes());
+        }
+        let inputs = build.inputs(folder);
+        for path in &inputs {
+            add_path(&mut hash, path)?;
+        }
+        Ok(BuildStamp {
+            file: temporary.join("builds").join(hex(&name)),
+            hash: (!inputs.is_empty()).then(|| hex(&hash.finalize())),
         })
     }
 
-    fn holds(&self) -> bool {
-        let noted = fs::read_to_string(&self.file).ok();
-        self.hash.is_some() && noted == self.hash
+    fn is_current(&self) -> bool {
+        self.hash.is_some() && fs::read_to_string(&self.file).ok() == self.hash
     }
 
-    fn forget(&self) -> io::Result<()> {
+    fn remove(&self) -> io::Result<()> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    fn keep(&self) -> io::Result<()> {
+    fn write(&self) -> io::Result<()> {
         let Some(hash) = &self.hash else {
             return Ok(());
         };
@@ -149,53 +113,27 @@ impl Stamp {
     }
 }
 
-fn hex(
-    context: &mut Context,
-    fill: impl FnOnce(&mut Context) -> io::Result<()>,
-) -> io::Result<String> {
-    fill(context)?;
-    let digest = context.clone().finish();
-    Ok(digest
-        .as_ref()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Adds a part with its length, so that two parts are never taken for one.
-fn part(context: &mut Context, bytes: &[u8]) {
-    context.update(&(bytes.len() as u64).to_le_bytes());
-    context.update(bytes);
+/// Adds a part, preceded by its length so that adjacent parts stay distinct.
+fn add_part(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update((bytes.len() as u64).to_le_bytes());
+    hash.update(bytes);
 }
 
-/// Adds a file, or all that is in a folder, in order of names.
-fn add(context: &mut Context, path: &Path) -> io::Result<()> {
-    part(context, path.as_os_str().as_encoded_bytes());
+/// Adds a file, or the content of a folder sorted by name.
+fn add_path(hash: &mut Sha256, path: &Path) -> io::Result<()> {
+    add_part(hash, path.as_os_str().as_encoded_bytes());
     if path.is_dir() {
-        let mut within: Vec<PathBuf> = fs::read_dir(path)?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<io::Result<_>>()?;
-        within.sort_unstable();
-        return within.iter().try_for_each(|path| add(context, path));
+        let entries = fs::read_dir(path)?.map(|entry| Ok(entry?.path()));
+        let mut entries: Vec<PathBuf> = entries.collect::<io::Result<_>>()?;
+        entries.sort_unstable();
+        return entries.iter().try_for_each(|path| add_path(hash, path));
     }
-    let mut content = Context::new(&SHA256);
-    io::copy(&mut File::open(path)?, &mut Hashing(&mut content))?;
-    part(context, content.finish().as_ref());
+    add_part(hash, &fs::read(path)?);
     Ok(())
-}
-
-/// A context as somewhere to write to.
-struct Hashing<'a>(&'a mut Context);
-
-impl io::Write for Hashing<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -203,12 +141,10 @@ mod tests {
     use super::*;
     use crate::manifest::System;
 
-    fn source(system: &System) -> Source<'_> {
-        Source {
-            name: &system.name,
-            folder: &system.folder,
-            build: system.build.as_ref().unwrap(),
-        }
+    fn run(system: &System, root: &Path, stop: &Stop) -> Result<bool, StepError> {
+        let command = system.build.as_ref().unwrap();
+        let log = root.join("log");
+        build(system, command, &log, root, &Filler::default(), stop)
     }
 
     fn system(folder: &Path, build: &str) -> System {
@@ -221,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn built_again_only_when_inputs_change_or_outputs_are_missing() {
+    fn rebuilds_when_inputs_change_or_outputs_are_missing() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("built");
         fs::create_dir_all(folder.join("src")).unwrap();
@@ -230,17 +166,7 @@ mod tests {
             &folder,
             "command = \"sh -c 'echo x >> out'\"\ninputs = [\"src\"]\noutputs = [\"out\"]",
         );
-        let (log, leases) = (root.path().join("log"), root.path().join("leases"));
-        let build = || {
-            build(
-                source(&system),
-                &log,
-                &leases,
-                &Filler::default(),
-                &Stop::new(),
-            )
-            .unwrap()
-        };
+        let build = || run(&system, root.path(), &Stop::new()).unwrap();
         assert!(build());
         assert!(!build(), "nothing has changed");
         fs::write(folder.join("src/a"), "2").unwrap();
@@ -254,48 +180,41 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_fails_or_hangs_names_its_log() {
+    fn names_the_log_of_a_failed_build() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("bad");
         fs::create_dir(&folder).unwrap();
-        let (log, leases) = (root.path().join("log"), root.path().join("leases"));
-        let said = |text: &str| {
+        let log = root.path().join("log");
+        let error = |text: &str| {
             let system = system(&folder, text);
-            match build(
-                source(&system),
-                &log,
-                &leases,
-                &Filler::default(),
-                &Stop::new(),
-            ) {
-                Err(Ended::Failed(what)) => what,
+            match run(&system, root.path(), &Stop::new()) {
+                Err(StepError::Failed(what)) => what,
                 other => panic!("{other:?}"),
             }
         };
-        let failing = said("command = \"sh -c 'echo no such module; exit 3'\"");
+        let failing = error("command = \"sh -c 'echo no such module; exit 3'\"");
         assert!(
             failing.contains("exit status: 3") && failing.contains("no such module"),
             "{failing}"
         );
         assert!(failing.contains(log.to_str().unwrap()), "{failing}");
-        let hanging = said("command = \"sleep 60\"\nwithin = \"100ms\"");
-        assert!(hanging.contains("longer than 100 ms"), "{hanging}");
-        let empty = said("command = \"true\"\noutputs = [\"out\"]");
-        assert!(empty.contains("out is not there"), "{empty}");
-        let missing = said("command = \"no-such-program-here\"");
-        assert!(missing.contains("is it installed"), "{missing}");
+        let hanging = error("command = \"sleep 60\"\nwithin = \"100ms\"");
+        assert!(hanging.contains("not finished within 100 ms"), "{hanging}");
+        let empty = error("command = \"true\"\noutputs = [\"out\"]");
+        assert!(empty.contains("out is missing"), "{empty}");
+        let missing = error("command = \"no-such-program-here\"");
+        assert!(missing.contains("install it"), "{missing}");
     }
 
     #[test]
-    fn an_interrupted_build_ends() {
+    fn ends_an_interrupted_build() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("slow");
         fs::create_dir(&folder).unwrap();
         let system = system(&folder, "command = \"sleep 60\"");
         let stop = Stop::new();
         stop.set();
-        let (log, leases) = (root.path().join("log"), root.path().join("leases"));
-        let ended = build(source(&system), &log, &leases, &Filler::default(), &stop);
-        assert!(matches!(ended, Err(Ended::Interrupted)), "{ended:?}");
+        let ended = run(&system, root.path(), &stop);
+        assert!(matches!(ended, Err(StepError::Interrupted)), "{ended:?}");
     }
 }

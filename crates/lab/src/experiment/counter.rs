@@ -1,66 +1,75 @@
-//! A server's own counter: the number that it hands out, which goes up by one with each answer.
+//! A server's own counter: a path that returns a number and increments it with each response.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use floodmark_host::Side;
-use floodmark_record::run::Observation;
+use floodmark_host::ProcessPlacement;
+use floodmark_record::metric::{ProcessFigure, Role};
+use floodmark_record::{Metric, Observation};
 
 use super::probe;
-use crate::manifest::Asked;
+use crate::manifest::WorkloadRequest;
 
-/// Distance of the readings.
-const SECOND: Duration = Duration::from_secs(1);
+/// Interval between samples.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// By how much a reading may be late before they end: its answers would be another second's.
-const LATE: Duration = Duration::from_millis(250);
+/// Maximum delay of a sample. A later sample would include responses of the next second.
+const DELAY_LIMIT: Duration = Duration::from_millis(250);
 
-/// Asks a path for the next number, from where the client runs.
+/// Requests the counter's value from the client's host.
 ///
 /// # Errors
-/// There is none; in words.
-pub fn read(from: &Side, address: SocketAddr, path: &str) -> Result<u64, String> {
-    let answered = probe::ask(from, address, Asked::get(path))
+/// The response is missing or not a number.
+pub fn read(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Result<u64, String> {
+    let response = probe::request(from, address, WorkloadRequest::get(path))
         .map_err(|what| format!("GET {path}: {what}"))?;
-    let text = String::from_utf8_lossy(&answered.body);
-    text.trim()
-        .parse()
-        .map_err(|_| format!("GET {path} is answered {}, no number", answered.status))
+    let text = String::from_utf8_lossy(&response.body);
+    text.trim().parse().map_err(|_| {
+        let status = response.status;
+        format!("GET {path} returns status {status} without a number")
+    })
 }
 
-/// The counter second by second. Each reading is a request of its own, which is in the counter too.
+/// Samples of the counter, one per second. Each sample is a request and increments the counter
+/// itself.
 #[derive(Debug, Default)]
-pub struct Readings {
+pub struct CounterSamples {
     numbers: Vec<u64>,
-    /// How many readings were answered, a late one included.
-    pub made: u64,
+    /// Number of successful samples, including a late one.
+    pub count: u64,
 }
 
-impl Readings {
-    /// Reads each second until it is told to end, or a reading fails or is late.
-    pub fn take(from: &Side, address: SocketAddr, path: &str, told: &Receiver<()>) -> Self {
+impl CounterSamples {
+    /// Takes a sample per second until `ended` closes, or a sample fails or is late.
+    pub fn take(
+        from: &ProcessPlacement,
+        address: SocketAddr,
+        path: &str,
+        ended: &Receiver<()>,
+    ) -> Self {
         let begin = Instant::now();
-        let mut readings = Readings::default();
+        let mut samples = CounterSamples::default();
         for second in 1.. {
-            let due = begin + SECOND * second;
-            match told.recv_timeout(due.saturating_duration_since(Instant::now())) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            let due = begin + INTERVAL * second;
+            let wait = due.saturating_duration_since(Instant::now());
+            if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                break;
             }
             let Ok(number) = read(from, address, path) else {
                 break;
             };
-            readings.made += 1;
-            if due.elapsed() > LATE {
+            samples.count += 1;
+            if due.elapsed() > DELAY_LIMIT {
                 break;
             }
-            readings.numbers.push(number);
+            samples.numbers.push(number);
         }
-        readings
+        samples
     }
 
-    /// Answers to others in each second since the reading `before`; none of less than a second.
+    /// Returns the responses to other clients per second after the sample `before`, or `None`
+    /// without a full second.
     pub fn observation(&self, before: u64, path: &str) -> Option<Observation> {
         let earlier = std::iter::once(&before).chain(&self.numbers);
         let values = self.numbers.iter().zip(earlier);
@@ -68,12 +77,11 @@ impl Readings {
             .map(|(now, before)| now.saturating_sub(before + 1) as f64)
             .collect();
         (!values.is_empty()).then(|| Observation {
-            subject: "server".to_owned(),
-            metric: "answers".to_owned(),
-            unit: "answers".to_owned(),
-            source: format!("its own counter, by GET {path} once a second"),
+            metric: Metric::Process(Role::Server, ProcessFigure::Responses),
+            is_peak: false,
+            source: format!("the server's counter, read with GET {path} every second"),
             start_ms: 0,
-            step_ms: SECOND.as_millis() as u64,
+            step_ms: INTERVAL.as_millis() as u64,
             values,
         })
     }
@@ -84,13 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readings_are_not_counted_as_answers_to_others() {
-        let readings = Readings {
+    fn excludes_its_own_requests() {
+        let samples = CounterSamples {
             numbers: vec![111, 162],
-            made: 2,
+            count: 2,
         };
-        let seen = readings.observation(10, "/dispatcher").unwrap();
-        assert_eq!(seen.values, [100.0, 50.0]);
-        assert_eq!(Readings::default().observation(10, "/"), None);
+        let observation = samples.observation(10, "/dispatcher").unwrap();
+        assert_eq!(observation.values, [100.0, 50.0]);
+        assert_eq!(CounterSamples::default().observation(10, "/"), None);
     }
 }

@@ -1,230 +1,176 @@
-//! Runs an experiment: builds and starts its systems, loads them in rounds, stops them, and keeps all of it in one record.
+//! Runs an experiment: builds and starts its systems, loads them in rounds, stops them, and records
+//! everything.
 //!
-//! What goes wrong with one trial is one line and ends that trial; the others go on.
+//! A failure affects only its own trial.
 
 mod build;
+mod child;
 mod client;
 mod counter;
-mod delayed;
+mod delay_proxy;
 mod hosts;
-mod launch;
-mod measure;
+mod log_tail;
+mod measurement;
+mod prerequisites;
 mod probe;
+mod program;
 mod proof;
-mod provide;
 mod resume;
-mod schedule;
 mod server;
+mod state;
 mod store;
+mod trial_schedule;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use floodmark_host::{Stop, sweep, sweep_folders};
+use floodmark_host::{Stop, open_files, sweep, sweep_folders};
 use floodmark_observe::{Root, cpu};
+use floodmark_plan::{Planned, plan, target};
 use floodmark_record::experiment::Resumed;
-use floodmark_record::plan::Plan;
 use floodmark_record::run::ToolInfo;
-use floodmark_record::tls::TrustAnchor;
 use floodmark_record::{Event, Record};
 
-use crate::attempt::{self, LabError, Listener};
+use crate::attempt::{self, LabError};
 use crate::folder::{Folder, own_temporary};
-use crate::manifest::{Experiment, Filler, Server, Trial};
-use launch::Places;
-use measure::Up;
-use server::Running;
-use store::{Around, Standing};
+use crate::manifest::{Experiment, Filler, Trial};
+use crate::worker::WorkerFailure;
+use measurement::TrialProcess;
+use program::{ProgramPaths, RunningProgram};
+use state::ExperimentState;
+use store::StoreInstance;
 
-pub use delayed::LISTENING;
-pub use hosts::{Hosts, Refused};
-pub use resume::Earlier;
-pub use schedule::{Position, Schedule};
+pub use client::ExternalClient;
+pub use delay_proxy::LISTENING;
+pub use hosts::{PlacementError, TrialHosts};
+pub use resume::EarlierResult;
+pub use state::ExperimentListener;
+pub use trial_schedule::{ScheduleProgress, TrialSchedule};
 
-/// Why something did not come about.
+/// Folder of leases, below the temporary folder.
+const LEASES: &str = "leases";
+/// Folder of store data, below the temporary folder.
+const STORE_DATA: &str = "stores";
+
+/// Why a step was not completed.
 #[derive(Debug)]
-enum Ended {
-    /// It was told to stop.
+enum StepError {
+    /// floodmark was interrupted.
     Interrupted,
-    /// In one line.
+    /// The step failed, with a message.
     Failed(String),
 }
 
-/// What is sent to a server that runs.
-pub struct Planned {
-    /// The plan.
-    pub plan: Plan,
-    /// The certificate authorities to trust.
-    pub anchors: Vec<TrustAnchor>,
-    /// What floodmark has to settle for.
-    pub notices: Vec<String>,
+impl From<String> for StepError {
+    fn from(what: String) -> Self {
+        StepError::Failed(what)
+    }
 }
 
-/// Makes the plan of a trial on its hosts for its server's URL; what cannot be planned in words.
-pub type Planner<'a> = dyn Fn(&Trial, &Hosts, &str) -> Result<Planned, String> + 'a;
-
-/// Somebody who is told what goes on beside the events.
-pub trait Watcher: Listener {
-    /// What is done now, in one line.
-    fn doing(&mut self, what: &str);
-    /// What went wrong, in one line.
-    fn trouble(&mut self, what: &str);
-    /// A trial is not measured any more.
-    fn left_out(&mut self, trial: &str);
+impl StepError {
+    /// Adds a prefix to the message.
+    fn of(self, prefix: &str) -> Self {
+        match self {
+            StepError::Failed(what) => StepError::Failed(format!("{prefix}: {what}")),
+            StepError::Interrupted => StepError::Interrupted,
+        }
+    }
 }
 
-/// What an experiment came to.
+/// Plans the load of a trial on its hosts for the server's URL.
+///
+/// # Errors
+/// The trial cannot be planned; the message is one line.
+pub fn plan_trial(trial: &Trial, hosts: &TrialHosts, url: &str) -> Result<Planned, String> {
+    let spec = trial.spec(hosts.client_cpus);
+    let resolved = target::resolve(url, &spec).map_err(|error| error.to_string())?;
+    // The client raises its soft limit on open files to the hard limit.
+    let open_files = Some(open_files().hard);
+    // Read the ports and kernel settings of the client's network.
+    hosts
+        .client
+        .within(|| plan(&spec, resolved, open_files))
+        .map_err(|error| error.to_string())?
+        .map_err(|error| format!("load: {error}"))
+}
+
+/// Result of an experiment.
 #[derive(Debug)]
-pub struct Outcome {
-    /// The record of what was measured.
+pub struct ExperimentOutcome {
+    /// The record.
     pub record: Record,
-    /// What failed, one line each.
+    /// Failures, one line each.
     pub failures: Vec<String>,
 }
 
-/// An experiment and what it takes to run it.
-pub struct Runner<'a> {
+/// Runs an experiment.
+pub struct ExperimentRunner<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Makes plans.
-    pub planner: &'a Planner<'a>,
-    /// How floodmark was called.
+    /// Version and command line of this floodmark.
     pub tool: ToolInfo,
-    /// The program that runs.
+    /// Path of the running floodmark.
     pub floodmark: PathBuf,
-    /// What the folder holds already, where a result that was cut short is gone on with.
-    pub earlier: Option<&'a Earlier>,
-    /// Ends it.
+    /// The result to resume, if any.
+    pub earlier: Option<&'a EarlierResult>,
+    /// Ends the experiment early.
     pub stop: &'a Stop,
 }
 
-impl Ended {
-    /// The same of a part of a trial.
-    fn of(self, trial: &str) -> Self {
-        match self {
-            Ended::Failed(what) => Ended::Failed(format!("{trial}: {what}")),
-            Ended::Interrupted => Ended::Interrupted,
-        }
-    }
-}
-
-/// What a run of an experiment has come to so far.
-struct State<'a, 'b> {
-    folder: &'b mut Folder,
-    watcher: &'b mut dyn Watcher,
-    leases: PathBuf,
-    /// Trials that are not tried again.
-    out: BTreeSet<&'a str>,
-    failures: Vec<String>,
-}
-
-impl<'a> State<'a, '_> {
-    fn leave_out(&mut self, trial: &'a Trial) {
-        self.watcher.left_out(&trial.name);
-        self.out.insert(&trial.name);
-    }
-
-    /// Where a program of that name puts its log and its files.
-    fn places(&self, name: &str) -> Places<'_> {
-        // Programs run in folders of their own, where a relative path would lead elsewhere.
-        let result = std::path::absolute(self.folder.path());
-        let result = result.unwrap_or_else(|_| self.folder.path().to_owned());
-        Places {
-            log: result.join(format!("{name}.log")),
-            run: result.join(name),
-            leases: &self.leases,
-        }
-    }
-
-    fn skip(&mut self, what: String) -> Result<(), LabError> {
-        self.watcher.trouble(&what);
-        self.folder.append(&Event::Skipped { what })?;
-        Ok(())
-    }
-
-    fn fail(&mut self, what: String) -> Result<(), LabError> {
-        self.failures.push(what.clone());
-        self.skip(what)
-    }
-}
-
-impl<'a> Runner<'a> {
-    /// Runs the experiment into a folder. Where it is told to stop, what was taken until then is kept.
+impl<'a> ExperimentRunner<'a> {
+    /// Runs the experiment into a folder. An interrupted experiment keeps its measurements.
     ///
     /// # Errors
-    /// A folder that cannot be written, a load process that fails. What goes wrong with a server is in the outcome.
-    pub fn run(&self, folder: &mut Folder, watcher: &mut dyn Watcher) -> Result<Outcome, LabError> {
+    /// The folder cannot be written, or a worker failed. Server failures are part of the outcome.
+    pub fn run(
+        &self,
+        folder: &mut Folder,
+        listener: &mut dyn ExperimentListener,
+    ) -> Result<ExperimentOutcome, LabError> {
+        let temporary = own_temporary()?;
         match self.earlier {
             None => {
                 attempt::open(folder, self.tool.clone())?;
-                folder.append(&Event::Experiment(self.experiment.asked()))?;
+                folder.append(&Event::Experiment(self.experiment.description.clone()))?;
             }
             Some(earlier) => folder.append(&Event::Resumed(Resumed {
                 tool: self.tool.clone(),
                 unix_ms: attempt::unix_ms(),
-                anew: earlier.anew.clone(),
+                anew: earlier.incomplete.clone(),
             }))?,
         }
-        let mut state = State {
+        let mut state = ExperimentState {
             folder,
-            watcher,
-            leases: own_temporary().join("leases"),
-            out: BTreeSet::new(),
+            listener,
+            leases: temporary.join(LEASES),
+            temporary,
+            left_out: BTreeSet::new(),
             failures: Vec::new(),
         };
-        self.clean_up(&mut state);
-        provide::provide(self, &mut state)?;
+        clean_up(&mut state);
+        prerequisites::prepare(self, &mut state)?;
         let failure = self.rounds(&mut state)?;
         let failures = state.failures;
         let record = attempt::finish(folder, failure)?;
-        Ok(Outcome { record, failures })
+        Ok(ExperimentOutcome { record, failures })
     }
 
-    /// Ends what an earlier floodmark left running when it was killed.
-    fn clean_up(&self, state: &mut State<'a, '_>) {
-        match sweep(&state.leases) {
-            Ok(ended) if ended.is_empty() => {}
-            Ok(ended) => {
-                let processes = match ended.len() {
-                    1 => "1 process".to_owned(),
-                    n => format!("{n} processes"),
-                };
-                state.watcher.doing(&format!(
-                    "ended {processes} that a killed floodmark left running"
-                ));
-            }
-            Err(error) => state.watcher.trouble(&format!(
-                "what a killed floodmark may have left running is not known: {}: {error}",
-                state.leases.display()
-            )),
-        }
-        let data = store::data_folder();
-        match sweep_folders(&data) {
-            Ok(0) => {}
-            Ok(_) => state
-                .watcher
-                .doing("removed the stores' data that a killed floodmark left"),
-            Err(error) => state.watcher.trouble(&format!(
-                "the stores' data that a killed floodmark left is still there: {}: {error}",
-                data.display()
-            )),
-        }
-    }
-
-    /// Measures all trials in turn, each time on fresh processes; the load process's failure, which ends it.
+    /// Measures all trials in rounds, each time on fresh processes. Returns the failure of a
+    /// worker, which ends the experiment.
     fn rounds(
         &self,
-        state: &mut State<'a, '_>,
-    ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
-        for process in 1..=self.experiment.processes {
+        state: &mut ExperimentState<'a, '_>,
+    ) -> Result<Option<WorkerFailure>, LabError> {
+        for process in 1..=self.experiment.description.processes {
             for trial in &self.experiment.trials {
                 if self.stop.is_set() {
                     return Ok(None);
                 }
-                if state.out.contains(trial.name.as_str()) || self.is_whole(trial, process) {
+                let is_known = |earlier: &EarlierResult| earlier.contains(&trial.name, process);
+                if state.left_out.contains(&*trial.name) || self.earlier.is_some_and(is_known) {
                     continue;
                 }
-                let failure = self.one_process(trial, process, state)?;
+                let failure = self.measure_process(trial, process, state)?;
                 if failure.is_some() {
                     return Ok(failure);
                 }
@@ -233,70 +179,60 @@ impl<'a> Runner<'a> {
         Ok(None)
     }
 
-    /// Whether a trial's process was measured before.
-    fn is_whole(&self, trial: &Trial, process: u32) -> bool {
-        let of = (trial.name.clone(), process);
-        self.earlier
-            .is_some_and(|earlier| earlier.whole.contains(&of))
-    }
-
-    /// Starts a trial's server, measures it as often as asked, and stops it.
-    fn one_process(
+    /// Starts a trial's server, measures it and stops it.
+    fn measure_process(
         &self,
         trial: &'a Trial,
         process: u32,
-        state: &mut State<'a, '_>,
-    ) -> Result<Option<crate::worker::WorkerFailure>, LabError> {
-        let name = format!("{}-{process}", trial.name);
-        let hosts = match Hosts::of(&trial.at) {
+        state: &mut ExperimentState<'a, '_>,
+    ) -> Result<Option<WorkerFailure>, LabError> {
+        let hosts = match TrialHosts::create(&trial.at) {
             Ok(hosts) => hosts,
-            Err(Refused::Machine(what)) => {
+            Err(PlacementError::Unsupported(what)) => {
                 state.leave_out(trial);
                 state.skip(format!("{} is skipped: {what}", trial.name))?;
                 return Ok(None);
             }
-            Err(Refused::Wrong(what)) => {
-                state.leave_out(trial);
-                state.fail(format!("{}: {what}", trial.place))?;
+            Err(PlacementError::Invalid(what)) => {
+                state.fail_trial(trial, format!("{}: {what}", trial.place))?;
                 return Ok(None);
             }
         };
-        let filler = self.filler(trial, &hosts);
-        let started = self.stand(trial, &name, &hosts, &filler, state);
-        let (mut running, mut standing) = match started {
-            Ok(both) => both,
-            Err(ended) => {
-                if let Ended::Failed(what) = ended {
-                    state.leave_out(trial);
-                    state.fail(what)?;
-                }
+        let name = format!("{}-{process}", trial.name);
+        let (server, store) = match self.start(trial, &name, &hosts, state) {
+            Ok(started) => started,
+            Err(StepError::Failed(what)) => {
+                state.fail_trial(trial, what)?;
                 return Ok(None);
             }
+            Err(StepError::Interrupted) => return Ok(None),
+        };
+        let mut process = TrialProcess {
+            trial,
+            process,
+            hosts: &hosts,
+            server,
+            store,
         };
         let mut failure = None;
-        if let Some(fault) = running.fault(trial, &hosts) {
-            state.leave_out(trial);
-            let what = format!(
-                "{} is not measured, for it answers wrongly: {fault}",
-                trial.name
-            );
-            state.fail(what)?;
+        if let Some(fault) = server::response_fault(&mut process.server, trial, &hosts) {
+            let what = format!("{}: unexpected response: {fault}", trial.name);
+            state.fail_trial(trial, what)?;
         } else {
-            let up = Up {
-                hosts: &hosts,
-                running: &mut running,
-                standing: standing.as_mut(),
-            };
-            failure = measure::measure(self, trial, process, up, state)?;
+            failure = measurement::measure(self, &mut process, state)?;
         }
-        let store = trial.at.store.as_ref().map_or("", |behind| behind.name());
-        // The server first: it would only complain that its store is gone.
-        let forced = [
-            running.stop(self.stop),
-            standing.and_then(|standing| standing.stop(store, self.stop)),
+        let store_name = trial.at.store.as_ref().map_or("", |behind| behind.name());
+        // Stop the server first, so that it does not log the loss of its store.
+        let killed = [
+            process.server.stop("the server", self.stop),
+            process
+                .store
+                .and_then(|store| store.stop(store_name, self.stop)),
         ];
-        for what in forced.into_iter().flatten() {
-            state.watcher.trouble(&format!("{}: {what}", trial.name));
+        for what in killed.into_iter().flatten() {
+            state
+                .listener
+                .on_problem(&format!("{}: {what}", trial.name));
             state.folder.append(&Event::Missing {
                 missing: vec![what],
             })?;
@@ -304,68 +240,82 @@ impl<'a> Runner<'a> {
         Ok(failure)
     }
 
-    /// Starts the store of a trial, where it has one, and then its server.
-    fn stand(
+    /// Starts a trial's store, if any, and then its server.
+    fn start(
         &self,
         trial: &Trial,
         name: &str,
-        hosts: &Hosts,
-        filler: &Filler,
-        state: &State<'_, '_>,
-    ) -> Result<(Running, Option<Standing>), Ended> {
-        let places = |name: String| state.places(&name);
-        let data = store::data_folder();
-        let standing = match &trial.at.store {
-            None => None,
-            Some(behind) => {
-                let around = Around {
-                    places: places(format!("{name}-store")),
-                    data: &data,
-                    floodmark: &self.floodmark,
-                };
-                let standing = Standing::start(behind, hosts, filler.clone(), around, self.stop);
-                Some(standing.map_err(|ended| ended.of(&trial.name))?)
-            }
-        };
-        let reached = standing.as_ref().map(|standing| standing.reached.as_str());
-        let running = self.serve(
-            trial,
-            hosts,
-            filler.clone(),
-            reached,
-            places(name.to_owned()),
-        );
-        running.map(|running| (running, standing))
+        hosts: &TrialHosts,
+        state: &ExperimentState<'_, '_>,
+    ) -> Result<(RunningProgram, Option<StoreInstance>), StepError> {
+        let data = state.temporary.join(STORE_DATA);
+        let store = trial.at.store.as_ref().map(|behind| {
+            let paths = state.paths(&format!("{name}-store"));
+            let filler = self.filler(trial, hosts);
+            StoreInstance::start(self, behind, hosts, filler, paths, &data)
+                .map_err(|error| error.of(&trial.name))
+        });
+        let store = store.transpose()?;
+        let reached = store.as_ref().map(|store| &*store.reached);
+        let server = self.start_server(trial, hosts, reached, state.paths(name))?;
+        Ok((server, store))
     }
 
-    /// Starts the server of a trial before a store that stands.
-    fn serve(
+    /// Starts a trial's server after its store.
+    fn start_server(
         &self,
         trial: &Trial,
-        hosts: &Hosts,
-        mut filler: Filler,
-        reached: Option<&str>,
-        places: Places<'_>,
-    ) -> Result<Running, Ended> {
-        filler.set("store", reached.unwrap_or("none"));
-        if let Server::System(system) = &trial.server {
-            system.fill(&trial.setting, &mut filler);
-        }
-        Running::start(trial, hosts, filler, places, self.stop)
+        hosts: &TrialHosts,
+        store: Option<&str>,
+        paths: ProgramPaths<'_>,
+    ) -> Result<RunningProgram, StepError> {
+        let mut filler = self.filler(trial, hosts);
+        filler.set("store", store.unwrap_or("none"));
+        trial.server.fill(&trial.setting, &mut filler);
+        server::start(trial, hosts, filler, paths, self.stop)
     }
 
-    /// What placeholders stand for in the commands of a trial, but for the port and the folder.
-    fn filler(&self, trial: &Trial, hosts: &Hosts) -> Filler {
+    /// Returns the values of the placeholders in a trial's commands, except port and folder.
+    fn filler(&self, trial: &Trial, hosts: &TrialHosts) -> Filler {
         let mut filler = Filler::default();
         filler.set("host", hosts.address.to_string());
         filler.set("floodmark", self.floodmark.display().to_string());
-        let half = (cpu::allowed(&Root::host()) / 2).max(1).to_string();
-        let threads = hosts.server_cpus.map_or(half, |cpus| cpus.to_string());
-        filler.set("threads", threads);
-        filler.set(
-            "workload",
-            trial.workload.map_or("", |workload| workload.name()),
-        );
+        let threads = match hosts.server_cpus {
+            Some(cpus) => cpus,
+            None => (cpu::allowed(&Root::host()) / 2).max(1),
+        };
+        filler.set("threads", threads.to_string());
+        let workload = trial.workload.map_or("", |workload| workload.name());
+        filler.set("workload", workload);
         filler
+    }
+}
+
+/// Ends processes and removes data that a killed floodmark left behind.
+fn clean_up(state: &mut ExperimentState<'_, '_>) {
+    match sweep(&state.leases) {
+        Ok(ended) if ended.is_empty() => {}
+        Ok(ended) => state.listener.on_step(&format!(
+            "ended {} left by a killed floodmark",
+            match ended.len() {
+                1 => "1 process".to_owned(),
+                n => format!("{n} processes"),
+            }
+        )),
+        Err(error) => state.listener.on_problem(&format!(
+            "cannot end processes left by a killed floodmark: {}: {error}",
+            state.leases.display()
+        )),
+    }
+    let data = state.temporary.join(STORE_DATA);
+    match sweep_folders(&data) {
+        Ok(0) => {}
+        Ok(_) => state
+            .listener
+            .on_step("removed store data left by a killed floodmark"),
+        Err(error) => state.listener.on_problem(&format!(
+            "cannot remove store data left by a killed floodmark: {}: {error}",
+            data.display()
+        )),
     }
 }

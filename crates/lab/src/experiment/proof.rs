@@ -1,111 +1,117 @@
-//! Proving what limited a trial, on the server that it was measured on and on one beside it with a knob changed.
+//! Tests what limited a trial by perturbing its server, and by loading a second one with a doubled
+//! setting.
 
 use floodmark_diagnose::why::proof;
+use floodmark_plan::Planned;
 use floodmark_record::Record;
 use floodmark_record::run::Run;
 
-use super::server::Running;
-use super::{Ended, Hosts, Planned, Runner, State};
+use super::measurement::TrialProcess;
+use super::program::RunningProgram;
+use super::{ExperimentRunner, ExperimentState, StepError, plan_trial};
 use crate::attempt::LabError;
-use crate::manifest::{Server, Trial};
-use crate::proving::{Beside, Proved, Proving};
+use crate::perturbation::{PerturbationTest, ProofOutcome};
 
-/// A server with one knob changed.
-struct Changed {
-    running: Running,
-    knob: String,
+/// A running server with one doubled setting.
+struct DoubledProcess {
+    server: RunningProgram,
+    setting: String,
     planned: Planned,
 }
 
-/// Changes parts of a trial's setup after a process of it was measured, where that could tell its cause from others, and keeps what came of
-/// it. `of` is that process, its hosts and where its store is reached.
-pub fn prove<'a>(
-    runner: &Runner<'a>,
-    trial: &'a Trial,
-    of: (u32, &Hosts, Option<&str>),
-    proving: Proving<'_>,
-    state: &mut State<'a, '_>,
+/// Perturbs a measured process if that can separate its cause from others, and records the result.
+pub(super) fn prove<'a>(
+    runner: &ExperimentRunner<'a>,
+    process: &TrialProcess<'a, '_>,
+    planned: &Planned,
+    state: &mut ExperimentState<'a, '_>,
 ) -> Result<(), LabError> {
-    let (process, ..) = of;
+    let trial = process.trial;
     state.folder.sync()?;
     let record = crate::fold(state.folder.path())?;
-    let of_process = |run: &&Run| run.trial.as_ref() == Some(&trial.name) && run.process == process;
-    let Some(run) = record.runs.iter().rfind(of_process) else {
+    let is_run =
+        |run: &&Run| run.trial.as_ref() == Some(&trial.name) && run.process == process.process;
+    let run = record.runs.iter().rfind(is_run);
+    let Some(run) = run.filter(|_| !runner.stop.is_set()) else {
         return Ok(());
     };
-    if runner.stop.is_set() {
-        return Ok(());
-    }
-    let changed = match changed(runner, trial, of, &record, run, state) {
-        Ok(changed) => changed,
-        Err(Ended::Interrupted) => return Ok(()),
-        Err(Ended::Failed(what)) => {
-            state.watcher.trouble(&what);
+    let doubled = match start_doubled(runner, process, &record, run, state) {
+        Ok(doubled) => doubled,
+        Err(StepError::Interrupted) => return Ok(()),
+        Err(StepError::Failed(what)) => {
+            state.listener.on_problem(&what);
             None
         }
     };
-    let what = format!("changing parts of {} in turn", trial.name);
-    state.watcher.doing(&what);
-    let proving = Proving {
-        beside: changed.as_ref().map(|changed| Beside {
-            knob: changed.knob.clone(),
-            plan: &changed.planned.plan,
-        }),
-        ..proving
+    state
+        .listener
+        .on_step(&format!("perturbing {} to prove its cause", trial.name));
+    let test = PerturbationTest {
+        floodmark: &runner.floodmark,
+        plan: &planned.plan,
+        anchors: &planned.anchors,
+        side: &process.hosts.client,
+        server: Some(process.server.pid()),
+        store: process.store_pid(),
+        doubled: doubled
+            .as_ref()
+            .map(|doubled| (&*doubled.setting, &doubled.planned.plan)),
+        stop: runner.stop,
     };
-    if let Proved::Failed(what) = proving.prove(run, state.folder)? {
-        let what = format!("{}: the verdict is not proven: {what}", trial.name);
-        state.watcher.trouble(&what);
-    }
-    if let Some(what) = changed.and_then(|changed| changed.running.stop(runner.stop)) {
-        state.watcher.trouble(&format!("{}: {what}", trial.name));
+    let outcome = test.run(run, state.folder)?;
+    let killed = doubled.and_then(|doubled| doubled.server.stop("the second server", runner.stop));
+    let failed = match outcome {
+        ProofOutcome::Failed(what) => Some(format!("the verdict is not proven: {what}")),
+        ProofOutcome::Measured | ProofOutcome::NothingToChange => None,
+    };
+    for what in failed.into_iter().chain(killed) {
+        state
+            .listener
+            .on_problem(&format!("{}: {what}", trial.name));
     }
     Ok(())
 }
 
-/// The same server with the knob of its full pool set to twice its value, where it has such a knob.
-fn changed<'a>(
-    runner: &Runner<'a>,
-    trial: &Trial,
-    (process, hosts, store): (u32, &Hosts, Option<&str>),
+/// Starts a second server with twice the value of its pool's setting, if the server has such a
+/// setting.
+fn start_doubled(
+    runner: &ExperimentRunner<'_>,
+    process: &TrialProcess<'_, '_>,
     record: &Record,
     run: &Run,
-    state: &mut State<'_, '_>,
-) -> Result<Option<Changed>, Ended> {
-    let Server::System(system) = &trial.server else {
-        return Ok(None);
-    };
-    // A proxy stands before the one server only, and a fixed port has room for one.
-    if trial.at.delay.is_some() || trial.server.port().is_some() {
+    state: &mut ExperimentState<'_, '_>,
+) -> Result<Option<DoubledProcess>, StepError> {
+    let (trial, hosts) = (process.trial, process.hosts);
+    // The delay proxy and a fixed port can serve only one server.
+    if trial.at.delay.is_some() || trial.port.is_some() {
         return Ok(None);
     }
-    let mut settings = trial.setting.clone();
-    for (name, knob) in &system.knobs {
-        if let (Some(default), false) = (&knob.default, settings.contains_key(name)) {
-            settings.insert(name.clone(), default.clone());
-        }
-    }
-    let Some(knob) = proof::knob(run, &record.environment, &settings) else {
+    let settings = trial.server.setting(&trial.setting);
+    let Some(doubled) = proof::pool_setting(run, &record.environment, &settings) else {
         return Ok(None);
     };
-    if system.check(&knob.name, &knob.to.to_string()).is_err() {
+    let to = doubled.to.to_string();
+    if trial.server.check(&doubled.name, &to).is_err() {
         return Ok(None);
     }
     let mut trial = trial.clone();
-    trial.setting.insert(knob.name.clone(), knob.to.to_string());
-    let words = format!("{} = {} instead of {}", knob.name, knob.to, knob.from);
-    let what = format!("starting {} with {words}", trial.name);
-    state.watcher.doing(&what);
-    let places = state.places(&format!("{}-{process}-changed", trial.name));
-    let filler = runner.filler(&trial, hosts);
-    let running = runner
-        .serve(&trial, hosts, filler, store, places)
-        .map_err(|ended| ended.of(&what))?;
-    let url = format!("http://{}{}", running.address(), trial.sent_to());
-    let planned = (runner.planner)(&trial, hosts, &url).map_err(Ended::Failed)?;
-    Ok(Some(Changed {
-        running,
-        knob: words,
+    trial.setting.insert(doubled.name.clone(), to);
+    let setting = format!(
+        "{} = {} instead of {}",
+        doubled.name, doubled.to, doubled.from
+    );
+    let step = format!("starting {} with {setting}", trial.name);
+    state.listener.on_step(&step);
+    let paths = state.paths(&format!("{}-{}-changed", trial.name, process.process));
+    let store = process.store.as_ref().map(|store| &*store.reached);
+    let server = runner
+        .start_server(&trial, hosts, store, paths)
+        .map_err(|error| error.of(&step))?;
+    let url = format!("http://{}{}", server.address(), trial.sent_to());
+    let planned = plan_trial(&trial, hosts, &url).map_err(StepError::Failed)?;
+    Ok(Some(DoubledProcess {
+        server,
+        setting,
         planned,
     }))
 }

@@ -1,84 +1,63 @@
-//! The store behind a trial's server: started empty, waited for, reached through a proxy where that is asked for, and stopped.
+//! The store of a trial: starts it empty or connects to a running one, with a delay proxy if
+//! requested.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::path::Path;
 use std::time::Duration;
 
 use floodmark_host::{Scratch, Stop};
-use floodmark_observe::{StoreKind, WatchedStore};
+use floodmark_observe::MonitoredStore;
 
-use super::delayed::Delayed;
-use super::launch::{Launch, Launched, Places, free_address};
-use super::{Ended, Hosts};
-use crate::manifest::{Behind, Filler, From};
+use super::delay_proxy::DelayProxy;
+use super::program::{ProgramPaths, ProgramSpec, RunningProgram, free_address};
+use super::{ExperimentRunner, StepError, TrialHosts, child};
+use crate::manifest::{Filler, StoreSource, TrialStore};
 
-/// Longest wait for a connection to a store.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of a connection attempt to a store.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where a store keeps its data while it runs: below the folder that is swept at the next start.
+/// A store ready for use. Dropping it ends the processes that floodmark started.
 #[derive(Debug)]
-pub struct Around<'a> {
-    /// Where its log and its other files go.
-    pub places: Places<'a>,
-    /// Where folders of data are.
-    pub data: &'a Path,
-    /// The program that runs, for the proxy.
-    pub floodmark: &'a Path,
-}
-
-/// A store that a server can use. Dropping it ends what was started.
-#[derive(Debug)]
-pub struct Standing {
-    /// Host and port for the server.
+pub struct StoreInstance {
+    /// Host and port that the server connects to.
     pub reached: String,
-    /// Where it listens itself.
+    /// Address of the store itself.
     address: SocketAddr,
-    /// The store itself, where it was started here. It is before its data, which goes after it.
-    launched: Option<Launched>,
-    proxy: Option<Delayed>,
+    /// The store's process if floodmark started it. Declared before the data, so that it is dropped
+    /// first.
+    program: Option<RunningProgram>,
+    proxy: Option<DelayProxy>,
     _data: Option<Scratch>,
 }
 
-impl Standing {
-    /// Starts the store on the server's side, or finds the one that is there, and the proxy before it.
+impl StoreInstance {
+    /// Starts the store on the server's host or connects to a running one, and starts its delay
+    /// proxy. `data` is the parent of the data folders; the next experiment removes what a killed
+    /// floodmark left in it.
     pub fn start(
-        behind: &Behind,
-        hosts: &Hosts,
+        runner: &ExperimentRunner<'_>,
+        behind: &TrialStore,
+        hosts: &TrialHosts,
         mut filler: Filler,
-        around: Around<'_>,
-        stop: &Stop,
-    ) -> Result<Self, Ended> {
-        let failed =
-            |what: String| Ended::Failed(format!("{} does not start: {what}", behind.name()));
-        let mut standing = Standing {
-            reached: String::new(),
-            address: (Ipv4Addr::LOCALHOST, 0).into(),
-            launched: None,
-            proxy: None,
-            _data: None,
-        };
-        standing.address = match &behind.from {
-            From::There(url) => {
-                let connected = hosts.server.within(|| first_address(url));
-                connected
-                    .unwrap_or_else(|error| Err(error.to_string()))
-                    .map_err(|what| {
-                        Ended::Failed(format!("the store {url} is not there: {what}"))
-                    })?
-            }
-            From::Started { store, setting } => {
-                let data = Scratch::create(around.data, &store.name)
-                    .map_err(|error| failed(format!("{}: {error}", around.data.display())))?;
-                let other = hosts
-                    .server
-                    .within(|| free_address(Ipv4Addr::LOCALHOST, None))
-                    .unwrap_or_else(|error| Err(error.to_string()))
-                    .map_err(failed)?;
-                filler.set("data", data.path().display().to_string());
+        paths: ProgramPaths<'_>,
+        data: &Path,
+    ) -> Result<Self, StepError> {
+        let failed = |what: String| format!("{} does not start: {what}", behind.name());
+        let (mut program, mut scratch) = (None, None);
+        let address = match &behind.from {
+            StoreSource::Running(url) => child::within(&hosts.server, || first_address(url))
+                .map_err(|what| format!("the store {url} is unreachable: {what}"))?,
+            StoreSource::Started { store, setting } => {
+                let folder = Scratch::create(data, &store.name)
+                    .map_err(|error| failed(format!("{}: {error}", data.display())))?;
+                let folder = scratch.insert(folder);
+                let free = || free_address(Ipv4Addr::LOCALHOST, None);
+                let other = child::within(&hosts.server, free).map_err(failed)?;
+                filler.set("data", folder.path().display().to_string());
                 filler.set("host", Ipv4Addr::LOCALHOST.to_string());
                 filler.set("other-port", other.port().to_string());
                 store.fill(setting, &mut filler);
-                let launch = Launch {
+                let spec = ProgramSpec {
                     name: &store.name,
                     start: &store.start,
                     folder: &store.folder,
@@ -87,74 +66,69 @@ impl Standing {
                     port: None,
                     filler,
                 };
-                let ready = |address: SocketAddr| {
-                    let connected = hosts
-                        .server
-                        .within(|| TcpStream::connect_timeout(&address, PATIENCE));
-                    connected
-                        .and_then(|stream| stream)
-                        .map(drop)
-                        .map_err(|error| error.to_string())
-                };
-                standing._data = Some(data);
-                let launched = launch.run(around.places, &ready, stop)?;
-                standing.launched.insert(launched).address()
+                let ready = |address| child::within(&hosts.server, || connect(address));
+                program
+                    .insert(spec.start(paths, &ready, runner.stop)?)
+                    .address()
             }
         };
-        let mut address = standing.address;
-        if let Some(delay) = behind.delay {
-            // Half of it each way.
-            let proxy = Delayed::start(around.floodmark, hosts, address, delay / 2);
-            address = standing.proxy.insert(proxy.map_err(failed)?).address();
-        }
-        standing.reached = address.to_string();
-        Ok(standing)
+        // The proxy adds half of the round-trip delay in each direction.
+        let proxy = behind
+            .delay
+            .map(|delay| DelayProxy::start(&runner.floodmark, hosts, address, delay / 2));
+        let proxy = proxy.transpose().map_err(failed)?;
+        let reached = proxy.as_ref().map_or(address, DelayProxy::address);
+        Ok(StoreInstance {
+            reached: reached.to_string(),
+            address,
+            program,
+            proxy,
+            _data: scratch,
+        })
     }
 
-    /// The process that was started, where it was started here; what serves is it or one of its descendants.
+    /// Returns the id of the process that floodmark started. The process or a descendant listens.
     pub fn pid(&self) -> Option<u32> {
-        self.launched.as_ref().map(|launched| launched.pid())
+        self.program.as_ref().map(RunningProgram::pid)
     }
 
-    /// What is to be watched of it.
-    pub fn watched(&self, behind: &Behind) -> WatchedStore {
-        let kind = behind.started().and_then(|store| store.kind.as_deref());
-        WatchedStore {
+    /// Returns what to monitor.
+    pub fn watched(&self, behind: &TrialStore) -> MonitoredStore {
+        MonitoredStore {
             name: behind.name().to_owned(),
-            kind: kind.and_then(StoreKind::named),
+            kind: behind.started().and_then(|store| store.kind),
             address: self.address,
             pid: self.pid(),
         }
     }
 
-    /// How it ended, with its last word, where it has.
-    pub fn ended(&mut self) -> Option<String> {
-        let launched = self.launched.as_mut()?;
-        let status = launched.ended()?;
-        Some(format!("({status}){}", launched.said()))
+    /// Returns exit status and last log line if it has ended.
+    pub fn exit(&mut self) -> Option<String> {
+        let program = self.program.as_mut()?;
+        let status = program.exit_status()?;
+        Some(format!("({status}){}", program.last_words()))
     }
 
-    /// Ends it, sooner once `stop` is set; a line where that took force.
+    /// Stops the store, faster once `stop` is set. Returns a message if it had to be killed.
     pub fn stop(self, name: &str, stop: &Stop) -> Option<String> {
         drop(self.proxy);
-        self.launched?.stop(&format!("the store {name}"), stop)
+        self.program?.stop(&format!("the store {name}"), stop)
     }
 }
 
-/// The first address of a host and port that takes a connection.
+fn connect(address: SocketAddr) -> Result<(), String> {
+    let connected = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);
+    connected.map(drop).map_err(|error| error.to_string())
+}
+
+/// Returns the first address of a host and port that accepts a connection.
 fn first_address(url: &str) -> Result<SocketAddr, String> {
-    let addresses = std::net::ToSocketAddrs::to_socket_addrs(url).map_err(|e| e.to_string())?;
     let mut why = "it has no address".to_owned();
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Ok(_) => return Ok(address),
+    for address in url.to_socket_addrs().map_err(|error| error.to_string())? {
+        match connect(address) {
+            Ok(()) => return Ok(address),
             Err(error) => why = format!("{address}: {error}"),
         }
     }
     Err(why)
-}
-
-/// Where folders of stores' data are, of all floodmarks of this user.
-pub fn data_folder() -> PathBuf {
-    crate::folder::own_temporary().join("stores")
 }

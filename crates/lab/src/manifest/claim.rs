@@ -1,149 +1,166 @@
-//! What was published about an experiment, and when what is measured agrees with it.
+//! `[[claim]]`: a published figure, and the criterion for agreement with the measured one.
 
-use floodmark_record::comparison::{Agreement, Metric};
+use std::ops::Range;
+
+use floodmark_plan::scalar::{Name, Number};
+use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::{FileError, did_you_mean};
+use floodmark_record::comparison::{Agreement, ComparedMetric};
 use floodmark_record::experiment::PublishedClaim;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::fields::{Field, Kind, field, needed};
-use super::section::Section;
 use super::trial::Trial;
-use crate::source::{FileError, did_you_mean};
 
-/// Keys of a claim.
-pub(super) const CLAIM: &[Field] = &[
-    needed("text", Kind::Text, "What was published, in words."),
-    field("source", Kind::Text, "Where."),
-    field(
-        "metric",
-        Kind::OneOf(&Metric::NAMES),
-        "Of which figure. Without it throughput.",
-    ),
-    field(
-        "ratio",
-        Kind::Texts,
-        "Two trials: the first one's figure divided by the second one's.",
-    ),
-    field(
-        "trial",
-        Kind::Name,
-        "In place of ratio: the trial whose figure was published. Not needed where there is one.",
-    ),
-    field(
-        "published",
-        Kind::Number,
-        "The published figure: a ratio, or a figure per second or in microseconds.",
-    ),
-    field(
-        "within",
-        Kind::Number,
-        "It holds where the measured figure is within this share of it: 0.1 is from published / 1.1 to published * 1.1, and what \
-         holds for a ratio that says neither this nor at. A figure that is no ratio is not judged without one of them.",
-    ),
-    field(
-        "at",
-        Kind::OneOf(&["least", "most"]),
-        "In place of within: it holds where the measured figure is at least, or at most, as large.",
-    ),
-];
+/// A `[[claim]]`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClaimSection {
+    /// Text of the claim.
+    text: String,
+    /// Where it was published.
+    source: Option<String>,
+    /// Metric of the figure. Default: throughput.
+    metric: Option<ComparedMetric>,
+    /// Names of two trials: the figure of the first is divided by the figure of the second.
+    ratio: Option<Located<Vec<String>>>,
+    /// Name of the trial, in place of ratio. Can be omitted if there is only one trial.
+    trial: Option<Located<Name>>,
+    /// Published figure: a ratio, a rate per second, or a time in microseconds.
+    published: Option<Located<Number>>,
+    /// Relative tolerance: with 0.1, the claim holds if the measured figure is between published /
+    /// 1.1 and published * 1.1. Default for a ratio: 0.1. Any other figure needs within or at.
+    within: Option<Located<Number>>,
+    /// Bound, in place of within: the claim holds if the measured figure is at least, or at most,
+    /// the published one.
+    at: Option<Located<Bound>>,
+}
 
-/// Reads a `[[claim]]`.
-pub(super) fn claim(section: &Section<'_>, trials: &[Trial]) -> Result<PublishedClaim, FileError> {
-    let ratio = section.list("ratio");
-    if section.has("ratio") && ratio.len() != 2 {
-        return Err(section.error(
-            "ratio",
-            "ratio: expected two trials, like ratio = [\"one\", \"other\"]",
-        ));
-    }
-    for name in &ratio {
-        known(section, "ratio", name, trials)?;
-    }
-    if let [a, b] = &ratio[..]
-        && a == b
+/// Direction of a one-sided comparison.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Bound {
+    Least,
+    Most,
+}
+
+/// Reads a claim about the trials of an experiment.
+pub(super) fn claim(
+    file: &TomlFile,
+    section: Located<ClaimSection>,
+    trials: &[Trial],
+) -> Result<PublishedClaim, FileError> {
+    let ratio = match &section.ratio {
+        None => Vec::new(),
+        Some(ratio) => checked_ratio(file, ratio, trials)?,
+    };
+    if let Some(published) = &section.published
+        && published.0 <= 0.0
     {
-        let what = format!("ratio: \"{a}\" is on both sides; name two trials");
-        return Err(section.error("ratio", what));
+        return Err(file.error(&published.span(), "published: expected a number above 0"));
     }
-    let published = section.number("published");
-    if published.is_some_and(|figure| figure <= 0.0) {
-        return Err(section.error("published", "published: expected a number above 0"));
-    }
-    let metric = section.text("metric").and_then(|name| name.parse().ok());
-    let of_a_figure = published.is_some() || !ratio.is_empty();
+    let has_figure = section.published.is_some() || !ratio.is_empty();
+    let trial = claimed_trial(file, &section, trials, has_figure && ratio.is_empty())?;
+    let agreement = agreement(file, &section)?;
+    let section = section.into_inner();
     Ok(PublishedClaim {
-        text: section.text("text").unwrap_or_default().to_owned(),
-        source: section.text("source").map(str::to_owned),
-        metric: metric.or(of_a_figure.then_some(Metric::Throughput)),
-        trial: trial(section, trials, of_a_figure && ratio.is_empty())?,
+        text: section.text,
+        source: section.source,
+        metric: section
+            .metric
+            .or(has_figure.then_some(ComparedMetric::Throughput)),
+        trial,
         ratio,
-        published,
-        agreement: agreement(section)?,
+        published: section.published.map(|published| published.0),
+        agreement,
     })
 }
 
-/// A name that a claim uses must be that of one trial, or of a system with one.
-fn known(section: &Section<'_>, key: &str, name: &str, trials: &[Trial]) -> Result<(), FileError> {
-    let of_system = trials
-        .iter()
-        .filter(|trial| trial.server.name(&trial.name) == name);
+fn checked_ratio(
+    file: &TomlFile,
+    ratio: &Located<Vec<String>>,
+    trials: &[Trial],
+) -> Result<Vec<String>, FileError> {
+    let invalid = |what: String| Err(file.error(&ratio.span(), format!("ratio: {what}")));
+    let [a, b] = &ratio[..] else {
+        return invalid("expected two trials, like ratio = [\"one\", \"other\"]".to_owned());
+    };
+    for name in [a, b] {
+        if let Err(what) = check_trial(name, trials) {
+            return invalid(what);
+        }
+    }
+    match a == b {
+        true => invalid(format!(
+            "both trials are \"{a}\"; name two different trials"
+        )),
+        false => Ok(ratio.to_vec()),
+    }
+}
+
+/// Checks that a name is the name of a trial, or of a system with exactly one trial.
+fn check_trial(name: &str, trials: &[Trial]) -> Result<(), String> {
+    let of_system = trials.iter().filter(|trial| trial.server.name == name);
     let names = || trials.iter().map(|trial| trial.name.as_str());
     match (names().any(|trial| trial == name), of_system.count()) {
         (true, _) | (_, 1) => Ok(()),
-        (_, 0) => {
-            let mend = did_you_mean(name, names());
-            Err(section.error(key, format!("{key}: no trial is called \"{name}\"; {mend}")))
-        }
-        _ => Err(section.error(
-            key,
-            format!("{key}: several trials are of \"{name}\"; name one of the trials"),
+        (_, 0) => Err(format!(
+            "unknown trial \"{name}\"; {}",
+            did_you_mean(name, names())
+        )),
+        _ => Err(format!(
+            "the system \"{name}\" has several trials; name one of them"
         )),
     }
 }
 
-/// The trial that a figure is of, where it is that of one.
-fn trial(
-    section: &Section<'_>,
+/// Returns the trial of a claim about a single figure.
+fn claimed_trial(
+    file: &TomlFile,
+    section: &Located<ClaimSection>,
     trials: &[Trial],
-    of_one: bool,
+    is_single: bool,
 ) -> Result<Option<String>, FileError> {
-    match (section.text("trial"), trials) {
-        (Some(_), _) if section.has("ratio") => Err(section.error(
-            "trial",
-            "trial: a claim is about a ratio or about one trial, not both; leave one of them out",
+    match (&section.trial, trials) {
+        (Some(trial), _) if section.ratio.is_some() => Err(file.error(
+            &trial.span(),
+            "trial conflicts with ratio; leave one of them out",
         )),
-        (Some(name), _) => {
-            known(section, "trial", name, trials)?;
-            Ok(Some(name.to_owned()))
-        }
-        (None, _) if !of_one => Ok(None),
+        (Some(trial), _) => match check_trial(&trial.0, trials) {
+            Ok(()) => Ok(Some(trial.0.clone())),
+            Err(what) => Err(file.error(&trial.span(), format!("trial: {what}"))),
+        },
+        (None, _) if !is_single => Ok(None),
         (None, [only]) => Ok(Some(only.name.clone())),
-        (None, _) => Err(section.error(
-            "",
-            "the claim does not say what its figure is of; write trial = \"…\", or ratio = [\"…\", \"…\"]",
+        (None, _) => Err(file.error(
+            &section.span(),
+            "the claim has no trial; write trial = \"…\", or ratio = [\"…\", \"…\"]",
         )),
     }
 }
 
-fn agreement(section: &Section<'_>) -> Result<Option<Agreement>, FileError> {
-    for key in ["within", "at"] {
-        if section.has(key) && !section.has("published") {
-            return Err(section.error(
-                key,
-                format!("{key} belongs to a published figure; add published = …"),
-            ));
-        }
-    }
-    match (section.number("within"), section.text("at")) {
-        (Some(_), Some(_)) => Err(section.error(
-            "at",
-            "at: a claim has within or at, not both; leave one of them out",
+fn agreement(file: &TomlFile, section: &ClaimSection) -> Result<Option<Agreement>, FileError> {
+    let needs_figure = |key: &str, span: Range<usize>| {
+        let what = format!("{key} requires a published figure; add published = …");
+        Err(file.error(&span, what))
+    };
+    let has_figure = section.published.is_some();
+    match (&section.within, &section.at) {
+        (Some(within), _) if !has_figure => needs_figure("within", within.span()),
+        (None, Some(at)) if !has_figure => needs_figure("at", at.span()),
+        (Some(_), Some(at)) => Err(file.error(
+            &at.span(),
+            "at conflicts with within; leave one of them out",
         )),
-        (Some(share), None) if share <= 0.0 => Err(section.error(
-            "within",
-            "within: expected a share above 0, like within = 0.1",
+        (Some(within), None) if within.0 <= 0.0 => Err(file.error(
+            &within.span(),
+            "within: expected a number above 0, like within = 0.1",
         )),
-        (Some(share), None) => Ok(Some(Agreement::Within(share))),
-        (None, Some("most")) => Ok(Some(Agreement::AtMost)),
-        (None, Some(_)) => Ok(Some(Agreement::AtLeast)),
+        (Some(within), None) => Ok(Some(Agreement::Within(within.0))),
+        (None, Some(at)) => Ok(Some(match **at {
+            Bound::Most => Agreement::AtMost,
+            Bound::Least => Agreement::AtLeast,
+        })),
         (None, None) => Ok(None),
     }
 }

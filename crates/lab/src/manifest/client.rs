@@ -1,21 +1,22 @@
-//! `client.toml`: how another load generator is called, what it can do, and how its figures are read.
+//! `client.toml`: the commands of an external client, the loads it supports, and how to read its
+//! figures.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use super::fields::{Field, Kind, field, needed};
-use super::figure::{FIGURES, Figures};
-use super::load::Load;
+use floodmark_plan::scalar::{Name, PositiveDuration, ScalarText};
+use floodmark_plan::spec::Warmup;
+use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::{FileError, LoadSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::figure::ClientFigures;
+use super::fill::CommandWords;
 use super::need::Need;
-use super::program::{BUILT, Build, NEEDS};
-use super::section::Section;
-use super::{fill, words};
-use crate::source::{FileError, Source, read_text};
+use super::program::{Build, ManifestPackage, check_placeholders, is_path};
 
-/// Name of the file in a client's folder.
-pub const FILE: &str = "client.toml";
-
-/// What commands can be told.
+/// Placeholders in the commands.
 const PLACEHOLDERS: [&str; 9] = [
     "url",
     "host",
@@ -28,14 +29,14 @@ const PLACEHOLDERS: [&str; 9] = [
     "rate-each",
 ];
 
-/// Longest time beyond the load's length where nothing is said.
+/// Default time that the client may run beyond the length of the load.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Longest time for a number of requests.
+/// Maximum run time for a number of requests.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// What of a load a client is told; of the rest it knows nothing.
-const TOLD: [&str; 7] = [
+/// Keys of `[load]` that clients support.
+const SUPPORTED: [&str; 7] = [
     "connections",
     "threads",
     "duration",
@@ -45,216 +46,175 @@ const TOLD: [&str; 7] = [
     "attempts",
 ];
 
-/// Keys of `client.toml`.
-pub(super) const CLIENT: &[Field] = &[
-    needed(
-        "name",
-        Kind::Name,
-        "Name of the client, the same as its folder's.",
-    ),
-    field("about", Kind::Text, "What it is, in one line."),
-    NEEDS,
-    BUILT,
-    field(
-        "version",
-        Kind::Text,
-        "Command that says its version; the first line with a number is kept. Without it the version is not known.",
-    ),
-    field(
-        "path",
-        Kind::Text,
-        "The one path that it asks for, where a script of its own makes the requests. Without it that of the trial.",
-    ),
-    field(
-        "kept",
-        Kind::Table(LENGTHS),
-        "How it is called for the closed model on kept connections. Without it it cannot do that.",
-    ),
-    field(
-        "fresh",
-        Kind::Table(LENGTHS),
-        "The same with a connection for each request.",
-    ),
-    field(
-        "rate",
-        Kind::Table(LENGTHS),
-        "How it is called for a rate, on kept connections.",
-    ),
-    field(
-        "success",
-        Kind::Scalars,
-        "Exit codes that mean that it ran well. Without it [0]; any other is a failure.",
-    ),
-    field(
-        "linger",
-        Kind::Duration,
-        "How much longer than the load it may take before it is ended. Without it 30s; for a number of requests it has 15m in all.",
-    ),
-    needed(
-        "figures",
-        Kind::Table(FIGURES),
-        "How its figures are read from what it prints.",
-    ),
-];
+/// `client.toml`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClientManifest {
+    /// Name of the client and of its folder.
+    name: Located<Name>,
+    /// Description of the client in one line.
+    #[serde(rename = "about")]
+    _about: Option<String>,
+    /// Programs that must be installed, such as "java >= 17". If one is missing, trials with the
+    /// client are skipped.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    needs: Vec<Need>,
+    /// How to build the client. Default: nothing to build.
+    build: Option<Build>,
+    /// Command that prints the client's version. The first output line that contains a digit is
+    /// recorded. Default: the version is unknown.
+    version: Option<CommandWords>,
+    /// Path that the client's script requests. Default: the path of the trial.
+    path: Option<Located<String>>,
+    /// Commands for the closed model on kept connections. Default: not supported.
+    #[serde(default)]
+    kept: Commands,
+    /// Commands for the closed model on fresh connections. Default: not supported.
+    #[serde(default)]
+    fresh: Commands,
+    /// Commands for a fixed rate on kept connections. Default: not supported.
+    #[serde(default)]
+    rate: Commands,
+    /// Exit codes that mean success. Default: [0].
+    #[serde(default)]
+    #[schemars(with = "Vec<ScalarText>")]
+    success: Vec<ExitCode>,
+    /// Maximum time that the client may take beyond the length of the load. Default: 30s. For a
+    /// number of requests, the limit is 15m in total.
+    linger: Option<PositiveDuration>,
+    /// How to read the client's figures from its output.
+    figures: ClientFigures,
+}
 
-const LENGTHS: &[Field] = &[
-    field(
-        "duration",
-        Kind::Text,
-        "Command for a length of time, run in the client's folder, without a shell. {url} (or {host}, {port} and {path}) is what it asks for, {connections}, {threads} and {seconds} are the load's.",
-    ),
-    field(
-        "requests",
-        Kind::Text,
-        "Command for a number of requests: {requests}.",
-    ),
-];
+/// Commands for one way of using connections.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Commands {
+    /// Command that sends load for a duration, run in the client's folder without a shell.
+    /// Placeholders: {url} (or {host}, {port} and {path}) for the target; {connections}, {threads}
+    /// and {seconds} for the load.
+    duration: Option<Located<CommandWords>>,
+    /// Command that sends a number of requests; {requests} stands for the number.
+    requests: Option<Located<CommandWords>>,
+}
 
-/// Another load generator.
+/// An exit code that means success.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "ScalarText")]
+struct ExitCode(i32);
+
+impl TryFrom<ScalarText> for ExitCode {
+    type Error = String;
+
+    fn try_from(code: ScalarText) -> Result<Self, String> {
+        code.0.parse().map(ExitCode).map_err(|_| {
+            format!(
+                "expected exit codes, like success = [0, 1], not \"{}\"",
+                code.0
+            )
+        })
+    }
+}
+
+/// An external client.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Its name.
-    pub name: String,
-    /// Its folder; commands run there.
-    pub folder: PathBuf,
-    /// Programs that must be here.
-    pub needs: Vec<Need>,
-    /// How it is built.
-    pub build: Option<Build>,
-    /// Words of the command that says its version.
-    pub version: Option<Vec<String>>,
-    /// The one path that it asks for.
+    /// Its folder.
+    pub package: ManifestPackage,
+    /// Words of the command that prints the client's version.
+    pub version: Option<CommandWords>,
+    /// Path that the client's script requests.
     pub path: Option<String>,
-    /// How its figures are read.
-    pub figures: Figures,
+    /// How to read its figures.
+    pub figures: ClientFigures,
     kept: Commands,
     fresh: Commands,
     rate: Commands,
-    success: Vec<i32>,
+    success: Vec<ExitCode>,
     linger: Duration,
-}
-
-/// Words of the commands for one use of connections; none where it cannot.
-#[derive(Debug, Clone, Default)]
-struct Commands {
-    duration: Option<Vec<String>>,
-    requests: Option<Vec<String>>,
-}
-
-impl Commands {
-    fn of(file: &Section<'_>, key: &'static str) -> Result<Self, FileError> {
-        let Some(section) = file.table(key, LENGTHS)? else {
-            return Ok(Self::default());
-        };
-        let command = |key: &str| -> Result<Option<Vec<String>>, FileError> {
-            let Some(text) = section.text(key) else {
-                return Ok(None);
-            };
-            words(text)
-                .and_then(|words| fill::check(text, &PLACEHOLDERS).map(|()| Some(words)))
-                .map_err(|what| section.error(key, format!("{key}: {what}")))
-        };
-        Ok(Commands {
-            duration: command("duration")?,
-            requests: command("requests")?,
-        })
-    }
 }
 
 impl Client {
     /// Reads the `client.toml` of a folder.
     ///
     /// # Errors
-    /// A file that cannot be read or says what it may not, with the line and the mend.
+    /// The file cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Self, FileError> {
-        let path = folder.join(FILE);
-        let text = read_text(&path)?;
-        let source = Source {
-            path: &path,
-            text: &text,
-        };
-        let document = source.document()?;
-        let file = Section::file(source, &document, CLIENT)?;
-        file.named_as(folder)?;
-        let version = file.text("version").map(words).transpose();
-        let path = file.text("path");
-        if let Some(path) = path.filter(|path| !is_path(path)) {
-            let what = format!("path: expected one like path = \"/scoring\", not \"{path}\"");
-            return Err(file.error("path", what));
+        let file = TomlFile::read(&folder.join("client.toml"))?;
+        let manifest: ClientManifest = file.parse()?;
+        if let Some(path) = manifest.path.as_ref().filter(|path| !is_path(path)) {
+            let what = format!(
+                "path: expected a path, like path = \"/scoring\", not \"{}\"",
+                path.as_str()
+            );
+            return Err(file.error(&path.span(), what));
         }
-        let mut success = Vec::new();
-        for code in file.list("success") {
-            success.push(code.parse().map_err(|_| {
-                let what =
-                    format!("success: expected exit codes, like success = [0, 1], not \"{code}\"");
-                file.error("success", what)
-            })?);
+        for commands in [&manifest.kept, &manifest.fresh, &manifest.rate] {
+            let both = [
+                ("duration", &commands.duration),
+                ("requests", &commands.requests),
+            ];
+            for (key, command) in both {
+                if let Some(command) = command {
+                    check_placeholders(&file, key, command, &PLACEHOLDERS)?;
+                }
+            }
         }
-        if success.is_empty() {
-            success.push(0);
-        }
-        let Some(figures) = file.table("figures", FIGURES)? else {
-            return Err(file.error("figures", "[figures] is missing"));
-        };
+        let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
         let client = Client {
-            name: file.text("name").unwrap_or_default().to_owned(),
-            folder: folder.to_owned(),
-            needs: Need::list(&file)?,
-            build: Build::list(&file, folder)?,
-            version: version.map_err(|what| file.error("version", format!("version: {what}")))?,
-            path: path.map(str::to_owned),
-            figures: Figures::of(&figures)?,
-            kept: Commands::of(&file, "kept")?,
-            fresh: Commands::of(&file, "fresh")?,
-            rate: Commands::of(&file, "rate")?,
-            success,
-            linger: file.duration("linger").unwrap_or(LINGER),
+            package: ManifestPackage::new(&file, folder, name, needs, build)?,
+            version: manifest.version,
+            path: manifest.path.map(Located::into_inner),
+            figures: manifest.figures,
+            kept: manifest.kept,
+            fresh: manifest.fresh,
+            rate: manifest.rate,
+            success: manifest.success,
+            linger: manifest.linger.map_or(LINGER, |linger| linger.0),
         };
         match client.abilities().is_empty() {
-            true => Err(file.error(
-                "",
-                "it can do nothing; write [kept], [fresh] or [rate] with a command",
+            true => Err(file.error_at_start(
+                "the client has no commands; write [kept], [fresh] or [rate] with a command",
             )),
             false => Ok(client),
         }
     }
 
-    /// The command for a load, placeholders not filled in.
+    /// Returns the command for a load, with placeholders.
     ///
     /// # Errors
-    /// It cannot do what the load asks for; in words.
-    pub fn command(&self, load: &Load) -> Result<&[String], String> {
-        let name = &self.name;
-        let untold = |(key, value): &(&str, &str)| {
-            // Both mean that nothing is sent before.
-            let nothing = *key == "warmup" && ["auto", "0s"].contains(value);
-            !TOLD.contains(key) && !nothing
-        };
-        if let Some((key, _)) = load.entries().find(untold) {
+    /// The client does not support the load.
+    pub fn command(&self, load: &LoadSpec) -> Result<&[String], String> {
+        let name = &self.package.name;
+        let has_no_warmup = load.warmup == Some(Warmup::Auto) || load.warmup_length().is_zero();
+        let unsupported = load
+            .given()
+            .find(|key| !(SUPPORTED.contains(key) || *key == "warmup" && has_no_warmup));
+        if let Some(key) = unsupported {
             return Err(format!(
-                "client {name} cannot be told {key}; write it into load = {{ … }} of the trials that floodmark drives"
+                "client {name} does not support {key}; move it into load = {{ … }} of the trials that floodmark drives"
             ));
         }
-        let fresh = load.get("fresh") == Some("true");
-        let by_rate = load.get("rate").is_some();
-        if fresh && by_rate {
+        let fresh = load.fresh == Some(true);
+        if fresh && load.rate.is_some() {
             return Err(format!(
                 "client {name} cannot send at a rate on fresh connections; leave one of them out"
             ));
         }
-        if by_rate && load.get("connections").is_none() {
+        if load.rate.is_some() && load.connections.is_none() {
             return Err(format!(
-                "client {name} sends a rate over a number of connections; write connections = …"
+                "client {name} needs a number of connections for a rate; add connections = …"
             ));
         }
         let (commands, how) = self.commands(load);
-        let (command, length) = match load.get("requests") {
+        let (command, length) = match load.requests {
             Some(_) => (&commands.requests, "for a number of requests"),
-            None => (&commands.duration, "for a time"),
+            None => (&commands.duration, "for a duration"),
         };
         let Some(command) = command else {
             return Err(format!(
-                "client {name} cannot send {how} {length}; it can {}",
+                "client {name} cannot send {how} {length}; it can send {}",
                 self.abilities().join(", ")
             ));
         };
@@ -263,62 +223,57 @@ impl Client {
             .is_none_or(|length| length.subsec_nanos() == 0);
         if !whole && command.iter().any(|word| word.contains("{seconds}")) {
             return Err(format!(
-                "client {name} takes whole seconds; give a duration like \"2s\""
+                "client {name} needs whole seconds; write a duration like \"2s\""
             ));
         }
         Ok(command)
     }
 
-    /// Whether a load is a number of requests because the client cannot be given a time for it.
-    pub(super) fn only_counts(&self, load: &Load) -> bool {
+    /// Returns whether a load is a number of requests because the client supports no duration.
+    pub(super) fn only_counts(&self, load: &LoadSpec) -> bool {
         let commands = self.commands(load).0;
-        load.get("requests").is_some() && commands.duration.is_none()
+        load.requests.is_some() && commands.duration.is_none()
     }
 
-    /// The commands for a load's use of connections, and that use in words.
-    fn commands(&self, load: &Load) -> (&Commands, &'static str) {
-        match (load.get("rate"), load.get("fresh")) {
+    /// Returns the commands for a load, and a description of its use of connections.
+    fn commands(&self, load: &LoadSpec) -> (&Commands, &'static str) {
+        match (load.rate, load.fresh) {
             (Some(_), _) => (&self.rate, "at a rate"),
-            (_, Some("true")) => (&self.fresh, "on fresh connections"),
+            (_, Some(true)) => (&self.fresh, "on fresh connections"),
             _ => (&self.kept, "on kept connections"),
         }
     }
 
-    /// What it can do, in words.
+    /// Describes the loads that the client supports.
     fn abilities(&self) -> Vec<String> {
         let all = [
             ("at a rate", &self.rate),
             ("on fresh connections", &self.fresh),
             ("on kept connections", &self.kept),
         ];
-        let mut abilities = Vec::new();
-        for (how, commands) in all {
-            for (length, command) in [
-                ("for a time", &commands.duration),
-                ("for a number of requests", &commands.requests),
-            ] {
-                if command.is_some() {
-                    abilities.push(format!("{how} {length}"));
-                }
-            }
-        }
-        abilities
+        let abilities = all.map(|(how, commands)| {
+            let duration = commands.duration.as_ref();
+            let requests = commands.requests.as_ref();
+            [
+                duration.map(|_| format!("{how} for a duration")),
+                requests.map(|_| format!("{how} for a number of requests")),
+            ]
+        });
+        abilities.into_iter().flatten().flatten().collect()
     }
 
-    /// How long it may take for a load, before it is ended.
+    /// Returns the maximum run time, after which the client is killed.
     #[must_use]
-    pub fn within(&self, load: &Load) -> Duration {
+    pub fn within(&self, load: &LoadSpec) -> Duration {
         load.length().map_or(LONGEST, |length| length + self.linger)
     }
 
-    /// Whether it ran well by its exit code.
+    /// Returns whether an exit code means success.
     #[must_use]
     pub fn succeeds(&self, code: Option<i32>) -> bool {
-        code.is_some_and(|code| self.success.contains(&code))
+        code.is_some_and(|code| match &self.success[..] {
+            [] => code == 0,
+            codes => codes.contains(&ExitCode(code)),
+        })
     }
-}
-
-/// Whether a text can be a path of a request.
-fn is_path(text: &str) -> bool {
-    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -1,10 +1,10 @@
-//! Clients: what is read of their manifests and of what they print, and what is said of bad ones.
+//! Tests of client manifests and of the figures read from client output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use floodmark_record::client::Said;
+use floodmark_record::client::PrintedFigures;
 
 use super::*;
 
@@ -12,8 +12,8 @@ fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
 }
 
-/// What a shipped client reads of a file in its folder.
-fn read(name: &str, file: &str) -> Result<Said, String> {
+/// Reads a file in the folder of a shipped client with that client's figures.
+fn read(name: &str, file: &str) -> Result<PrintedFigures, String> {
     let folder = clients().join(name).canonicalize().unwrap();
     let client = Client::read(&folder).unwrap_or_else(|error| panic!("{error}"));
     client
@@ -21,11 +21,11 @@ fn read(name: &str, file: &str) -> Result<Said, String> {
         .read(&fs::read_to_string(folder.join(file)).unwrap())
 }
 
-/// Figures: throughput, answers, wrong, errors, then mean, p50, p90, p95, p99 and max in microseconds.
-fn said(per_s: Option<f64>, counts: [Option<u64>; 3], times: [Option<f64>; 6]) -> Said {
+/// Returns figures from throughput, counts (responses, unexpected, errors) and times in µs.
+fn said(per_s: Option<f64>, counts: [Option<u64>; 3], times: [Option<f64>; 6]) -> PrintedFigures {
     let [answers, wrong, errors] = counts;
     let [mean_us, p50_us, p90_us, p95_us, p99_us, max_us] = times;
-    Said {
+    PrintedFigures {
         throughput_per_s: per_s,
         answers,
         wrong,
@@ -39,8 +39,8 @@ fn said(per_s: Option<f64>, counts: [Option<u64>; 3], times: [Option<f64>; 6]) -
     }
 }
 
-fn close(a: &Said, b: &Said) -> bool {
-    let pairs = |s: &Said| {
+fn close(a: &PrintedFigures, b: &PrintedFigures) -> bool {
+    let pairs = |s: &PrintedFigures| {
         [
             s.throughput_per_s,
             s.mean_us,
@@ -55,12 +55,12 @@ fn close(a: &Said, b: &Said) -> bool {
         (Some(a), Some(b)) => (a - b).abs() < 1e-6 * b.abs().max(1.0),
         (a, b) => a == b,
     };
-    let counts = |s: &Said| (s.answers, s.wrong, s.errors);
+    let counts = |s: &PrintedFigures| (s.answers, s.wrong, s.errors);
     pairs(a).iter().zip(&pairs(b)).all(alike) && counts(a) == counts(b)
 }
 
 #[test]
-fn what_clients_printed_is_read() {
+fn reads_printed_figures() {
     let none = [None; 6];
     let table = [
         (
@@ -177,7 +177,7 @@ fn what_clients_printed_is_read() {
                 [Some(836.0), None, None, None, None, Some(2_110.0)],
             ),
         ),
-        // The figures of seed B in the form that its source prints: it was not installed where this was written.
+        // Output of seed B in the format of weighttp's source code; weighttp was not available.
         (
             "weighttp",
             "printed.txt",
@@ -213,16 +213,16 @@ fn what_clients_printed_is_read() {
     }
     assert_eq!(
         read("curl-loop", "printed-wrong.txt"),
-        Err("counted no answer".to_owned())
+        Err("reported no responses".to_owned())
     );
     assert_eq!(
         read("hey", "printed-errors.txt"),
-        Err("counted no answer".to_owned())
+        Err("reported no responses".to_owned())
     );
 }
 
 #[test]
-fn failures_of_each_kind_are_counted() {
+fn counts_failures_of_each_kind() {
     let of = |name: &str, file: &str, from: &str, to: &str| {
         let folder = clients().join(name).canonicalize().unwrap();
         let text = fs::read_to_string(folder.join(file)).unwrap();
@@ -290,19 +290,22 @@ fn client(text: &str) -> Result<Client, String> {
 }
 
 #[test]
-fn numbers_that_are_none_are_named() {
+fn names_invalid_figures() {
     let figures = client(CLIENT).unwrap().figures;
     let read = figures.read("7 answers, p50 2ms").unwrap();
     assert_eq!((read.answers, read.p50_us), (Some(7), Some(2e3)));
     assert_eq!(read.throughput_per_s, None);
     let unit = figures.read("7 answers, p50 2y").unwrap_err();
-    assert!(unit.contains("\"y\" for the unit of p50"), "{unit}");
-    assert_eq!(figures.read("").unwrap_err(), "counted no answer");
-    assert_eq!(figures.read("0 answers").unwrap_err(), "counted no answer");
+    assert!(unit.contains("\"y\" as the unit of p50"), "{unit}");
+    assert_eq!(figures.read("").unwrap_err(), "reported no responses");
+    assert_eq!(
+        figures.read("0 answers").unwrap_err(),
+        "reported no responses"
+    );
 }
 
 #[test]
-fn what_is_wrong_with_a_client_has_its_line() {
+fn names_the_line_of_an_invalid_key() {
     for (from, to, said) in [
         (
             "\"tool\"",
@@ -312,7 +315,7 @@ fn what_is_wrong_with_a_client_has_its_line() {
         (
             "[\"sh\"]",
             "[\"rm -rf\"]",
-            "client.toml:2: needs: \"rm -rf\" is no need",
+            "client.toml:2: needs: \"rm -rf\" is not a program",
         ),
         (
             "success = [0, 3]",
@@ -322,7 +325,7 @@ fn what_is_wrong_with_a_client_has_its_line() {
         (
             "success = [0, 3]",
             "path = \"x\"",
-            "client.toml:4: path: expected one like",
+            "client.toml:4: path: expected a path, like",
         ),
         (
             "[kept]",
@@ -352,17 +355,17 @@ fn what_is_wrong_with_a_client_has_its_line() {
         (
             "^(\\d+)",
             "^(\\d+",
-            "client.toml:11: answers: no regular expression: error: unclosed group",
+            "client.toml:11: answers: not a regular expression: error: unclosed group",
         ),
         (
             "^(\\d+)",
             "^\\d+",
-            "client.toml:11: answers: the expression has 0 groups",
+            "client.toml:11: answers: the number of capture groups is 0",
         ),
         (
             "(us|ms|y)",
             "us",
-            "client.toml:12: p50: the expression has 1 groups in round brackets, and 2 are wanted",
+            "client.toml:12: p50: the number of capture groups is 1, expected 2",
         ),
         (
             "\"printed\"",
@@ -375,10 +378,14 @@ fn what_is_wrong_with_a_client_has_its_line() {
         assert!(error.contains(said), "{from} → {to}: {error}");
     }
     let idle = "name = \"tool\"\n[figures]\nanswers = { find = '(x)' }\n";
-    assert!(client(idle).unwrap_err().contains("it can do nothing"));
+    assert!(
+        client(idle)
+            .unwrap_err()
+            .contains("the client has no commands")
+    );
 }
 
-/// A trial of a client, with a load.
+/// Reads a trial with a client and a load.
 fn trial(load: &str, more: &str) -> Result<Trial, String> {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("clients/tool");
@@ -401,7 +408,7 @@ fn trial(load: &str, more: &str) -> Result<Trial, String> {
 }
 
 #[test]
-fn what_a_client_cannot_do_is_refused_with_the_line() {
+fn refuses_a_load_that_the_client_does_not_support() {
     let command = |load: &str| {
         let trial = trial(load, "").unwrap();
         let client = trial.client.clone().unwrap();
@@ -422,9 +429,9 @@ fn what_a_client_cannot_do_is_refused_with_the_line() {
     for (load, said) in [
         (
             "fresh = true",
-            "client tool cannot send on fresh connections for a time; it can at a rate for a time, on kept",
+            "client tool cannot send on fresh connections for a duration; it can send at a rate for a duration, on kept",
         ),
-        ("rate = 100", "write connections"),
+        ("rate = 100", "add connections"),
         (
             "rate = 100, connections = 4, fresh = true",
             "leave one of them out",
@@ -433,9 +440,9 @@ fn what_a_client_cannot_do_is_refused_with_the_line() {
             "rate = 100, connections = 4, requests = 7",
             "cannot send at a rate for a number of requests",
         ),
-        ("duration = \"1500ms\"", "client tool takes whole seconds"),
-        ("check = \"sequence\"", "client tool cannot be told check"),
-        ("warmup = \"2s\"", "client tool cannot be told warmup"),
+        ("duration = \"1500ms\"", "client tool needs whole seconds"),
+        ("check = \"sequence\"", "client tool does not support check"),
+        ("warmup = \"2s\"", "client tool does not support warmup"),
     ] {
         let error = trial(load, "").unwrap_err();
         assert!(
@@ -445,13 +452,13 @@ fn what_a_client_cannot_do_is_refused_with_the_line() {
     }
     let other = trial("connections = 2", "path = \"/scoring\"").unwrap_err();
     assert!(
-        other.contains("asks for /scoring, and hello is /"),
+        other.contains("requests /scoring, and hello is /"),
         "{other}"
     );
 }
 
 #[test]
-fn a_client_that_only_counts_keeps_its_number_of_requests() {
+fn keeps_the_number_of_requests_of_a_client_without_durations() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("clients/tool");
     fs::create_dir_all(&folder).unwrap();
@@ -469,23 +476,7 @@ fn a_client_that_only_counts_keeps_its_number_of_requests() {
     });
     let trials = changed.unwrap().trials;
     assert_eq!(trials[0].name, "tool");
-    assert_eq!(trials[0].load.flags(), ["--requests=10"]);
-    assert_eq!(trials[1].load.flags(), ["--duration=2000000000ns"]);
-}
-
-#[test]
-fn a_burst_keeps_its_length() {
-    let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("e.toml");
-    let text = "question = \"?\"\n[load]\nburst = \"2k\"\nwithin = \"3s\"\n[[trial]]\ncommand = \"x {port}\"\n";
-    fs::write(&path, text).unwrap();
-    let experiment = Experiment::read(&path).unwrap();
-    let load = &experiment.trials[0].load;
-    assert_eq!(load.flags(), ["--burst=2k", "--within=3s"]);
-    assert_eq!(load.length(), Some(Duration::from_secs(3)));
-    let refused = experiment.changed(&Changes {
-        duration: Some(Duration::from_secs(1)),
-        ..Changes::default()
-    });
-    assert!(refused.unwrap_err().contains("that of its burst"));
+    assert_eq!(trials[0].load.requests, Some(10));
+    assert_eq!(trials[1].load.duration, Some(Duration::from_secs(2)));
+    assert_eq!(trials[1].load.requests, None);
 }

@@ -1,204 +1,173 @@
-//! Experiment files: a question, what is loaded how and how often, and what was published about it.
+//! Experiment files: a question, the trials that answer it, and published claims.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::experiment::{Asked, ExpectedCheck, PublishedClaim};
-use floodmark_record::sweep::Sweep;
+use floodmark_record::experiment::{ExpectedCheck, ExperimentDescription};
+use floodmark_record::sweep::SweepPoint;
 
-use super::claim::{CLAIM, claim};
-use super::fields::{Field, Kind, field, needed};
-use super::found::names_in;
-use super::load::{LOAD, Load};
-use super::place::{CPUS, HOSTS, Place, SYSCTLS};
-use super::section::Section;
+use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::{FileError, LoadSpec, did_you_mean};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::claim::{ClaimSection, claim};
+use super::client::Client;
+use super::found::{ManifestCache, names_in};
+use super::place::{ExperimentPlace, TrialPlacement};
+use super::store::Store;
 use super::sweep::spread;
-use super::trial::{Reader, TRIAL, Trial};
-use crate::source::{FileError, Source, did_you_mean, read_text};
+use super::system::System;
+use super::trial::{Trial, TrialReader, TrialSection};
 
-/// Keys of an experiment.
-pub(super) const EXPERIMENT: &[Field] = &[
-    needed("question", Kind::Text, "What the experiment is to answer."),
-    field(
-        "load",
-        Kind::Table(LOAD),
-        "What is sent: the flags of floodmark load. Trials may say otherwise.",
-    ),
-    field(
-        "place",
-        Kind::Table(PLACE),
-        "Where it runs, and how often servers are started afresh.",
-    ),
-    needed(
-        "trial",
-        Kind::Tables(TRIAL),
-        "What is loaded: a system, or a server of your own by its command.",
-    ),
-    field(
-        "ladder",
-        Kind::Texts,
-        "Names of trials of which each is the one before with something added. Each is held against the one before: what the added part costs in throughput, latency and CPU.",
-    ),
-    field(
-        "claim",
-        Kind::Tables(CLAIM),
-        "Published figures to hold it against.",
-    ),
-    field(
-        "prove",
-        Kind::Flag,
-        "Whether parts of each setup are changed after it was measured, to prove what limited it: a minute more for each process, or some where answers take long. Without it false.",
-    ),
-    field("expect", Kind::Table(EXPECT), "What its author expects."),
-];
-
-const PLACE: &[Field] = &[
-    HOSTS,
-    CPUS,
-    SYSCTLS,
-    field(
-        "processes",
-        Kind::Count(1, 1000),
-        "Fresh starts of each server, in rounds over all trials (A B A B). Without it 1.",
-    ),
-];
-
-const EXPECT: &[Field] = &[
-    field(
-        "cause",
-        Kind::Texts,
-        "Expected causes of the limit; kept in the record.",
-    ),
-    field(
-        "check",
-        Kind::OneOf(&["held", "violated"]),
-        "What becomes of the check: with violated the experiment fails where it holds.",
-    ),
-];
-
-/// An experiment.
-#[derive(Debug, Clone)]
-pub struct Experiment {
-    /// Its file.
-    pub path: PathBuf,
-    /// Its name: that of its file.
-    pub name: String,
-    /// What it asks.
-    pub question: String,
-    /// Fresh starts of each server.
-    pub processes: u32,
-    /// What is loaded, in order.
-    pub trials: Vec<Trial>,
-    ladder: Vec<String>,
-    sweeps: Vec<Sweep>,
-    claims: Vec<PublishedClaim>,
-    expected_causes: Vec<String>,
-    /// Whether parts of each setup are changed after it was measured, to prove what limited it.
-    pub prove: bool,
-    /// What becomes of the check, where something was said.
-    pub expected_check: Option<ExpectedCheck>,
+/// An experiment file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExperimentManifest {
+    /// Question that the experiment answers.
+    question: String,
+    /// Load of all trials, with the flags of floodmark load as keys. Trials can override settings.
+    #[serde(default)]
+    load: LoadSpec,
+    /// Where client and server run, and how often each server is started.
+    place: Option<ExperimentPlace>,
+    /// Servers to load: each trial names a system, or a command that starts your own server.
+    trial: Vec<Located<TrialSection>>,
+    /// Names of trials in order, each of which adds one feature to the previous trial. Each trial
+    /// is compared with the previous one: the cost of the feature in throughput, latency and CPU.
+    ladder: Option<Located<Vec<String>>>,
+    /// Published figures to compare with.
+    #[serde(default)]
+    claim: Vec<Located<ClaimSection>>,
+    /// Whether to change the setup after each process is measured, to prove what limited it. Takes
+    /// a minute more per process, or longer if responses are slow. Default: false.
+    #[serde(default)]
+    prove: bool,
+    /// Expected outcome.
+    #[serde(default)]
+    expect: ExpectSection,
 }
 
-/// What the command line changes.
+/// `[expect]`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ExpectSection {
+    /// Causes of the limit that you expect. They are stored in the record.
+    cause: Option<Located<Vec<String>>>,
+    /// Expected outcome of the check. With violated, the experiment fails if the check holds.
+    check: Option<ExpectedCheck>,
+}
+
+/// An experiment and its trials.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Its description for the record.
+    pub description: ExperimentDescription,
+    /// Trials in the order of the file.
+    pub trials: Vec<Trial>,
+    /// Whether to perturb each measured process to prove its cause.
+    pub prove: bool,
+}
+
+/// Changes to an experiment from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Only these trials, by their own name or the system's; all where empty.
+    /// Trials to run, each by its own name or its system's name; empty for all.
     pub only: Vec<String>,
-    /// Measurements on each process.
+    /// Number of attempts on each process.
     pub attempts: Option<u32>,
-    /// Fresh starts of each server.
+    /// Number of fresh server processes per trial.
     pub processes: Option<u32>,
-    /// Length of each measurement.
+    /// Length of each attempt.
     pub duration: Option<Duration>,
-    /// Whether verdicts are to be proven where the experiment does not ask for it.
+    /// Whether to prove verdicts by perturbation.
     pub prove: bool,
 }
 
 impl Experiment {
-    /// Reads an experiment and the systems that it names.
+    /// Reads an experiment and the manifests of its systems, stores and clients.
     ///
     /// # Errors
-    /// A file that cannot be read or says what it may not, with the line and the mend.
+    /// A file cannot be read or is invalid.
     pub fn read(path: &Path) -> Result<Self, FileError> {
-        let text = read_text(path)?;
-        let source = Source { path, text: &text };
-        let document = source.document()?;
-        let file = Section::file(source, &document, EXPERIMENT)?;
-        let mut load = Load::default();
-        if let Some(section) = file.table("load", LOAD)? {
-            load.take(&section);
-        }
-        let mut place = Place::default();
+        let file = TomlFile::read(path)?;
+        let manifest: ExperimentManifest = file.parse()?;
+        let mut placement = TrialPlacement::default();
         let mut processes = None;
-        if let Some(section) = file.table("place", PLACE)? {
-            place.take(&section)?;
-            processes = section.count("processes");
+        if let Some(place) = manifest.place {
+            processes = place.processes.as_ref().map(|n| n.0 as u32);
+            let (cpus, sysctls) = (place.cpus.as_ref(), place.sysctls.as_ref());
+            placement.override_with(&file, place.hosts, cpus, sysctls)?;
         }
-        let mut reader = Reader {
-            path,
-            load,
-            place,
-            systems: BTreeMap::new(),
-            stores: BTreeMap::new(),
-            clients: BTreeMap::new(),
+        let mut reader = TrialReader {
+            file: &file,
+            load: manifest.load,
+            placement,
+            systems: ManifestCache::new("system", System::read),
+            stores: ManifestCache::new("store", Store::read),
+            clients: ManifestCache::new("client", Client::read),
         };
         let mut trials: Vec<Trial> = Vec::new();
         let mut sweeps = Vec::new();
-        for section in file.tables("trial", TRIAL)? {
-            let (these, sweep) = spread(&section, reader.trial(&section)?)?;
+        for section in &manifest.trial {
+            let trial = reader.trial(section)?;
+            let these = match &section.sweep {
+                None => vec![trial],
+                Some(sweep) => {
+                    let (these, sweep) = spread(&file, sweep, trial)?;
+                    sweeps.push(sweep);
+                    these
+                }
+            };
             for trial in these {
                 if let Some(before) = trials.iter().find(|other| other.name == trial.name) {
                     let what = format!(
-                        "the trial of {} is called \"{}\" too; give one a name = \"…\" of its own",
+                        "the trial at {} is also named \"{}\"; choose another name",
                         before.place, trial.name
                     );
-                    return Err(section.error("name", what));
+                    let span = section.name.as_ref().map_or(section.span(), Located::span);
+                    return Err(file.error(&span, what));
                 }
                 trials.push(trial);
             }
-            sweeps.extend(sweep);
         }
-        let ladder = ladder(&file, &trials)?;
         if trials.is_empty() {
-            return Err(file.error(
-                "trial",
-                "there is no trial; write [[trial]] with a system and a workload",
-            ));
+            let what = "the experiment has no trials; add [[trial]] with a system and a workload";
+            return Err(file.error_at_start(what));
         }
-        let mut claims = Vec::new();
-        for section in file.tables("claim", CLAIM)? {
-            claims.push(claim(&section, &trials)?);
-        }
-        let expect = file.table("expect", EXPECT)?;
-        let check = expect.as_ref().and_then(|expect| expect.text("check"));
+        let ladder = manifest
+            .ladder
+            .map(|ladder| checked_ladder(&file, ladder, &trials));
+        let causes = manifest
+            .expect
+            .cause
+            .map(|causes| checked_causes(&file, causes));
+        let claims = manifest.claim.into_iter();
+        let claims = claims.map(|section| claim(&file, section, &trials));
+        let claims = claims.collect::<Result<_, _>>()?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
         Ok(Experiment {
-            path: path.to_owned(),
-            name: path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
-            question: file.text("question").unwrap_or_default().to_owned(),
-            processes: processes.unwrap_or(1) as u32,
+            description: ExperimentDescription {
+                name: name.into_owned(),
+                question: manifest.question,
+                trials: names(&trials),
+                processes: processes.unwrap_or(1),
+                claims,
+                ladder: ladder.transpose()?.unwrap_or_default(),
+                sweeps,
+                expected_causes: causes.transpose()?.unwrap_or_default(),
+                expected_check: manifest.expect.check,
+            },
             trials,
-            ladder,
-            sweeps,
-            claims,
-            expected_causes: expect.as_ref().map(causes).transpose()?.unwrap_or_default(),
-            prove: file.scalar("prove").is_some_and(|prove| prove == "true"),
-            expected_check: check.map(|word| match word {
-                "violated" => ExpectedCheck::Violated,
-                _ => ExpectedCheck::Held,
-            }),
+            prove: manifest.prove,
         })
     }
 
-    /// Finds the file of an experiment: a path, or a name of one in `./experiments`.
+    /// Finds the file of an experiment from its path, or from its name in `./experiments`.
     ///
     /// # Errors
-    /// Neither is there; in words.
+    /// The file does not exist.
     pub fn find(name: &str) -> Result<PathBuf, String> {
         let path = Path::new(name);
         if path.is_file() {
@@ -217,128 +186,118 @@ impl Experiment {
         });
         Err(match known.is_empty() {
             true => format!(
-                "\"{name}\" is no file, and there is no folder ./experiments with one of that name; give the path of an experiment, or \
-                 write one with floodmark init experiment"
+                "\"{name}\" is not a file, and there is no folder ./experiments; give the path of an experiment, or write one with \
+                 floodmark init experiment"
             ),
             false => format!(
-                "\"{name}\" is no file and no experiment of ./experiments; {}",
+                "\"{name}\" is neither a file nor an experiment in ./experiments; {}",
                 did_you_mean(name, known.iter().map(String::as_str))
             ),
         })
     }
 
-    /// The experiment with what the command line changes of it.
+    /// Applies changes from the command line.
     ///
     /// # Errors
-    /// A trial that there is not; in words.
+    /// A trial is unknown, or a client does not support the changed load.
     pub fn changed(mut self, changes: &Changes) -> Result<Self, String> {
+        let about = &mut self.description;
         let in_sweep = |name: &str, trial: &Trial| {
-            let mut named = self.sweeps.iter().filter(|sweep| sweep.name == name);
+            let mut named = about.sweeps.iter().filter(|sweep| sweep.name == name);
             named.any(|sweep| sweep.points.iter().any(|point| point.trial == trial.name))
         };
-        let meant = |name: &String, trial: &Trial| {
-            trial.name == *name || trial.server.name(&trial.name) == *name || in_sweep(name, trial)
+        let is_meant = |name: &String, trial: &Trial| {
+            trial.name == *name || trial.server.name == *name || in_sweep(name, trial)
         };
         for name in &changes.only {
-            let is = |trial: &Trial| meant(name, trial);
-            if !self.trials.iter().any(is) {
+            if !self.trials.iter().any(|trial| is_meant(name, trial)) {
                 let known = self.trials.iter().map(|trial| trial.name.as_str());
                 return Err(format!(
-                    "--only {name}: no trial or system of that name; {}",
+                    "--only {name}: no trial or system has this name; {}",
                     did_you_mean(name, known)
                 ));
             }
         }
         if !changes.only.is_empty() {
-            let kept = |trial: &Trial| changes.only.iter().any(|name| meant(name, trial));
-            let kept: Vec<bool> = self.trials.iter().map(kept).collect();
-            let mut each = kept.into_iter();
-            self.trials.retain(|_| each.next().unwrap_or(false));
-            let is_there = |name: &String| self.trials.iter().any(|trial| trial.name == *name);
-            self.ladder.retain(is_there);
-            for sweep in &mut self.sweeps {
-                sweep.points.retain(|point| is_there(&point.trial));
+            let is_kept = |trial: &Trial| changes.only.iter().any(|name| is_meant(name, trial));
+            self.trials.retain(is_kept);
+            about.trials = names(&self.trials);
+            about.ladder.retain(|name| about.trials.contains(name));
+            for sweep in &mut about.sweeps {
+                let is_kept = |point: &SweepPoint| about.trials.contains(&point.trial);
+                sweep.points.retain(is_kept);
             }
-            self.sweeps.retain(|sweep| !sweep.points.is_empty());
+            about.sweeps.retain(|sweep| !sweep.points.is_empty());
         }
         self.prove |= changes.prove;
         for trial in &mut self.trials {
             if let Some(attempts) = changes.attempts {
-                trial.load.set_attempts(attempts);
+                trial.load.attempts = Some(attempts.into());
             }
-            if let Some(duration) = changes.duration {
-                let text = format!("{}ns", duration.as_nanos());
-                let asked = trial.load.clone();
-                let set = trial.load.set_duration(&text);
-                if trial
-                    .client
-                    .as_ref()
-                    .is_some_and(|client| client.only_counts(&asked))
-                {
-                    trial.load = asked;
+            let client = trial.client.as_ref();
+            let keeps_count = client.is_some_and(|client| client.only_counts(&trial.load));
+            if let Some(duration) = changes.duration.filter(|_| !keeps_count) {
+                if trial.load.burst.is_some() {
+                    return Err(format!(
+                        "{}: --duration conflicts with burst; change burst and within in the file",
+                        trial.place
+                    ));
                 }
-                set.map_err(|what| format!("{}: --duration: {what}", trial.place))?;
+                trial.load.override_with(&LoadSpec {
+                    duration: Some(duration),
+                    ..LoadSpec::default()
+                });
             }
             if let Some(client) = &trial.client {
                 let fits = client.command(&trial.load);
                 fits.map_err(|what| format!("{}: {what}", trial.place))?;
             }
         }
-        self.processes = changes.processes.unwrap_or(self.processes);
-        Ok(self)
-    }
-
-    /// What it asks, for the record.
-    #[must_use]
-    pub fn asked(&self) -> Asked {
-        Asked {
-            name: self.name.clone(),
-            question: self.question.clone(),
-            trials: self.trials.iter().map(|trial| trial.name.clone()).collect(),
-            processes: self.processes,
-            claims: self.claims.clone(),
-            ladder: self.ladder.clone(),
-            sweeps: self.sweeps.clone(),
-            expected_causes: self.expected_causes.clone(),
-            expected_check: self.expected_check,
+        if let Some(processes) = changes.processes {
+            self.description.processes = processes;
         }
+        Ok(self)
     }
 }
 
-/// The causes that are expected.
-fn causes(expect: &Section<'_>) -> Result<Vec<String>, FileError> {
-    let named = expect.list("cause");
-    let known = || Cause::ALL.iter().map(|cause| cause.id());
-    match named
+fn names(trials: &[Trial]) -> Vec<String> {
+    trials.iter().map(|trial| trial.name.clone()).collect()
+}
+
+/// Checks that the expected causes are known.
+fn checked_causes(file: &TomlFile, causes: Located<Vec<String>>) -> Result<Vec<String>, FileError> {
+    let known = || Cause::ALL.iter().map(|cause| cause.name());
+    match causes
         .iter()
         .find(|name| !known().any(|id| id == name.as_str()))
     {
-        None => Ok(named),
+        None => Ok(causes.into_inner()),
         Some(name) => {
-            let what = format!("unknown cause \"{name}\"; {}", did_you_mean(name, known()));
-            Err(expect.error("cause", format!("cause: {what}")))
+            let fix = did_you_mean(name, known());
+            let what = format!("cause: unknown cause \"{name}\"; {fix}");
+            Err(file.error(&causes.span(), what))
         }
     }
 }
 
-/// The steps of `ladder`, which are trials.
-fn ladder(file: &Section<'_>, trials: &[Trial]) -> Result<Vec<String>, FileError> {
-    let ladder = file.list("ladder");
-    let wrong = |what: String| Err(file.error("ladder", format!("ladder: {what}")));
+/// Checks that the steps of a ladder are names of trials.
+fn checked_ladder(
+    file: &TomlFile,
+    ladder: Located<Vec<String>>,
+    trials: &[Trial],
+) -> Result<Vec<String>, FileError> {
+    let invalid = |what: String| Err(file.error(&ladder.span(), format!("ladder: {what}")));
     for (i, name) in ladder.iter().enumerate() {
         if !trials.iter().any(|trial| trial.name == *name) {
-            let known = trials.iter().map(|trial| trial.name.as_str());
-            return wrong(format!(
-                "unknown trial \"{name}\"; {}",
-                did_you_mean(name, known)
-            ));
+            let fix = did_you_mean(name, trials.iter().map(|trial| trial.name.as_str()));
+            return invalid(format!("unknown trial \"{name}\"; {fix}"));
         }
         if ladder[..i].contains(name) {
-            return wrong(format!("{name} is there twice"));
+            return invalid(format!("duplicate step {name}"));
         }
     }
     match ladder.len() {
-        1 => wrong("one step alone cannot be held against another; name a second trial".to_owned()),
-        _ => Ok(ladder),
+        1 => invalid("a ladder needs at least 2 steps; name a second trial".to_owned()),
+        _ => Ok(ladder.into_inner()),
     }
 }

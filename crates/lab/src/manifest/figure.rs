@@ -1,233 +1,218 @@
-//! How the figures of another load generator are read from what it prints.
+//! `[figures]`: how to read the figures of an external client from its output.
 
-use floodmark_record::client::Said;
-use regex::{Captures, Regex, RegexBuilder};
+use floodmark_record::client::PrintedFigures;
+use regex::{Regex, RegexBuilder};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::fields::{Field, Kind, field, needed};
-use super::section::Section;
-use crate::source::FileError;
-
-/// Keys of `[figures]`.
-pub(super) const FIGURES: &[Field] = &[
-    needed(
-        "answers",
-        Kind::Table(COUNT),
-        "Whole answers, whatever their status.",
-    ),
-    field(
-        "wrong",
-        Kind::Table(COUNT),
-        "Of these the answers whose status is no success (not 2xx or 3xx).",
-    ),
-    field(
-        "errors",
-        Kind::Table(COUNT),
-        "Requests that had no whole answer.",
-    ),
-    field(
-        "throughput",
-        Kind::Table(RATE),
-        "Requests per second. Without it the answers are divided by the time from its start to its end.",
-    ),
-    field("mean", Kind::Table(TIME), "Mean time of a request."),
-    field("p50", Kind::Table(TIME), "Median time of a request."),
-    field("p90", Kind::Table(TIME), "90th percentile."),
-    field("p95", Kind::Table(TIME), "95th percentile."),
-    field("p99", Kind::Table(TIME), "99th percentile."),
-    field("max", Kind::Table(TIME), "Longest time of a request."),
-];
-
-const FIND: Field = needed(
-    "find",
-    Kind::Text,
-    "Regular expression (of the Rust crate regex; ^ and $ match at lines) whose group holds the number.",
-);
-
-const RATE: &[Field] = &[FIND];
-
-const COUNT: &[Field] = &[
-    FIND,
-    field(
-        "sum",
-        Kind::Flag,
-        "Whether all groups of all matches are added up, to 0 where there is none. Without it the first match holds.",
-    ),
-];
-
-const TIME: &[Field] = &[
-    FIND,
-    needed(
-        "unit",
-        Kind::OneOf(&["us", "ms", "s", "printed"]),
-        "Unit of the number; printed: a second group holds it.",
-    ),
-];
-
-/// How one number is found.
-#[derive(Debug, Clone)]
-struct Figure {
-    find: Regex,
-    unit: Unit,
-    sum: bool,
+/// `[figures]`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClientFigures {
+    /// Complete responses of any status.
+    answers: CountFigure,
+    /// Responses with a status other than 2xx or 3xx.
+    wrong: Option<CountFigure>,
+    /// Requests without a complete response.
+    errors: Option<CountFigure>,
+    /// Requests per second. Default: the number of responses divided by the client's run time.
+    throughput: Option<RateFigure>,
+    /// Mean response time.
+    mean: Option<TimeFigure>,
+    /// Median response time.
+    p50: Option<TimeFigure>,
+    /// 90th percentile of response time.
+    p90: Option<TimeFigure>,
+    /// 95th percentile of response time.
+    p95: Option<TimeFigure>,
+    /// 99th percentile of response time.
+    p99: Option<TimeFigure>,
+    /// Maximum response time.
+    max: Option<TimeFigure>,
 }
 
-/// The unit of a figure.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Unit {
-    /// The number as it stands.
-    None,
-    /// So many microseconds each.
-    Microseconds(f64),
-    /// In the second group.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CountSection {
+    /// Regular expression (Rust crate regex) with the number in a capture group. ^ and $ match at
+    /// the start and end of each line.
+    find: String,
+    /// Whether to add up all groups of all matches (0 without a match). Default: only the first
+    /// match counts.
+    sum: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RateSection {
+    /// Regular expression (Rust crate regex) with the number in a capture group. ^ and $ match at
+    /// the start and end of each line.
+    find: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct TimeSection {
+    /// Regular expression (Rust crate regex) with the number in a capture group. ^ and $ match at
+    /// the start and end of each line.
+    find: String,
+    /// Unit of the number. With printed, the second capture group contains the unit.
+    unit: TimeUnit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum TimeUnit {
+    Us,
+    Ms,
+    S,
     Printed,
 }
 
-/// How all figures of a load generator are found.
-#[derive(Debug, Clone)]
-pub struct Figures {
-    answers: Figure,
-    wrong: Option<Figure>,
-    errors: Option<Figure>,
-    throughput: Option<Figure>,
-    mean: Option<Figure>,
-    p50: Option<Figure>,
-    p90: Option<Figure>,
-    p95: Option<Figure>,
-    p99: Option<Figure>,
-    max: Option<Figure>,
+// One type per form of section, each with its own keys.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "CountSection")]
+#[schemars(with = "CountSection")]
+struct CountFigure(ClientFigure);
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "RateSection")]
+#[schemars(with = "RateSection")]
+struct RateFigure(ClientFigure);
+
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "TimeSection")]
+#[schemars(with = "TimeSection")]
+struct TimeFigure(ClientFigure);
+
+impl TryFrom<CountSection> for CountFigure {
+    type Error = String;
+
+    fn try_from(section: CountSection) -> Result<Self, String> {
+        ClientFigure::new(&section.find, None, section.sum == Some(true)).map(Self)
+    }
 }
 
-impl Figures {
-    /// Reads `[figures]`.
-    pub(super) fn of(section: &Section<'_>) -> Result<Self, FileError> {
-        let count = |key| Figure::of(section, key, COUNT);
-        let time = |key| Figure::of(section, key, TIME);
-        let Some(answers) = count("answers")? else {
-            return Err(section.error("answers", "answers is missing in [figures]"));
-        };
-        Ok(Figures {
-            answers,
-            wrong: count("wrong")?,
-            errors: count("errors")?,
-            throughput: Figure::of(section, "throughput", RATE)?,
-            mean: time("mean")?,
-            p50: time("p50")?,
-            p90: time("p90")?,
-            p95: time("p95")?,
-            p99: time("p99")?,
-            max: time("max")?,
-        })
-    }
+impl TryFrom<RateSection> for RateFigure {
+    type Error = String;
 
-    /// Reads the figures from what was printed.
+    fn try_from(section: RateSection) -> Result<Self, String> {
+        ClientFigure::new(&section.find, None, false).map(Self)
+    }
+}
+
+impl TryFrom<TimeSection> for TimeFigure {
+    type Error = String;
+
+    fn try_from(section: TimeSection) -> Result<Self, String> {
+        ClientFigure::new(&section.find, Some(section.unit), false).map(Self)
+    }
+}
+
+/// How to find one figure.
+#[derive(Debug, Clone)]
+struct ClientFigure {
+    find: Regex,
+    /// Unit of a time.
+    unit: Option<TimeUnit>,
+    sum: bool,
+}
+
+impl ClientFigures {
+    /// Reads the figures from a client's output.
     ///
     /// # Errors
-    /// There is no number of answers, or a figure is none; as the rest of a sentence that the client's name begins.
-    pub fn read(&self, output: &str) -> Result<Said, String> {
-        let number = |figure: &Option<Figure>, name| match figure {
-            Some(figure) => figure.read(output, name),
+    /// The number of responses is missing, or a figure is not a number. The error message follows
+    /// the client's name.
+    pub fn read(&self, output: &str) -> Result<PrintedFigures, String> {
+        let count = |figure: &Option<CountFigure>, name| match figure {
+            Some(figure) => Ok(figure.0.read(output, name)?.map(|n| n as u64)),
+            None => Ok::<_, String>(None),
+        };
+        let time = |figure: &Option<TimeFigure>, name| match figure {
+            Some(figure) => figure.0.read(output, name),
             None => Ok(None),
         };
-        let count = |figure, name| -> Result<Option<u64>, String> {
-            Ok(number(figure, name)?.map(|n| n as u64))
-        };
-        let answers = self.answers.read(output, "answers")?;
+        let answers = self.answers.0.read(output, "answers")?;
         let Some(answers) = answers.filter(|n| *n > 0.0) else {
-            return Err("counted no answer".to_owned());
+            return Err("reported no responses".to_owned());
         };
-        Ok(Said {
+        Ok(PrintedFigures {
             answers: Some(answers as u64),
             wrong: count(&self.wrong, "wrong")?,
             errors: count(&self.errors, "errors")?,
-            throughput_per_s: number(&self.throughput, "throughput")?,
-            mean_us: number(&self.mean, "mean")?,
-            p50_us: number(&self.p50, "p50")?,
-            p90_us: number(&self.p90, "p90")?,
-            p95_us: number(&self.p95, "p95")?,
-            p99_us: number(&self.p99, "p99")?,
-            max_us: number(&self.max, "max")?,
+            throughput_per_s: match &self.throughput {
+                Some(figure) => figure.0.read(output, "throughput")?,
+                None => None,
+            },
+            mean_us: time(&self.mean, "mean")?,
+            p50_us: time(&self.p50, "p50")?,
+            p90_us: time(&self.p90, "p90")?,
+            p95_us: time(&self.p95, "p95")?,
+            p99_us: time(&self.p99, "p99")?,
+            max_us: time(&self.max, "max")?,
         })
     }
 }
 
-impl Figure {
-    fn of(
-        section: &Section<'_>,
-        key: &'static str,
-        fields: &'static [Field],
-    ) -> Result<Option<Self>, FileError> {
-        let Some(table) = section.table(key, fields)? else {
-            return Ok(None);
-        };
-        let text = table.text("find").unwrap_or_default();
-        let find = RegexBuilder::new(text)
-            .multi_line(true)
-            .build()
-            .map_err(|error| {
-                let text = error.to_string();
-                let what = text.lines().last().unwrap_or_default();
-                table.error("find", format!("{key}: no regular expression: {what}"))
-            })?;
-        let sum = table.scalar("sum").as_deref() == Some("true");
-        let unit = match table.text("unit") {
-            None => Unit::None,
-            Some("printed") => Unit::Printed,
-            Some(unit) => Unit::Microseconds(microseconds(unit).unwrap_or(1.0)),
-        };
+impl ClientFigure {
+    fn new(find: &str, unit: Option<TimeUnit>, sum: bool) -> Result<Self, String> {
+        let find = RegexBuilder::new(find).multi_line(true).build();
+        let find = find.map_err(|error| {
+            let message = error.to_string();
+            let what = message.lines().last().unwrap_or_default();
+            format!("not a regular expression: {what}")
+        })?;
         let groups = find.captures_len() - 1;
-        let wanted = match unit {
-            Unit::Printed => 2,
-            Unit::None | Unit::Microseconds(_) => 1,
+        let wanted = if unit == Some(TimeUnit::Printed) {
+            2
+        } else {
+            1
         };
         let fits = if sum { groups >= 1 } else { groups == wanted };
         if !fits {
             let least = if sum { "at least " } else { "" };
-            return Err(table.error(
-                "find",
-                format!("{key}: the expression has {groups} groups in round brackets, and {least}{wanted} are wanted; write (?:…) for others"),
+            return Err(format!(
+                "the number of capture groups is {groups}, expected {least}{wanted}; write (?:…) for other groups"
             ));
         }
-        Ok(Some(Figure { find, unit, sum }))
+        Ok(ClientFigure { find, unit, sum })
     }
 
-    /// The figure in an output, times in microseconds; none where it is not printed.
+    /// Returns the figure in an output, or `None` if it is missing. Times are in microseconds.
     fn read(&self, output: &str, name: &str) -> Result<Option<f64>, String> {
         if self.sum {
-            let mut sum = 0.0;
-            for found in self.find.captures_iter(output) {
-                for group in found.iter().skip(1).flatten() {
-                    sum += number(group.as_str(), name)?;
-                }
-            }
-            return Ok(Some(sum));
+            let matches = self.find.captures_iter(output);
+            let groups =
+                matches.flat_map(|found| found.iter().skip(1).flatten().collect::<Vec<_>>());
+            return groups
+                .map(|group| number(group.as_str(), name))
+                .sum::<Result<_, _>>()
+                .map(Some);
         }
         let Some(found) = self.find.captures(output) else {
             return Ok(None);
         };
-        let text = |group| text_of(&found, group);
-        let value = number(text(1), name)?;
+        let text = |group| found.get(group).map_or("", |group| group.as_str());
         let unit = match self.unit {
-            Unit::None => 1.0,
-            Unit::Microseconds(each) => each,
-            Unit::Printed => microseconds(text(2))
-                .ok_or_else(|| format!("says \"{}\" for the unit of {name}", text(2)))?,
+            None | Some(TimeUnit::Us) => 1.0,
+            Some(TimeUnit::Ms) => 1e3,
+            Some(TimeUnit::S) => 1e6,
+            Some(TimeUnit::Printed) => microseconds(text(2))
+                .ok_or_else(|| format!("printed \"{}\" as the unit of {name}", text(2)))?,
         };
-        Ok(Some(value * unit))
+        Ok(Some(number(text(1), name)? * unit))
     }
-}
-
-fn text_of<'a>(found: &Captures<'a>, group: usize) -> &'a str {
-    found.get(group).map_or("", |group| group.as_str())
 }
 
 fn number(text: &str, name: &str) -> Result<f64, String> {
     let value = text.parse().ok();
     value
         .filter(|value: &f64| value.is_finite() && *value >= 0.0)
-        .ok_or_else(|| format!("says \"{text}\" for {name}, which is no number"))
+        .ok_or_else(|| format!("printed \"{text}\" as {name}, which is not a number"))
 }
 
-/// How many microseconds a unit is.
+/// Returns the number of microseconds in a unit.
 fn microseconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "us" | "µs" => 1.0,

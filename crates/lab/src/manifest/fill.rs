@@ -1,34 +1,78 @@
-//! Commands as words, with placeholders like `{port}` filled in.
+//! Splits commands into words and fills placeholders such as `{port}`.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
-use crate::source::did_you_mean;
+use floodmark_plan::did_you_mean;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// Splits a command into words as a shell does; nothing else of a shell is done with it.
-///
-/// # Errors
-/// A quote that is not closed, or nothing at all; in words.
-pub fn words(command: &str) -> Result<Vec<String>, String> {
-    match shlex::split(command) {
-        None => Err(format!(
-            "the command {command:?} has a quote that is not closed"
-        )),
-        Some(words) if words.is_empty() => Err("the command is empty".to_owned()),
-        Some(words) => Ok(words),
+/// Words of a command, with placeholders.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+pub struct CommandWords(Vec<String>);
+
+impl TryFrom<String> for CommandWords {
+    type Error = String;
+
+    /// Splits a command with shell quoting, but without shell expansion.
+    fn try_from(command: String) -> Result<Self, String> {
+        match shlex::split(&command) {
+            None => Err(format!("the command {command:?} has an unclosed quote")),
+            Some(words) if words.is_empty() => Err("the command is empty".to_owned()),
+            Some(words) => Ok(CommandWords(words)),
+        }
     }
 }
 
-/// What placeholders stand for.
+impl Deref for CommandWords {
+    type Target = [String];
+
+    fn deref(&self) -> &[String] {
+        &self.0
+    }
+}
+
+impl CommandWords {
+    /// Checks that all placeholders are known.
+    ///
+    /// # Errors
+    /// Returns the first unknown placeholder.
+    pub(super) fn check(&self, known: &[&str]) -> Result<(), String> {
+        for word in &self.0 {
+            let mut rest = word.as_str();
+            while let Some((_, name, after)) = placeholder(rest) {
+                if !known.contains(&name) {
+                    return Err(format!(
+                        "unknown placeholder {{{name}}}; {}",
+                        did_you_mean(name, known.iter().copied())
+                    ));
+                }
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Values of placeholders.
 #[derive(Debug, Clone, Default)]
 pub struct Filler(BTreeMap<String, String>);
 
 impl Filler {
-    /// Says what a placeholder stands for.
+    /// Sets the value of a placeholder.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// Fills in every placeholder that is known; the others stay as they are, for braces are much used in files.
+    /// Replaces the placeholders of a command.
+    #[must_use]
+    pub fn fill_words(&self, words: &[String]) -> Vec<String> {
+        words.iter().map(|word| self.fill(word)).collect()
+    }
+
+    /// Replaces known placeholders. Unknown ones stay, because files also use braces for other
+    /// purposes.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
         let mut filled = String::with_capacity(text.len());
@@ -46,25 +90,7 @@ impl Filler {
     }
 }
 
-/// Holds the placeholders of a command against those that there are.
-///
-/// # Errors
-/// The first that is not known, in words.
-pub fn check(text: &str, known: &[&str]) -> Result<(), String> {
-    let mut rest = text;
-    while let Some((_, name, after)) = placeholder(rest) {
-        if !known.contains(&name) {
-            return Err(format!(
-                "unknown placeholder {{{name}}}; {}",
-                did_you_mean(name, known.iter().copied())
-            ));
-        }
-        rest = after;
-    }
-    Ok(())
-}
-
-/// The first placeholder: what stands before it, its name, what stands after it.
+/// Finds the first placeholder. Returns the text before it, its name, and the text after it.
 fn placeholder(text: &str) -> Option<(&str, &str, &str)> {
     let mut from = 0;
     loop {
@@ -84,8 +110,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn words(text: &str) -> Result<CommandWords, String> {
+        text.to_owned().try_into()
+    }
+
     #[test]
-    fn only_what_is_known_is_filled_in() {
+    fn fills_known_placeholders_only() {
         let mut filler = Filler::default();
         filler.set("port", "8080");
         let filled = filler.fill("events { } listen {port}; {PORT} {porta} {{port}} {");
@@ -93,25 +123,26 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_found() {
-        assert_eq!(check("run {port} ${HOME}", &["port", "run"]), Ok(()));
+    fn refuses_unknown_placeholders() {
+        let check = |text: &str| words(text).unwrap().check(&["port", "run"]);
+        assert_eq!(check("run {port} ${HOME}"), Ok(()));
         assert_eq!(
-            check("run {prot}", &["port", "run"]),
+            check("run {prot}"),
             Err("unknown placeholder {prot}; did you mean \"port\"?".to_owned())
         );
     }
 
     #[test]
-    fn commands_are_words() {
+    fn splits_commands() {
         let split = words("sh -c 'a {port}' \"b c\"").unwrap();
-        assert_eq!(split, ["sh", "-c", "a {port}", "b c"]);
+        assert_eq!(*split, ["sh", "-c", "a {port}", "b c"]);
         assert!(words("a 'b").unwrap_err().contains("quote"));
         assert!(words(" ").unwrap_err().contains("empty"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_taken(text in "\\PC{0,20}") {
+        fn accepts_any_text(text in "\\PC{0,20}") {
             let _ = words(&text);
             prop_assert_eq!(Filler::default().fill(&text), text);
         }

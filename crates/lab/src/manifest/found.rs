@@ -1,132 +1,76 @@
-//! Systems, stores and clients by their names: the folders that they lie in, and what is said where there is none.
+//! Finds and reads the systems, stores and clients that an experiment names.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::client::{self, Client};
-use super::section::Section;
-use super::store::{self, Store};
-use super::system::{self, System};
-use super::trial::Reader;
-use crate::source::{FileError, did_you_mean};
+use floodmark_plan::scalar::Name;
+use floodmark_plan::toml_file::{Located, TomlFile};
+use floodmark_plan::{FileError, did_you_mean};
 
-/// Folders with one for each name, beside that of the experiments.
-#[derive(Clone, Copy)]
-struct Folders {
-    /// The key that names one of them.
+/// Manifests of one kind, each read once.
+pub(super) struct ManifestCache<T> {
+    /// Key in an experiment, such as `system`. The manifests are `systems/NAME/system.toml`.
     key: &'static str,
-    /// The folder around them.
-    folder: &'static str,
-    /// The manifest in each.
-    file: &'static str,
+    read: fn(&Path) -> Result<T, FileError>,
+    known: BTreeMap<String, Arc<T>>,
 }
 
-const SYSTEM_FOLDERS: Folders = Folders {
-    key: "system",
-    folder: "systems",
-    file: system::FILE,
-};
-
-const STORE_FOLDERS: Folders = Folders {
-    key: "store",
-    folder: "stores",
-    file: store::FILE,
-};
-
-const CLIENT_FOLDERS: Folders = Folders {
-    key: "client",
-    folder: "clients",
-    file: client::FILE,
-};
-
-impl Reader<'_> {
-    /// The system of a name.
-    pub(super) fn system(
-        &mut self,
-        name: &str,
-        section: &Section<'_>,
-    ) -> Result<Arc<System>, FileError> {
-        if let Some(system) = self.systems.get(name) {
-            return Ok(Arc::clone(system));
+impl<T> ManifestCache<T> {
+    pub(super) fn new(key: &'static str, read: fn(&Path) -> Result<T, FileError>) -> Self {
+        ManifestCache {
+            key,
+            read,
+            known: BTreeMap::new(),
         }
-        let found = self.folder(name, SYSTEM_FOLDERS, section)?;
-        let system = Arc::new(System::read(&found)?);
-        self.systems.insert(name.to_owned(), Arc::clone(&system));
-        Ok(system)
     }
 
-    /// The store of a name.
-    pub(super) fn store(
+    /// Returns the content of the manifest with a name.
+    pub(super) fn get(
         &mut self,
-        name: &str,
-        section: &Section<'_>,
-    ) -> Result<Arc<Store>, FileError> {
-        if let Some(store) = self.stores.get(name) {
-            return Ok(Arc::clone(store));
+        file: &TomlFile,
+        name: &Located<Name>,
+    ) -> Result<Arc<T>, FileError> {
+        if let Some(known) = self.known.get(&name.0) {
+            return Ok(Arc::clone(known));
         }
-        let mut found = self.folder(name, STORE_FOLDERS, section);
-        if let Err(error) = &mut found {
-            error.place = section.place("name");
-        }
-        let store = Arc::new(Store::read(&found?)?);
-        self.stores.insert(name.to_owned(), Arc::clone(&store));
-        Ok(store)
-    }
-
-    /// The load generator of a name.
-    pub(super) fn client(
-        &mut self,
-        name: &str,
-        section: &Section<'_>,
-    ) -> Result<Arc<Client>, FileError> {
-        if let Some(client) = self.clients.get(name) {
-            return Ok(Arc::clone(client));
-        }
-        let found = self.folder(name, CLIENT_FOLDERS, section)?;
-        let client = Arc::new(Client::read(&found)?);
-        self.clients.insert(name.to_owned(), Arc::clone(&client));
-        Ok(client)
-    }
-
-    /// The folder of a name, from the folder beside the experiment's, beside the experiment, or here.
-    fn folder(&self, name: &str, of: Folders, section: &Section<'_>) -> Result<PathBuf, FileError> {
-        let Folders { key, folder, file } = of;
-        let here = folder_of(self.path);
-        let places = [
-            here.join("..").join(folder),
-            here.join(folder),
-            PathBuf::from(folder),
-        ];
-        let found = places
-            .iter()
-            .map(|place| place.join(name))
-            .find(|folder| folder.join(file).is_file());
-        let Some(found) = found else {
-            let known: Vec<String> = places
-                .iter()
-                .flat_map(|place| {
-                    names_in(place, |path| {
-                        path.join(file)
-                            .is_file()
-                            .then(|| path.file_name())
-                            .flatten()
-                    })
-                })
-                .collect();
-            let mend = match known.is_empty() {
-                true => {
-                    format!("there is no folder {folder}/ with a {file} in a folder of that name")
-                }
-                false => did_you_mean(name, known.iter().map(String::as_str)),
-            };
-            return Err(section.error(key, format!("unknown {key} \"{name}\"; {mend}")));
-        };
-        // Its commands run there, and are told paths from there.
-        Ok(found.canonicalize().unwrap_or(found))
+        let folder = find_folder(file, self.key, name)?;
+        let content = Arc::new((self.read)(&folder)?);
+        self.known.insert(name.0.clone(), Arc::clone(&content));
+        Ok(content)
     }
 }
 
-/// The folder that a file lies in.
+/// Finds the folder of a manifest. Searches beside the experiment's folder, then in the
+/// experiment's folder, then in the current folder.
+fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<PathBuf, FileError> {
+    let (folder, manifest) = (format!("{key}s"), format!("{key}.toml"));
+    let name = located.0.as_str();
+    let here = folder_of(file.path());
+    let places = [
+        here.join("..").join(&folder),
+        here.join(&folder),
+        PathBuf::from(&folder),
+    ];
+    let is_one = |path: &Path| path.join(&manifest).is_file();
+    let mut candidates = places.iter().map(|place| place.join(name));
+    if let Some(found) = candidates.find(|path| is_one(path)) {
+        // Commands run in this folder, where a relative path would be wrong.
+        return Ok(found.canonicalize().unwrap_or(found));
+    }
+    let known: Vec<String> = places
+        .iter()
+        .flat_map(|place| names_in(place, |path| path.file_name().filter(|_| is_one(path))))
+        .collect();
+    let fix = match known.is_empty() {
+        true => format!("there is no {folder}/{name}/{manifest}"),
+        false => did_you_mean(name, known.iter().map(String::as_str)),
+    };
+    let what = format!("unknown {key} \"{name}\"; {fix}");
+    Err(file.error(&located.span(), what))
+}
+
+/// Returns the parent folder of a file.
 pub(super) fn folder_of(path: &Path) -> PathBuf {
     match path.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
@@ -134,7 +78,7 @@ pub(super) fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The names that `name` makes of what is in a folder, sorted.
+/// Returns the sorted names of a folder's entries for which `name` returns one.
 pub(super) fn names_in(
     folder: &Path,
     name: impl Fn(&Path) -> Option<&std::ffi::OsStr>,

@@ -1,21 +1,18 @@
-//! Manifests: `system.toml` says how a server is built, started and probed, `store.toml` the same of a database, `client.toml` how
-//! another load generator is called; an experiment says which servers are loaded how.
+//! Manifests: `system.toml`, `store.toml` and `client.toml` define how to build, start and call
+//! programs. An experiment defines which servers to load, and how.
 //!
-//! All are read strictly: a key that is not known, a value that is not what its key takes, and a name that leads nowhere are
-//! errors with their line. [`fields`] is the one place that says what may stand in them; the JSON Schemas are made of it.
+//! Serde types read manifests strictly and also generate their JSON Schemas. Every error names its
+//! line.
 
 mod claim;
 mod client;
 mod experiment;
-mod fields;
 mod figure;
 mod fill;
 mod found;
-mod load;
 mod need;
 mod place;
 mod program;
-mod section;
 mod store;
 mod sweep;
 mod system;
@@ -23,42 +20,50 @@ mod template;
 mod trial;
 mod workload;
 
+use floodmark_plan::toml_file::schema;
+use serde_json::{Value as Json, json};
+
 pub use client::Client;
 pub use experiment::{Changes, Experiment};
-pub use fill::{Filler, words};
-pub use load::Load;
+pub use fill::{CommandWords, Filler};
 pub use need::Need;
 pub(crate) use need::ask;
-pub use place::{Place, Wish};
-pub use program::{Build, Knob, Program, Start};
-pub use store::{Behind, From, Store};
+pub use place::{PlacementSpec, TrialPlacement};
+pub use program::{Build, Knob, ManifestPackage, Program, ReadyPath, Start};
+pub use store::{Store, StoreSource, TrialStore};
 pub use system::System;
 pub use template::{Template, write_template};
-pub use trial::{Server, Trial};
-pub use workload::{Asked, WORKLOADS, Workload};
+pub use trial::Trial;
+pub use workload::{WORKLOADS, Workload, WorkloadRequest};
 
-/// JSON Schema of `system.toml`, as it is kept in `docs/system.schema.json`.
+/// Returns the JSON Schema of `system.toml`, kept in `docs/system.schema.json`.
 #[must_use]
-pub fn system_schema() -> serde_json::Value {
-    fields::schema("floodmark: a system (system.toml)", system::SYSTEM)
+pub fn system_schema() -> Json {
+    titled::<system::SystemManifest>("floodmark: a system (system.toml)")
 }
 
-/// JSON Schema of `store.toml`, as it is kept in `docs/store.schema.json`.
+/// Returns the JSON Schema of `store.toml`, kept in `docs/store.schema.json`.
 #[must_use]
-pub fn store_schema() -> serde_json::Value {
-    fields::schema("floodmark: a store (store.toml)", store::MANIFEST)
+pub fn store_schema() -> Json {
+    titled::<store::StoreManifest>("floodmark: a store (store.toml)")
 }
 
-/// JSON Schema of `client.toml`, as it is kept in `docs/client.schema.json`.
+/// Returns the JSON Schema of `client.toml`, kept in `docs/client.schema.json`.
 #[must_use]
-pub fn client_schema() -> serde_json::Value {
-    fields::schema("floodmark: a client (client.toml)", client::CLIENT)
+pub fn client_schema() -> Json {
+    titled::<client::ClientManifest>("floodmark: a client (client.toml)")
 }
 
-/// JSON Schema of an experiment, as it is kept in `docs/experiment.schema.json`.
+/// Returns the JSON Schema of an experiment, kept in `docs/experiment.schema.json`.
 #[must_use]
-pub fn experiment_schema() -> serde_json::Value {
-    fields::schema("floodmark: an experiment", experiment::EXPERIMENT)
+pub fn experiment_schema() -> Json {
+    titled::<experiment::ExperimentManifest>("floodmark: an experiment")
+}
+
+fn titled<T: schemars::JsonSchema>(title: &str) -> Json {
+    let mut schema = schema::<T>();
+    schema["title"] = json!(title);
+    schema
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Programs that a system needs, and whether they are here.
+//! Checks that required programs are installed.
 
-use std::fmt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use floodmark_host::Child;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::section::Section;
-use crate::source::FileError;
+use crate::lines::without_colors;
 
-/// How long a program may take to say its version.
+/// Timeout of a program's version command.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How programs are asked for their version; the first that brings one holds.
+/// Flags that make a program print its version, tried in order.
 const VERSION_FLAGS: [&str; 3] = ["--version", "-version", "-v"];
 
-/// Debian's packages of programs that are not called as their package is.
+/// Debian packages whose name differs from the program's.
 const PACKAGES: [(&str, &str); 7] = [
     ("ab", "apache2-utils"),
     ("h2load", "nghttp2-client"),
@@ -27,29 +27,29 @@ const PACKAGES: [(&str, &str); 7] = [
     ("postgres", "postgresql"),
 ];
 
-/// Programs whose package has their name.
+/// Programs whose Debian package has the same name.
 const OWN_PACKAGE: [&str; 8] = [
     "cargo", "curl", "hey", "nginx", "php", "python3", "weighttp", "wrk",
 ];
 
-/// A program, and its lowest version where one is asked for: `java >= 17`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A required program with an optional minimum version: `java >= 17`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
 pub struct Need {
     program: String,
     least: Option<Vec<u64>>,
 }
 
-impl Need {
-    /// Reads `java >= 17`, `mvn`.
-    ///
-    /// # Errors
-    /// What was expected, in words.
-    pub fn parse(text: &str) -> Result<Self, String> {
+impl TryFrom<String> for Need {
+    type Error = String;
+
+    /// Parses a requirement such as `java >= 17` or `mvn`.
+    fn try_from(text: String) -> Result<Self, String> {
         let wrong =
-            || format!("\"{text}\" is no need; write a program, like \"mvn\" or \"java >= 17\"");
+            || format!("\"{text}\" is not a program; write it like \"mvn\" or \"java >= 17\"");
         let (program, least) = match text.split_once(">=") {
             Some((program, least)) => (program, Some(version(least.trim()).ok_or_else(wrong)?)),
-            None => (text, None),
+            None => (&*text, None),
         };
         let program = program.trim();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+/".contains(c);
@@ -61,17 +61,10 @@ impl Need {
             least,
         })
     }
+}
 
-    /// Reads `needs` of a manifest.
-    pub(super) fn list(file: &Section<'_>) -> Result<Vec<Self>, FileError> {
-        let needs = file.list("needs");
-        let read = |text: &String| {
-            Need::parse(text).map_err(|what| file.error("needs", format!("needs: {what}")))
-        };
-        needs.iter().map(read).collect()
-    }
-
-    /// What is missing on this machine, in words; none where nothing is.
+impl Need {
+    /// Returns what is missing on this host, or `None` if the requirement is met.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         if !on_path(&self.program) {
@@ -87,13 +80,13 @@ impl Need {
         match VERSION_FLAGS.iter().find_map(|flag| self.ask(flag)) {
             Some(found) if found >= *least => None,
             Some(found) => Some(format!(
-                "{} is too old: {} is needed, {} is installed",
+                "{} is too old: requires {} or later, found {}",
                 self.program,
                 show(least),
                 show(&found)
             )),
             None => Some(format!(
-                "{} does not say its version, and {} or later is needed",
+                "{} does not print its version; version {} or later is required",
                 self.program,
                 show(least)
             )),
@@ -108,7 +101,7 @@ impl Need {
     }
 }
 
-/// How a program ends and what it says when it is asked for its version; none where it does not start or end.
+/// Runs a program. Returns its exit status and output, or `None` if it does not start or times out.
 pub fn ask(command: Command) -> Option<(ExitStatus, String)> {
     let folder = tempfile::tempdir().ok()?;
     let log = folder.path().join("version");
@@ -118,16 +111,7 @@ pub fn ask(command: Command) -> Option<(ExitStatus, String)> {
     Some((status, String::from_utf8_lossy(&said).into_owned()))
 }
 
-impl fmt::Display for Need {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.least {
-            Some(least) => write!(f, "{} >= {}", self.program, show(least)),
-            None => f.write_str(&self.program),
-        }
-    }
-}
-
-/// The Debian package that brings a program, where that is known.
+/// Returns the Debian package of a program, if known.
 fn package(program: &str) -> Option<&str> {
     let other = PACKAGES.iter().find(|(name, _)| *name == program);
     let own = OWN_PACKAGE.contains(&program).then_some(program);
@@ -151,11 +135,13 @@ fn version(text: &str) -> Option<Vec<u64>> {
     text.split('.').map(|part| part.parse().ok()).collect()
 }
 
-/// The first number in a text that stands by itself, with its parts: `openjdk 21.0.4 2024` has 21.0.4. Java up to 8 calls itself 1.8.
+/// Returns the first standalone number in a text as its parts, such as 21.0.4 in `openjdk 21.0.4
+/// 2024`. Java up to version 8 prints 1.8 for version 8.
 ///
-/// Colours are left out, as `mvn` has them even in a file, and what a virtual machine says of options from the environment.
+/// Ignores color sequences, because `mvn` prints them even to a file. Also ignores the JVM's lines
+/// about options from the environment.
 fn first_version(said: &str) -> Option<Vec<u64>> {
-    let plain = without_colours(said);
+    let plain = without_colors(said);
     let lines = plain.lines().filter(|line| !line.contains("Picked up "));
     let text = lines.collect::<Vec<_>>().join("\n");
     let begin = text
@@ -176,17 +162,6 @@ fn first_version(said: &str) -> Option<Vec<u64>> {
     }
 }
 
-/// A text without ANSI's escape sequences (ECMA-48, 5.4: `ESC [`, parameters, a letter).
-fn without_colours(text: &str) -> String {
-    let mut parts = text.split("\x1b[");
-    let mut plain = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part.find(|c: char| ('@'..='~').contains(&c));
-        plain.push_str(end.map_or("", |end| &part[end + 1..]));
-    }
-    plain
-}
-
 fn show(version: &[u64]) -> String {
     let parts: Vec<String> = version.iter().map(u64::to_string).collect();
     parts.join(".")
@@ -196,18 +171,27 @@ fn show(version: &[u64]) -> String {
 mod tests {
     use super::*;
 
+    fn need(text: &str) -> Result<Need, String> {
+        text.to_owned().try_into()
+    }
+
     #[test]
-    fn needs_are_read_and_shown() {
-        for text in ["java >= 17", "mvn", "g++ >= 13.2"] {
-            assert_eq!(Need::parse(text).unwrap().to_string(), text);
+    fn parses_requirements() {
+        for (text, program, least) in [
+            ("java >= 17", "java", Some(vec![17])),
+            ("mvn", "mvn", None),
+            ("g++ >= 13.2", "g++", Some(vec![13, 2])),
+        ] {
+            let need = need(text).unwrap();
+            assert_eq!((need.program.as_str(), need.least), (program, least));
         }
         for bad in ["", ">= 17", "java >= new", "rm -rf", "java >="] {
-            assert!(Need::parse(bad).is_err(), "{bad}");
+            assert!(need(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn versions_as_programs_say_them() {
+    fn finds_versions_in_output() {
         for (said, version) in [
             ("openjdk version \"21.0.4\" 2024-07-16", vec![21, 0, 4]),
             ("java version \"1.8.0_292\"", vec![8]),
@@ -236,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        let missing = |text: &str| Need::parse(text).unwrap().missing();
+    fn names_missing_programs() {
+        let missing = |text: &str| need(text).unwrap().missing();
         assert_eq!(missing("sh"), None);
         let text = missing("no-such-program-here").unwrap();
         assert!(
@@ -251,18 +235,18 @@ mod tests {
     }
 
     #[test]
-    fn debians_packages_are_named() {
+    fn names_debian_packages() {
         assert_eq!(package("mvn"), Some("maven"));
         assert_eq!(package("nginx"), Some("nginx"));
         assert_eq!(package("a-server-of-mine"), None);
     }
 
-    /// Where they are installed: what they say is theirs.
+    /// Uses Java and Maven of this host; both may be missing.
     #[test]
-    fn java_and_maven_as_they_are_here() {
-        for (need, too_much) in [("java >= 8", "java >= 1000"), ("mvn >= 3", "mvn >= 1000")] {
-            let missing = |text: &str| Need::parse(text).unwrap().missing();
-            match missing(need) {
+    fn checks_installed_java_and_maven() {
+        for (enough, too_much) in [("java >= 8", "java >= 1000"), ("mvn >= 3", "mvn >= 1000")] {
+            let missing = |text: &str| need(text).unwrap().missing();
+            match missing(enough) {
                 None => assert!(missing(too_much).unwrap().contains("too old")),
                 Some(what) => assert!(what.contains("on Debian: apt-get install "), "{what}"),
             }

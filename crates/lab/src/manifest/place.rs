@@ -1,128 +1,165 @@
-//! `[place]`: where the client and the server of a trial run.
+//! `[place]`: placement of a trial's client and server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use floodmark_host::Cpus;
+use floodmark_plan::FileError;
+use floodmark_plan::scalar::{Count, ScalarText};
+use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_record::place::HostLayout;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-use super::fields::{Field, Kind, field};
-use super::section::Section;
-use super::store::Behind;
-use crate::source::FileError;
+use super::store::TrialStore;
 
-/// `hosts`.
-pub(super) const HOSTS: Field = field(
-    "hosts",
-    Kind::OneOf(&["shared", "separate"]),
-    "shared: client and server on this machine, on the same CPUs unless cpus says otherwise. It is what holds without it. separate: as on two machines, each in a network namespace of its own, joined by a pair of virtual interfaces, each on half of the CPUs unless cpus says otherwise.",
-);
-
-/// `cpus`.
-pub(super) const CPUS: Field = field(
-    "cpus",
-    Kind::Table(SIDES),
-    "CPUs that each side is kept to, like { client = \"0\", server = \"1,3-4\" }. Without it all that floodmark may use. A client with CPUs of its own has a thread for each, where threads says nothing else.",
-);
-
-/// `sysctls`.
-pub(super) const SYSCTLS: Field = field(
-    "sysctls",
-    Kind::Table(SETTINGS),
-    "With hosts = \"separate\": kernel settings of each side's network, like { client = { \"net.ipv4.tcp_tw_reuse\" = 0 } }. The machine's own stay as they are, and the others of each side are the kernel's defaults.",
-);
-
-const SETTINGS: &[Field] = &[
-    field(
-        "client",
-        Kind::AnyScalars,
-        "Settings of the load process's side.",
-    ),
-    field("server", Kind::AnyScalars, "Settings of the server's side."),
-];
-
-const SIDES: &[Field] = &[
-    field("client", Kind::Text, "CPUs of the load process."),
-    field("server", Kind::Text, "CPUs of the server."),
-];
-
-/// Keys of a trial's own `place`.
-pub(super) const PLACE: &[Field] = &[HOSTS, CPUS, SYSCTLS];
-
-/// What is asked of where a trial runs.
-#[derive(Debug, Clone, Default)]
-pub struct Place {
-    /// Whether each side has a network of its own.
-    pub separate: bool,
-    /// Of the load process.
-    pub client: Wish,
-    /// Of the server.
-    pub server: Wish,
-    /// By how much each byte between them comes later, either way.
-    pub delay: Option<Duration>,
-    /// The database behind the server.
-    pub store: Option<Behind>,
+/// `[place]` of an experiment.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExperimentPlace {
+    /// shared: client and server run on this host and share its CPUs, unless cpus is given.
+    /// separate: each runs in its own network namespace, joined by a pair of virtual interfaces, on
+    /// its own half of the CPUs, unless cpus is given. Default: shared.
+    pub hosts: Option<HostLayout>,
+    /// CPUs of client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
+    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
+    /// given.
+    pub cpus: Option<CpusSection>,
+    /// Kernel settings of each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
+    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings
+    /// are not changed.
+    pub sysctls: Option<Located<SysctlsSection>>,
+    /// Number of processes per server, started one after another in rounds over all trials (A B A
+    /// B). Default: 1.
+    pub processes: Option<Count<1, 1000>>,
 }
 
-/// What is asked of where one side runs.
+/// `place` of a trial.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrialPlace {
+    /// shared: client and server run on this host and share its CPUs, unless cpus is given.
+    /// separate: each runs in its own network namespace, joined by a pair of virtual interfaces, on
+    /// its own half of the CPUs, unless cpus is given. Default: shared.
+    pub hosts: Option<HostLayout>,
+    /// CPUs of client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
+    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
+    /// given.
+    pub cpus: Option<CpusSection>,
+    /// Kernel settings of each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
+    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings
+    /// are not changed.
+    pub sysctls: Option<Located<SysctlsSection>>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SysctlsSection {
+    /// Settings of the client's network namespace.
+    #[serde(default)]
+    client: LocatedMap<ScalarText>,
+    /// Settings of the server's network namespace.
+    #[serde(default)]
+    server: LocatedMap<ScalarText>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CpusSection {
+    /// CPUs of the client, such as "0".
+    client: Option<Located<String>>,
+    /// CPUs of the server, such as "1,3-4".
+    server: Option<Located<String>>,
+}
+
+/// Placement of a trial.
+#[derive(Debug, Clone, Default)]
+pub struct TrialPlacement {
+    /// Whether client and server have separate network namespaces.
+    pub separate: bool,
+    /// Placement of the client.
+    pub client: PlacementSpec,
+    /// Placement of the server.
+    pub server: PlacementSpec,
+    /// Added one-way latency between client and server; `None` without a proxy.
+    pub delay: Option<Duration>,
+    /// The store behind the server.
+    pub store: Option<TrialStore>,
+}
+
+/// Placement of a client or server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wish {
-    /// CPUs that it is kept to; none for all that floodmark may use.
+pub struct PlacementSpec {
+    /// CPUs that it may use; `None` for all that floodmark may use.
     pub cpus: Option<Cpus>,
-    /// Kernel settings of its network, by their names.
+    /// Kernel settings of the role's network namespace by name.
     pub sysctls: BTreeMap<String, String>,
 }
 
-impl Place {
-    /// Takes in what a table says; it goes before what was there.
-    pub(super) fn take(&mut self, section: &Section<'_>) -> Result<(), FileError> {
-        if let Some(hosts) = section.text("hosts") {
-            self.separate = hosts == "separate";
+impl TrialPlacement {
+    /// Replaces the keys that a section gives.
+    pub(super) fn override_with(
+        &mut self,
+        file: &TomlFile,
+        hosts: Option<HostLayout>,
+        cpus: Option<&CpusSection>,
+        sysctls: Option<&Located<SysctlsSection>>,
+    ) -> Result<(), FileError> {
+        if let Some(hosts) = hosts {
+            self.separate = hosts == HostLayout::Separate;
             if !self.separate {
                 self.client.sysctls.clear();
                 self.server.sysctls.clear();
             }
         }
-        if let Some(settings) = section.table("sysctls", SETTINGS)? {
+        if let Some(sysctls) = sysctls {
             if !self.separate {
-                return Err(section.error(
-                    "sysctls",
-                    "sysctls: both sides share the machine's kernel settings, which floodmark leaves alone; add hosts = \"separate\"",
+                return Err(file.error(
+                    &sysctls.span(),
+                    "sysctls requires separate network namespaces; add hosts = \"separate\"",
                 ));
             }
-            for (key, side) in [("client", &mut self.client), ("server", &mut self.server)] {
-                side.sysctls.clear();
-                for (name, (place, value)) in settings.scalars(key) {
-                    let what = setting_fault(&name).map(|what| format!("sysctls: {what}"));
-                    what.map_or(Ok(()), |what| Err(FileError { place, what }))?;
-                    side.sysctls.insert(name, value);
-                }
-            }
+            self.client.sysctls = settings(file, &sysctls.client)?;
+            self.server.sysctls = settings(file, &sysctls.server)?;
         }
-        if let Some(cpus) = section.table("cpus", SIDES)? {
-            for (key, side) in [("client", &mut self.client), ("server", &mut self.server)] {
-                side.cpus = match cpus.text(key) {
-                    None => None,
-                    Some(text) => Some(
-                        Cpus::parse(text)
-                            .map_err(|what| cpus.error(key, format!("{key}: {what}")))?,
-                    ),
-                };
-            }
+        if let Some(cpus) = cpus {
+            self.client.cpus = parse_cpus(file, "client", &cpus.client)?;
+            self.server.cpus = parse_cpus(file, "server", &cpus.server)?;
         }
         Ok(())
     }
 }
 
-/// Why a name is none of a setting of a network, which leads to a file below `/proc/sys/net`.
-fn setting_fault(name: &str) -> Option<String> {
-    let plain = |part: &str| {
-        let of = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-        !part.is_empty() && part.chars().all(of)
+fn parse_cpus(
+    file: &TomlFile,
+    key: &str,
+    text: &Option<Located<String>>,
+) -> Result<Option<Cpus>, FileError> {
+    let parse = |text: &Located<String>| {
+        Cpus::parse(text).map_err(|what| file.error(&text.span(), format!("{key}: {what}")))
     };
-    let is = name.starts_with("net.") && name.split('.').all(plain);
-    (!is).then(|| {
-        format!(
-            "expected a setting of the network, like \"net.ipv4.tcp_tw_reuse\", not \"{name}\"; the others are the whole machine's"
-        )
-    })
+    text.as_ref().map(parse).transpose()
+}
+
+/// Checks and returns the kernel settings of one network. Their names are paths below
+/// `/proc/sys/net`.
+fn settings(
+    file: &TomlFile,
+    section: &LocatedMap<ScalarText>,
+) -> Result<BTreeMap<String, String>, FileError> {
+    let plain = |part: &str| {
+        let valid = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        !part.is_empty() && part.chars().all(valid)
+    };
+    let mut settings = BTreeMap::new();
+    for (name, value) in section {
+        if !(name.starts_with("net.") && name.split('.').all(plain)) {
+            let what = format!(
+                "sysctls: expected a network setting, like \"net.ipv4.tcp_tw_reuse\", not \"{name}\""
+            );
+            return Err(file.error(&value.span(), what));
+        }
+        settings.insert(name.clone(), value.0.clone());
+    }
+    Ok(settings)
 }

@@ -1,184 +1,103 @@
-//! What systems and stores have in common: a program of a folder, how it is built and started, and what can be set on it.
+//! Keys that systems, stores and clients share: a program's folder, build, start and settings.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::fields::{Field, Kind, field, needed};
+use floodmark_plan::scalar::{Count, MAX_COUNT, Name, PositiveDuration, ScalarText};
+use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::{FileError, did_you_mean};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::fill::{CommandWords, Filler};
 use super::need::Need;
-use super::section::Section;
-use super::{Filler, fill, words};
-use crate::source::{FileError, did_you_mean};
 
-/// Longest build where nothing is said.
-const LONGEST_BUILD: Duration = Duration::from_secs(15 * 60);
-/// Longest wait for readiness where nothing is said.
-const LONGEST_START: Duration = Duration::from_secs(30);
-/// Longest wait for the end after SIGTERM where nothing is said.
-const LONGEST_STOP: Duration = Duration::from_secs(10);
+/// Default timeout of a build.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// Default timeout until a program is ready.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Default timeout of a stop after SIGTERM.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// `needs`.
-pub(super) const NEEDS: Field = field(
-    "needs",
-    Kind::Texts,
-    "Programs that must be installed, such as \"java >= 17\". Where one is missing what needs it is skipped.",
-);
-
-/// `build`.
-pub(super) const BUILT: Field = field(
-    "build",
-    Kind::Table(BUILD),
-    "How it is built. Without it nothing is.",
-);
-
-/// `knobs`.
-pub(super) const KNOBS: Field = field(
-    "knobs",
-    Kind::Named(KNOB),
-    "What an experiment can set; {name} in the commands stands for the value.",
-);
-
-const BUILD: &[Field] = &[
-    needed(
-        "command",
-        Kind::Text,
-        "The command, run in its folder, without a shell.",
-    ),
-    field(
-        "inputs",
-        Kind::Texts,
-        "Files and folders that it is built of. While they are as they were it is not built again; without them it is built each time.",
-    ),
-    field(
-        "outputs",
-        Kind::Texts,
-        "What the build makes. Where one is missing it is built again.",
-    ),
-    field(
-        "within",
-        Kind::Duration,
-        "Longest time it may take. Without it 15m.",
-    ),
-];
-
-/// `files`.
-pub(super) const FILES: Field = field(
-    "files",
-    Kind::Texts,
-    "Files of its folder that are copied to {run}, with placeholders filled in.",
-);
-
-/// `ready-within`.
-pub(super) const READY_WITHIN: Field = field(
-    "ready-within",
-    Kind::Duration,
-    "Longest wait for that. Without it 30s.",
-);
-
-/// `stop-within`.
-pub(super) const STOP_WITHIN: Field = field(
-    "stop-within",
-    Kind::Duration,
-    "Longest wait for the end after SIGTERM, before SIGKILL. Without it 10s.",
-);
-
-const KNOB: &[Field] = &[
-    field(
-        "default",
-        Kind::Scalar,
-        "Value where the experiment sets none. Only a knob named threads may be without: half the CPUs then, or all of the server's own.",
-    ),
-    field("values", Kind::Scalars, "The values that it takes."),
-    field(
-        "low",
-        Kind::Count(0, 1 << 53),
-        "The lowest number that it takes.",
-    ),
-    field(
-        "high",
-        Kind::Count(0, 1 << 53),
-        "The highest number that it takes.",
-    ),
-];
-
-/// A program of a folder.
-#[derive(Debug, Clone)]
-pub struct Program {
-    /// Its name.
-    pub name: String,
-    /// Its folder; commands run there.
-    pub folder: PathBuf,
-    /// Programs that must be here.
-    pub needs: Vec<Need>,
-    /// How it is built.
-    pub build: Option<Build>,
-    /// How it is started.
-    pub start: Start,
-    /// What can be set.
-    pub knobs: BTreeMap<String, Knob>,
-}
-
-/// How a system is built.
-#[derive(Debug, Clone)]
+/// `[build]`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Build {
-    /// Words of the command.
-    pub command: Vec<String>,
-    /// What it is built of.
-    pub inputs: Vec<PathBuf>,
-    /// What it makes.
-    pub outputs: Vec<PathBuf>,
-    /// Longest time it may take.
-    pub within: Duration,
+    /// Build command, run in the manifest's folder without a shell.
+    pub(crate) command: Located<CommandWords>,
+    /// Files and folders that the build reads. The build is skipped if they have not changed.
+    /// Default: build every time.
+    inputs: Option<Located<Vec<String>>>,
+    /// Files that the build writes. If one is missing, the build runs again.
+    #[serde(default)]
+    outputs: Vec<String>,
+    /// Maximum time of the build. Default: 15m.
+    within: Option<PositiveDuration>,
 }
 
-/// How a server is started.
-#[derive(Debug, Clone)]
-pub struct Start {
-    /// Words of the command, placeholders not filled in.
-    pub command: Vec<String>,
-    /// Files to be filled in and copied, with their paths.
-    pub files: Vec<PathBuf>,
-    /// Path that is asked for to find out that it serves; the workload's where none is given.
-    pub ready: Option<String>,
-    /// Longest wait for an answer to that.
-    pub ready_within: Duration,
-    /// Longest wait for its end after SIGTERM.
-    pub stop_within: Duration,
+impl Build {
+    /// Returns the paths of the files and folders that the build reads.
+    pub(crate) fn inputs(&self, folder: &Path) -> Vec<PathBuf> {
+        let names = self.inputs.iter().flat_map(|names| names.iter());
+        names.map(|name| folder.join(name)).collect()
+    }
+
+    /// Returns the path of the first missing output.
+    pub(crate) fn missing_output(&self, folder: &Path) -> Option<PathBuf> {
+        let mut paths = self.outputs.iter().map(|name| folder.join(name));
+        paths.find(|path| !path.exists())
+    }
+
+    /// Returns the timeout of the build.
+    pub(crate) fn within(&self) -> Duration {
+        self.within.as_ref().map_or(BUILD_TIMEOUT, |limit| limit.0)
+    }
+
+    fn check(&self, file: &TomlFile, folder: &Path) -> Result<(), FileError> {
+        check_placeholders(file, "command", &self.command, &["floodmark"])?;
+        let inputs = self.inputs(folder);
+        match (inputs.iter().find(|path| !path.exists()), &self.inputs) {
+            (Some(missing), Some(names)) => {
+                let what = format!("inputs: {} does not exist", missing.display());
+                Err(file.error(&names.span(), what))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
-/// What can be set on a system.
-#[derive(Debug, Clone, Default)]
+/// A setting (knob) that experiments can change.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Knob {
-    /// Value where none is set; none for threads, where half the CPUs is meant.
-    pub default: Option<String>,
-    values: Vec<String>,
-    low: Option<u64>,
-    high: Option<u64>,
+    /// Value if the experiment does not set the knob. Required, except for a knob named threads.
+    /// Its default is half the CPUs, or all of the server's own CPUs if it has any.
+    pub default: Option<ScalarText>,
+    /// Allowed values.
+    #[serde(default)]
+    pub values: Vec<ScalarText>,
+    /// Lowest allowed number.
+    low: Option<Count<0, MAX_COUNT>>,
+    /// Highest allowed number.
+    high: Option<Count<0, MAX_COUNT>>,
 }
 
 impl Knob {
-    /// The values that it takes; empty where they are not listed.
-    #[must_use]
-    pub fn values(&self) -> &[String] {
-        &self.values
-    }
-
-    /// What is wrong with a value, in words.
-    ///
-    /// # Errors
-    /// It is none of the values, or beyond the bounds.
-    pub fn check(&self, name: &str, value: &str) -> Result<(), String> {
-        if !self.values.is_empty() && !self.values.iter().any(|one| one == value) {
-            let mend = did_you_mean(value, self.values.iter().map(String::as_str));
-            return Err(format!("{name}: unknown value \"{value}\"; {mend}"));
+    /// Checks a value.
+    fn check(&self, name: &str, value: &str) -> Result<(), String> {
+        let values = self.values.iter().map(|one| one.0.as_str());
+        if !self.values.is_empty() && !values.clone().any(|one| one == value) {
+            let fix = did_you_mean(value, values);
+            return Err(format!("{name}: unknown value \"{value}\"; {fix}"));
         }
-        let (low, high) = (self.low.unwrap_or(0), self.high.unwrap_or(u64::MAX));
-        let bounded = self.low.is_some() || self.high.is_some();
-        if bounded && !value.parse().is_ok_and(|n: u64| (low..=high).contains(&n)) {
-            let upper = self
-                .high
-                .map(|high| format!(" to {high}"))
-                .unwrap_or_default();
+        let low = self.low.as_ref().map_or(0, |n| n.0);
+        let high = self.high.as_ref().map(|n| n.0);
+        let is_bounded = self.low.is_some() || high.is_some();
+        let range = low..=high.unwrap_or(u64::MAX);
+        if is_bounded && !value.parse().is_ok_and(|n: u64| range.contains(&n)) {
+            let upper = high.map_or(String::new(), |high| format!(" to {high}"));
             return Err(format!(
                 "{name}: expected a whole number from {low}{upper}, not \"{value}\""
             ));
@@ -187,163 +106,208 @@ impl Knob {
     }
 }
 
+/// How to start a program, from `[start]` or from a trial with a command.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// The command, with placeholders.
+    pub command: Located<CommandWords>,
+    /// Names of files to copy to the run folder, with placeholders filled in.
+    pub files: Vec<Located<String>>,
+    /// Path of the readiness check; `None` for the workload's path.
+    pub ready: Option<ReadyPath>,
+    /// Maximum time until the server is ready; `None` for the default.
+    pub ready_within: Option<PositiveDuration>,
+    /// Maximum time until the server exits after SIGTERM; `None` for the default.
+    pub stop_within: Option<PositiveDuration>,
+}
+
 impl Start {
-    /// Reads `[start]`, or the same keys of a trial; `folder` is where its files lie, `placeholders` what its command may be told.
-    pub(super) fn of(
-        section: &Section<'_>,
-        folder: &Path,
-        placeholders: &[&str],
-        knobs: &BTreeMap<String, Knob>,
-    ) -> Result<Self, FileError> {
-        let known: Vec<&str> = placeholders
-            .iter()
-            .copied()
-            .chain(knobs.keys().map(String::as_str))
-            .collect();
-        let command = command(section, "command", &known)?;
-        let mut files = Vec::new();
-        for name in section.list("files") {
-            let path = folder.join(&name);
+    /// Returns the maximum time until the server is ready.
+    #[must_use]
+    pub fn ready_within(&self) -> Duration {
+        let limit = self.ready_within.as_ref();
+        limit.map_or(START_TIMEOUT, |limit| limit.0)
+    }
+
+    /// Returns the maximum time until the server exits after SIGTERM.
+    #[must_use]
+    pub fn stop_within(&self) -> Duration {
+        let limit = self.stop_within.as_ref();
+        limit.map_or(STOP_TIMEOUT, |limit| limit.0)
+    }
+
+    /// Checks the placeholders of the command, and the files in `folder`.
+    fn check(&self, file: &TomlFile, folder: &Path, known: &[&str]) -> Result<(), FileError> {
+        check_placeholders(file, "command", &self.command, known)?;
+        for name in &self.files {
+            let path = folder.join(name.as_str());
             if name.contains('/') || !path.is_file() {
-                let what = format!("files: {} is no file of its folder", path.display());
-                return Err(section.error("files", what));
+                let what = format!("files: {} is not a file in the folder", path.display());
+                return Err(file.error(&name.span(), what));
             }
-            files.push(path);
         }
-        Ok(Start {
-            command,
-            files,
-            ready: ready(section)?,
-            ready_within: section.duration("ready-within").unwrap_or(LONGEST_START),
-            stop_within: section.duration("stop-within").unwrap_or(LONGEST_STOP),
+        Ok(())
+    }
+}
+
+/// Path of a readiness check, written as `GET /path`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+pub struct ReadyPath(pub String);
+
+impl TryFrom<String> for ReadyPath {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let path = text.strip_prefix("GET ").map(str::trim);
+        let path = path.filter(|path| is_path(path)).ok_or_else(|| {
+            format!("expected a method and a path, like ready = \"GET /\", not \"{text}\"")
+        })?;
+        Ok(ReadyPath(path.to_owned()))
+    }
+}
+
+/// Returns whether a text is a valid path of a request.
+pub(super) fn is_path(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Checks the placeholders of a command.
+pub(super) fn check_placeholders(
+    file: &TomlFile,
+    key: &str,
+    command: &Located<CommandWords>,
+    known: &[&str],
+) -> Result<(), FileError> {
+    let checked = command.check(known);
+    checked.map_err(|what| file.error(&command.span(), format!("{key}: {what}")))
+}
+
+/// A folder with a manifest.
+#[derive(Debug, Clone)]
+pub struct ManifestPackage {
+    /// Name of the system, store or client.
+    pub name: String,
+    /// The folder, in which commands run.
+    pub folder: PathBuf,
+    /// Programs that must be installed.
+    pub needs: Vec<Need>,
+    /// How to build it.
+    pub build: Option<Build>,
+}
+
+impl ManifestPackage {
+    /// Checks the keys that all manifests share.
+    pub(super) fn new(
+        file: &TomlFile,
+        folder: &Path,
+        name: &Located<Name>,
+        needs: Vec<Need>,
+        build: Option<Build>,
+    ) -> Result<Self, FileError> {
+        let folder_name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let span = name.span();
+        let name = &name.0;
+        if *name != folder_name {
+            let what = format!("name: \"{name}\" must be the folder's name, \"{folder_name}\"");
+            return Err(file.error(&span, what));
+        }
+        if let Some(build) = &build {
+            build.check(file, folder)?;
+        }
+        Ok(ManifestPackage {
+            name: name.clone(),
+            folder: folder.to_owned(),
+            needs,
+            build,
         })
     }
 }
 
-/// The words of a command.
-fn command(section: &Section<'_>, key: &str, known: &[&str]) -> Result<Vec<String>, FileError> {
-    let text = section.text(key).unwrap_or_default();
-    words(text)
-        .and_then(|words| fill::check(text, known).map(|()| words))
-        .map_err(|what| section.error(key, format!("{key}: {what}")))
+/// A program that floodmark starts as a server or store.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Its folder.
+    pub package: ManifestPackage,
+    /// How to start the program.
+    pub start: Start,
+    /// Settings of the program by name.
+    pub knobs: BTreeMap<String, Knob>,
 }
 
-/// The path of `GET /path`.
-fn ready(section: &Section<'_>) -> Result<Option<String>, FileError> {
-    let Some(text) = section.text("ready") else {
-        return Ok(None);
-    };
-    let path = text.strip_prefix("GET ").map(str::trim);
-    let plain = |path: &&str| path.starts_with('/') && path.bytes().all(|b| b.is_ascii_graphic());
-    match path.filter(plain) {
-        Some(path) => Ok(Some(path.to_owned())),
-        None => Err(section.error(
-            "ready",
-            format!("ready: expected a method and a path, like ready = \"GET /\", not \"{text}\""),
-        )),
+impl Deref for Program {
+    type Target = ManifestPackage;
+
+    fn deref(&self) -> &ManifestPackage {
+        &self.package
     }
 }
 
 impl Program {
-    /// Reads what a manifest says of its program. `placeholders` are those of its commands.
-    pub(super) fn of(
-        file: &Section<'_>,
-        folder: &Path,
-        (start, placeholders): (&'static [Field], &[&str]),
+    /// Checks the start and the knobs of a program. The command may use `placeholders` and knobs.
+    pub(super) fn new(
+        file: &TomlFile,
+        package: ManifestPackage,
+        start: Start,
+        knobs: LocatedMap<Knob>,
+        placeholders: &[&str],
     ) -> Result<Self, FileError> {
-        file.named_as(folder)?;
-        let knobs = knobs(file, placeholders)?;
-        let Some(start) = file.table("start", start)? else {
-            return Err(file.error("start", "[start] is missing"));
-        };
+        let mut known = placeholders.to_vec();
+        for (name, knob) in &knobs {
+            let what = if name == "threads" {
+                continue;
+            } else if placeholders.contains(&name.as_str()) {
+                "has the name of a placeholder; choose another name"
+            } else if knob.default.is_none() {
+                "has no default; write default = …"
+            } else {
+                known.push(name);
+                continue;
+            };
+            let what = format!("the knob \"{name}\" {what}");
+            return Err(file.error(&knob.span(), what));
+        }
+        start.check(file, &package.folder, &known)?;
+        let knobs = knobs.into_iter();
         Ok(Program {
-            name: file.text("name").unwrap_or_default().to_owned(),
-            needs: Need::list(file)?,
-            build: Build::list(file, folder)?,
-            start: Start::of(&start, folder, placeholders, &knobs)?,
-            folder: folder.to_owned(),
-            knobs,
+            package,
+            start,
+            knobs: knobs
+                .map(|(name, knob)| (name, knob.into_inner()))
+                .collect(),
         })
     }
 
-    /// Says what its knobs' placeholders stand for: the values that are set, else the defaults.
+    /// Sets the placeholders of the knobs to an experiment's values, or to the defaults.
     pub fn fill(&self, setting: &BTreeMap<String, String>, filler: &mut Filler) {
-        for (name, knob) in &self.knobs {
-            if let Some(value) = setting.get(name).or(knob.default.as_ref()) {
-                filler.set(name, value);
-            }
+        for (name, value) in self.setting(setting) {
+            filler.set(&name, value);
         }
     }
 
-    /// Holds a value that an experiment gives a knob against those that it takes.
+    /// Returns an experiment's values of the knobs, or else the defaults.
+    #[must_use]
+    pub fn setting(&self, setting: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let knobs = self.knobs.iter();
+        let values = knobs.filter_map(|(name, knob)| {
+            let default = knob.default.as_ref().map(|default| &default.0);
+            Some((name.clone(), setting.get(name).or(default)?.clone()))
+        });
+        values.collect()
+    }
+
+    /// Checks an experiment's value of a knob.
     ///
     /// # Errors
-    /// There is no such knob, or it does not take the value; in words.
+    /// The knob is unknown, or does not allow the value.
     pub fn check(&self, knob: &str, value: &str) -> Result<(), String> {
         match self.knobs.get(knob) {
             Some(known) => known.check(knob, value),
             None if self.knobs.is_empty() => Err(format!("{} has no knobs", self.name)),
             None => {
-                let mend = did_you_mean(knob, self.knobs.keys().map(String::as_str));
-                Err(format!("{} has no knob \"{knob}\"; {mend}", self.name))
+                let fix = did_you_mean(knob, self.knobs.keys().map(String::as_str));
+                Err(format!("{} has no knob \"{knob}\"; {fix}", self.name))
             }
         }
     }
-}
-
-impl Build {
-    /// Reads `[build]`, where there is one.
-    pub(super) fn list(file: &Section<'_>, folder: &Path) -> Result<Option<Self>, FileError> {
-        let section = file.table("build", BUILD)?;
-        section
-            .map(|section| Self::of(&section, folder))
-            .transpose()
-    }
-
-    fn of(section: &Section<'_>, folder: &Path) -> Result<Self, FileError> {
-        let paths = |key| {
-            section
-                .list(key)
-                .iter()
-                .map(|name| folder.join(name))
-                .collect()
-        };
-        let inputs: Vec<PathBuf> = paths("inputs");
-        if let Some(missing) = inputs.iter().find(|path| !path.exists()) {
-            let what = format!("inputs: {} does not exist", missing.display());
-            return Err(section.error("inputs", what));
-        }
-        Ok(Build {
-            command: command(section, "command", &["floodmark"])?,
-            inputs,
-            outputs: paths("outputs"),
-            within: section.duration("within").unwrap_or(LONGEST_BUILD),
-        })
-    }
-}
-
-fn knobs(file: &Section<'_>, placeholders: &[&str]) -> Result<BTreeMap<String, Knob>, FileError> {
-    let mut knobs = BTreeMap::new();
-    for (name, section) in file.named("knobs", KNOB)? {
-        if placeholders.contains(&name.as_str()) && name != "threads" {
-            let what = format!(
-                "the knob \"{name}\" has the name of a placeholder that is there already; give it another"
-            );
-            return Err(section.error("", what));
-        }
-        let knob = Knob {
-            default: section.scalar("default"),
-            values: section.list("values"),
-            low: section.count("low"),
-            high: section.count("high"),
-        };
-        if knob.default.is_none() && name != "threads" {
-            return Err(section.error(
-                "",
-                format!("the knob \"{name}\" has no default; write default = …"),
-            ));
-        }
-        knobs.insert(name, knob);
-    }
-    Ok(knobs)
 }

@@ -1,4 +1,4 @@
-//! That schemas and reader agree, on what is shipped, on starting points and on what is wrong.
+//! Tests that the JSON Schemas and the reader accept the same manifests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,16 @@ use toml::de::{DeTable, DeValue};
 use super::tests::{EXPERIMENT, SYSTEM};
 use super::*;
 
-/// TOML as JSON, for the schemas.
+/// Converts TOML to JSON.
 fn json(value: &DeValue<'_>) -> Json {
     match value {
         DeValue::String(text) => Json::String(text.to_string()),
         DeValue::Boolean(truth) => Json::Bool(*truth),
         DeValue::Array(all) => all.iter().map(|one| json(one.get_ref())).collect(),
         DeValue::Table(table) => table_json(table),
-        number => serde_json::from_str(&fields::number(number).unwrap().to_string()).unwrap(),
+        DeValue::Integer(number) => number.as_str().parse::<i64>().unwrap().into(),
+        DeValue::Float(number) => number.as_str().parse::<f64>().unwrap().into(),
+        DeValue::Datetime(_) => Json::Null,
     }
 }
 
@@ -48,7 +50,7 @@ fn files(folder: &str, name: impl Fn(&Path) -> PathBuf) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_shipped_is_read_and_fits_its_schema() {
+fn shipped_manifests_are_valid() {
     for path in files("experiments", Path::to_owned) {
         let read = Experiment::read(&path);
         assert!(read.is_ok(), "{}", read.unwrap_err());
@@ -76,7 +78,7 @@ fn what_is_shipped_is_read_and_fits_its_schema() {
 }
 
 #[test]
-fn schemas_take_what_is_read_and_refuse_what_is_not() {
+fn schemas_accept_what_the_reader_accepts() {
     let schema = experiment_schema();
     assert!(fits(&schema, EXPERIMENT));
     for (from, to) in [
@@ -98,7 +100,7 @@ fn schemas_take_what_is_read_and_refuse_what_is_not() {
 }
 
 #[test]
-fn starting_points_are_read_and_never_written_over_anything() {
+fn templates_are_valid_and_overwrite_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let path = write_template(Template::System, root, "mine").unwrap();
@@ -106,13 +108,13 @@ fn starting_points_are_read_and_never_written_over_anything() {
     assert_eq!(system.name, "mine");
     assert!(fits(&system_schema(), &fs::read_to_string(&path).unwrap()));
     let path = write_template(Template::Experiment, root, "first").unwrap();
-    assert_eq!(Experiment::read(&path).unwrap().name, "first");
+    assert_eq!(Experiment::read(&path).unwrap().description.name, "first");
     assert!(fits(
         &experiment_schema(),
         &fs::read_to_string(&path).unwrap()
     ));
     let again = write_template(Template::Experiment, root, "first").unwrap_err();
-    assert!(again.contains("is there already"), "{again}");
+    assert!(again.contains("already exists"), "{again}");
     let bad = write_template(Template::System, root, "../x").unwrap_err();
-    assert!(bad.contains("no name"), "{bad}");
+    assert!(bad.contains("not a valid name"), "{bad}");
 }

@@ -1,4 +1,4 @@
-//! `store.toml`: how a database is built and started; and the store that stands behind a trial's server.
+//! `store.toml`: how to build and start a database. Also the `store` of a trial.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -6,15 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::fields::{Field, Kind, field, needed};
-use super::program::{BUILT, FILES, KNOBS, NEEDS, Program, READY_WITHIN, STOP_WITHIN};
-use super::section::Section;
-use crate::source::{FileError, Source, read_text};
+use floodmark_observe::StoreKind;
+use floodmark_plan::FileError;
+use floodmark_plan::scalar::{Delay, Name, PositiveDuration, ScalarText};
+use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// Name of the file in a store's folder.
-pub const FILE: &str = "store.toml";
+use super::fill::CommandWords;
+use super::need::Need;
+use super::program::{Build, Knob, ManifestPackage, Program, Start};
 
-/// What its command is told.
+/// Placeholders in the command of a store.
 const PLACEHOLDERS: [&str; 7] = [
     "host",
     "port",
@@ -25,67 +28,81 @@ const PLACEHOLDERS: [&str; 7] = [
     "floodmark",
 ];
 
-/// Keys of `store.toml`.
-pub(super) const MANIFEST: &[Field] = &[
-    needed(
-        "name",
-        Kind::Name,
-        "Name of the store, the same as its folder's.",
-    ),
-    field("about", Kind::Text, "What it is, in one line."),
-    field(
-        "kind",
-        Kind::OneOf(&["cassandra", "postgresql"]),
-        "What it speaks, for those that floodmark can ask for their own figures. Without it only its processes are watched.",
-    ),
-    NEEDS,
-    BUILT,
-    needed("start", Kind::Table(START), "How it is started."),
-    KNOBS,
-];
+/// `store.toml`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoreManifest {
+    /// Name of the store and of its folder.
+    name: Located<Name>,
+    /// Description of the store in one line.
+    #[serde(rename = "about")]
+    _about: Option<String>,
+    /// Protocol that floodmark uses to read the store's own metrics. Default: only its processes are monitored.
+    kind: Option<StoreProduct>,
+    /// Programs that must be installed, such as "java >= 17". If one is missing, trials with the store are skipped.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    needs: Vec<Need>,
+    /// How to build the store. Default: nothing to build.
+    build: Option<Build>,
+    /// How to start the store.
+    start: StoreStart,
+    /// Settings that experiments can change; {name} in commands stands for a setting's value.
+    #[serde(default)]
+    knobs: LocatedMap<Knob>,
+}
 
-const START: &[Field] = &[
-    needed(
-        "command",
-        Kind::Text,
-        "The command, run in its folder, without a shell; it must stay in the foreground. {host} and {port} are the address and the free port to listen on, {other-port} is a second one, {data} an empty folder of its own that is removed after the trial, {run} a folder for this run's files, which stays, {threads} half the CPUs, {floodmark} the floodmark that runs. It is ready when it takes connections.",
-    ),
-    FILES,
-    READY_WITHIN,
-    STOP_WITHIN,
-];
+/// `[start]` of a store.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct StoreStart {
+    /// Command, run in the store's folder without a shell. It must stay in the foreground. The
+    /// store is ready when it accepts connections. Placeholders: {host} and {port}, the address and
+    /// free port to listen on; {other-port}, a second free port; {data}, an empty folder that is
+    /// removed after the trial; {run}, a folder for the files of this run, which is kept;
+    /// {threads}, half the CPUs; {floodmark}, the path of floodmark.
+    command: Located<CommandWords>,
+    /// Files of the store's folder to copy to {run}. Placeholders in the files are replaced.
+    #[serde(default)]
+    files: Vec<Located<String>>,
+    /// Maximum time until the store is ready. Default: 30s.
+    ready_within: Option<PositiveDuration>,
+    /// Maximum time until the store exits after SIGTERM; then it gets SIGKILL. Default: 10s.
+    stop_within: Option<PositiveDuration>,
+}
 
-/// Keys of a trial's `store`.
-pub(super) const STORE: &[Field] = &[
-    field(
-        "name",
-        Kind::Name,
-        "The store: the folder stores/NAME beside the experiments. It is started afresh, and empty, for each server process.",
-    ),
-    field(
-        "url",
-        Kind::Text,
-        "In place of name: host and port of one that is there already, like \"10.0.0.7:5432\". What it holds is the server's matter.",
-    ),
-    field(
-        "setting",
-        Kind::AnyScalars,
-        "Knobs of the store, like { heap = \"512m\" }.",
-    ),
-    field(
-        "delay",
-        Kind::Delay,
-        "A round trip between server and store takes so much longer, through a proxy of floodmark's. With 0s it goes through the proxy and takes no longer: what the others are held against. Without it there is no proxy.",
-    ),
-];
+/// Protocol of a store.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum StoreProduct {
+    Cassandra,
+    Postgresql,
+}
+
+/// `store` of a trial.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StoreSection {
+    /// Name of the store: the folder stores/NAME beside the experiments folder. Each server process
+    /// gets a fresh, empty store.
+    pub name: Option<Located<Name>>,
+    /// Host and port of a running store, in place of name, such as "10.0.0.7:5432". The server
+    /// under test is responsible for its content.
+    pub url: Option<Located<String>>,
+    /// Knobs of the store, such as { heap = "512m" }.
+    pub setting: Option<Located<LocatedMap<ScalarText>>>,
+    /// Added round-trip time between server and store, by floodmark's proxy. 0s: a proxy without
+    /// delay, as a baseline. Default: no proxy.
+    pub delay: Option<Delay>,
+}
 
 /// A database that floodmark can start.
 #[derive(Debug, Clone)]
 pub struct Store {
-    /// How it is built and started.
+    /// How to build and start the store.
     pub program: Program,
-    /// What it speaks, where its own figures can be asked for.
-    pub kind: Option<String>,
+    /// Protocol of the store; `None` if floodmark cannot read its metrics.
+    pub kind: Option<StoreKind>,
 }
 
 impl Deref for Store {
@@ -100,62 +117,69 @@ impl Store {
     /// Reads the `store.toml` of a folder.
     ///
     /// # Errors
-    /// A file that cannot be read or says what it may not, with the line and the mend.
+    /// The file cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Self, FileError> {
-        let path = folder.join(FILE);
-        let text = read_text(&path)?;
-        let source = Source {
-            path: &path,
-            text: &text,
+        let file = TomlFile::read(&folder.join("store.toml"))?;
+        let manifest: StoreManifest = file.parse()?;
+        let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
+        let package = ManifestPackage::new(&file, folder, name, needs, build)?;
+        let start = Start {
+            command: manifest.start.command,
+            files: manifest.start.files,
+            ready: None,
+            ready_within: manifest.start.ready_within,
+            stop_within: manifest.start.stop_within,
         };
-        let document = source.document()?;
-        let file = Section::file(source, &document, MANIFEST)?;
         Ok(Store {
-            program: Program::of(&file, folder, (START, &PLACEHOLDERS))?,
-            kind: file.text("kind").map(str::to_owned),
+            program: Program::new(&file, package, start, manifest.knobs, &PLACEHOLDERS)?,
+            kind: manifest.kind.map(|kind| match kind {
+                StoreProduct::Cassandra => StoreKind::Cassandra,
+                StoreProduct::Postgresql => StoreKind::Postgresql,
+            }),
         })
     }
 }
 
-/// The store behind a trial's server.
+/// The store of a trial.
 #[derive(Debug, Clone)]
-pub struct Behind {
-    /// Where it comes from.
-    pub from: From,
-    /// By how much a round trip to it takes longer; none where there is no proxy.
+pub struct TrialStore {
+    /// Its origin.
+    pub from: StoreSource,
+    /// Added round-trip time; `None` without a proxy.
     pub delay: Option<Duration>,
 }
 
-/// Where a store comes from.
+/// Origin of a store.
 #[derive(Debug, Clone)]
-pub enum From {
-    /// It is started for the trial.
+pub enum StoreSource {
+    /// floodmark starts it for the trial.
     Started {
         /// The store.
         store: Arc<Store>,
-        /// Values of the knobs that the experiment sets.
+        /// Values of the store's knobs.
         setting: BTreeMap<String, String>,
     },
-    /// It is there already, at this host and port.
-    There(String),
+    /// Already running at this host and port.
+    Running(String),
 }
 
-impl Behind {
-    /// Its name in the record: the store's, else where it is.
+impl TrialStore {
+    /// Returns its name in the record: the name of a started store, or the address of a running
+    /// one.
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.from {
-            From::Started { store, .. } => &store.name,
-            From::There(url) => url,
+            StoreSource::Started { store, .. } => &store.name,
+            StoreSource::Running(url) => url,
         }
     }
 
-    /// The store, where it is started for the trial.
+    /// Returns the store to start, or `None` if it is already running.
     #[must_use]
     pub fn started(&self) -> Option<&Arc<Store>> {
         match &self.from {
-            From::Started { store, .. } => Some(store),
-            From::There(_) => None,
+            StoreSource::Started { store, .. } => Some(store),
+            StoreSource::Running(_) => None,
         }
     }
 }

@@ -1,73 +1,69 @@
-//! A trial that stands for many: one for each combination of some knobs' values.
+//! `sweep`: one trial per combination of knob values.
 
 use std::collections::BTreeMap;
 
-use floodmark_record::sweep::{Point, Sweep};
+use floodmark_plan::FileError;
+use floodmark_plan::scalar::{MAX_NAME, ScalarText, is_name};
+use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_record::sweep::{Sweep, SweepPoint};
 
-use super::fields::LONGEST_NAME;
-use super::section::Section;
-use super::trial::{Server, Trial};
-use crate::source::FileError;
+use super::trial::Trial;
 
-/// Most trials that one sweep may come to.
-const MOST: usize = 100;
+/// Maximum number of trials of one sweep.
+const MAX_TRIALS: usize = 100;
 
-/// The trials that a trial with `sweep` stands for; of one without it that trial alone, and no sweep.
+/// `sweep`: knobs with their lists of values.
+pub(super) type SweepSection = LocatedMap<Vec<ScalarText>>;
+
+/// Expands a trial into the trials of its sweep.
 pub(super) fn spread(
-    section: &Section<'_>,
+    file: &TomlFile,
+    section: &Located<SweepSection>,
     trial: Trial,
-) -> Result<(Vec<Trial>, Option<Sweep>), FileError> {
-    let lists = section.lists("sweep");
+) -> Result<(Vec<Trial>, Sweep), FileError> {
+    let invalid = |what: String| file.error(&section.span(), format!("sweep: {what}"));
+    let mut lists: Vec<(&String, &Located<Vec<ScalarText>>)> = section.iter().collect();
+    // Restore the order of the file: the first knob is the axis of the curve.
+    lists.sort_by_key(|(_, values)| values.span().start);
     if lists.is_empty() {
-        return match section.has("sweep") {
-            true => Err(section.error("sweep", "sweep: which knob? Write { threads = [8, 32] }")),
-            false => Ok((vec![trial], None)),
-        };
-    }
-    let Server::System(system) = &trial.server else {
-        return Err(section.error(
-            "sweep",
-            "sweep: only a system has knobs; write a trial for each value",
+        return Err(invalid(
+            "no knobs; write knobs with their values, such as { threads = [8, 32] }".to_owned(),
         ));
-    };
+    }
     let mut all: Vec<BTreeMap<String, String>> = vec![BTreeMap::new()];
-    // The first knob varies fastest: neighbours in the table are neighbours on its curve.
-    for (knob, place, values) in lists.iter().rev() {
-        let wrong = |what: String| FileError {
-            place: place.clone(),
-            what: format!("sweep: {what}"),
-        };
-        if trial.setting.contains_key(knob) {
-            return Err(wrong(format!(
-                "{knob} is in setting too; leave it out of one of them"
+    // Vary the first knob fastest, so that adjacent rows of the table are adjacent on its curve.
+    for (knob, values) in lists.iter().rev() {
+        let invalid = |what: String| file.error(&values.span(), format!("sweep: {what}"));
+        let values: Vec<&String> = values.iter().map(|value| &value.0).collect();
+        if trial.setting.contains_key(*knob) {
+            return Err(invalid(format!(
+                "{knob} is also in setting; remove one of them"
             )));
         }
         for (i, value) in values.iter().enumerate() {
-            system.check(knob, value).map_err(wrong)?;
+            trial.server.check(knob, value).map_err(invalid)?;
             if values[..i].contains(value) {
-                return Err(wrong(format!("{knob}: {value} is there twice")));
+                return Err(invalid(format!("{knob}: duplicate value {value}")));
             }
         }
         if values.is_empty() {
-            return Err(wrong(format!("{knob} has no values")));
+            return Err(invalid(format!("{knob} has no values")));
         }
-        if all.len() * values.len() > MOST {
-            return Err(wrong(format!(
-                "these are more than {MOST} trials; leave some values out"
+        if all.len() * values.len() > MAX_TRIALS {
+            return Err(invalid(format!(
+                "more than {MAX_TRIALS} trials; remove some values"
             )));
         }
-        all = all
-            .iter()
-            .flat_map(|before| {
-                values.iter().map(move |value| {
-                    let mut with = before.clone();
-                    with.insert(knob.clone(), value.clone());
-                    with
-                })
+        let combined = all.iter().flat_map(|before| {
+            values.iter().map(|value| {
+                let mut setting = before.clone();
+                setting.insert((*knob).clone(), (*value).clone());
+                setting
             })
-            .collect();
+        });
+        all = combined.collect();
     }
-    let knobs: Vec<String> = lists.iter().map(|(knob, ..)| knob.clone()).collect();
+    let knobs: Vec<String> = lists.iter().map(|(knob, _)| (*knob).clone()).collect();
     let mut trials = Vec::new();
     let mut points = Vec::new();
     for values in all {
@@ -76,18 +72,17 @@ pub(super) fn spread(
             .map(|knob| format!("-{knob}-{}", values[knob]))
             .collect();
         let name = format!("{}{suffix}", trial.name);
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        if name.len() > LONGEST_NAME || !name.chars().all(plain) {
-            return Err(section.error(
-                "sweep",
-                format!("sweep: a trial would be called \"{name}\"; names have up to {LONGEST_NAME} letters, digits, \"-\", \"_\" or \".\": give the trial a shorter name"),
-            ));
+        if !is_name(&name) {
+            return Err(invalid(format!(
+                "the trial name \"{name}\" is invalid: names have up to {MAX_NAME} letters, digits, \"-\", \"_\" or \".\"; \
+                 give the trial a shorter name"
+            )));
         }
         let mut one = trial.clone();
         one.setting.extend(values.clone());
         one.name.clone_from(&name);
         trials.push(one);
-        points.push(Point {
+        points.push(SweepPoint {
             trial: name,
             values,
         });
@@ -97,5 +92,5 @@ pub(super) fn spread(
         knobs,
         points,
     };
-    Ok((trials, Some(sweep)))
+    Ok((trials, sweep))
 }

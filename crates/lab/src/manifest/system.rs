@@ -1,18 +1,21 @@
-//! `system.toml`: how a server is built, started and probed, and what can be set on it.
+//! `system.toml`: how to build, start and probe a server, and its settings.
 
 use std::ops::Deref;
 use std::path::Path;
 
-use super::fields::{Field, Kind, field, needed};
-use super::program::{BUILT, FILES, KNOBS, NEEDS, Program, READY_WITHIN, STOP_WITHIN};
-use super::section::Section;
+use floodmark_plan::FileError;
+use floodmark_plan::scalar::{Name, PositiveDuration};
+use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::fill::CommandWords;
+use super::need::Need;
+use super::program::{Build, Knob, ManifestPackage, Program, ReadyPath, Start};
 use super::workload::{WORKLOADS, Workload};
-use crate::source::{FileError, Source, did_you_mean, read_text};
+use floodmark_plan::did_you_mean;
 
-/// Name of the file in a system's folder.
-pub const FILE: &str = "system.toml";
-
-/// What its command, or that of a server of the user's own, is told.
+/// Placeholders in the command of a server.
 pub(super) const PLACEHOLDERS: [&str; 7] = [
     "host",
     "port",
@@ -23,57 +26,78 @@ pub(super) const PLACEHOLDERS: [&str; 7] = [
     "store",
 ];
 
-/// Keys of `system.toml`.
-pub(super) const SYSTEM: &[Field] = &[
-    needed(
-        "name",
-        Kind::Name,
-        "Name of the system, the same as its folder's.",
-    ),
-    field("about", Kind::Text, "What it is, in one line."),
-    needed("workloads", Kind::Texts, "The workloads that it serves."),
-    NEEDS,
-    field(
-        "runtime",
-        Kind::OneOf(&["jvm", "native", "node", "python"]),
-        "What it runs on, for the record.",
-    ),
-    field(
-        "errors",
-        Kind::Texts,
-        "Texts like \"AskTimeoutException\": lines of its log with each of them are counted, attempt by attempt.",
-    ),
-    BUILT,
-    needed("start", Kind::Table(START), "How it is started."),
-    KNOBS,
-];
+/// `system.toml`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SystemManifest {
+    /// Name of the system and of its folder.
+    name: Located<Name>,
+    /// Description of the system in one line.
+    #[serde(rename = "about")]
+    _about: Option<String>,
+    /// Workloads that the system serves.
+    workloads: Located<Vec<String>>,
+    /// Programs that must be installed, such as "java >= 17". If one is missing, the system is
+    /// skipped.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    needs: Vec<Need>,
+    /// Runtime of the server, for the record. Default: not stated.
+    runtime: Option<Runtime>,
+    /// Texts such as "AskTimeoutException". floodmark counts the lines of the server's log that
+    /// contain them, per attempt.
+    errors: Option<Located<Vec<String>>>,
+    /// How to build the system. Default: nothing to build.
+    build: Option<Build>,
+    /// How to start the system.
+    start: SystemStart,
+    /// Settings that experiments can change; {name} in commands stands for a setting's value.
+    #[serde(default)]
+    knobs: LocatedMap<Knob>,
+}
 
-const START: &[Field] = &[
-    needed(
-        "command",
-        Kind::Text,
-        "The command, run in its folder, without a shell; it must stay in the foreground. {host} and {port} are the address and the free port to listen on, {run} is a folder for this run's files, {threads} half the CPUs, all of its own where the experiment gives it some, or the knob of that name, {floodmark} the floodmark that runs, {workload} the workload, {store} address and port of the trial's store, or none.",
-    ),
-    FILES,
-    field(
-        "ready",
-        Kind::Text,
-        "What is asked until it answers with a status from 200 to 399. Without it the path of the workload.",
-    ),
-    READY_WITHIN,
-    STOP_WITHIN,
-];
+/// `[start]` of a system.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct SystemStart {
+    /// Command, run in the system's folder without a shell. It must stay in the foreground.
+    /// Placeholders: {host} and {port}, the address and free port to listen on; {run}, a folder for
+    /// the files of this run; {threads}, the knob of that name, otherwise all of the server's own
+    /// CPUs if it has any, otherwise half the CPUs; {floodmark}, the path of floodmark; {workload},
+    /// the workload; {store}, the address and port of the trial's store, or none.
+    command: Located<CommandWords>,
+    /// Files of the system's folder to copy to {run}. Placeholders in the files are replaced.
+    #[serde(default)]
+    files: Vec<Located<String>>,
+    /// Request that gets a status from 200 to 399 once the server is ready, such as "GET /".
+    /// Default: the path of the workload.
+    ready: Option<ReadyPath>,
+    /// Maximum time until the server is ready. Default: 30s.
+    ready_within: Option<PositiveDuration>,
+    /// Maximum time until the server exits after SIGTERM; then it gets SIGKILL. Default: 10s.
+    stop_within: Option<PositiveDuration>,
+}
+
+/// Runtime of a server.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Runtime {
+    Jvm,
+    Native,
+    Node,
+    Python,
+}
 
 /// A server under test.
 #[derive(Debug, Clone)]
 pub struct System {
-    /// How it is built and started.
+    /// How to build and start the system.
     pub program: Program,
-    /// What it serves.
+    /// Workloads that the system serves.
     pub workloads: Vec<Workload>,
-    /// What it runs on.
+    /// Its runtime, if given.
     pub runtime: Option<String>,
-    /// Lines of its log with these texts are counted.
+    /// Texts to count in lines of its log.
     pub errors: Vec<String>,
 }
 
@@ -89,40 +113,43 @@ impl System {
     /// Reads the `system.toml` of a folder.
     ///
     /// # Errors
-    /// A file that cannot be read or says what it may not, with the line and the mend.
+    /// The file cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Self, FileError> {
-        let path = folder.join(FILE);
-        let text = read_text(&path)?;
-        let source = Source {
-            path: &path,
-            text: &text,
+        let file = TomlFile::read(&folder.join("system.toml"))?;
+        let manifest: SystemManifest = file.parse()?;
+        let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
+        let package = ManifestPackage::new(&file, folder, name, needs, build)?;
+        let start = Start {
+            command: manifest.start.command,
+            files: manifest.start.files,
+            ready: manifest.start.ready,
+            ready_within: manifest.start.ready_within,
+            stop_within: manifest.start.stop_within,
         };
-        let document = source.document()?;
-        let file = Section::file(source, &document, SYSTEM)?;
-        let program = Program::of(&file, folder, (START, &PLACEHOLDERS))?;
+        let program = Program::new(&file, package, start, manifest.knobs, &PLACEHOLDERS)?;
         let mut workloads = Vec::new();
-        for word in file.list("workloads") {
-            workloads.push(Workload::of(&word).ok_or_else(|| {
-                let mend = did_you_mean(&word, WORKLOADS.into_iter());
-                file.error(
-                    "workloads",
-                    format!("workloads: unknown workload \"{word}\"; {mend}"),
-                )
+        for word in manifest.workloads.iter() {
+            workloads.push(Workload::of(word).ok_or_else(|| {
+                let fix = did_you_mean(word, WORKLOADS.into_iter());
+                let what = format!("workloads: unknown workload \"{word}\"; {fix}");
+                file.error(&manifest.workloads.span(), what)
             })?);
         }
-        let errors = file.list("errors");
-        if errors
-            .iter()
-            .any(|text| text.trim().is_empty() || text.contains('\n'))
+        if let Some(errors) = &manifest.errors
+            && errors
+                .iter()
+                .any(|text| text.trim().is_empty() || text.contains('\n'))
         {
-            let what = "errors: each is a text within one line, like \"AskTimeoutException\"";
-            return Err(file.error("errors", what.to_owned()));
+            let what = "errors: expected texts within one line, like \"AskTimeoutException\"";
+            return Err(file.error(&errors.span(), what));
         }
         Ok(System {
             program,
             workloads,
-            runtime: file.text("runtime").map(str::to_owned),
-            errors,
+            runtime: manifest
+                .runtime
+                .map(|runtime| format!("{runtime:?}").to_lowercase()),
+            errors: manifest.errors.map(Located::into_inner).unwrap_or_default(),
         })
     }
 }

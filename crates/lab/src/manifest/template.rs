@@ -1,10 +1,12 @@
-//! Commented starting points for manifests.
+//! Commented templates of manifests.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What a starting point is for.
+use floodmark_plan::scalar::{MAX_NAME, is_name};
+
+/// Kind of template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Template {
     /// `systems/NAME/system.toml`.
@@ -14,11 +16,11 @@ pub enum Template {
 }
 
 impl Template {
-    /// Where the file goes.
+    /// Returns the path of the file for a name below `root`.
     #[must_use]
     pub fn path(self, root: &Path, name: &str) -> PathBuf {
         match self {
-            Template::System => root.join("systems").join(name).join(super::system::FILE),
+            Template::System => root.join("systems").join(name).join("system.toml"),
             Template::Experiment => root.join("experiments").join(format!("{name}.toml")),
         }
     }
@@ -31,21 +33,20 @@ impl Template {
     }
 }
 
-/// Writes a starting point under `root`, never over a file that is there; its path.
+/// Writes a template below `root` and returns its path.
 ///
 /// # Errors
-/// Why not, in words.
+/// The name is invalid, the file exists, or it cannot be written.
 pub fn write_template(template: Template, root: &Path, name: &str) -> Result<PathBuf, String> {
-    if !super::fields::Kind::Name.holds(&toml::de::DeValue::String(name.into())) {
+    if !is_name(name) {
         return Err(format!(
-            "\"{name}\" is no name; expected {}",
-            super::fields::Kind::Name.expected("name")
+            "\"{name}\" is not a valid name; use up to {MAX_NAME} letters, digits, \"-\", \"_\" or \".\""
         ));
     }
     let path = template.path(root, name);
     let failed = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            format!("{} is there already; give another name", path.display())
+            format!("{} already exists; choose another name", path.display())
         }
         _ => format!("{}: {error}", path.display()),
     };

@@ -1,11 +1,16 @@
-//! Manifests: what is read of them, and what is said of bad ones.
+//! Tests of manifests.
 
 use std::fs;
 use std::time::Duration;
 
+use floodmark_observe::StoreKind;
+use floodmark_plan::LoadSpec;
+use floodmark_plan::spec::BodySource;
+use floodmark_record::plan::Expect;
+
 use super::*;
 
-/// A folder with `systems/one` and an experiment of the given text.
+/// A temporary folder with `systems/one` and an experiment.
 pub(super) struct Lab(tempfile::TempDir);
 
 impl Lab {
@@ -22,7 +27,7 @@ impl Lab {
     pub(super) fn read(&self) -> Result<Experiment, String> {
         let path = self.0.path().join("experiments/e.toml");
         Experiment::read(&path).map_err(|error| {
-            // The folder's name is no matter.
+            // Remove the path of the temporary folder.
             let file = error.place.rsplit('/').next().unwrap();
             format!("{file}: {}", error.what)
         })
@@ -66,43 +71,46 @@ check = "violated"
 "#;
 
 #[test]
-fn a_whole_experiment() {
+fn reads_an_experiment() {
     let experiment = Lab::new(SYSTEM, EXPERIMENT).read().unwrap();
-    assert_eq!((experiment.name.as_str(), experiment.processes), ("e", 3));
+    let asked = &experiment.description;
+    assert_eq!((asked.name.as_str(), asked.processes), ("e", 3));
     let [one, mine] = &experiment.trials[..] else {
         panic!("{experiment:?}");
     };
     assert_eq!((one.name.as_str(), one.path.as_str()), ("one", "/"));
     assert_eq!(one.setting["threads"], "2");
     assert_eq!((one.ready.as_str(), mine.ready.as_str()), ("/", "/up"));
+    let seconds = Duration::from_secs;
     assert_eq!(
-        one.load.flags(),
-        ["--connections=1k", "--duration=2s", "--rate=2500"]
+        one.load,
+        LoadSpec {
+            connections: Some(1000),
+            duration: Some(seconds(2)),
+            rate: floodmark_record::plan::Rate::new(2500.0),
+            ..LoadSpec::default()
+        }
     );
     assert_eq!(one.load.length(), Some(Duration::from_secs(2)));
-    // A number of requests takes the place of the length.
+    // A number of requests replaces the experiment's duration.
     assert_eq!(
-        mine.load.flags(),
-        [
-            "--connections=1k",
-            "--fresh",
-            "--rate=2500",
-            "--requests=10"
-        ]
+        mine.load,
+        LoadSpec {
+            duration: None,
+            requests: Some(10),
+            fresh: Some(true),
+            ..one.load.clone()
+        }
     );
     assert_eq!(mine.load.length(), None);
-    assert_eq!(
-        (mine.path.as_str(), mine.server.port()),
-        ("/up", Some(8000))
-    );
-    assert_eq!(mine.server.start().command[1], "server.py");
-    let asked = experiment.asked();
+    assert_eq!((mine.path.as_str(), mine.port), ("/up", Some(8000)));
+    assert_eq!(mine.server.start.command[1], "server.py");
     assert_eq!(asked.claims[0].published, Some(0.98));
     assert_eq!(asked.trials, ["one", "mine"]);
 }
 
 #[test]
-fn a_trial_may_run_elsewhere_than_the_others() {
+fn overrides_the_placement_of_a_trial() {
     let text = EXPERIMENT
         .replace(
             "processes = 3",
@@ -113,7 +121,7 @@ fn a_trial_may_run_elsewhere_than_the_others() {
             "port = 8000\nplace = { cpus = { server = \"3\" } }",
         );
     let experiment = Lab::new(SYSTEM, &text).read().unwrap();
-    let cpus = |wish: &Wish| wish.cpus.as_ref().map(ToString::to_string);
+    let cpus = |placement: &PlacementSpec| placement.cpus.as_ref().map(ToString::to_string);
     let [one, mine] = [0, 1].map(|i| &experiment.trials[i].at);
     assert_eq!(cpus(&one.client).as_deref(), Some("0"));
     assert_eq!(cpus(&one.server).as_deref(), Some("1-2"));
@@ -129,7 +137,7 @@ fn a_trial_may_run_elsewhere_than_the_others() {
 }
 
 #[test]
-fn ready_follows_the_workload_unless_it_is_said() {
+fn ready_defaults_to_the_path_of_the_workload() {
     let own = |more: &str| {
         let text = format!("question = \"?\"\n[[trial]]\ncommand = \"x {{port}}\"\n{more}");
         Lab::new(SYSTEM, &text).read().unwrap().trials.remove(0)
@@ -149,7 +157,7 @@ fn ready_follows_the_workload_unless_it_is_said() {
 }
 
 #[test]
-fn the_command_line_goes_before_the_file() {
+fn applies_changes_from_the_command_line() {
     let lab = Lab::new(SYSTEM, EXPERIMENT);
     let changed = |changes: Changes| lab.read().unwrap().changed(&changes);
     let experiment = changed(Changes {
@@ -164,7 +172,10 @@ fn the_command_line_goes_before_the_file() {
     let [mine] = &experiment.trials[..] else {
         panic!("{experiment:?}");
     };
-    assert_eq!((experiment.processes, mine.load.attempts()), (2, 4));
+    assert_eq!(
+        (experiment.description.processes, mine.load.attempt_count()),
+        (2, 4)
+    );
     assert_eq!(mine.load.length(), Some(Duration::from_millis(1500)));
     let wrong = changed(Changes {
         only: vec!["min".to_owned()],
@@ -173,7 +184,7 @@ fn the_command_line_goes_before_the_file() {
     assert!(wrong.unwrap_err().contains("did you mean \"mine\"?"));
 }
 
-/// What is said of a trial of `one` with a store of the given keys; there is a store `two`.
+/// Reads an experiment with a trial of `one` and the given `store`. A store `two` exists.
 fn stored(store: &str) -> Result<Experiment, String> {
     let system = SYSTEM.replace("{journal}\"", "{journal} {store}\"");
     let lab = Lab::new(
@@ -190,13 +201,13 @@ fn stored(store: &str) -> Result<Experiment, String> {
 }
 
 #[test]
-fn a_store_of_a_name_or_at_an_address() {
+fn reads_a_store_by_name_or_address() {
     let of = |text: &str| {
         let experiment = stored(text).unwrap();
         experiment.trials[0].at.store.clone().unwrap()
     };
     let two = of("name = \"two\", setting = { heap = \"1g\" }, delay = \"20ms\"");
-    let From::Started { store, setting } = &two.from else {
+    let StoreSource::Started { store, setting } = &two.from else {
         panic!("{two:?}");
     };
     assert_eq!(
@@ -204,18 +215,18 @@ fn a_store_of_a_name_or_at_an_address() {
         ("two", Some(Duration::from_millis(20)))
     );
     assert_eq!(
-        (store.kind.as_deref(), setting["heap"].as_str()),
-        (Some("cassandra"), "1g")
+        (store.kind, setting["heap"].as_str()),
+        (Some(StoreKind::Cassandra), "1g")
     );
-    let there = of("url = \"db.local:5432\"");
-    assert!(there.started().is_none() && there.delay.is_none());
+    let running = of("url = \"db.local:5432\"");
+    assert!(running.started().is_none() && running.delay.is_none());
     for (text, said) in [
-        ("delay = \"1s\"", "e.toml:5: store: which one?"),
+        ("delay = \"1s\"", "e.toml:5: store has neither name nor url"),
         (
             "name = \"tow\"",
             "e.toml:5: unknown store \"tow\"; did you mean \"two\"?",
         ),
-        ("name = \"two\", url = \"x:1\"", "a name or a url, not both"),
+        ("name = \"two\", url = \"x:1\"", "url conflicts with name"),
         (
             "url = \"localhost\"",
             "expected host and port, like url = \"127.0.0.1:5432\"",
@@ -239,19 +250,19 @@ fn a_store_of_a_name_or_at_an_address() {
 }
 
 #[test]
-fn a_workload_that_is_posted_is_sent_so_and_by_no_client_that_cannot() {
+fn refuses_a_post_workload_for_a_client_without_post() {
     let system = SYSTEM.replace("[\"hello\"]", "[\"hello\", \"scoring\"]");
     let text = "question = \"?\"\n[[trial]]\nsystem = \"one\"\nworkload = \"scoring\"\n";
     let experiment = Lab::new(&system, text).read().unwrap();
+    let spec = experiment.trials[0].spec(None);
+    assert_eq!(spec.method.as_deref(), Some("POST"));
     assert_eq!(
-        experiment.trials[0].request_flags(),
-        [
-            "--method=POST",
-            "--body={\"score\": 10}",
-            "--header=Content-Type: application/json",
-            "--expect=status=200"
-        ]
+        spec.body,
+        Some(BodySource::Text("{\"score\": 10}".to_owned()))
     );
+    let json = ("Content-Type".to_owned(), "application/json".to_owned());
+    assert_eq!(spec.headers, [json]);
+    assert_eq!(spec.expect, [Expect::Status(200)]);
     let lab = Lab::new(&system, &format!("{text}client = \"get\"\n"));
     let get = lab.0.path().join("clients/get");
     fs::create_dir_all(&get).unwrap();
@@ -259,18 +270,18 @@ fn a_workload_that_is_posted_is_sent_so_and_by_no_client_that_cannot() {
     fs::write(get.join("client.toml"), client).unwrap();
     let error = lab.read().unwrap_err();
     assert!(
-        error.contains("client get sends GET alone, and scoring is POST /scoring"),
+        error.contains("client get sends only GET, and scoring is POST /scoring"),
         "{error}"
     );
 }
 
-/// An experiment with a trial of `one` and more.
+/// Reads an experiment with the given trials.
 fn with_trials(trials: &str) -> Result<Experiment, String> {
     Lab::new(SYSTEM, &format!("question = \"?\"\n{trials}")).read()
 }
 
 #[test]
-fn a_sweep_is_a_trial_for_each_combination() {
+fn expands_a_sweep_to_a_trial_per_combination() {
     let trial = |sweep: &str| {
         format!("[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\nsweep = {{ {sweep} }}\n")
     };
@@ -287,19 +298,19 @@ fn a_sweep_is_a_trial_for_each_combination() {
         ]
     );
     assert_eq!(experiment.trials[1].setting["threads"], "4");
-    let [sweep] = &experiment.asked().sweeps[..] else {
-        panic!("{:?}", experiment.asked());
+    let [sweep] = &experiment.description.sweeps[..] else {
+        panic!("{:?}", experiment.description);
     };
     assert_eq!(sweep.knobs, ["threads", "journal"]);
     assert_eq!(sweep.points[3].values["journal"], "file");
-    // By its own name all of it is meant, by a trial's that point.
+    // A sweep's name selects all its trials; a trial's name selects that trial.
     let only = |name: &str| {
         let changes = Changes {
             only: vec![name.to_owned()],
             ..Changes::default()
         };
         let kept = experiment.clone().changed(&changes).unwrap();
-        (kept.trials.len(), kept.asked().sweeps[0].points.len())
+        (kept.trials.len(), kept.description.sweeps[0].points.len())
     };
     assert_eq!(only("one"), (4, 4));
     assert_eq!(only("one-threads-4-journal-file"), (1, 1));
@@ -309,13 +320,16 @@ fn a_sweep_is_a_trial_for_each_combination() {
             "e.toml:5: sweep: threads: expected a whole number from 1 to 4",
         ),
         ("threads = []", "sweep: threads has no values"),
-        ("threads = [1, 1]", "sweep: threads: 1 is there twice"),
-        ("", "sweep: which knob?"),
+        ("threads = [1, 1]", "sweep: threads: duplicate value 1"),
+        ("", "sweep: no knob"),
         (
             "thread = [1]",
             "one has no knob \"thread\"; did you mean \"threads\"?",
         ),
-        ("threads = 1", "sweep: expected a table of lists"),
+        (
+            "threads = 1",
+            "e.toml:5: threads: invalid type: integer `1`, expected a sequence",
+        ),
     ] {
         let error = with_trials(&trial(text)).unwrap_err();
         assert!(error.contains(said), "{text}: {error}");
@@ -324,7 +338,7 @@ fn a_sweep_is_a_trial_for_each_combination() {
     assert!(
         with_trials(&both)
             .unwrap_err()
-            .contains("threads is in setting too")
+            .contains("threads is also in setting")
     );
     let long = trial("threads = [1]") + &format!("name = \"{}\"\n", "x".repeat(35));
     assert!(
@@ -335,20 +349,23 @@ fn a_sweep_is_a_trial_for_each_combination() {
 }
 
 #[test]
-fn a_ladder_names_trials_in_order() {
+fn reads_a_ladder_of_trials() {
     let trials = "[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\n[[trial]]\nname = \"two\"\nsystem = \"one\"\nworkload = \"hello\"\n";
     let ladder = |steps: &str| with_trials(&format!("ladder = [{steps}]\n{trials}"));
     assert_eq!(
-        ladder("\"two\", \"one\"").unwrap().asked().ladder,
+        ladder("\"two\", \"one\"").unwrap().description.ladder,
         ["two", "one"]
     );
     for (steps, said) in [
-        ("\"one\"", "e.toml:2: ladder: one step alone"),
+        (
+            "\"one\"",
+            "e.toml:2: ladder: a ladder needs at least 2 steps",
+        ),
         (
             "\"one\", \"tow\"",
             "ladder: unknown trial \"tow\"; did you mean \"two\"?",
         ),
-        ("\"one\", \"one\"", "ladder: one is there twice"),
+        ("\"one\", \"one\"", "ladder: duplicate step one"),
     ] {
         let error = ladder(steps).unwrap_err();
         assert!(error.contains(said), "{steps}: {error}");
@@ -356,19 +373,43 @@ fn a_ladder_names_trials_in_order() {
 }
 
 #[test]
-fn expected_causes_are_those_of_the_catalogue() {
+fn refuses_an_unknown_expected_cause() {
     let expecting = |cause: &str| {
         with_trials(&format!(
             "[[trial]]\nsystem = \"one\"\nworkload = \"hello\"\n[expect]\ncause = [\"gc\", \"{cause}\"]\n"
         ))
     };
     assert_eq!(
-        expecting("server-cpu").unwrap().asked().expected_causes,
+        expecting("server-cpu").unwrap().description.expected_causes,
         ["gc", "server-cpu"]
     );
     let error = expecting("server-cpus").unwrap_err();
     assert!(
         error.contains("unknown cause \"server-cpus\"; did you mean \"server-cpu\"?"),
         "{error}"
+    );
+}
+
+#[test]
+fn keeps_the_length_of_a_burst() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("e.toml");
+    let text = "question = \"?\"\n[load]\nburst = \"2k\"\nwithin = \"3s\"\n[[trial]]\ncommand = \"x {port}\"\n";
+    fs::write(&path, text).unwrap();
+    let experiment = Experiment::read(&path).unwrap();
+    let load = &experiment.trials[0].load;
+    assert_eq!(
+        (load.burst, load.within),
+        (Some(2000), Some(Duration::from_secs(3)))
+    );
+    assert_eq!(load.length(), Some(Duration::from_secs(3)));
+    let refused = experiment.changed(&Changes {
+        duration: Some(Duration::from_secs(1)),
+        ..Changes::default()
+    });
+    assert!(
+        refused
+            .unwrap_err()
+            .contains("--duration conflicts with burst")
     );
 }

@@ -1,152 +1,138 @@
-//! A trial: which server an experiment loads, and with what.
+//! Trials: a server and how to load it.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
-use super::client::Client;
-use super::fields::{Field, Kind, LONGEST_NAME, field};
-use super::found::folder_of;
-use super::load::{LOAD, Load};
-use super::place::{PLACE, Place};
-use super::program::{Program, Start};
-use super::section::Section;
-use super::store::{Behind, From, STORE, Store};
-use super::system::{self, System};
-use super::workload::{Asked, WORKLOADS, Workload};
-use crate::source::{FileError, did_you_mean};
+use floodmark_plan::scalar::{Count, Delay, Name, PositiveDuration, ScalarText, is_name};
+use floodmark_plan::spec::BodySource;
+use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
+use floodmark_plan::{FileError, LoadSpec, Origin, PlanSpec, did_you_mean};
+use floodmark_record::plan::Expect;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// Path that is asked for where neither a workload nor `ready` says.
+use super::client::Client;
+use super::fill::CommandWords;
+use super::found::{ManifestCache, folder_of};
+use super::place::{TrialPlace, TrialPlacement};
+use super::program::{ManifestPackage, Program, ReadyPath, Start};
+use super::store::{Store, StoreSection, StoreSource, TrialStore};
+use super::sweep::SweepSection;
+use super::system::{self, System};
+use super::workload::{Workload, WorkloadRequest};
+
+/// Path to request if a trial has neither workload nor `ready`.
 const ROOT: &str = "/";
 
-/// Keys of a trial.
-pub(super) const TRIAL: &[Field] = &[
-    field(
-        "name",
-        Kind::Name,
-        "Its name in tables. Without it the system's.",
-    ),
-    field(
-        "system",
-        Kind::Name,
-        "The system: the folder systems/NAME beside the experiments.",
-    ),
-    field(
-        "workload",
-        Kind::OneOf(&WORKLOADS),
-        "What it is asked for. A server of your own may do without one: it is then asked for the path of ready.",
-    ),
-    field(
-        "setting",
-        Kind::AnyScalars,
-        "Knobs of the system, like { threads = 2 }.",
-    ),
-    field(
-        "sweep",
-        Kind::AnyLists,
-        "Knobs of the system that are varied, like { threads = [8, 32, 100] }: a trial for each value, or for each combination of several knobs' values. The first knob is the axis of its curve.",
-    ),
-    field(
-        "store",
-        Kind::Table(STORE),
-        "The database behind the system: { name = \"postgresql\" } is started for the trial, { url = \"127.0.0.1:5432\" } is there already. {store} in the system's command is where it listens.",
-    ),
-    field(
-        "client",
-        Kind::Name,
-        "Another load generator in place of floodmark: the folder clients/NAME beside the experiments.",
-    ),
-    field(
-        "load",
-        Kind::Table(LOAD),
-        "What is sent otherwise than in the other trials.",
-    ),
-    field(
-        "place",
-        Kind::Table(PLACE),
-        "Where it runs otherwise than the other trials.",
-    ),
-    field(
-        "delay",
-        Kind::Delay,
-        "Each byte between client and server comes so much later, either way, through a proxy of floodmark's. With 0s it goes through the proxy and no later: what the others are held against. Without it there is no proxy.",
-    ),
-    field(
-        "command",
-        Kind::Text,
-        "In place of system: a server of your own, run in the experiment's folder, without a shell. {host} and {port} are the address and the port to listen on, {store} those of the trial's store.",
-    ),
-    field(
-        "ready",
-        Kind::Text,
-        "With command: what is asked until it answers with a status from 200 to 399. Without it the path of the workload, else GET /.",
-    ),
-    field(
-        "ready-within",
-        Kind::Duration,
-        "With command: longest wait for that. Without it 30s.",
-    ),
-    field(
-        "port",
-        Kind::Count(1, 65535),
-        "With command: the port that it listens on. Without it a free one, for {port}.",
-    ),
-];
+/// A `[[trial]]`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct TrialSection {
+    /// Name of the trial in tables. Default: the system's name.
+    pub name: Option<Located<Name>>,
+    /// Name of the system: the folder systems/NAME beside the experiments folder.
+    system: Option<Located<Name>>,
+    /// Workload to request. Optional for a trial with a command; without it, the path of ready is
+    /// requested.
+    workload: Option<Located<Workload>>,
+    /// Knobs of the system, such as { threads = 2 }.
+    setting: Option<Located<LocatedMap<ScalarText>>>,
+    /// Knobs to vary, such as { threads = [8, 32, 100] }. Each value, or each combination of the
+    /// values of several knobs, becomes a trial. The first knob is the axis of the curve.
+    pub sweep: Option<Located<SweepSection>>,
+    /// Database of the system. { name = "postgresql" } is started for the trial; { url =
+    /// "127.0.0.1:5432" } is already running. {store} in the system's command stands for its
+    /// address.
+    store: Option<Located<StoreSection>>,
+    /// External client to use in place of floodmark: the folder clients/NAME beside the experiments
+    /// folder.
+    client: Option<Located<Name>>,
+    /// Settings that override the experiment's load.
+    load: Option<LoadSpec>,
+    /// Settings that override the experiment's place.
+    place: Option<TrialPlace>,
+    /// Added one-way latency between client and server, by floodmark's proxy. 0s: a proxy without
+    /// delay, as a baseline. Default: no proxy.
+    delay: Option<Delay>,
+    /// Command that starts your own server, in place of system. It runs in the experiment's folder
+    /// without a shell. Placeholders: {host} and {port}, the address and port to listen on;
+    /// {store}, the address of the trial's store.
+    command: Option<Located<CommandWords>>,
+    /// Request that gets a status from 200 to 399 once the server is ready. Requires command.
+    /// Default: the path of the workload, otherwise GET /.
+    ready: Option<Located<ReadyPath>>,
+    /// Maximum time until the server is ready. Requires command. Default: 30s.
+    ready_within: Option<Located<PositiveDuration>>,
+    /// Port that the server listens on. Requires command. Default: a free port, which replaces
+    /// {port}.
+    port: Option<Located<Count<1, 65535>>>,
+}
 
-/// What is loaded.
+/// One server with its settings and load.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// Its name.
+    /// Name of the trial.
     pub name: String,
-    /// Where it stands, as `file:line`.
+    /// Position of the trial in its file, as `file:line`.
     pub place: String,
-    /// The server.
-    pub server: Server,
-    /// What it is asked for; none where only [`Trial::path`] says.
+    /// The server: a system, or your own server as a system without workloads and knobs.
+    pub server: Arc<System>,
+    /// Fixed port of your own server; `None` for a free one.
+    pub port: Option<u16>,
+    /// The workload; `None` if the load only requests [`Trial::path`].
     pub workload: Option<Workload>,
     /// Path of the requests.
     pub path: String,
-    /// Path that is asked for until the server answers.
+    /// Path of the readiness check.
     pub ready: String,
-    /// Values of the knobs that the experiment sets.
+    /// Values of the system's knobs.
     pub setting: BTreeMap<String, String>,
-    /// What is sent.
-    pub load: Load,
-    /// Where it runs.
-    pub at: Place,
-    /// Who sends it, where that is another load generator.
+    /// The load.
+    pub load: LoadSpec,
+    /// Placement of client, server and store.
+    pub at: TrialPlacement,
+    /// The external client; `None` if floodmark sends the load.
     pub client: Option<Arc<Client>>,
 }
 
 impl Trial {
-    /// What the server is asked to find out whether it answers as it should.
+    /// Returns the request for checking the server's response.
     #[must_use]
-    pub fn asked(&self) -> Asked<'_> {
+    pub fn request(&self) -> WorkloadRequest<'_> {
         match self.workload {
-            Some(workload) => workload.asked(),
-            None => Asked::get(&self.path),
+            Some(workload) => workload.request(),
+            None => WorkloadRequest::get(&self.path),
         }
     }
 
-    /// What a load of floodmark's own asks for beside the path, as flags of `floodmark load`.
+    /// Returns the settings of the trial's plan. By default, a client with its own CPUs has one
+    /// thread per CPU.
     #[must_use]
-    pub fn request_flags(&self) -> Vec<String> {
-        let asked = self.asked();
-        let mut flags = Vec::new();
-        if asked.method != "GET" {
-            flags.push(format!("--method={}", asked.method));
+    pub fn spec(&self, client_cpus: Option<u32>) -> PlanSpec {
+        let mut spec = PlanSpec {
+            origin: Origin::File,
+            load: self.load.clone(),
+            ..PlanSpec::default()
+        };
+        spec.load.threads = spec.load.threads.or(client_cpus.map(u64::from));
+        if self.client.is_some() {
+            return spec;
         }
-        if !asked.body.is_empty() {
-            flags.push(format!("--body={}", asked.body));
-            flags.push("--header=Content-Type: application/json".to_owned());
+        let request = self.request();
+        spec.method = Some(request.method.to_owned());
+        if !request.body.is_empty() {
+            spec.body = Some(BodySource::Text(request.body.to_owned()));
+            spec.headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
         }
         if self.workload.is_some() {
-            flags.push("--expect=status=200".to_owned());
+            spec.expect = vec![Expect::Status(200)];
         }
-        flags
+        spec
     }
 
-    /// Path that the load goes to: the client's own where it has one, else [`Trial::path`].
+    /// Returns the path that the load requests: the client's fixed path, or [`Trial::path`].
     #[must_use]
     pub fn sent_to(&self) -> &str {
         let own = self
@@ -157,286 +143,260 @@ impl Trial {
     }
 }
 
-/// The server of a trial.
-#[derive(Debug, Clone)]
-pub enum Server {
-    /// One with a folder of its own.
-    System(Arc<System>),
-    /// The user's own, by its command.
-    Own {
-        /// How it is started.
-        start: Start,
-        /// Where.
-        folder: PathBuf,
-        /// Its port, where it has one of its own.
-        port: Option<u16>,
-    },
+/// State while reading the trials of an experiment.
+pub(super) struct TrialReader<'a> {
+    pub file: &'a TomlFile,
+    pub load: LoadSpec,
+    pub placement: TrialPlacement,
+    pub systems: ManifestCache<System>,
+    pub stores: ManifestCache<Store>,
+    pub clients: ManifestCache<Client>,
 }
 
-impl Server {
-    /// Its name in the record: the system's, else that of the trial.
-    #[must_use]
-    pub fn name<'a>(&'a self, trial: &'a str) -> &'a str {
-        match self {
-            Server::System(system) => &system.name,
-            Server::Own { .. } => trial,
-        }
-    }
-
-    /// How it is started.
-    #[must_use]
-    pub fn start(&self) -> &Start {
-        match self {
-            Server::System(system) => &system.start,
-            Server::Own { start, .. } => start,
-        }
-    }
-
-    /// Where its commands run.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        match self {
-            Server::System(system) => &system.folder,
-            Server::Own { folder, .. } => folder,
-        }
-    }
-
-    /// The port that it insists on.
-    #[must_use]
-    pub fn port(&self) -> Option<u16> {
-        match self {
-            Server::System(_) => None,
-            Server::Own { port, .. } => *port,
-        }
-    }
-}
-
-/// What is known while an experiment is read.
-pub(super) struct Reader<'a> {
-    pub path: &'a Path,
-    pub load: Load,
-    pub place: Place,
-    pub systems: BTreeMap<String, Arc<System>>,
-    pub stores: BTreeMap<String, Arc<Store>>,
-    pub clients: BTreeMap<String, Arc<Client>>,
-}
-
-impl Reader<'_> {
-    /// Reads a `[[trial]]`.
-    pub fn trial(&mut self, section: &Section<'_>) -> Result<Trial, FileError> {
-        let own = section.has("command");
-        if own && section.has("system") {
-            return Err(section.error("command", "a trial has a system or a command, not both; for the name of your own server write name = \"…\""));
-        }
-        for key in ["ready", "ready-within", "port"] {
-            if section.has(key) && !own {
-                return Err(section.error(
-                    key,
-                    format!("{key} belongs to a server of your own; add its command = \"…\""),
-                ));
-            }
-        }
-        let workload = section.text("workload").and_then(Workload::of);
-        let server = match section.text("system") {
-            Some(name) => {
-                let system = self.system(name, section)?;
-                serves(&system, workload, section)?;
-                Server::System(system)
-            }
-            None if own => self.own(section)?,
-            None => return Err(section.error("", "the trial has no server; write system = \"native\", or command = \"…\" for one of your own")),
-        };
+impl TrialReader<'_> {
+    /// Reads a trial with its system, store and client.
+    pub(super) fn trial(&mut self, section: &Located<TrialSection>) -> Result<Trial, FileError> {
+        self.refuse_conflicts(section)?;
+        let file = self.file;
+        let workload = section.workload.as_ref().map(|workload| **workload);
         let mut load = self.load.clone();
-        if let Some(own) = section.table("load", LOAD)? {
-            load.take(&own);
+        if let Some(own) = &section.load {
+            load.override_with(own);
         }
-        let mut at = self.place.clone();
-        if let Some(own) = section.table("place", PLACE)? {
-            at.take(&own)?;
-        }
-        at.delay = section.duration("delay");
-        let start = server.start();
-        let path = match workload {
-            Some(workload) => workload.path(),
-            None => start.ready.as_deref().unwrap_or(ROOT),
-        };
-        let store = section.table("store", STORE)?;
-        at.store = store.map(|own| self.behind(&own)).transpose()?;
-        let client = match section.text("client") {
-            Some(name) => Some(self.client(name, section)?),
+        let client = match &section.client {
+            Some(name) => {
+                let client = self.clients.get(file, name)?;
+                client
+                    .command(&load)
+                    .and_then(|_| check_request(&client, workload))
+                    .map_err(|what| file.error(&name.span(), what))?;
+                Some(client)
+            }
             None => None,
         };
-        if let Some(client) = &client {
-            let fits = client
-                .command(&load)
-                .and_then(|_| asks_for(client, workload));
-            fits.map_err(|what| section.error("client", what))?;
+        let client_name = client.as_ref().map(|client| &client.package.name);
+        let name = section.name.as_ref().map(|name| &name.0).or(client_name);
+        let server = match (&section.system, &section.command) {
+            (Some(name), _) => {
+                let system = self.systems.get(file, name)?;
+                self.check_workload(&system, section)?;
+                system
+            }
+            (None, Some(command)) => Arc::new(self.own_server(section, command, name)?),
+            (None, None) => {
+                let what = "the trial has no server; write system = \"native\", or command = \"…\" for your own server";
+                return Err(file.error(&section.span(), what));
+            }
+        };
+        let mut placement = self.placement.clone();
+        if let Some(own) = &section.place {
+            placement.override_with(file, own.hosts, own.cpus.as_ref(), own.sysctls.as_ref())?;
         }
+        placement.delay = section.delay.as_ref().map(|delay| delay.0);
+        let store = section.store.as_ref();
+        placement.store = store.map(|store| self.trial_store(store)).transpose()?;
+        let ready = server.start.ready.as_ref().map(|ready| ready.0.as_str());
+        let path = match workload {
+            Some(workload) => workload.path(),
+            None => ready.unwrap_or(ROOT),
+        };
         Ok(Trial {
-            name: trial_name(section, &server, client.as_deref())?,
-            place: section.place(""),
-            setting: match &server {
-                Server::System(system) => setting(section, system)?,
-                Server::Own { .. } if section.has("setting") => {
-                    return Err(section.error(
-                        "setting",
-                        "setting: only a system has knobs; write the value into the command",
-                    ));
-                }
-                Server::Own { .. } => BTreeMap::new(),
-            },
+            name: name.unwrap_or(&server.name).clone(),
+            place: file.place(&section.span()),
+            setting: self.setting(section.setting.as_ref(), &server)?,
             workload,
-            ready: start.ready.as_deref().unwrap_or(path).to_owned(),
+            ready: ready.unwrap_or(path).to_owned(),
             path: path.to_owned(),
             load,
-            at,
+            at: placement,
+            port: section.port.as_ref().map(|port| port.0 as u16),
             server,
             client,
         })
     }
 
-    /// The store of a trial.
-    fn behind(&mut self, section: &Section<'_>) -> Result<Behind, FileError> {
-        let from = match (section.text("name"), section.text("url")) {
-            (Some(_), Some(_)) => {
-                return Err(section.error("url", "a store has a name or a url, not both"));
+    fn refuse_conflicts(&self, section: &TrialSection) -> Result<(), FileError> {
+        let refused = match (&section.system, &section.command) {
+            (Some(_), Some(command)) => {
+                let what = "command conflicts with system; leave one of them out";
+                return Err(self.file.error(&command.span(), what));
+            }
+            (_, None) => [
+                (
+                    span(&section.ready),
+                    "ready requires your own server; add command = \"…\"",
+                ),
+                (
+                    span(&section.ready_within),
+                    "ready-within requires your own server; add command = \"…\"",
+                ),
+                (
+                    span(&section.port),
+                    "port requires your own server; add command = \"…\"",
+                ),
+            ],
+            (None, Some(_)) => [
+                (
+                    span(&section.setting),
+                    "setting: only systems have knobs; write the value into the command",
+                ),
+                (
+                    span(&section.sweep),
+                    "sweep: only systems have knobs; write one trial per value",
+                ),
+                (None, ""),
+            ],
+        };
+        match refused
+            .into_iter()
+            .find_map(|(span, what)| Some((span?, what)))
+        {
+            Some((span, what)) => Err(self.file.error(&span, what)),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns your own server as a system. Without a `name`, its name is that of its program.
+    fn own_server(
+        &self,
+        section: &TrialSection,
+        command: &Located<CommandWords>,
+        name: Option<&String>,
+    ) -> Result<System, FileError> {
+        let invalid = |what| self.file.error(&command.span(), what);
+        let takes_port = command.iter().any(|word| word.contains("{port}"));
+        if section.port.is_none() && !takes_port {
+            let what = "command: unknown port; pass the port with {port}, or add port = …";
+            return Err(invalid(what));
+        }
+        let program = Path::new(&command[0]).file_name().unwrap_or_default();
+        let program = program.to_string_lossy();
+        let program = Some(&*program).filter(|program| is_name(program));
+        let name = name.map(String::as_str).or(program);
+        let name = name.ok_or_else(|| invalid("the trial has no name; write name = \"…\""))?;
+        let folder = folder_of(self.file.path());
+        let package = ManifestPackage {
+            name: name.to_owned(),
+            folder: folder.canonicalize().unwrap_or(folder),
+            needs: Vec::new(),
+            build: None,
+        };
+        let ready = section.ready.clone();
+        let ready_within = section.ready_within.clone();
+        let start = Start {
+            command: command.clone(),
+            files: Vec::new(),
+            ready: ready.map(Located::into_inner),
+            ready_within: ready_within.map(Located::into_inner),
+            stop_within: None,
+        };
+        let knobs = LocatedMap::new();
+        Ok(System {
+            program: Program::new(self.file, package, start, knobs, &system::PLACEHOLDERS)?,
+            workloads: Vec::new(),
+            runtime: None,
+            errors: Vec::new(),
+        })
+    }
+
+    fn trial_store(&mut self, section: &Located<StoreSection>) -> Result<TrialStore, FileError> {
+        let file = self.file;
+        let from = match (&section.name, &section.url) {
+            (Some(_), Some(url)) => {
+                let what = "url conflicts with name; leave one of them out";
+                return Err(file.error(&url.span(), what));
             }
             (None, None) => {
-                return Err(section.error(
-                    "",
-                    "store: which one? Write name = \"postgresql\", or url = \"127.0.0.1:5432\" for one that is there",
-                ));
+                let what = "store has neither name nor url; write name = \"postgresql\", or url = \"127.0.0.1:5432\" for a running one";
+                return Err(file.error(&section.span(), what));
             }
             (Some(name), None) => {
-                let store = self.store(name, section)?;
-                let setting = setting(section, &store)?;
-                From::Started { store, setting }
-            }
-            (None, Some(_)) if section.has("setting") => {
-                return Err(section.error(
-                    "setting",
-                    "setting: a store that is there already has its own; write name in place of url",
-                ));
+                let store = self.stores.get(file, name)?;
+                let setting = self.setting(section.setting.as_ref(), &store)?;
+                StoreSource::Started { store, setting }
             }
             (None, Some(url)) => {
+                if let Some(setting) = &section.setting {
+                    let what =
+                        "setting conflicts with url, a running store; write name in place of url";
+                    return Err(file.error(&setting.span(), what));
+                }
                 let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
                 if port.is_none_or(|port: u16| port == 0) {
-                    return Err(section.error(
-                        "url",
-                        format!("url: expected host and port, like url = \"127.0.0.1:5432\", not \"{url}\""),
-                    ));
+                    let what = format!(
+                        "url: expected host and port, like url = \"127.0.0.1:5432\", not \"{}\"",
+                        url.as_str()
+                    );
+                    return Err(file.error(&url.span(), what));
                 }
-                From::There(url.to_owned())
+                StoreSource::Running(url.to_string())
             }
         };
-        Ok(Behind {
+        Ok(TrialStore {
             from,
-            delay: section.duration("delay"),
+            delay: section.delay.as_ref().map(|delay| delay.0),
         })
     }
 
-    fn own(&self, section: &Section<'_>) -> Result<Server, FileError> {
-        let folder = folder_of(self.path);
-        let folder = folder.canonicalize().unwrap_or(folder);
-        let start = Start::of(section, &folder, &system::PLACEHOLDERS, &BTreeMap::new())?;
-        let port = section.count("port").map(|port| port as u16);
-        let told = start.command.iter().any(|word| word.contains("{port}"));
-        if port.is_none() && !told {
-            return Err(section.error(
-                "command",
-                "command: which port does it listen on? Pass it one with {port}, or say which it is with port = …",
-            ));
+    fn check_workload(
+        &self,
+        system: &System,
+        section: &Located<TrialSection>,
+    ) -> Result<(), FileError> {
+        let offered = || system.workloads.iter().map(|workload| workload.name());
+        let name = &system.name;
+        let (span, what) = match &section.workload {
+            Some(workload) if system.workloads.contains(workload) => return Ok(()),
+            Some(workload) => {
+                let fix = did_you_mean(workload.name(), offered());
+                let what = format!("workload: {name} does not serve {}; {fix}", **workload);
+                (workload.span(), what)
+            }
+            None => {
+                let all = offered().collect::<Vec<_>>().join(", ");
+                (
+                    section.span(),
+                    format!("workload is missing; {name} serves {all}"),
+                )
+            }
+        };
+        Err(self.file.error(&span, what))
+    }
+
+    /// Checks and returns the values of a program's knobs.
+    fn setting(
+        &self,
+        section: Option<&Located<LocatedMap<ScalarText>>>,
+        program: &Program,
+    ) -> Result<BTreeMap<String, String>, FileError> {
+        let mut setting = BTreeMap::new();
+        for (name, value) in section.into_iter().flat_map(|section| section.iter()) {
+            program
+                .check(name, &value.0)
+                .map_err(|what| self.file.error(&value.span(), format!("setting: {what}")))?;
+            setting.insert(name.clone(), value.0.clone());
         }
-        Ok(Server::Own {
-            start,
-            folder,
-            port,
-        })
+        Ok(setting)
     }
 }
 
-fn serves(
-    system: &System,
-    workload: Option<Workload>,
-    section: &Section<'_>,
-) -> Result<(), FileError> {
-    let offered = || system.workloads.iter().map(|workload| workload.name());
-    match workload {
-        None => Err(section.error(
-            "workload",
-            format!(
-                "workload is missing; {} serves {}",
-                system.name,
-                offered().collect::<Vec<_>>().join(", ")
-            ),
-        )),
-        Some(workload) if !system.workloads.contains(&workload) => Err(section.error(
-            "workload",
-            format!(
-                "workload: {} does not serve {workload}; {}",
-                system.name,
-                did_you_mean(workload.name(), offered())
-            ),
-        )),
-        Some(_) => Ok(()),
-    }
+fn span<T>(value: &Option<Located<T>>) -> Option<Range<usize>> {
+    value.as_ref().map(Located::span)
 }
 
-/// Sees that a client whose requests are its own makes those of the workload.
-fn asks_for(client: &Client, workload: Option<Workload>) -> Result<(), String> {
+/// Checks that a client can send a workload's request.
+fn check_request(client: &Client, workload: Option<Workload>) -> Result<(), String> {
     match (&client.path, workload) {
-        (None, Some(workload)) if workload.asked().method != "GET" => Err(format!(
-            "client {} sends GET alone, and {workload} is {}; take one with a script, like wrk-scoring, or floodmark itself",
-            client.name,
-            workload.asked()
+        (None, Some(workload)) if workload.request().method != "GET" => Err(format!(
+            "client {} sends only GET, and {workload} is {}; use a client with a script, like wrk-scoring, or floodmark",
+            client.package.name,
+            workload.request()
         )),
         (Some(path), Some(workload)) if path != workload.path() => Err(format!(
-            "client {} asks for {path}, and {workload} is {}; leave the workload out",
-            client.name,
+            "client {} requests {path}, and {workload} is {}; leave the workload out",
+            client.package.name,
             workload.path()
         )),
         _ => Ok(()),
     }
-}
-
-fn trial_name(
-    section: &Section<'_>,
-    server: &Server,
-    client: Option<&Client>,
-) -> Result<String, FileError> {
-    if let Some(name) = section.text("name") {
-        return Ok(name.to_owned());
-    }
-    if let Some(client) = client {
-        return Ok(client.name.clone());
-    }
-    match server {
-        Server::System(system) => Ok(system.name.clone()),
-        Server::Own { start, .. } => {
-            let program = Path::new(&start.command[0]).file_name().unwrap_or_default();
-            let name = program.to_string_lossy();
-            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-            let usable = (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(plain);
-            match usable {
-                true => Ok(name.into_owned()),
-                false => Err(section.error("command", "the trial has no name; write name = \"…\"")),
-            }
-        }
-    }
-}
-
-/// The knobs of a program that `setting` sets, held against those that it has.
-fn setting(
-    section: &Section<'_>,
-    program: &Program,
-) -> Result<BTreeMap<String, String>, FileError> {
-    let mut setting = BTreeMap::new();
-    for (name, (place, value)) in section.scalars("setting") {
-        program.check(&name, &value).map_err(|what| FileError {
-            place,
-            what: format!("setting: {what}"),
-        })?;
-        setting.insert(name, value);
-    }
-    Ok(setting)
 }

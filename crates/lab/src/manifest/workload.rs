@@ -1,40 +1,44 @@
-//! Workloads: HTTP APIs that several systems implement, so that they can be measured at the same work.
+//! Workloads: HTTP APIs that several systems implement, so that their results are comparable.
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::{self, StrDeserializer};
 
-/// A workload that can be driven.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Workload {
-    /// `GET /` is answered with `Hello World`.
+    /// `GET /` returns `Hello World`.
     Hello,
-    /// `GET /json` is answered with a greeting in JSON.
+    /// `GET /json` returns a JSON greeting.
     Json,
-    /// `GET /dispatcher` is answered with the next number.
+    /// `GET /dispatcher` returns the next number of a sequence.
     Dispatcher,
-    /// `POST /scoring` with a score is answered with average, sum and number of all scores.
+    /// `POST /scoring` with a score returns the average, sum and number of all scores.
     Scoring,
-    /// `GET /bars` is answered with what a database holds.
+    /// `GET /bars` returns the rows of a database.
     Bars,
 }
 
 /// A request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked<'a> {
+pub struct WorkloadRequest<'a> {
     /// Method.
     pub method: &'static str,
     /// Path.
     pub path: &'a str,
-    /// Body, in JSON; empty for none.
+    /// Body as JSON; empty for none.
     pub body: &'static str,
 }
 
-impl<'a> Asked<'a> {
-    /// A GET of a path.
+impl<'a> WorkloadRequest<'a> {
+    /// Returns a GET request.
     #[must_use]
     pub fn get(path: &'a str) -> Self {
-        Asked {
+        WorkloadRequest {
             method: "GET",
             path,
             body: "",
@@ -42,37 +46,30 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl fmt::Display for Asked<'_> {
+impl fmt::Display for WorkloadRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.path)
     }
 }
 
-/// Their names, in the order of [`Workload`].
+/// Names of the workloads, in the order of [`Workload`].
 pub const WORKLOADS: [&str; 5] = ["hello", "json", "dispatcher", "scoring", "bars"];
 
-const ALL: [Workload; 5] = [
-    Workload::Hello,
-    Workload::Json,
-    Workload::Dispatcher,
-    Workload::Scoring,
-    Workload::Bars,
-];
-
 impl Workload {
-    /// The workload of a name.
+    /// Returns the workload with a name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
-        ALL.into_iter().find(|workload| workload.name() == name)
+        let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
+        Workload::deserialize(name).ok()
     }
 
-    /// Its name.
+    /// Returns the workload's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         WORKLOADS[self as usize]
     }
 
-    /// Path of its requests.
+    /// Returns the path of the workload's request.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -84,21 +81,21 @@ impl Workload {
         }
     }
 
-    /// Its request.
+    /// Returns the workload's request.
     #[must_use]
-    pub fn asked(self) -> Asked<'static> {
+    pub fn request(self) -> WorkloadRequest<'static> {
         match self {
-            Workload::Scoring => Asked {
+            Workload::Scoring => WorkloadRequest {
                 method: "POST",
                 path: self.path(),
-                // The score that was published.
+                // The published benchmark uses this score.
                 body: r#"{"score": 10}"#,
             },
-            _ => Asked::get(self.path()),
+            _ => WorkloadRequest::get(self.path()),
         }
     }
 
-    /// Path that answers with a number that goes up by one each time, where it has such.
+    /// Returns the path of its counter, which increases by one per request.
     #[must_use]
     pub fn counter(self) -> Option<&'static str> {
         match self {
@@ -107,14 +104,14 @@ impl Workload {
         }
     }
 
-    /// What is wrong with an answer to its request, in words; none where it is as the contract says.
+    /// Returns how a response violates the workload's contract, or `None` if it conforms.
     #[must_use]
     pub fn fault(self, status: u16, body: &[u8]) -> Option<String> {
         let text = String::from_utf8_lossy(body);
         let right = match self {
             Workload::Hello => text == "Hello World",
             Workload::Json => serde_json::from_slice::<serde_json::Value>(body)
-                .is_ok_and(|value| value == serde_json::json!({ "message": "Hello, World!" })),
+                .is_ok_and(|json| json == serde_json::json!({ "message": "Hello, World!" })),
             Workload::Dispatcher => text.trim().parse::<u64>().is_ok(),
             Workload::Scoring => serde_json::from_slice(body).is_ok_and(|of: Scores| of.add_up()),
             Workload::Bars => serde_json::from_slice(body).is_ok_and(in_order),
@@ -127,19 +124,19 @@ impl Workload {
             Workload::Json => "{\"message\":\"Hello, World!\"}",
             Workload::Dispatcher => "a whole number",
             Workload::Scoring => {
-                "averageScore, totalScore and numberOfTrials, the first being the second by the third"
+                "averageScore, totalScore and numberOfTrials, with averageScore = totalScore / numberOfTrials"
             }
-            Workload::Bars => "an array of {\"id\", \"name\"} in the order of id",
+            Workload::Bars => "an array of objects with id and name, sorted by id",
         };
         let shown: String = text.chars().take(60).collect();
         Some(format!(
-            "{} answered {status} {shown:?}, not 200 {expected}",
-            self.asked()
+            "{} returned status {status} and {shown:?}, expected status 200 and {expected}",
+            self.request()
         ))
     }
 }
 
-/// An answer of [`Workload::Scoring`].
+/// A response of [`Workload::Scoring`].
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Scores {
@@ -155,7 +152,7 @@ impl Scores {
     }
 }
 
-/// One of [`Workload::Bars`].
+/// A row of [`Workload::Bars`].
 #[derive(Deserialize)]
 struct Bar {
     id: i64,
@@ -178,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_workloads_and_back() {
+    fn names_round_trip() {
         for name in WORKLOADS {
             assert_eq!(Workload::of(name).unwrap().name(), name);
         }
@@ -186,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn contracts() {
+    fn checks_responses() {
         let hello = |status, body: &str| Workload::Hello.fault(status, body.as_bytes());
         assert_eq!(hello(200, "Hello World"), None);
         assert!(hello(404, "Hello World").unwrap().contains("404"));
-        // In one line, and what cannot be seen is seen.
+        // The message is one line with control characters escaped.
         let answered = hello(200, "Hello World\n").unwrap();
         assert!(answered.contains("\"Hello World\\n\""), "{answered}");
         let json = r#"{ "message": "Hello, World!" }"#;
@@ -207,7 +204,10 @@ mod tests {
             r#"{"averageScore":10.0,"totalScore":30}"#,
         ] {
             let said = scoring(wrong).unwrap();
-            assert!(said.starts_with("POST /scoring answered 200"), "{said}");
+            assert!(
+                said.starts_with("POST /scoring returned status 200"),
+                "{said}"
+            );
         }
         let bars = |body: &str| Workload::Bars.fault(200, body.as_bytes());
         assert_eq!(bars("[]"), None);

@@ -1,9 +1,9 @@
-//! Wrong manifests: each fault has its line and its mend.
+//! Tests that errors in manifests name the line and the fix.
 
 use super::tests::{EXPERIMENT, Lab, SYSTEM};
 
 #[test]
-fn what_is_wrong_with_an_experiment_has_its_line() {
+fn names_line_and_fix_of_errors_in_experiments() {
     for (from, to, said) in [
         (
             "[load]",
@@ -18,12 +18,12 @@ fn what_is_wrong_with_an_experiment_has_its_line() {
         (
             "\"2s\"",
             "2",
-            "e.toml:4: duration: expected a time with its unit, longer than nothing, like duration = \"10s\"",
+            "e.toml:4: duration: expected a duration above 0 with a unit, such as \"10s\", not 2",
         ),
         (
             "\"2s\"",
             "\"2\"",
-            "e.toml:4: duration: expected a time with its unit, longer than nothing, like duration = \"10s\", not \"2\"",
+            "e.toml:4: duration: expected a duration above 0 with a unit, such as \"10s\", not \"2\"",
         ),
         ("\"2s\"", "\"0s\"", "e.toml:4: duration: expected"),
         (
@@ -34,7 +34,7 @@ fn what_is_wrong_with_an_experiment_has_its_line() {
         (
             "rate = 2500",
             "fresh = 1",
-            "e.toml:5: fresh: expected true or false",
+            "e.toml:5: fresh: invalid type: integer `1`, expected a boolean",
         ),
         (
             "\"shared\"",
@@ -64,7 +64,7 @@ fn what_is_wrong_with_an_experiment_has_its_line() {
         (
             "rate = 2500",
             "warmup = \"5\"",
-            "e.toml:5: warmup: expected \"auto\" or a time with its unit",
+            "e.toml:5: warmup: expected \"auto\" or a duration with a unit",
         ),
         (
             "processes = 3",
@@ -109,7 +109,7 @@ fn what_is_wrong_with_an_experiment_has_its_line() {
         (
             "name = \"mine\"",
             "name = \"one\"",
-            "e.toml:14: the trial of ",
+            "e.toml:14: the trial at ",
         ),
         (
             "{port}",
@@ -134,7 +134,7 @@ fn what_is_wrong_with_an_experiment_has_its_line() {
         (
             "ratio = [\"one\", \"mine\"]",
             "ratio = [\"one\", \"mne\"]",
-            "e.toml:21: ratio: no trial is called \"mne\"; did you mean \"mine\"?",
+            "e.toml:21: ratio: unknown trial \"mne\"; did you mean \"mine\"?",
         ),
         (
             "check = \"violated\"",
@@ -154,11 +154,11 @@ fn what_is_wrong_with_an_experiment_has_its_line() {
         .replace(" --port {port}", "")
         .replace("port = 8000\n", "");
     let error = Lab::new(SYSTEM, &no_port).read().unwrap_err();
-    assert!(error.contains("which port"), "{error}");
+    assert!(error.contains("unknown port; pass the port"), "{error}");
 }
 
 #[test]
-fn what_is_wrong_with_a_system_has_its_line() {
+fn names_line_and_fix_of_errors_in_systems() {
     for (from, to, said) in [
         (
             "name = \"one\"",
@@ -173,7 +173,7 @@ fn what_is_wrong_with_a_system_has_its_line() {
         (
             "[\"hello\"]",
             "[\"hello\"]\nneeds = [\"java >= new\"]",
-            "system.toml:3: needs: \"java >= new\" is no need",
+            "system.toml:3: needs: \"java >= new\" is not a program",
         ),
         (
             "{journal}",
@@ -183,7 +183,7 @@ fn what_is_wrong_with_a_system_has_its_line() {
         (
             "[start]",
             "[start]\nfiles = [\"none.conf\"]",
-            "is no file of its folder",
+            "is not a file in the folder",
         ),
         (
             "[start]",

@@ -1,4 +1,4 @@
-//! An address as the kernel takes it, and sockets for it.
+//! Kernel representation of addresses, and sockets for them.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,28 +8,29 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::calls::bind_address_no_port;
 
-/// Where connections go.
-pub(super) struct Endpoint {
+/// Target address of connections.
+pub(super) struct KernelAddress {
     pub address: SockAddr,
     pub domain: Domain,
 }
 
-impl Endpoint {
-    /// Each address as the kernel takes it. Boxed, since io_uring reads them when a connect is submitted.
+impl KernelAddress {
+    /// Converts addresses to their kernel representation. Boxed, since io_uring reads them when a
+    /// connect is submitted.
     ///
     /// # Errors
-    /// A path that is too long for a unix socket (108 bytes with its end, `unix(7)`).
-    pub fn all(addresses: &[Address]) -> io::Result<Box<[Endpoint]>> {
-        addresses.iter().map(Endpoint::new).collect()
+    /// A path that is too long for a unix socket (108 bytes with its terminator, `unix(7)`).
+    pub fn all(addresses: &[Address]) -> io::Result<Box<[KernelAddress]>> {
+        addresses.iter().map(KernelAddress::new).collect()
     }
 
     fn new(address: &Address) -> io::Result<Self> {
         Ok(match address {
-            Address::Ip(address) => Endpoint {
+            Address::Ip(address) => KernelAddress {
                 address: (*address).into(),
                 domain: Domain::for_address(*address),
             },
-            Address::Unix(path) => Endpoint {
+            Address::Unix(path) => KernelAddress {
                 address: SockAddr::unix(path)?,
                 domain: Domain::UNIX,
             },
@@ -40,8 +41,8 @@ impl Endpoint {
         self.domain == Domain::UNIX
     }
 
-    /// A socket for it. Where `at_once`, TCP sends small segments without waiting for what is not yet acknowledged
-    /// (`TCP_NODELAY`).
+    /// Creates a socket for the address. With `at_once`, TCP sends small segments without waiting
+    /// for outstanding acknowledgements (`TCP_NODELAY`).
     pub fn socket(&self, kind: Type, at_once: bool, source: Option<IpAddr>) -> io::Result<Socket> {
         if self.is_unix() {
             return Socket::new(self.domain, kind.cloexec(), None);

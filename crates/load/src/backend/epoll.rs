@@ -1,141 +1,151 @@
 //! The epoll backend: edge-triggered, each socket registered once for reading and writing, requests
-//! written inline. A kept request costs one `send`, one `recv` and its share of an `epoll_pwait2`.
+//! written inline. A request on a kept connection costs one `send`, one `recv` and a share of an
+//! `epoll_pwait2`.
 
-use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use floodmark_record::plan::{Address, CloseFirst};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::{Socket, Type};
 
-use super::calls::{fire_when_due, new_epoll, receive, register, send_some, wait_events};
-use super::endpoint::Endpoint;
+use super::calls::fire_when_due;
+use super::endpoint::KernelAddress;
 use super::full_queue::FullQueue;
 use super::stamps::{self, Stamps};
-use super::{Backend, Bytes, Completion, Route, Slot};
-use crate::clock::{Clock, Ns};
+use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot};
+use crate::clock::{Clock, NS_PER_S, Ns};
 
 mod unix;
 
-/// Events taken from the kernel at once: few enough that a due send never waits long for its turn,
-/// enough that a full thread pays little for waiting.
+/// Maximum events per wait: few enough that a due send never waits long, enough that waiting is
+/// cheap for a busy thread.
 const EVENTS: usize = 64;
 
-/// One read takes at most this much; shared by all connections of the thread.
+/// Maximum bytes per read; the buffer is shared by all connections of the thread.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// Answers larger than a segment are cut by Nagle's algorithm only when a small write follows a
-/// small write; a request in one segment never does.
+/// Maximum request length for which Nagle's algorithm causes no delay. It delays only a small write
+/// that follows another small write; a request in one segment is a single write.
 const ONE_SEGMENT: usize = 1400;
 
-/// epoll and plain calls.
+/// Events that announce the end of a connection.
+const END: epoll::EventFlags = epoll::EventFlags::RDHUP
+    .union(epoll::EventFlags::HUP)
+    .union(epoll::EventFlags::ERR);
+
+/// The epoll backend.
 pub struct Epoll {
     clock: Clock,
     epoll: OwnedFd,
-    endpoints: Box<[Endpoint]>,
+    endpoints: Box<[KernelAddress]>,
     full_queue: FullQueue,
-    slots: Vec<Entry>,
-    events: Vec<libc::epoll_event>,
+    slots: Vec<EpollSlot>,
+    events: Vec<epoll::Event>,
     at: usize,
-    /// What was found out outside of an event: at most two entries for each open slot.
-    early: VecDeque<Early>,
+    early: EarlyCompletions,
     buffer: Box<[u8]>,
-    /// Where answers are timed by the kernel's stamps.
+    /// Kernel timestamps of responses, if enabled.
     stamps: Option<Stamps>,
 }
 
 #[derive(Default)]
-struct Entry {
+struct EpollSlot {
     socket: Option<Socket>,
-    /// Raised on each close, so that an event of a closed connection is told from its successor's.
+    /// Incremented on each close, to distinguish events of a closed connection from its
+    /// successor's.
     generation: u32,
     target: u32,
     connecting: bool,
-    /// Bytes still to be written, with how many of them are.
-    pending: Option<(Bytes, usize)>,
+    /// Bytes still to be written, with the number already written.
+    pending: Option<(SharedBytes, usize)>,
 }
 
-enum Early {
-    Connected {
-        slot: Slot,
-        generation: u32,
-        at: Ns,
-        sent: bool,
-    },
-    ConnectFailed {
-        slot: Slot,
-        generation: u32,
-        error: io::Error,
-    },
-    Failed {
-        slot: Slot,
-        generation: u32,
-        error: io::Error,
-    },
-}
-
-/// What became of an attempt to connect that the kernel did not refuse.
-enum Opened {
-    /// An event will tell.
-    NotYet,
-    /// It stands, and the request, where there is one, is on its way.
-    Stands(Ns),
-    /// It stood, and the peer cut it before the request could go.
-    Broke(Ns, io::Error),
-}
-
-/// What an event led to, before the borrow of the buffer.
-enum Found {
+/// Meaning of an event, independent of the buffer's borrow.
+enum SocketEvent {
     Nothing,
-    Connected { at: Ns, sent: bool },
-    ConnectFailed(io::Error),
     Received(usize, Option<Ns>),
-    Ended,
-    Failed(io::Error),
+    Other(Completion<'static>),
 }
 
 impl Epoll {
-    /// A backend whose connections go to `targets`, for the calling thread.
+    /// Creates a backend with connections to `targets`, for the calling thread.
     ///
     /// # Errors
-    /// When the kernel gives no epoll descriptor, or a unix socket's path is too long.
+    /// The kernel provides no epoll descriptor, or the path of a unix socket is too long.
     pub fn new(clock: Clock, targets: &[Address]) -> io::Result<Self> {
         fire_when_due()?;
-        let epoll = new_epoll()?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Epoll {
             clock,
             epoll,
-            endpoints: Endpoint::all(targets)?,
+            endpoints: KernelAddress::all(targets)?,
             full_queue: FullQueue::default(),
             slots: Vec::new(),
             events: Vec::with_capacity(EVENTS),
             at: 0,
-            early: VecDeque::new(),
+            early: EarlyCompletions::default(),
             buffer: vec![0; READ_BUFFER].into_boxed_slice(),
             stamps: None,
         })
     }
 
-    /// Has answers timed by the kernel's stamps from now on, where it gives them.
+    /// Enables kernel timestamps of responses, if the kernel supports them.
     #[must_use]
     pub fn stamped(mut self) -> Self {
         self.stamps = Stamps::keep();
         self
     }
 
-    /// Reads once, and tells when the kernel had it.
-    fn receive(&mut self, fd: RawFd) -> io::Result<(usize, Option<Ns>)> {
+    /// Reads once from the slot's socket.
+    fn receive(&mut self, slot: Slot) -> io::Result<(usize, Option<Ns>)> {
+        let Some(socket) = &self.slots[slot as usize].socket else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
         if self.stamps.is_none() {
-            return Ok((receive(fd, &mut self.buffer)?, None));
+            let (n, _) = recv(socket, &mut self.buffer[..], RecvFlags::empty())?;
+            return Ok((n, None));
         }
-        let (n, stamp) = stamps::receive(fd, &mut self.buffer)?;
+        let (n, stamp) = stamps::receive(socket.as_raw_fd(), &mut self.buffer)?;
         let at = stamp.and_then(|stamp| stamps::moment(stamp, stamps::wall(), self.clock.now()));
         Ok((n, at))
     }
 
-    fn try_open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>) -> io::Result<Opened> {
+    /// Registers a slot's socket for all events, edge-triggered.
+    fn register(&self, slot: Slot) -> io::Result<()> {
+        use epoll::EventFlags;
+        let entry = &self.slots[slot as usize];
+        if let Some(socket) = &entry.socket {
+            let token = u64::from(entry.generation) << 32 | u64::from(slot);
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+            epoll::add(&self.epoll, socket, epoll::EventData::new_u64(token), flags)?;
+        }
+        Ok(())
+    }
+
+    /// Reports a completion the next time that the engine asks.
+    fn report_early(&mut self, completion: Completion<'static>) {
+        let generation = self.slots[completion.slot() as usize].generation;
+        self.early.push(generation, completion);
+    }
+
+    /// Reports that the slot is connected.
+    fn connected(&mut self, slot: Slot, at: Ns, sent: bool) {
+        self.slots[slot as usize].connecting = false;
+        self.report_early(Completion::Connected { slot, at, sent });
+    }
+
+    fn try_open(
+        &mut self,
+        slot: Slot,
+        route: Route,
+        first: Option<&SharedBytes>,
+    ) -> io::Result<()> {
         let endpoint = &self.endpoints[route.target as usize];
         let at_once = first.is_none_or(|bytes| bytes.len() > ONE_SEGMENT);
         let socket = endpoint.socket(Type::STREAM.nonblocking(), at_once, route.source)?;
@@ -145,167 +155,122 @@ impl Epoll {
         }
         let connected = socket.connect(&endpoint.address);
         let entry = &mut self.slots[slot as usize];
-        let token = u64::from(entry.generation) << 32 | u64::from(slot);
-        let fd = socket.as_raw_fd();
         entry.target = route.target;
         entry.socket = Some(socket);
         entry.connecting = true;
-        entry.pending = None;
+        entry.pending = first.map(|bytes| (Rc::clone(bytes), 0));
         match connected {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => {}
             Err(e) if is_unix && refused_for_now(&e) => {
-                entry.pending = first.map(|bytes| (Rc::clone(bytes), 0));
                 let generation = entry.generation;
                 self.full_queue.join(slot, generation, self.clock.now());
-                return Ok(Opened::NotYet);
+                return Ok(());
             }
             Err(e) => return Err(e),
         }
-        register(&self.epoll, fd, token)?;
+        self.register(slot)?;
         let at = self.clock.now();
-        // On loopback the handshake is over when connect returns, so a request can go out at once;
-        // elsewhere the socket refuses it and the first event says when.
-        let bytes = match first {
-            Some(bytes) => bytes,
-            // A unix socket stands now. Its first event may already be that of its end.
-            None if is_unix => {
-                entry.connecting = false;
-                return Ok(Opened::Stands(at));
+        // On loopback the handshake is complete when connect returns, so a request can be sent
+        // immediately. Otherwise the socket refuses it, and the first event reports the connection.
+        let entry = &mut self.slots[slot as usize];
+        let Some(bytes) = first else {
+            // A unix socket is connected now. Its first event may already report its end.
+            if is_unix {
+                self.connected(slot, at, false);
             }
-            None => return Ok(Opened::NotYet),
+            return Ok(());
         };
-        match send_some(fd, bytes) {
+        match entry.send(bytes) {
             Ok(n) => {
-                entry.connecting = false;
                 entry.pending = (n < bytes.len()).then(|| (Rc::clone(bytes), n));
-                Ok(Opened::Stands(at))
+                self.connected(slot, at, true);
+                Ok(())
             }
-            Err(e) if refused_for_now(&e) => {
-                entry.pending = Some((Rc::clone(bytes), 0));
-                Ok(Opened::NotYet)
-            }
-            // A handshake is refused otherwise (ECONNREFUSED): this connection stood and was cut at once.
-            Err(e) if matches!(e.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE)) => {
-                entry.connecting = false;
-                Ok(Opened::Broke(at, e))
+            Err(e) if refused_for_now(&e) => Ok(()),
+            // A refused handshake has another error (ECONNREFUSED): this connection existed and was
+            // closed immediately.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE)) => {
+                entry.pending = None;
+                self.connected(slot, at, true);
+                self.report_early(Completion::Failed { slot, error });
+                Ok(())
             }
             Err(e) => Err(e),
         }
     }
 
-    /// Looks into what an event says of its slot.
-    fn look(&mut self, slot: Slot, flags: u32) -> Found {
+    /// Interprets an event of a slot.
+    fn interpret(&mut self, slot: Slot, flags: epoll::EventFlags) -> SocketEvent {
+        use epoll::EventFlags;
         let entry = &mut self.slots[slot as usize];
         let Some(socket) = entry.socket.as_ref() else {
-            return Found::Nothing;
+            return SocketEvent::Nothing;
         };
-        let fd = socket.as_raw_fd();
         if entry.connecting {
-            if flags & (libc::EPOLLERR | libc::EPOLLHUP) as u32 != 0 {
+            if flags.intersects(EventFlags::ERR | EventFlags::HUP) {
                 let error = match socket.take_error() {
                     Ok(Some(error)) | Err(error) => error,
                     Ok(None) => io::Error::from_raw_os_error(libc::ECONNRESET),
                 };
-                return Found::ConnectFailed(error);
+                self.close(slot, CloseFirst::Client);
+                return SocketEvent::Other(Completion::ConnectFailed { slot, error });
             }
-            if flags & libc::EPOLLOUT as u32 == 0 {
-                return Found::Nothing;
+            if !flags.contains(EventFlags::OUT) {
+                return SocketEvent::Nothing;
             }
             entry.connecting = false;
             let at = self.clock.now();
             let sent = entry.pending.is_some();
-            if let Err(error) = push_pending(fd, &mut entry.pending) {
-                let generation = entry.generation;
-                self.early.push_back(Early::Failed {
-                    slot,
-                    generation,
-                    error,
-                });
+            if let Err(error) = entry.push_pending() {
+                self.report_early(Completion::Failed { slot, error });
             }
-            return Found::Connected { at, sent };
+            return SocketEvent::Other(Completion::Connected { slot, at, sent });
         }
-        if flags & libc::EPOLLOUT as u32 != 0
+        if flags.contains(EventFlags::OUT)
             && entry.pending.is_some()
-            && let Err(error) = push_pending(fd, &mut entry.pending)
+            && let Err(error) = entry.push_pending()
         {
-            return Found::Failed(error);
+            return SocketEvent::Other(Completion::Failed { slot, error });
         }
-        if flags & (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 == 0
-        {
-            return Found::Nothing;
+        if !flags.intersects(EventFlags::IN | END) {
+            return SocketEvent::Nothing;
         }
-        match self.receive(fd) {
-            Ok((0, _)) => Found::Ended,
-            Ok((n, at)) => Found::Received(n, at),
-            Err(e) if refused_for_now(&e) => Found::Nothing,
-            Err(e) => Found::Failed(e),
+        match self.receive(slot) {
+            Ok((0, _)) => SocketEvent::Other(Completion::Ended { slot }),
+            Ok((n, at)) => SocketEvent::Received(n, at),
+            Err(e) if refused_for_now(&e) => SocketEvent::Nothing,
+            Err(error) => SocketEvent::Other(Completion::Failed { slot, error }),
         }
     }
 }
 
-impl Backend for Epoll {
-    fn open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>) {
+impl IoBackend for Epoll {
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&SharedBytes>) {
         if self.slots.len() <= slot as usize {
-            self.slots.resize_with(slot as usize + 1, Entry::default);
+            self.slots
+                .resize_with(slot as usize + 1, EpollSlot::default);
         }
-        let generation = self.slots[slot as usize].generation;
-        let sent = first.is_some();
-        match self.try_open(slot, route, first) {
-            Ok(Opened::NotYet) => {}
-            Ok(Opened::Stands(at)) => self.early.push_back(Early::Connected {
-                slot,
-                generation,
-                at,
-                sent,
-            }),
-            Ok(Opened::Broke(at, error)) => {
-                self.early.push_back(Early::Connected {
-                    slot,
-                    generation,
-                    at,
-                    sent,
-                });
-                self.early.push_back(Early::Failed {
-                    slot,
-                    generation,
-                    error,
-                });
-            }
-            Err(error) => {
-                self.slots[slot as usize].socket = None;
-                self.early.push_back(Early::ConnectFailed {
-                    slot,
-                    generation,
-                    error,
-                });
-            }
+        if let Err(error) = self.try_open(slot, route, first) {
+            self.slots[slot as usize].socket = None;
+            self.report_early(Completion::ConnectFailed { slot, error });
         }
     }
 
-    fn send(&mut self, slot: Slot, bytes: &Bytes) {
+    fn send(&mut self, slot: Slot, bytes: &SharedBytes) {
         let entry = &mut self.slots[slot as usize];
-        let Some(socket) = entry.socket.as_ref() else {
-            return;
-        };
         let sent = if entry.pending.is_none() {
-            send_some(socket.as_raw_fd(), bytes)
+            entry.send(bytes)
         } else {
-            // The server answered before it had read the whole request before: nothing can follow on this one.
+            // The server responded before it had read the whole previous request: nothing can
+            // follow on this connection.
             Err(io::Error::from_raw_os_error(libc::EPIPE))
         };
         match sent {
             Ok(n) if n == bytes.len() => {}
             Ok(n) => entry.pending = Some((Rc::clone(bytes), n)),
             Err(e) if refused_for_now(&e) => entry.pending = Some((Rc::clone(bytes), 0)),
-            Err(error) => {
-                let generation = entry.generation;
-                self.early.push_back(Early::Failed {
-                    slot,
-                    generation,
-                    error,
-                });
-            }
+            Err(error) => self.report_early(Completion::Failed { slot, error }),
         }
     }
 
@@ -316,7 +281,7 @@ impl Backend for Epoll {
         if let Some(socket) = entry.socket.take()
             && how == CloseFirst::Reset
         {
-            // A failure leaves an orderly close, which the next line does.
+            // On failure the next line closes in the ordinary way.
             let _ = socket.set_linger(Some(Duration::ZERO));
         }
     }
@@ -328,81 +293,85 @@ impl Backend for Epoll {
         } else {
             0
         };
+        let timeout = Timespec {
+            tv_sec: (wait / NS_PER_S) as i64,
+            tv_nsec: (wait % NS_PER_S) as i64,
+        };
         self.at = 0;
-        wait_events(&self.epoll, &mut self.events, wait)?;
+        self.events.clear();
+        match epoll::wait(
+            &self.epoll,
+            spare_capacity(&mut self.events),
+            Some(&timeout),
+        ) {
+            // A signal ends the wait early.
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
         self.try_again();
         Ok(())
     }
 
     fn next(&mut self) -> Option<Completion<'_>> {
-        while let Some(early) = self.early.pop_front() {
-            let current =
-                |slot: Slot, generation| self.slots[slot as usize].generation == generation;
-            match early {
-                Early::Connected {
-                    slot,
-                    generation,
-                    at,
-                    sent,
-                } if current(slot, generation) => {
-                    return Some(Completion::Connected { slot, at, sent });
-                }
-                Early::ConnectFailed {
-                    slot,
-                    generation,
-                    error,
-                } if current(slot, generation) => {
-                    return Some(Completion::ConnectFailed { slot, error });
-                }
-                Early::Failed {
-                    slot,
-                    generation,
-                    error,
-                } if current(slot, generation) => {
-                    return Some(Completion::Failed { slot, error });
-                }
-                _ => {}
-            }
+        let slots = &self.slots;
+        if !self.early.is_empty()
+            && let Some(early) = self.early.take(|slot| slots[slot as usize].generation)
+        {
+            return Some(early);
         }
         while let Some(event) = self.events.get(self.at) {
-            let (token, flags) = (event.u64, event.events);
+            let (token, flags) = (event.data.u64(), event.flags);
             let slot = token as Slot;
             if self.slots[slot as usize].generation != (token >> 32) as u32 {
                 self.at += 1;
                 continue;
             }
-            let found = self.look(slot, flags);
-            // Edge-triggered: a read that filled the buffer may have left some behind, and an event
-            // that also announced the end is looked at again until the end has been read.
+            let found = self.interpret(slot, flags);
+            // Edge-triggered: a read that filled the buffer may have left data, and an event that
+            // also announced the end is processed again until the end has been read.
             let again = match found {
-                Found::Received(n, _) => {
-                    n == self.buffer.len()
-                        || flags & (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32 != 0
+                SocketEvent::Received(n, _) => n == self.buffer.len() || flags.intersects(END),
+                SocketEvent::Other(Completion::Connected { .. }) => {
+                    flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP)
                 }
-                Found::Connected { .. } => flags & (libc::EPOLLIN | libc::EPOLLRDHUP) as u32 != 0,
                 _ => false,
             };
-            if !again {
-                self.at += 1;
-            }
+            self.at += usize::from(!again);
             match found {
-                Found::Nothing => {}
-                Found::Connected { at, sent } => {
-                    return Some(Completion::Connected { slot, at, sent });
-                }
-                Found::ConnectFailed(error) => {
-                    self.close(slot, CloseFirst::Client);
-                    return Some(Completion::ConnectFailed { slot, error });
-                }
-                Found::Received(n, at) => {
+                SocketEvent::Nothing => {}
+                SocketEvent::Received(n, at) => {
                     let data = &self.buffer[..n];
                     return Some(Completion::Received { slot, data, at });
                 }
-                Found::Ended => return Some(Completion::Ended { slot }),
-                Found::Failed(error) => return Some(Completion::Failed { slot, error }),
+                SocketEvent::Other(completion) => return Some(completion),
             }
         }
         None
+    }
+}
+
+impl EpollSlot {
+    /// Sends as much of `bytes` as the socket accepts. Returns the number of bytes sent.
+    #[inline]
+    fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.socket {
+            Some(socket) => Ok(send(socket, bytes, SendFlags::NOSIGNAL)?),
+            None => Ok(bytes.len()),
+        }
+    }
+
+    /// Sends the rest of the request, as far as the socket accepts it.
+    fn push_pending(&mut self) -> io::Result<()> {
+        let Some((bytes, done)) = self.pending.take() else {
+            return Ok(());
+        };
+        match self.send(&bytes[done..]) {
+            Ok(n) if done + n == bytes.len() => {}
+            Ok(n) => self.pending = Some((bytes, done + n)),
+            Err(e) if refused_for_now(&e) => self.pending = Some((bytes, done)),
+            Err(e) => return Err(e),
+        }
+        Ok(())
     }
 }
 
@@ -411,16 +380,4 @@ fn refused_for_now(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
     )
-}
-
-fn push_pending(fd: RawFd, pending: &mut Option<(Bytes, usize)>) -> io::Result<()> {
-    if let Some((bytes, done)) = pending {
-        match send_some(fd, &bytes[*done..]) {
-            Ok(n) if *done + n == bytes.len() => *pending = None,
-            Ok(n) => *done += n,
-            Err(e) if refused_for_now(&e) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(())
 }

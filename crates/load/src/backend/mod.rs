@@ -1,8 +1,9 @@
-//! What the engine asks of an I/O backend, shaped like completions: requests for connecting, sending and
-//! closing go in, what became of them comes out. io_uring has it so; epoll imitates it.
+//! Interface between engine and I/O backends, modelled on completions: commands to connect, send
+//! and close go in, results come out. io_uring works this way; epoll imitates it.
 //!
-//! The engine never touches a socket, a backend never looks at bytes.
+//! The engine never touches a socket, and a backend never interprets bytes.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -20,116 +21,161 @@ mod full_queue;
 mod stamps;
 pub mod uring;
 
-/// A request's bytes, held by whoever may still need them. A buffer that nobody else holds is written anew.
-pub type Bytes = Rc<Vec<u8>>;
+/// Bytes of a request, shared by all parts that may still need them. A buffer without other owners
+/// is reused.
+pub type SharedBytes = Rc<Vec<u8>>;
 
 /// Index of a connection within its load thread.
 pub type Slot = u32;
 
-/// Where a connection goes, and from where.
+/// Target and source of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Route {
-    /// Index of the address among those that the backend was made for.
+    /// Index of the target among the backend's addresses.
     pub target: u32,
-    /// Source address; the kernel chooses where there is none.
+    /// Source address; `None` lets the kernel choose.
     pub source: Option<IpAddr>,
 }
 
-/// What became of something that was asked for, or what the peer did.
+/// Result of a command, or an event from the peer.
 #[derive(Debug)]
 pub enum Completion<'a> {
-    /// TCP stands since `at`, and a TLS handshake has begun: [`Completion::Connected`] or [`Completion::ConnectFailed`] will tell
-    /// what becomes of it.
+    /// TCP is connected since `at`, and a TLS handshake has started. [`Completion::Connected`] or
+    /// [`Completion::ConnectFailed`] follows.
     Reached {
-        /// Which.
+        /// The connection.
         slot: Slot,
-        /// When it was seen to stand.
+        /// When the connection was observed.
         at: Ns,
     },
-    /// The connection stands since `at`; `sent` when the first request went out with it.
+    /// The connection is established since `at`.
     Connected {
-        /// Which.
+        /// The connection.
         slot: Slot,
-        /// When it was seen to stand.
+        /// When the connection was observed.
         at: Ns,
-        /// Whether the bytes given to [`Backend::open`] are on their way.
+        /// Whether the bytes passed to [`IoBackend::open`] have been sent.
         sent: bool,
     },
-    /// The connection could not be opened; the slot is closed.
+    /// The connect failed; the slot is closed.
     ConnectFailed {
-        /// Which.
+        /// The connection.
         slot: Slot,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
-    /// Bytes came.
+    /// Bytes arrived.
     Received {
-        /// Which.
+        /// The connection.
         slot: Slot,
         /// The bytes.
         data: &'a [u8],
-        /// When the kernel had the last of them, where it was asked to stamp them.
+        /// Kernel timestamp of the last byte, if enabled.
         at: Option<Ns>,
     },
-    /// The peer will send no more; the slot is still to be closed.
+    /// The peer sends no more; the slot must still be closed.
     Ended {
-        /// Which.
+        /// The connection.
         slot: Slot,
     },
-    /// The connection broke; the slot is still to be closed.
+    /// The connection broke; the slot must still be closed.
     Failed {
-        /// Which.
+        /// The connection.
         slot: Slot,
-        /// Why.
+        /// The error.
         error: io::Error,
     },
 }
 
-/// A way of doing I/O for one load thread.
+impl Completion<'_> {
+    /// Returns the connection.
+    #[inline]
+    #[must_use]
+    pub fn slot(&self) -> Slot {
+        match self {
+            Completion::Reached { slot, .. }
+            | Completion::Connected { slot, .. }
+            | Completion::ConnectFailed { slot, .. }
+            | Completion::Received { slot, .. }
+            | Completion::Ended { slot }
+            | Completion::Failed { slot, .. } => *slot,
+        }
+    }
+}
+
+/// Completions that a backend reports before it asks the kernel again, each with the generation of
+/// its slot: at most two per open slot.
+#[derive(Debug, Default)]
+struct EarlyCompletions(VecDeque<(u32, Completion<'static>)>);
+
+impl EarlyCompletions {
+    #[inline]
+    fn push(&mut self, generation: u32, completion: Completion<'static>) {
+        self.0.push_back((generation, completion));
+    }
+
+    /// Takes the first completion whose slot still has its generation.
+    #[inline]
+    fn take(&mut self, generation: impl Fn(Slot) -> u32) -> Option<Completion<'static>> {
+        while let Some((of, completion)) = self.0.pop_front() {
+            if generation(completion.slot()) == of {
+                return Some(completion);
+            }
+        }
+        None
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// I/O of one load thread.
 ///
-/// After [`Backend::close`] nothing more is reported of the slot until it is opened again.
-pub trait Backend {
-    /// Begins to connect. With `first`, a backend that can look at the clock right then sends those bytes as soon as the
-    /// connection stands, and says so ([`Completion::Connected`]); else sending is up to the caller.
-    fn open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>);
+/// After [`IoBackend::close`], the slot is not reported again until it is opened again.
+pub trait IoBackend {
+    /// Starts to connect. With `first`, a backend that can read the clock at that moment sends
+    /// these bytes as soon as the connection is established, and reports it in
+    /// [`Completion::Connected`]; otherwise the caller sends.
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&SharedBytes>);
 
-    /// Sends bytes, at once where the socket takes them; the rest follows by itself. A backend that holds back sends them when it
-    /// is next asked to [`Backend::submit`] or to wait.
-    fn send(&mut self, slot: Slot, bytes: &Bytes);
+    /// Sends bytes, immediately if the socket accepts them; the rest follows automatically. A
+    /// backend that delays commands sends them at the next [`IoBackend::submit`] or wait.
+    fn send(&mut self, slot: Slot, bytes: &SharedBytes);
 
-    /// How many things it was asked for and has not yet handed to the kernel; none where nothing is ever held back.
+    /// Returns the number of delayed commands; `None` if the backend never delays.
     fn held(&mut self) -> Option<usize> {
         None
     }
 
-    /// Hands over what is held back. Waiting does so too.
+    /// Submits delayed commands. Waiting does so too.
     fn submit(&mut self) {}
 
-    /// Closes; `Reset` sends RST in place of FIN.
+    /// Closes a connection; `Reset` sends RST instead of FIN.
     fn close(&mut self, slot: Slot, how: CloseFirst);
 
-    /// Waits until something has happened or `until` has passed, whichever is first.
+    /// Waits for an event or until `until`, whichever comes first.
     ///
     /// # Errors
-    /// When the kernel refuses to wait; the run cannot go on.
+    /// The kernel refuses to wait, which ends the run.
     fn wait(&mut self, until: Ns) -> io::Result<()>;
 
-    /// From now on waits until a batch has come, as far as that does not take too long; without one, for the first thing that happens.
-    /// Says whether it does so: a backend that cannot goes on as before.
+    /// Sets the batch that later waits collect within its time limit; without one, they return at
+    /// the first event. Returns whether the backend supports batches.
     fn coalesce(&mut self, _batch: Option<Batch>) -> bool {
         false
     }
 
-    /// The next thing that has happened; none when [`Backend::wait`] is due again.
+    /// Returns the next event; `None` when [`IoBackend::wait`] is due again.
     fn next(&mut self) -> Option<Completion<'_>>;
 
-    /// When that which [`Backend::next`] tells next was seen to have happened, where all of it was seen at once; none where it is
-    /// seen only by asking.
+    /// Returns when the next event was observed, if all events of the wait were observed at once;
+    /// `None` if only reading reveals it.
     fn seen(&self) -> Option<Ns> {
         None
     }
 
-    /// What TLS has taken and given so far; none where it is not used.
+    /// Returns the TLS statistics so far; `None` without TLS.
     fn tls(&self) -> Option<TlsUse> {
         None
     }

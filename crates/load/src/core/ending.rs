@@ -1,20 +1,20 @@
-//! How requests and connections end otherwise than by an answer.
+//! Ends of requests and connections other than a response.
 
 use floodmark_record::Outcome;
 use floodmark_record::plan::CloseFirst;
 use floodmark_wire::ReadError;
 
 use super::{Action, Core};
-use crate::arrivals::Arrivals;
+use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::Ns;
-use crate::connection::State;
+use crate::connection::ConnectionState;
 use crate::failure::{self, Break, ConnectFailure};
 
 impl Core {
-    /// Gives up everything that is out, so that the counts add up.
+    /// Abandons all requests in flight, so that the counts add up.
     pub fn abandon(&mut self, now: Ns) {
-        if let Arrivals::Open(waiting) = &mut self.arrivals {
+        if let RequestSource::Open(waiting) = &mut self.arrivals {
             let recorder = &mut self.recorder;
             waiting.give_up_beyond(0, |group, n| recorder.unsent(group, n));
         }
@@ -23,11 +23,11 @@ impl Core {
             let connection = &mut self.connections[slot];
             let group = connection.moments.pick.group;
             match connection.state {
-                State::Busy => {
+                ConnectionState::Busy => {
                     self.recorder.in_flight_at_end(group);
                     self.in_flight -= 1;
                 }
-                State::Connecting if connection.carries => {
+                ConnectionState::Connecting if connection.carries => {
                     if connection.retried {
                         self.recorder.in_flight_at_end(group);
                     } else {
@@ -42,46 +42,46 @@ impl Core {
             self.pressing.remove(&mut self.connections, slot as Slot);
             self.shut(slot as Slot, CloseFirst::Client, now);
         }
-        // What we close ourselves is not lost.
+        // Connections that we close ourselves are not lost.
         self.keep_gone(lost);
     }
 
-    /// The peer sends no more.
+    /// Handles the end of the peer's stream.
     pub(super) fn ended(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
-            State::Busy => match connection.reader.end() {
-                Ok(Some(answer)) => {
-                    self.answered_by_close(slot, answer.status, now);
+            ConnectionState::Busy => match connection.reader.end() {
+                Ok(Some(response)) => {
+                    self.completed_by_close(slot, response.status, now);
                     self.shut(slot, CloseFirst::Client, now);
                     self.refill(now);
                 }
                 Ok(None) => self.lost(slot, failure::CLOSED_EARLY, now),
                 Err(error) => self.malformed(slot, error.name(), now),
             },
-            State::Closing => self.done_with(slot, now),
-            State::Idle => {
+            ConnectionState::Closing => self.done_with(slot, now),
+            ConnectionState::Idle => {
                 self.idle.remove(&mut self.connections, slot);
                 self.shut(slot, CloseFirst::Client, now);
             }
-            State::Closed | State::Connecting | State::Paused => {}
+            ConnectionState::Closed | ConnectionState::Connecting | ConnectionState::Paused => {}
         }
     }
 
-    /// The connection broke.
+    /// Handles a broken connection.
     pub(super) fn broken(&mut self, slot: Slot, Break { name, garbled }: Break, now: Ns) {
         let connection = &self.connections[slot as usize];
         match connection.state {
-            State::Busy if garbled || connection.reader.started() => {
+            ConnectionState::Busy if garbled || connection.reader.started() => {
                 self.malformed(slot, name, now)
             }
-            State::Busy => self.lost(slot, name, now),
+            ConnectionState::Busy => self.lost(slot, name, now),
             _ => self.ended(slot, now),
         }
     }
 
-    /// The connection went away without a byte of an answer: the request is retried, once, if the connection
-    /// stood before the request was given to it.
+    /// Handles a connection that ended before the first byte of a response. Retries the request
+    /// once if the connection existed before the request was assigned to it.
     fn lost(&mut self, slot: Slot, name: &'static str, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         if (connection.used > 0 || connection.rested) && !connection.retried {
@@ -116,19 +116,20 @@ impl Core {
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
         let connection = &self.connections[slot as usize];
         match connection.state {
-            // A backend holds it back still: it cannot have been answered, and its time begins when it leaves.
-            State::Busy if connection.moments.sent == 0 => {
+            // The backend has not submitted it yet: it cannot have a response, and its time starts
+            // when it is submitted.
+            ConnectionState::Busy if connection.moments.sent == 0 => {
                 self.pressing.remove(&mut self.connections, slot);
-                self.connections[slot as usize].gives_up = now + self.timeout;
+                self.connections[slot as usize].deadline = now + self.timeout;
                 self.pressing.push_back(&mut self.connections, slot);
             }
-            State::Busy => {
+            ConnectionState::Busy => {
                 let moments = connection.moments;
                 self.recorder.failed(&moments, now, Outcome::TimedOut);
                 self.in_flight -= 1;
                 self.done_with(slot, now);
             }
-            State::Connecting => {
+            ConnectionState::Connecting => {
                 self.actions.push(Action::Close {
                     slot,
                     how: CloseFirst::Client,
@@ -138,19 +139,19 @@ impl Core {
                 } else {
                     failure::CONNECT_TIMED_OUT
                 };
-                self.connect_failed(slot, ConnectFailure::timed_out(name), now);
+                self.connect_failed(slot, ConnectFailure::by_server(name), now);
             }
-            State::Closing => {
+            ConnectionState::Closing => {
                 self.recorder.error(failure::NOT_CLOSED);
                 self.done_with(slot, now);
             }
-            State::Closed | State::Idle | State::Paused => {
+            ConnectionState::Closed | ConnectionState::Idle | ConnectionState::Paused => {
                 self.pressing.remove(&mut self.connections, slot);
             }
         }
     }
 
-    /// Closes a connection that is on the list of those with a deadline, and goes on without it.
+    /// Closes a connection that is in the list of deadlines, and continues without it.
     pub(super) fn done_with(&mut self, slot: Slot, now: Ns) {
         self.pressing.remove(&mut self.connections, slot);
         self.shut(slot, CloseFirst::Client, now);
@@ -159,7 +160,7 @@ impl Core {
 
     /// Closes a connection that is in no list.
     pub(super) fn shut(&mut self, slot: Slot, how: CloseFirst, now: Ns) {
-        if self.connections[slot as usize].state != State::Connecting {
+        if self.connections[slot as usize].state != ConnectionState::Connecting {
             self.gone(now);
         }
         self.actions.push(Action::Close { slot, how });

@@ -4,17 +4,17 @@ use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{Arrivals as Spacing, Plan};
 
 use super::*;
-use crate::arrivals::{Arrivals, Waiting};
+use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::{Completion, Route};
 use crate::clock::seconds;
 use crate::core::Action;
 use crate::core::opening::GONE_NS;
-use crate::core::tests::{ANSWER, Lab, MS};
+use crate::core::tests::{Lab, MS, RESPONSE};
 use crate::mix::Picks;
-use crate::schedule::Schedule;
+use crate::schedule::ArrivalSchedule;
 use crate::testing::open_plan;
 
-/// Three held connections that stand, and the actions of the turns that follow.
+/// Creates three held connections, and the actions of the following iterations.
 fn held(plan: &Plan) -> (Lab, Ns) {
     let mut lab = Lab::new(plan);
     let now = seconds(1.0);
@@ -25,9 +25,9 @@ fn held(plan: &Plan) -> (Lab, Ns) {
     }
     assert!(lab.core.prepared());
     lab.core.recorder.begin(Phase::Measure, now, None);
-    let schedule = Schedule::new(plan, plan.duration_s, 0, 1).unwrap();
+    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), 0, 1).unwrap();
     let picks = Picks::new(plan, (0, 1), 1);
-    let arrivals = Arrivals::Open(Waiting::new(schedule, now, picks));
+    let arrivals = RequestSource::Open(ArrivalQueue::new(schedule, now, picks));
     lab.core.begin(arrivals, now);
     (lab, now)
 }
@@ -40,13 +40,12 @@ fn stands(core: &mut Core, slot: u32, at: Ns) {
 fn held_plan() -> Plan {
     Plan {
         connections: 3,
-        hold: true,
-        ..open_plan(Spacing::Constant, 1000.0, None, Some(7))
+        ..crate::testing::held_plan(open_plan(Spacing::Constant, 1000.0, None, Some(7)))
     }
 }
 
 #[test]
-fn held_connections_have_their_turns() {
+fn uses_held_connections_in_turn() {
     let (mut lab, start) = held(&held_plan());
     let core = &mut lab.core;
     for request in 0..7 {
@@ -56,7 +55,7 @@ fn held_connections_have_their_turns() {
         assert_eq!(core.actions, [Action::Send { slot }]);
         core.actions.clear();
         core.sent(slot, at);
-        let data = ANSWER;
+        let data = RESPONSE;
         core.on(
             Completion::Received {
                 slot,
@@ -72,7 +71,7 @@ fn held_connections_have_their_turns() {
 }
 
 #[test]
-fn a_held_connection_that_the_server_closes_is_opened_again() {
+fn reopens_a_held_connection_that_the_server_closes() {
     let (mut lab, start) = held(&held_plan());
     let core = &mut lab.core;
     core.actions.clear();
@@ -88,7 +87,7 @@ fn a_held_connection_that_the_server_closes_is_opened_again() {
     stands(core, 2, start + 3);
     let held = core.held().unwrap();
     assert_eq!((held.standing, held.lost, held.reopened), (3, 1, 1));
-    // After the end of the window nobody needs it.
+    // After the end of the window no request needs it.
     core.wind_up();
     core.on(Completion::Ended { slot: 2 }, start + 4);
     core.actions.clear();
@@ -97,7 +96,7 @@ fn a_held_connection_that_the_server_closes_is_opened_again() {
 }
 
 #[test]
-fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_after_a_rest() {
+fn retries_failed_held_connections_after_a_pause() {
     let mut lab = Lab::new(&held_plan());
     let core = &mut lab.core;
     let start = seconds(1.0);
@@ -108,16 +107,16 @@ fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_after_a_re
         core.on(Completion::ConnectFailed { slot, error }, start);
     }
     assert!(core.prepared());
-    let schedule = Schedule::new(&held_plan(), None, 0, 1).unwrap();
+    let schedule = ArrivalSchedule::new(&held_plan(), None, 0, 1).unwrap();
     let picks = Picks::new(&held_plan(), (0, 1), 1);
-    let waiting = Waiting::new(schedule, start + MS, picks);
-    core.begin(Arrivals::Open(waiting), start);
+    let waiting = ArrivalQueue::new(schedule, start + MS, picks);
+    core.begin(RequestSource::Open(waiting), start);
     let opened = core.actions.len();
     assert_eq!((core.held().unwrap().failed, opened), (3, 3));
     assert_eq!(core.held().unwrap().standing, 0);
     let reasons = &core.held().unwrap().reasons;
     assert!(reasons.iter().eq([(&"ports_exhausted", &3)]), "{reasons:?}");
-    // In the run a failure is followed by a rest.
+    // During the run a failure causes a pause.
     let fail = |core: &mut Core, at| {
         let opened: Vec<Action> = core.actions.drain(..).collect();
         for action in &opened {
@@ -133,9 +132,9 @@ fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_after_a_re
     core.turn(start + 1);
     assert!(core.actions.is_empty(), "{:?}", core.actions);
     assert_eq!(core.next_ahead(), start + 10 * MS);
-    // A request waits for none of these, and not for the rest.
-    let errors = |core: &Core| core.recorder.totals().0["ports_exhausted"];
-    let unawaited = |core: &Core| core.recorder.unawaited_errors()["ports_exhausted"];
+    // Requests do not wait for these connections, nor for the pause.
+    let errors = |core: &Core| core.recorder.errors["ports_exhausted"];
+    let unawaited = |core: &Core| core.recorder.unawaited["ports_exhausted"];
     assert_eq!((errors(core), unawaited(core)), (6, 6));
     core.turn(start + MS);
     assert_eq!(fail(core, start + MS), 1);
@@ -143,7 +142,7 @@ fn held_connections_that_cannot_be_opened_are_counted_and_tried_again_after_a_re
 }
 
 #[test]
-fn a_server_that_refuses_is_there_while_a_held_connection_stands() {
+fn a_held_connection_proves_that_the_server_is_running() {
     let plan = held_plan();
     let mut lab = Lab::new(&plan);
     let core = &mut lab.core;
@@ -157,7 +156,7 @@ fn a_server_that_refuses_is_there_while_a_held_connection_stands() {
     refuse(core, 1, start);
     refuse(core, 2, start + 2 * GONE_NS);
     assert_eq!(core.hopeless(), None);
-    // Without it, patience begins.
+    // Without a connection, the wait for the server starts.
     let ended = start + 3 * GONE_NS;
     core.on(Completion::Ended { slot: 0 }, ended);
     for (at, expected) in [

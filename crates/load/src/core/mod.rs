@@ -1,16 +1,16 @@
-//! The load engine without I/O: a state machine between schedule, `wire` and backend. Completions go in,
-//! actions come out; time is an argument.
+//! The load engine without I/O: a state machine between schedule, `wire` and backend. Completions
+//! go in, actions come out, and time is an argument.
 //!
 //! ```text
-//! arrivals ──► starting ──► opening ──► (backend) ──► answering ──► ending ──► starting …
-//!              who sends     connects                  reads         what became of a
-//!              on what       and their failures        answers       request or connection
+//! arrivals ──► starting ──► opening ──► (backend) ──► responding ──► ending ──► starting …
+//!              request to    connects                  reads         outcomes of
+//!              connection    and failures              responses     requests, connections
 //! ```
 
-mod answering;
 mod ending;
 mod holding;
 mod opening;
+mod responding;
 mod starting;
 #[cfg(test)]
 mod tests;
@@ -20,13 +20,13 @@ mod world;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
 
-use crate::answers::Answers;
-use crate::arrivals::Arrivals;
+use crate::arrivals::RequestSource;
 use crate::backend::{Completion, Route, Slot};
-use crate::clock::{Ns, seconds};
-use crate::connection::{Connection, State};
+use crate::clock::Ns;
+use crate::connection::{ConnectionSlot, ConnectionState};
 use crate::failure;
 use crate::judge::Judge;
+use crate::kept_responses::KeptResponses;
 use crate::linked::List;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
@@ -36,88 +36,89 @@ use self::holding::Ahead;
 pub use self::holding::HeldSoFar;
 pub use self::opening::ready_connections;
 
-/// Connections opened in one turn at most. Opening costs several times what a request costs, so a thread that is behind catches
-/// up by using the connections it has, and does not bury itself and the server under new ones.
+/// Maximum number of connections opened per iteration. Opening costs several times as much as a
+/// request, so a thread that is behind catches up with its existing connections instead of
+/// overloading itself and the server with new ones.
 const OPENS_PER_TURN: u32 = 8;
 
-/// This many answers in something else than HTTP, and none in HTTP, and there is no use in going on.
+/// After this many invalid responses and no valid one, the run ends.
 const NOT_HTTP: u64 = 20;
 
-/// What the backend is to do.
+/// A command to the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Connect, and send the request along when `first`.
+    /// Connect, and send the request with it if `first`.
     Open {
-        /// Which.
+        /// The connection.
         slot: Slot,
-        /// Where to, and from where.
+        /// Target and source address.
         route: Route,
-        /// Whether the request goes with it.
+        /// Whether the request goes with the connect.
         first: bool,
     },
     /// Send the slot's request.
     Send {
-        /// Which.
+        /// The connection.
         slot: Slot,
     },
     /// Close.
     Close {
-        /// Which.
+        /// The connection.
         slot: Slot,
         /// How.
         how: CloseFirst,
     },
 }
 
-/// The state of one load thread.
+/// State of one load thread.
 pub struct Core {
-    /// What is to be done; emptied by the engine after each call.
+    /// Pending commands; the engine empties the list after each call.
     pub actions: Vec<Action>,
-    /// What is counted and timed.
+    /// Counts and times.
     pub recorder: Recorder,
-    /// Numbers kept for a check.
-    pub answers: Answers,
-    /// The target's addresses, and what became of them.
+    /// Responses kept for a check.
+    pub responses: KeptResponses,
+    /// The target's addresses and their state.
     pub targets: Targets,
-    connections: Vec<Connection>,
+    connections: Vec<ConnectionSlot>,
     free: Vec<Slot>,
     idle: List,
-    /// Connections with a deadline, in its order: the timeout is the same for all.
+    /// Connections with a deadline, in its order, since all have the same timeout.
     pressing: List,
-    /// Slots that wait before a connection is tried again, in order.
+    /// Slots that pause before the next connection attempt, in order.
     paused: List,
-    arrivals: Arrivals,
-    /// Judges of the answers, one for each request of the mix.
+    arrivals: RequestSource,
+    /// One judge per request of the mix.
     judges: Vec<Judge>,
     cap: usize,
     uses: Uses,
     close_first: CloseFirst,
     timeout: Ns,
-    /// Connections whose handshake is under way and that no request was given to.
+    /// Connections in handshake without an assigned request.
     opening_unclaimed: u64,
     opens_left: u32,
     ahead: Ahead,
-    /// Slots in use, those that wait before they try again included.
+    /// Slots in use, including those that pause.
     open: usize,
-    /// Since when not all slots have been in use.
+    /// Since when a slot has been free.
     room_since: Ns,
     in_flight: u64,
-    /// Requests given to connections that do not stand yet.
+    /// Requests assigned to connections in handshake.
     carried: u64,
     preparing: bool,
     winding_up: bool,
     ever_connected: bool,
     last_life: Ns,
-    last_answer: Option<Ns>,
-    /// Since when nothing but refusals has come from the server.
+    last_response: Option<Ns>,
+    /// Since when the server has only refused connections.
     refused_since: Option<Ns>,
     gone: bool,
     not_http: u64,
-    /// Body of the piece that is being read.
+    /// Body of the current piece.
     body: Vec<u8>,
 }
 
-/// How many requests a connection carries.
+/// Number of requests per connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uses {
     Unlimited,
@@ -129,15 +130,13 @@ impl Uses {
         match plan.connection_use {
             ConnectionUse::Kept => Uses::Unlimited,
             ConnectionUse::Fresh => Uses::Limited(1),
-            ConnectionUse::PerConnection => {
-                Uses::Limited(plan.requests_per_connection.unwrap_or(1).max(1))
-            }
+            ConnectionUse::PerConnection(n) => Uses::Limited(n.max(1)),
         }
     }
 }
 
 impl Core {
-    /// The state of thread `thread` of `threads`, whose share of the connections is `cap`.
+    /// Creates the state of thread `thread` of `threads`, with at most `cap` connections.
     #[must_use]
     pub fn new(plan: &Plan, (thread, threads): (u32, u32), cap: usize, recorder: Recorder) -> Self {
         let uses = Uses::of(plan);
@@ -145,14 +144,14 @@ impl Core {
         Core {
             actions: Vec::with_capacity(64),
             recorder,
-            answers: Answers::default(),
+            responses: KeptResponses::default(),
             targets: Targets::new(plan, thread, threads),
             connections: Vec::new(),
             free: Vec::new(),
             idle: List::default(),
             pressing: List::default(),
             paused: List::default(),
-            arrivals: Arrivals::Closed {
+            arrivals: RequestSource::Closed {
                 left: Some(0),
                 until: None,
                 picks: Picks::new(plan, (thread.into(), threads.into()), 1),
@@ -161,10 +160,10 @@ impl Core {
             cap,
             uses,
             close_first: plan.close_first,
-            timeout: seconds(plan.timeout_s).max(1),
+            timeout: (plan.timeout.as_nanos() as Ns).max(1),
             opening_unclaimed: 0,
             opens_left: OPENS_PER_TURN,
-            ahead: Ahead::new(ready, threads, holding::holds(plan.hold, uses)),
+            ahead: Ahead::new(ready, threads, holding::holds(plan.hold(), uses)),
             open: 0,
             room_since: 0,
             in_flight: 0,
@@ -173,7 +172,7 @@ impl Core {
             winding_up: false,
             ever_connected: false,
             last_life: 0,
-            last_answer: None,
+            last_response: None,
             refused_since: None,
             gone: false,
             not_http: 0,
@@ -181,20 +180,21 @@ impl Core {
         }
     }
 
-    /// Requests that are out, or that a connection is being opened for.
+    /// Returns the number of requests in flight or waiting for their handshake.
     #[inline]
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.in_flight + self.carried
     }
 
-    /// Whether a busy thread may take several answers at a time: in the closed model, where answers wait for such a thread anyhow.
+    /// Returns whether a busy thread may handle responses in batches: only in the closed model,
+    /// where they wait for the thread anyway.
     #[must_use]
     pub fn coalescible(&self) -> bool {
-        matches!(self.arrivals, Arrivals::Closed { .. })
+        matches!(self.arrivals, RequestSource::Closed { .. })
     }
 
-    /// What time alone brings: arrivals, ends of pauses, timeouts, the next row.
+    /// Handles everything that only depends on time: arrivals, pauses, timeouts, the next row.
     pub fn turn(&mut self, now: Ns) {
         self.recorder.tick(now);
         self.opens_left = OPENS_PER_TURN;
@@ -202,7 +202,7 @@ impl Core {
         self.serve_waiting(now);
         self.open_ahead(now);
         while let Some(slot) = self.paused.front() {
-            if self.connections[slot as usize].gives_up > now {
+            if self.connections[slot as usize].deadline > now {
                 break;
             }
             self.paused.remove(&mut self.connections, slot);
@@ -210,16 +210,16 @@ impl Core {
             self.refill(now);
         }
         while let Some(slot) = self.pressing.front() {
-            if self.connections[slot as usize].gives_up > now {
+            if self.connections[slot as usize].deadline > now {
                 break;
             }
             self.time_out(slot, now);
         }
     }
 
-    /// When [`Core::turn`] must be called at the latest, as far as it is known.
+    /// Returns the latest time for the next call of [`Core::turn`], as far as known.
     pub fn next_turn(&mut self) -> Ns {
-        if let Arrivals::Open(waiting) = &self.arrivals
+        if let RequestSource::Open(waiting) = &self.arrivals
             && self.opens_left == 0
             && waiting.waiting() > self.opening_unclaimed
             && self.open < self.cap
@@ -233,23 +233,23 @@ impl Core {
             .min(self.next_ahead());
         for list in [&self.pressing, &self.paused] {
             if let Some(slot) = list.front() {
-                at = at.min(self.connections[slot as usize].gives_up);
+                at = at.min(self.connections[slot as usize].deadline);
             }
         }
         at
     }
 
-    /// When the next arrival is due; never for the closed model.
+    /// Returns when the next arrival is due; never in the closed model.
     #[inline]
     pub fn next_arrival(&mut self) -> Ns {
         match &mut self.arrivals {
-            Arrivals::Open(waiting) => waiting.next_due().unwrap_or(Ns::MAX),
-            Arrivals::Closed { .. } => Ns::MAX,
+            RequestSource::Open(waiting) => waiting.next_due().unwrap_or(Ns::MAX),
+            RequestSource::Closed { .. } => Ns::MAX,
         }
     }
 
-    /// Takes in what the backend has to say. What happens to a connection whose request is still held back ends that request:
-    /// it counts as sent by then.
+    /// Handles a completion. If the connection's request is not submitted yet, the completion ends
+    /// it, and it counts as sent.
     #[inline]
     pub fn on(&mut self, completion: Completion<'_>, now: Ns) {
         match completion {
@@ -273,15 +273,15 @@ impl Core {
         }
     }
 
-    /// The end of the sending window: nothing more is begun.
+    /// Ends the sending window: no further request starts.
     pub fn wind_up(&mut self) {
         self.winding_up = true;
         match &mut self.arrivals {
-            Arrivals::Closed { left, until, .. } => {
+            RequestSource::Closed { left, until, .. } => {
                 *left = Some(0);
                 *until = None;
             }
-            Arrivals::Open(waiting) => {
+            RequestSource::Open(waiting) => {
                 let recorder = &mut self.recorder;
                 waiting.give_up_beyond(self.opening_unclaimed, |group, n| {
                     recorder.unsent(group, n);
@@ -290,7 +290,7 @@ impl Core {
         }
     }
 
-    /// Whether all that was to be begun has been, and has its outcome.
+    /// Returns whether all requests have started and have an outcome.
     #[must_use]
     pub fn finished(&mut self) -> bool {
         self.in_flight == 0 && self.carried == 0 && self.exhausted()
@@ -298,49 +298,54 @@ impl Core {
 
     fn exhausted(&mut self) -> bool {
         match &mut self.arrivals {
-            Arrivals::Closed { left, until, .. } => *left == Some(0) && until.is_none(),
-            Arrivals::Open(waiting) => waiting.waiting() == 0 && waiting.next_due().is_none(),
+            RequestSource::Closed { left, until, .. } => *left == Some(0) && until.is_none(),
+            RequestSource::Open(waiting) => waiting.waiting() == 0 && waiting.next_due().is_none(),
         }
     }
 
-    /// Why there is no use in going on, if there is none.
+    /// Returns a reason to end the run early, if there is one.
     #[must_use]
     pub fn hopeless(&self) -> Option<EndReason> {
         if self.gone {
             Some(EndReason::ServerGone)
-        } else if self.not_http >= NOT_HTTP && self.last_answer.is_none() {
+        } else if self.not_http >= NOT_HTTP && self.last_response.is_none() {
             Some(EndReason::NotHttp)
         } else {
             None
         }
     }
 
-    /// Whether a run that came to its end before [`Core::hopeless`] was sure had a server then; completed where it had.
+    /// Returns how a run ended that finished before [`Core::hopeless`] could decide: completed if
+    /// it had a server.
     #[must_use]
     pub fn completed(&self) -> EndReason {
-        let standing =
-            |c: &Connection| matches!(c.state, State::Idle | State::Busy | State::Closing);
+        let standing = |c: &ConnectionSlot| {
+            matches!(
+                c.state,
+                ConnectionState::Idle | ConnectionState::Busy | ConnectionState::Closing
+            )
+        };
         if self.refused_since.is_some() && !self.connections.iter().any(standing) {
             EndReason::ServerGone
-        } else if self.not_http > 0 && self.last_answer.is_none() {
+        } else if self.not_http > 0 && self.last_response.is_none() {
             EndReason::NotHttp
         } else {
             EndReason::Completed
         }
     }
 
-    /// A request number above all that have been used.
+    /// Returns a request number above all used so far.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         match &self.arrivals {
-            Arrivals::Closed { picks, .. } => picks.next_number(),
-            Arrivals::Open(waiting) => waiting.next_number(),
+            RequestSource::Closed { picks, .. } => picks.next_number(),
+            RequestSource::Open(waiting) => waiting.next_number(),
         }
     }
 
-    /// When the last answer came.
+    /// Returns the time of the last response.
     #[must_use]
-    pub fn last_answer(&self) -> Option<Ns> {
-        self.last_answer
+    pub fn last_response(&self) -> Option<Ns> {
+        self.last_response
     }
 }

@@ -1,42 +1,44 @@
-//! Connections: opening them, and what follows when that fails.
+//! Opens connections and handles their failures.
 
 use floodmark_record::plan::{CloseFirst, Plan};
 use floodmark_record::{Outcome, TimeKind};
 
 use super::{Action, Core, Uses};
-use crate::arrivals::Arrivals;
+use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::Ns;
-use crate::connection::{Connection, State};
+use crate::connection::{ConnectionSlot, ConnectionState};
 use crate::failure::ConnectFailure;
 use crate::mix::Pick;
 use crate::outgoing::Due;
 use crate::recorder::Moments;
 
-/// Pause after a connect that failed, before that slot is tried again: short against any human's patience, long
-/// enough that a dead server does not turn the client into a spinning loop.
+/// Pause of a slot after a failed connect: too short for a user to notice, long enough that a dead
+/// server does not make the client spin.
 pub(super) const PAUSE_NS: Ns = 10_000_000;
 
-/// With no connection and no answer for this long while connects are refused, the server is gone.
+/// The server counts as unreachable after this time without a connection or response while connects
+/// are refused, ns.
 pub(super) const GONE_NS: Ns = 2_000_000_000;
 
-/// The same before anything was ever reached: there is nothing to wait for.
+/// The same if nothing was ever reached, ns.
 pub(super) const NEVER_THERE_NS: Ns = 300_000_000;
 
-/// The open model's kept connections opened before the clock starts: as many as arrive in this time, seconds.
+/// The open model opens kept connections in advance for the arrivals of this time, seconds.
 const READY_FOR_S: f64 = 0.002;
 
-/// At most this many of those, so that no server's accept queue is filled by them.
+/// Maximum number of those, so that no accept queue overflows.
 const READY_AT_MOST: f64 = 100.0;
 
-/// How many connections one of `threads` threads opens before the clock starts, of the `cap` it may have.
+/// Returns how many connections one of `threads` threads opens before the clock starts, out of
+/// `cap`.
 #[must_use]
 pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
-    // Such a connection is opened for its request and with it.
+    // Such a connection is opened together with its request.
     if Uses::of(plan) == Uses::Limited(1) {
         return 0;
     }
-    let Some(rate) = plan.rate_per_s.filter(|_| !plan.hold) else {
+    let Some(rate) = plan.rate_per_s().filter(|_| !plan.hold()) else {
         return cap;
     };
     let ready = (rate / f64::from(threads) * READY_FOR_S).ceil();
@@ -44,7 +46,7 @@ pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
 }
 
 impl Core {
-    /// The request that the slot is to send, after its handshake or along with it.
+    /// Returns the request that the slot sends after its handshake, or with it.
     #[must_use]
     pub fn due(&self, slot: Slot) -> Due {
         let connection = &self.connections[slot as usize];
@@ -54,7 +56,7 @@ impl Core {
         }
     }
 
-    /// Takes note of how many bytes the slot's request has, before it is sent.
+    /// Stores the length of the slot's request before it is sent.
     #[inline]
     pub fn has_length(&mut self, slot: Slot, bytes: usize) {
         self.connections[slot as usize].length = bytes;
@@ -63,7 +65,7 @@ impl Core {
     fn slot(&mut self) -> Slot {
         self.open += 1;
         self.free.pop().unwrap_or_else(|| {
-            self.connections.push(Connection::new());
+            self.connections.push(ConnectionSlot::new());
             (self.connections.len() - 1) as Slot
         })
     }
@@ -73,20 +75,21 @@ impl Core {
             self.room_since = now;
         }
         let connection = &mut self.connections[slot as usize];
-        connection.state = State::Closed;
+        connection.state = ConnectionState::Closed;
         connection.body = Vec::new();
         self.open -= 1;
         self.free.push(slot);
     }
 
-    /// Opens a connection, `late` ns after it could have been, for whoever waits longest when it stands.
+    /// Opens a connection for whichever request waits longest when it is ready; the opening is
+    /// `late` ns late.
     pub(super) fn open_unclaimed(&mut self, now: Ns, late: Ns) {
         let slot = self.slot();
         self.opening_unclaimed += 1;
         self.start_opening(slot, now, late, false);
     }
 
-    /// The closed model's next request on a connection to be opened for it.
+    /// Opens a connection for the closed model's next request.
     pub(super) fn open_claimed(&mut self, now: Ns) -> bool {
         let Some(pick) = self.claim(now) else {
             return false;
@@ -95,7 +98,7 @@ impl Core {
         true
     }
 
-    /// Opens a connection for a request, `late` ns after it could have been.
+    /// Opens a connection for a request, `late` ns late.
     pub(super) fn open_for(&mut self, (pick, intended): (Pick, Ns), late: Ns, now: Ns) {
         let slot = self.slot();
         let connection = &mut self.connections[slot as usize];
@@ -109,7 +112,7 @@ impl Core {
         self.carry(slot, now, late);
     }
 
-    /// Opens the slot for the request that its moments are of.
+    /// Opens the slot for the request in its moments.
     pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
         let last = self.close_first == CloseFirst::Server && self.uses == Uses::Limited(1);
         self.connections[slot as usize].last = last;
@@ -120,7 +123,7 @@ impl Core {
     fn start_opening(&mut self, slot: Slot, now: Ns, late: Ns, carries: bool) {
         let route = self.targets.take();
         let connection = &mut self.connections[slot as usize];
-        connection.state = State::Connecting;
+        connection.state = ConnectionState::Connecting;
         connection.target = route.target;
         connection.carries = carries;
         connection.used = 0;
@@ -129,7 +132,7 @@ impl Core {
         connection.opening = now;
         connection.reached = None;
         connection.opened_late = late;
-        connection.gives_up = now + self.timeout;
+        connection.deadline = now + self.timeout;
         connection.reader = floodmark_wire::Reader::new();
         connection.body = Vec::new();
         self.pressing.push_back(&mut self.connections, slot);
@@ -140,10 +143,10 @@ impl Core {
         });
     }
 
-    /// TCP stands; a TLS handshake follows.
+    /// Records the TCP connection; a TLS handshake follows.
     pub(super) fn reached(&mut self, slot: Slot, at: Ns) {
         let connection = &mut self.connections[slot as usize];
-        if connection.state != State::Connecting {
+        if connection.state != ConnectionState::Connecting {
             return;
         }
         connection.reached = Some(at);
@@ -153,7 +156,7 @@ impl Core {
 
     pub(super) fn connected(&mut self, slot: Slot, at: Ns, sent: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        if connection.state != State::Connecting {
+        if connection.state != ConnectionState::Connecting {
             return;
         }
         self.targets.reached(connection.target);
@@ -193,11 +196,11 @@ impl Core {
 
     pub(super) fn connect_failed(&mut self, slot: Slot, failure: ConnectFailure, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        if connection.state != State::Connecting {
+        if connection.state != ConnectionState::Connecting {
             return;
         }
         if self.targets.failed(connection.target, failure) {
-            // Whoever waits for it goes on waiting, now for a connection to another address.
+            // The waiting request keeps waiting, now for a connection to another address.
             let (late, carries) = (connection.opened_late, connection.carries);
             self.pressing.remove(&mut self.connections, slot);
             return self.start_opening(slot, now, late, carries);
@@ -219,23 +222,23 @@ impl Core {
             }
         } else {
             self.opening_unclaimed -= 1;
-            // The arrival that the connection was opened for fails with it, unless another connection has
-            // taken it meanwhile.
-            if let Arrivals::Open(waiting) = &mut self.arrivals
+            // The arrival that the connection was opened for fails too, unless another connection
+            // has taken it.
+            if let RequestSource::Open(waiting) = &mut self.arrivals
                 && waiting.waiting() > self.opening_unclaimed
                 && let Some(taken) = waiting.take()
             {
                 let group = taken.pick.group;
                 self.recorder.connect_failed(group, taken.intended, now);
             } else {
-                self.recorder.unawaited(failure.name);
+                self.recorder.error_unawaited(failure.name);
             }
         }
-        let closed_model = matches!(self.arrivals, Arrivals::Closed { .. });
+        let closed_model = matches!(self.arrivals, RequestSource::Closed { .. });
         if closed_model && !self.preparing && !self.winding_up {
             let connection = &mut self.connections[slot as usize];
-            connection.state = State::Paused;
-            connection.gives_up = now + PAUSE_NS;
+            connection.state = ConnectionState::Paused;
+            connection.deadline = now + PAUSE_NS;
             self.paused.push_back(&mut self.connections, slot);
         } else {
             self.release(slot, now);
@@ -245,7 +248,7 @@ impl Core {
         }
     }
 
-    /// The server refused a connection that was tried from `opening` on.
+    /// Records a refusal of a connection attempted since `opening`.
     fn refused(&mut self, opening: Ns, now: Ns) {
         let since = *self
             .refused_since

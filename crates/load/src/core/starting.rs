@@ -1,23 +1,23 @@
-//! Which request starts when, and on which connection.
+//! Starts requests and assigns them to connections.
 
 use floodmark_record::plan::CloseFirst;
 
 use super::{Action, Core, Uses};
-use crate::arrivals::{Arrivals, Taken};
+use crate::arrivals::{QueuedArrival, RequestSource};
 use crate::backend::Slot;
 use crate::clock::Ns;
-use crate::connection::State;
+use crate::connection::ConnectionState;
 use crate::mix::Pick;
 use crate::recorder::Moments;
 
 impl Core {
-    /// Begins a phase.
-    pub fn begin(&mut self, arrivals: Arrivals, now: Ns) {
+    /// Starts a phase.
+    pub fn begin(&mut self, arrivals: RequestSource, now: Ns) {
         self.end_preparing(now);
         self.winding_up = false;
         self.arrivals = arrivals;
         self.last_life = now;
-        if matches!(self.arrivals, Arrivals::Closed { .. }) {
+        if matches!(self.arrivals, RequestSource::Closed { .. }) {
             while let Some(slot) = self.idle.front() {
                 let Some(pick) = self.claim(now) else {
                     break;
@@ -31,10 +31,10 @@ impl Core {
         }
     }
 
-    /// Lets arrivals that are due in, and gives them connections.
+    /// Admits due arrivals and assigns connections to them.
     #[inline]
     pub fn arrive(&mut self, now: Ns) {
-        while let Arrivals::Open(waiting) = &mut self.arrivals
+        while let RequestSource::Open(waiting) = &mut self.arrivals
             && let Some(pick) = waiting.arrive(now)
         {
             self.recorder.intended(pick.group, 1);
@@ -42,9 +42,10 @@ impl Core {
         }
     }
 
-    /// Gives those who wait an idle connection, or opens another one where there is room.
+    /// Assigns idle connections to waiting requests, or opens further connections while there is
+    /// room.
     pub(super) fn serve_waiting(&mut self, now: Ns) {
-        while let Arrivals::Open(waiting) = &mut self.arrivals {
+        while let RequestSource::Open(waiting) = &mut self.arrivals {
             if waiting.waiting() == 0 {
                 return;
             }
@@ -78,23 +79,23 @@ impl Core {
         }
     }
 
-    /// A connection stands without a request since `free`: it takes the next one, or waits.
+    /// Handles a connection that has been idle since `free`: it takes the next request or rests.
     pub(super) fn vacant(&mut self, slot: Slot, free: Ns, now: Ns) {
         let next = match &mut self.arrivals {
-            Arrivals::Open(waiting) => waiting.take(),
-            Arrivals::Closed { .. } => self.claim(now).map(|pick| Taken {
+            RequestSource::Open(waiting) => waiting.take(),
+            RequestSource::Closed { .. } => self.claim(now).map(|pick| QueuedArrival {
                 pick,
                 intended: now,
                 let_in: now,
             }),
         };
         match next {
-            Some(Taken {
+            Some(QueuedArrival {
                 pick,
                 intended,
                 let_in,
             }) => {
-                // What passed until it was let in is lateness, whatever else it then waits for.
+                // The time until admission is lateness, whatever the request waits for afterwards.
                 let free = free.max(let_in) - (let_in - intended);
                 self.assign(slot, (pick, intended), free, now);
             }
@@ -102,10 +103,11 @@ impl Core {
         }
     }
 
-    /// Puts a connection among the idle ones, where the latest is used first; of held ones each has its turn.
+    /// Adds a connection to the idle ones. The most recent one is used first; held connections take
+    /// turns.
     pub(super) fn rest(&mut self, slot: Slot) {
         let connection = &mut self.connections[slot as usize];
-        connection.state = State::Idle;
+        connection.state = ConnectionState::Idle;
         connection.rested = true;
         if self.ahead.holds() {
             self.idle.push_back(&mut self.connections, slot);
@@ -114,7 +116,7 @@ impl Core {
         }
     }
 
-    /// Gives a request to a connection that stands and is in no list.
+    /// Assigns a request to an established connection that is in no list.
     fn assign(&mut self, slot: Slot, (pick, intended): (Pick, Ns), free: Ns, now: Ns) {
         let uses = self.uses;
         let connection = &mut self.connections[slot as usize];
@@ -131,27 +133,29 @@ impl Core {
         self.actions.push(Action::Send { slot });
     }
 
-    /// Marks the slot's request as out.
+    /// Marks the slot's request as sent.
     pub(super) fn dispatch(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        connection.state = State::Busy;
-        // Until the moment of sending is known: what the connection did before must not press it.
-        connection.gives_up = now + self.timeout;
+        connection.state = ConnectionState::Busy;
+        // A provisional deadline until the time of sending is known, so that the connection's past
+        // does not shorten it.
+        connection.deadline = now + self.timeout;
         let judge = &self.judges[connection.moments.pick.group as usize];
-        connection.reader.expect_answer(judge.to_head());
+        connection.reader.expect_response(judge.to_head());
         self.in_flight += 1;
         self.pressing.push_back(&mut self.connections, slot);
     }
 
-    /// Takes note of when the slot's request was handed to the kernel, unless that is known, or the request is gone.
+    /// Stores when the slot's request was passed to the kernel, unless that is known or the request
+    /// is gone.
     #[inline]
     pub fn sent(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        if connection.state != State::Busy || connection.moments.sent != 0 {
+        if connection.state != ConnectionState::Busy || connection.moments.sent != 0 {
             return;
         }
         connection.moments.sent = now;
-        connection.gives_up = now + self.timeout;
+        connection.deadline = now + self.timeout;
         if connection.retried {
             let group = connection.moments.pick.group;
             self.recorder.resent(group, connection.length);
@@ -160,9 +164,9 @@ impl Core {
         }
     }
 
-    /// Begins a request of the closed model, if there is one to begin.
+    /// Claims the next request of the closed model, if there is one.
     pub(super) fn claim(&mut self, now: Ns) -> Option<Pick> {
-        let Arrivals::Closed { left, until, picks } = &mut self.arrivals else {
+        let RequestSource::Closed { left, until, picks } = &mut self.arrivals else {
             return None;
         };
         if until.is_some_and(|until| now >= until) {
@@ -178,15 +182,16 @@ impl Core {
         Some(pick)
     }
 
-    /// A slot has become free: the closed model opens the next connection, the open model serves who waits.
+    /// Uses a free slot: the closed model opens the next connection, the open model serves waiting
+    /// requests.
     pub(super) fn refill(&mut self, now: Ns) {
         match self.arrivals {
-            Arrivals::Closed { .. } => {
+            RequestSource::Closed { .. } => {
                 if self.open < self.cap {
                     self.open_claimed(now);
                 }
             }
-            Arrivals::Open(_) => self.serve_waiting(now),
+            RequestSource::Open(_) => self.serve_waiting(now),
         }
     }
 }

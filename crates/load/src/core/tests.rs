@@ -1,8 +1,11 @@
-//! The core in a simulated world: whatever happens, everything is accounted for and nothing is left behind.
+//! The core in a simulated world: whatever happens, every request is accounted for and nothing
+//! leaks.
 
 use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::time::Duration;
 
 use floodmark_record::events::{EndReason, Phase};
+use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, Target};
 use floodmark_record::{Counts, SecondRow, TimeKind};
 use floodmark_stats::Histogram;
@@ -10,20 +13,20 @@ use proptest::prelude::*;
 
 use super::Core;
 use super::world::World;
-use crate::arrivals::{Arrivals, Waiting};
+use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
-use crate::connection::State;
-use crate::gather::{Gatherer, Totals};
+use crate::connection::ConnectionState;
+use crate::gather::Gatherer;
 use crate::message::Message;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
 use crate::rows::Rows;
-use crate::schedule::Schedule;
+use crate::schedule::ArrivalSchedule;
 use crate::slice::{SLICES, Slice};
-use crate::testing::{closed_plan, open_plan, with_mix};
+use crate::testing::{closed_plan, held_plan, open_plan, with_mix};
 
-/// A core with its gatherer, as a worker of one thread has them.
+/// A core with its gatherer, as in a worker with one thread.
 pub(super) struct Lab {
     pub(super) core: Core,
     gatherer: Gatherer,
@@ -39,7 +42,7 @@ impl Lab {
         for _ in 1..SLICES {
             give_back.send(Box::new(Slice::new(0, groups))).unwrap();
         }
-        let deadline = seconds(plan.deadline_s);
+        let deadline = plan.deadline.as_nanos() as Ns;
         let recorder = Recorder::new(
             Box::new(Slice::new(0, groups)),
             out,
@@ -66,30 +69,30 @@ impl Lab {
         }
     }
 
-    /// One phase, as a load thread runs it.
+    /// Runs one phase like a load thread.
     fn phase(
         &mut self,
         world: &mut World,
         plan: &Plan,
         phase: Phase,
         interrupt: Option<Ns>,
-    ) -> (EndReason, Totals) {
+    ) -> (EndReason, GroupRow) {
         let start = world.now;
         let duration_s = match phase {
-            Phase::Warmup => Some(plan.warmup_s),
-            Phase::Measure => plan.duration_s,
+            Phase::Warmup => Some(plan.warmup.as_secs_f64()),
+            Phase::Measure => plan.duration_s(),
         };
         let picks = Picks::new(plan, (0, 1), 1);
-        let (arrivals, window) = match Schedule::new(plan, duration_s, 0, 1) {
+        let (arrivals, window) = match ArrivalSchedule::new(plan, duration_s, 0, 1) {
             None => {
                 let until = duration_s.map(|s| start + seconds(s));
-                let left = plan.requests.filter(|_| until.is_none());
-                (Arrivals::Closed { left, until, picks }, until)
+                let left = plan.request_limit().filter(|_| until.is_none());
+                (RequestSource::Closed { left, until, picks }, until)
             }
             Some(schedule) => {
                 let length = schedule.window();
-                let waiting = Waiting::new(schedule, start, picks);
-                (Arrivals::Open(waiting), Some(start + length))
+                let waiting = ArrivalQueue::new(schedule, start, picks);
+                (RequestSource::Open(waiting), Some(start + length))
             }
         };
         self.gatherer.begin(phase, (0.0, 0.0));
@@ -151,7 +154,8 @@ impl Lab {
 }
 
 impl Core {
-    /// Each slot is in the one list that its state says, and the numbers kept are those of the slots.
+    /// Checks that each slot is in the list of its state, and that the stored counts match the
+    /// slots.
     fn check(&mut self, world: &World) {
         let lists = [
             self.idle.members(&mut self.connections),
@@ -165,14 +169,14 @@ impl Core {
         let (mut busy, mut carried, mut unclaimed) = (0, 0, 0);
         for (slot, connection) in self.connections.iter().enumerate() {
             let list = match connection.state {
-                State::Idle => 0,
-                State::Connecting | State::Busy | State::Closing => 1,
-                State::Paused => 2,
-                State::Closed => 3,
+                ConnectionState::Idle => 0,
+                ConnectionState::Connecting | ConnectionState::Busy | ConnectionState::Closing => 1,
+                ConnectionState::Paused => 2,
+                ConnectionState::Closed => 3,
             };
             assert!(lists[list].contains(&(slot as u32)), "{connection:?}");
-            let connecting = connection.state == State::Connecting;
-            busy += u64::from(connection.state == State::Busy);
+            let connecting = connection.state == ConnectionState::Connecting;
+            busy += u64::from(connection.state == ConnectionState::Busy);
             carried += u64::from(connecting && connection.carries);
             unclaimed += u64::from(connecting && !connection.carries);
         }
@@ -185,7 +189,7 @@ impl Core {
     }
 }
 
-/// Each group's counts add up, and all of them to the whole's.
+/// Checks that each group's counts add up, and that the groups add up to the total.
 fn groups_add_up(rows: &[SecondRow], plan: &Plan, whole: &Counts) {
     let Some(mix) = &plan.mix else {
         return assert!(rows.iter().all(|row| row.groups.is_empty()));
@@ -216,8 +220,7 @@ prop_compose! {
         duration_s in prop::option::of(0.05f64..1.5),
         rate in 20.0f64..3000.0,
         arrivals in prop_oneof![Just(Spacing::Constant), Just(Spacing::Poisson), Just(Spacing::Burst)],
-        connection_use in prop_oneof![Just(ConnectionUse::Kept), Just(ConnectionUse::Fresh), Just(ConnectionUse::PerConnection)],
-        per_connection in 1u64..5,
+        connection_use in prop_oneof![Just(ConnectionUse::Kept), Just(ConnectionUse::Fresh), (1u64..5).prop_map(ConnectionUse::PerConnection)],
         close_first in prop_oneof![Just(CloseFirst::Server), Just(CloseFirst::Client), Just(CloseFirst::Reset)],
         timeout_s in 0.02f64..0.3,
         drain in any::<bool>(),
@@ -226,26 +229,24 @@ prop_compose! {
         hold in any::<bool>(),
         weights in proptest::collection::vec(1u32..4, 0..3),
     ) -> Plan {
-        let plan = closed_plan(1, 1);
+        let plan = match (open, duration_s) {
+            (true, _) => open_plan(arrivals, rate, duration_s, Some(requests)),
+            (false, Some(seconds)) => Plan { model: Model::closed(seconds), ..closed_plan(1, 1) },
+            (false, None) => closed_plan(1, requests),
+        };
+        let plan = if hold && connection_use == ConnectionUse::Kept { held_plan(plan) } else { plan };
         let address = |i| ([127, 0, 0, 2 + i], 1).into();
         let plan = Plan {
             target: Target {
                 further_addresses: (0..further).map(address).collect(),
                 ..plan.target
             },
-            model: if open { Model::Open } else { Model::Closed },
-            rate_per_s: open.then_some(rate),
-            arrivals: open.then_some(arrivals),
             connections,
-            hold: hold && open && connection_use == ConnectionUse::Kept,
-            requests: duration_s.is_none().then_some(requests),
-            duration_s,
             connection_use,
-            requests_per_connection: Some(per_connection),
             close_first,
-            timeout_s,
+            timeout: Duration::from_secs_f64(timeout_s),
             drain,
-            warmup_s,
+            warmup: Duration::from_secs_f64(warmup_s),
             ..plan
         };
         if weights.is_empty() { plan } else { with_mix(plan, &weights) }
@@ -256,7 +257,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_is_accounted_for(
+    fn accounts_for_every_request(
         plan in plans(),
         seed in any::<u64>(),
         hostile in any::<bool>(),
@@ -281,7 +282,7 @@ proptest! {
             world.take_in(&mut lab.core);
         }
         let mut interrupted = false;
-        if plan.warmup_s > 0.0 {
+        if !plan.warmup.is_zero() {
             let (reason, totals) = lab.phase(&mut world, &plan, Phase::Warmup, None);
             prop_assert_eq!(totals.counts.balance(), Ok(()));
             interrupted = reason != EndReason::Completed;
@@ -292,21 +293,21 @@ proptest! {
         prop_assert_eq!(counts.balance(), Ok(()));
         prop_assert_eq!(&sum(&lab.rows), counts);
         groups_add_up(&lab.rows, &plan, counts);
-        let of_groups: u64 = lab.core.recorder.group_times().count(TimeKind::Lateness);
+        let of_groups: u64 = lab.core.recorder.group_times.count(TimeKind::Lateness);
         prop_assert_eq!(of_groups, plan.mix.as_ref().map_or(0, |_| counts.sent));
         prop_assert_eq!(counts.statuses.values().sum::<u64>(), counts.ok + counts.rejected + counts.wrong);
-        let answered = lab.times(TimeKind::Response).count();
-        prop_assert_eq!(answered, counts.ok);
+        let responded = lab.times(TimeKind::Response).count();
+        prop_assert_eq!(responded, counts.ok);
         prop_assert_eq!(lab.times(TimeKind::Censored).count(), counts.timed_out);
         prop_assert_eq!(lab.times(TimeKind::Blocked).count(), counts.sent);
         prop_assert_eq!(lab.times(TimeKind::Lateness).count(), counts.sent);
         prop_assert_eq!(lab.times(TimeKind::Error).count(),
             counts.rejected + counts.wrong + counts.malformed + counts.reset + counts.connect_failed);
-        // A request whose handshake is under way at the end may be on its way in this world already.
+        // A request in handshake at the end may have been sent already in this world.
         prop_assert!(world.sends - before >= counts.sent + counts.reconnects);
-        if let Some(n) = plan.requests {
+        if let Some(n) = plan.request_limit() {
             prop_assert!(counts.intended <= n);
-            if !interrupted && reason == EndReason::Completed && (plan.drain || plan.model == Model::Closed) {
+            if !interrupted && reason == EndReason::Completed && (plan.drain || !plan.is_open()) {
                 prop_assert_eq!(counts.intended, n);
                 prop_assert_eq!(counts.in_flight_at_end, 0);
             }
@@ -315,10 +316,10 @@ proptest! {
             prop_assert_eq!(counts.in_flight_at_end, 0);
         }
         if let Some(held) = lab.core.held() {
-            prop_assert!(plan.hold && held.standing + held.failed <= plan.connections.into(), "{:?}", held);
+            prop_assert!(plan.hold() && held.standing + held.failed <= plan.connections.into(), "{:?}", held);
             prop_assert_eq!(held.failed, held.reasons.values().sum::<u64>());
-            // What is given up with its request was not lost.
-            if counts.in_flight_at_end == 0 && plan.warmup_s == 0.0 {
+            // A connection abandoned with its request was not lost.
+            if counts.in_flight_at_end == 0 && plan.warmup.is_zero() {
                 let standing = lab.core.recorder.open_connections();
                 prop_assert_eq!(held.standing + held.reopened, held.lost + standing);
             }
@@ -330,14 +331,14 @@ proptest! {
     }
 
     #[test]
-    fn the_four_times_add_up_and_an_absent_address_costs_no_request(
+    fn times_add_up_and_an_absent_address_costs_no_request(
         plan in plans(),
         seed in any::<u64>(),
         absent in 0u32..8,
         present in 0u32..3,
         holds_back in any::<bool>(),
     ) {
-        let plan = Plan { warmup_s: 0.0, drain: true, timeout_s: 60.0, ..plan };
+        let plan = Plan { warmup: Duration::ZERO, drain: true, timeout: Duration::from_secs(60), ..plan };
         let mut world = World::new(seed, false);
         world.holds_back = holds_back;
         let present = present % plan.target.addresses().count() as u32;
@@ -356,20 +357,22 @@ proptest! {
     }
 }
 
-/// A core that is driven by hand, with one connection that stands.
+/// Creates a core driven by hand, with one established connection.
 fn by_hand(plan: &Plan) -> (Lab, Ns) {
     let mut lab = Lab::new(plan);
     let now = seconds(1.0);
     lab.core.recorder.begin(Phase::Measure, now, None);
-    let schedule = Schedule::new(plan, plan.duration_s, 0, 1).unwrap();
+    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), 0, 1).unwrap();
     let picks = Picks::new(plan, (0, 1), 1);
-    lab.core
-        .begin(Arrivals::Open(Waiting::new(schedule, now, picks)), now);
+    lab.core.begin(
+        RequestSource::Open(ArrivalQueue::new(schedule, now, picks)),
+        now,
+    );
     (lab, now)
 }
 
 pub(super) const MS: Ns = 1_000_000;
-pub(super) const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+pub(super) const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 fn connect(core: &mut Core, at: Ns) {
     core.actions.clear();
@@ -383,8 +386,8 @@ fn send(core: &mut Core, at: Ns) {
     core.sent(0, at);
 }
 
-fn answer(core: &mut Core, at: Ns) {
-    let data = ANSWER;
+fn response(core: &mut Core, at: Ns) {
+    let data = RESPONSE;
     core.on(
         Completion::Received {
             slot: 0,
@@ -396,9 +399,9 @@ fn answer(core: &mut Core, at: Ns) {
 }
 
 #[test]
-fn a_request_on_a_connection_idle_for_longer_than_the_timeout_is_not_timed_out_unsent() {
+fn a_long_idle_connection_does_not_time_out_its_next_request() {
     let plan = Plan {
-        timeout_s: 0.5,
+        timeout: Duration::from_millis(500),
         connections: 1,
         ..open_plan(Spacing::Constant, 1.0, None, Some(2))
     };
@@ -406,17 +409,17 @@ fn a_request_on_a_connection_idle_for_longer_than_the_timeout_is_not_timed_out_u
     let core = &mut lab.core;
     connect(core, start + MS);
     send(core, start + MS);
-    answer(core, start + 2 * MS);
+    response(core, start + 2 * MS);
     core.turn(start + 1000 * MS);
     send(core, start + 1000 * MS);
     core.turn(start + 1001 * MS);
     assert_eq!((core.in_flight, core.actions.len()), (1, 0));
-    answer(core, start + 1002 * MS);
+    response(core, start + 1002 * MS);
     assert!(core.finished());
 }
 
 #[test]
-fn waiting_for_the_only_connection_is_blocked_time_and_keeps_the_order() {
+fn waiting_for_the_only_connection_is_blocked_time() {
     for connection_use in [ConnectionUse::Kept, ConnectionUse::Fresh] {
         let plan = Plan {
             connections: 1,
@@ -439,7 +442,7 @@ fn waiting_for_the_only_connection_is_blocked_time_and_keeps_the_order() {
                 core.turn(start + MS);
                 core.turn(start + 2 * MS);
             }
-            answer(core, at + 100 * MS);
+            response(core, at + 100 * MS);
         }
         lab.core.recorder.end(start + 300 * MS);
         lab.gather();
@@ -453,10 +456,9 @@ fn waiting_for_the_only_connection_is_blocked_time_and_keeps_the_order() {
 }
 
 #[test]
-fn the_connection_used_last_is_used_first() {
+fn reuses_the_most_recent_connection_first() {
     let plan = Plan {
         connections: 3,
-        rate_per_s: Some(1000.0),
         ..open_plan(Spacing::Constant, 1000.0, None, Some(4))
     };
     let (mut lab, start) = by_hand(&plan);
@@ -476,7 +478,7 @@ fn the_connection_used_last_is_used_first() {
         core.sent(slot, at);
     }
     for slot in [2, 0, 1] {
-        let data = ANSWER;
+        let data = RESPONSE;
         core.on(
             Completion::Received {
                 slot,

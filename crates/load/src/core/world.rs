@@ -1,5 +1,5 @@
-//! A simulated world for the core: a clock that is told, and servers and a network that do, in seeded random order,
-//! whatever servers and networks do.
+//! A simulated world for the core: a controlled clock, with servers and a network that do, in
+//! seeded random order, anything that servers and networks do.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,32 +28,32 @@ enum Happening {
 }
 
 #[derive(Default)]
-struct Socket {
+struct SimulatedSocket {
     generation: u32,
     open: bool,
     standing: bool,
 }
 
-/// What is on the other side of a core.
+/// The other side of a core.
 pub struct World {
     pub now: Ns,
-    /// Requests that went out.
+    /// Requests sent.
     pub sends: u64,
     /// Whether servers misbehave.
     hostile: bool,
-    /// Targets where nobody listens, a bit for each.
+    /// Bit mask of targets without a listener.
     pub absent: u32,
-    /// From when on nothing can be reached.
+    /// From this time on nothing is reachable.
     pub dead_from: Ns,
-    /// Whether requests leave only when it is waited, as with a backend that holds them back.
+    /// Whether requests leave only during a wait, as with a backend that delays them.
     pub holds_back: bool,
-    /// Those that are still to leave, each with the generation of its slot.
+    /// Delayed requests, each with the generation of its slot.
     leaving: Vec<(Slot, u32)>,
     random: Xoshiro256PlusPlus,
-    sockets: Vec<Socket>,
+    sockets: Vec<SimulatedSocket>,
     ahead: BTreeMap<(Ns, u64), (Slot, u32, Happening)>,
     order: u64,
-    /// Passes in a row in which nothing happened and time stood still.
+    /// Consecutive passes in which nothing happened and time did not advance.
     standstill: u32,
 }
 
@@ -79,7 +79,7 @@ impl World {
         self.random.next_u64() % n
     }
 
-    /// Mostly quick, now and then longer than any timeout of the tests.
+    /// Returns a delay: usually short, sometimes longer than any timeout in the tests.
     fn some_time(&mut self) -> Ns {
         match self.below(20) {
             0 => self.below(400 * MS),
@@ -95,7 +95,7 @@ impl World {
             .insert((at, self.order), (slot, generation, what));
     }
 
-    /// Does what the core wants done.
+    /// Executes the core's commands.
     pub fn act(&mut self, core: &mut Core) {
         for action in std::mem::take(&mut core.actions) {
             match action {
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Lets the requests go that are held back.
+    /// Sends the delayed requests.
     pub fn leave(&mut self, core: &mut Core) {
         for (slot, generation) in std::mem::take(&mut self.leaving) {
             core.sent(slot, self.now);
@@ -132,7 +132,8 @@ impl World {
 
     fn socket(&mut self, slot: Slot) {
         if self.sockets.len() <= slot as usize {
-            self.sockets.resize_with(slot as usize + 1, Socket::default);
+            self.sockets
+                .resize_with(slot as usize + 1, SimulatedSocket::default);
         }
         let socket = &mut self.sockets[slot as usize];
         assert!(!socket.open, "opened twice");
@@ -183,7 +184,8 @@ impl World {
         socket.generation += 1;
     }
 
-    /// What a server does with a request, perhaps its connection's `last`, that reaches it from `sent` on.
+    /// Simulates the server's reaction to a request that reaches it from `sent` on; `last` marks
+    /// the connection's last request.
     fn request(&mut self, slot: Slot, sent: Ns, last: bool) {
         let at = sent + self.some_time();
         let later = at + self.some_time();
@@ -249,7 +251,8 @@ impl World {
         }
     }
 
-    /// Lets what is held back go, and time pass until something happens or `until`, and now and then longer: our own stalls.
+    /// Sends delayed requests and advances time to the next event or to `until`, sometimes further
+    /// to simulate our own stalls.
     pub fn wait(&mut self, core: &mut Core, until: Ns) {
         self.leave(core);
         let next = self.ahead.first_key_value().map_or(Ns::MAX, |(at, _)| at.0);
@@ -269,7 +272,7 @@ impl World {
         self.now = self.now.max(to) + late;
     }
 
-    /// Hands the core what has happened by now.
+    /// Passes everything that has happened by now to the core.
     pub fn take_in(&mut self, core: &mut Core) {
         while let Some(entry) = self.ahead.first_entry()
             && entry.key().0 <= self.now
@@ -311,14 +314,14 @@ impl World {
                 core.arrive(now);
             }
             self.act(core);
-            // A stall of ours while requests are held back, now and then longer than any timeout.
+            // A stall of ours while requests are delayed, sometimes longer than any timeout.
             if !self.leaving.is_empty() && self.below(50) == 0 {
                 self.now += self.below(400 * MS);
             }
         }
     }
 
-    /// Connections that the core holds, opening ones included.
+    /// Returns the number of connections of the core, including those in handshake.
     pub fn open_sockets(&self) -> usize {
         self.sockets.iter().filter(|socket| socket.open).count()
     }

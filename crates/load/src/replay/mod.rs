@@ -1,4 +1,4 @@
-//! A file of timestamps, one a line, as a schedule.
+//! Reads a file of timestamps, one per line, as a schedule.
 
 mod timestamp;
 
@@ -7,66 +7,67 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use floodmark_record::profile::Replay;
-use floodmark_record::timetable::{MOST_ARRIVALS, Timetable, checksum};
+use floodmark_record::timetable::{MAX_ARRIVALS, Timetable, checksum};
 use floodmark_record::units::{show_count, show_ns};
 
 use crate::clock::NS_PER_S;
 
-pub use timestamp::Unit;
+pub use timestamp::TimestampUnit;
 
-/// Longest line, bytes: above what servers log of a request, and a bound for a file that has no lines.
+/// Maximum line length, bytes: longer than the log lines of servers, and a limit for files without
+/// lines.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Longest replay, as it is played: a longer one is a file read in the wrong unit, or a speed that nobody waits for.
+/// Maximum length of a replay. A longer one means a wrong unit or an impractical speed.
 const LONGEST_NS: u64 = 31 * 24 * 3600 * NS_PER_S;
 
-/// Why a file is no schedule; each with the place and the mend.
+/// Reason why a file is not a schedule, with place and fix.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A line is wrong.
+    /// A line is invalid.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it, and the mend.
+        /// What is wrong, and the fix.
         reason: String,
     },
-    /// There is no timestamp in it.
-    #[error("{}: holds no timestamp; write one a line, such as 1763741296.123 or 2026-11-21T16:08:16.123Z", path.display())]
+    /// The file contains no timestamp.
+    #[error("{}: no timestamps; write one per line, such as 1763741296.123 or 2026-11-21T16:08:16.123Z", path.display())]
     Empty {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
 }
 
-/// A replay, with what the user should know of it.
+/// A replay, with a remark for the user.
 #[derive(Debug)]
 pub struct Recording {
     /// The schedule.
     pub replay: Replay,
-    /// What the file's timestamps do not tell.
+    /// What the file's timestamps do not show.
     pub remark: Option<String>,
 }
 
-/// Reads the timestamps of a file and plays them `speed` times as fast, the first at the start.
+/// Reads the timestamps of a file and replays them `speed` times as fast, the first at the start.
 ///
-/// A line is a timestamp, or a line of an access log with one in brackets (`[21/Nov/2026:16:08:16 +0000]`). Blank lines and
-/// those that begin with `#` are passed over.
+/// A line is a timestamp, or a line of an access log with a timestamp in brackets
+/// (`[21/Nov/2026:16:08:16 +0000]`). Blank lines and lines that start with `#` are skipped.
 ///
 /// # Errors
-/// A file that cannot be read, a line that is no timestamp or lies before the one above it, no timestamp at all, more than
-/// [`MOST_ARRIVALS`], one that would be sent more than 31 days after the first.
-pub fn read(path: &Path, unit: Unit, speed: f64) -> Result<Recording, ReplayError> {
+/// A file that cannot be read, an invalid line, timestamps out of order, a file without timestamps, more than
+/// [`MAX_ARRIVALS`] of them, or one that is due more than 31 days after the first.
+pub fn read(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Recording, ReplayError> {
     let stamps = stamps(path, unit, speed)?;
     let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
         return Err(ReplayError::Empty {
@@ -99,13 +100,14 @@ pub fn read(path: &Path, unit: Unit, speed: f64) -> Result<Recording, ReplayErro
     })
 }
 
-/// What a distance in the file comes to at a speed, ns.
+/// Returns the replayed length of a distance in the file, ns.
 fn played(distance: u64, speed: f64) -> f64 {
     distance as f64 / speed
 }
 
-/// Nanoseconds of each timestamp in the file, in order; the last is no further from the first than can be played.
-fn stamps(path: &Path, unit: Unit, speed: f64) -> Result<Vec<u64>, ReplayError> {
+/// Reads all timestamps of the file, ns, in order. The last is no further from the first than can
+/// be replayed.
+fn stamps(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Vec<u64>, ReplayError> {
     let unread = |source| ReplayError::Read {
         path: path.to_owned(),
         source,
@@ -126,10 +128,10 @@ fn stamps(path: &Path, unit: Unit, speed: f64) -> Result<Vec<u64>, ReplayError> 
         }
         if bytes.len() as u64 == LONGEST_LINE {
             return Err(wrong(format!(
-                "is longer than {LONGEST_LINE} bytes; is this a file of lines?"
+                "the line is longer than {LONGEST_LINE} bytes; write one timestamp per line"
             )));
         }
-        // A URL in an access log may hold any bytes.
+        // A URL in an access log may contain any bytes.
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.is_empty() || text.starts_with('#') {
@@ -140,7 +142,7 @@ fn stamps(path: &Path, unit: Unit, speed: f64) -> Result<Vec<u64>, ReplayError> 
             && stamp < *before
         {
             return Err(wrong(format!(
-                "lies {} before the timestamp above it; sort the file (sort -n)",
+                "the timestamp is {} before the previous one; sort the file (sort -n)",
                 show_ns((before - stamp) as f64)
             )));
         }
@@ -148,14 +150,14 @@ fn stamps(path: &Path, unit: Unit, speed: f64) -> Result<Vec<u64>, ReplayError> 
             && played(stamp - first, speed) > LONGEST_NS as f64
         {
             return Err(wrong(format!(
-                "lies more than 31 days after the first timestamp at --replay-speed {speed}x; plain numbers are seconds unless \
-                 --replay-unit says otherwise (ms, us, ns)"
+                "the timestamp is more than 31 days after the first at --replay-speed {speed}x; if plain numbers are not seconds, \
+                 set --replay-unit (ms, us, ns)"
             )));
         }
-        if stamps.len() == MOST_ARRIVALS {
+        if stamps.len() == MAX_ARRIVALS {
             return Err(wrong(format!(
-                "is one more than the {} timestamps that can be replayed; cut the file (head -n {MOST_ARRIVALS})",
-                show_count(MOST_ARRIVALS as u64)
+                "the file has more than {} timestamps; shorten it (head -n {MAX_ARRIVALS})",
+                show_count(MAX_ARRIVALS as u64)
             )));
         }
         stamps.push(stamp);
@@ -163,7 +165,7 @@ fn stamps(path: &Path, unit: Unit, speed: f64) -> Result<Vec<u64>, ReplayError> 
     Ok(stamps)
 }
 
-/// As many mean distances as there are arrivals; a second where there is none.
+/// Returns as many mean gaps as there are arrivals; 1 s if all arrive at once.
 fn window_s(arrivals: usize, length: u64) -> f64 {
     if length == 0 {
         return 1.0;
@@ -183,13 +185,13 @@ fn most_within_a_second(times: &[u64]) -> u64 {
     counts.max().unwrap_or(0) as u64
 }
 
-/// Servers log whole seconds by default, and then all requests of a second seem to come at once.
+/// By default servers log whole seconds, so that all requests of a second appear to arrive at once.
 fn coarse(stamps: &[u64]) -> Option<String> {
     let whole = stamps.iter().all(|stamp| stamp % NS_PER_S == 0);
     let together = stamps.windows(2).filter(|two| two[0] == two[1]).count();
     (whole && together > 0).then(|| {
-        "the timestamps are whole seconds, so the requests of each second are sent at once at its beginning; for their true \
-         distances log fractions ($msec in nginx, %{usec}t in Apache)"
+        "the timestamps are whole seconds, so all requests of a second are sent at its start; to replay the true gaps, log \
+         fractions of a second ($msec in nginx, %{usec}t in Apache)"
             .to_owned()
     })
 }

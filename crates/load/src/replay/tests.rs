@@ -1,4 +1,4 @@
-//! Files as users have them, and files that are no schedule.
+//! Valid files as users have them, and invalid ones.
 
 use std::fs;
 
@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a file of this text comes to, `speed` times as fast.
-fn of(text: &str, unit: Unit, speed: f64) -> Result<Recording, String> {
+/// Reads a file with this text, `speed` times as fast.
+fn of(text: &str, unit: TimestampUnit, speed: f64) -> Result<Recording, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("times.log");
     fs::write(&path, text).unwrap();
@@ -16,18 +16,19 @@ fn of(text: &str, unit: Unit, speed: f64) -> Result<Recording, String> {
 }
 
 fn seconds(text: &str) -> Result<Recording, String> {
-    of(text, Unit::Seconds, 1.0)
+    of(text, TimestampUnit::Seconds, 1.0)
 }
 
 #[test]
-fn the_first_timestamp_is_the_start() {
+fn starts_at_the_first_timestamp() {
     let recording = seconds("# time\n\n100.25\n100.5\r\n100.5\n101.25").unwrap();
     let replay = recording.replay;
     assert_eq!(
         replay.timetable.times(),
         [0, 250_000_000, 250_000_000, 1_000_000_000]
     );
-    // Four arrivals in a second are a third of a second apart, and the window is four such distances long.
+    // Four arrivals in a second are a third of a second apart, and the window is four such gaps
+    // long.
     assert!((replay.window_s - 4.0 / 3.0).abs() < 1e-12);
     assert_eq!(replay.peak_per_s, 3);
     assert_eq!(recording.remark, None);
@@ -40,24 +41,28 @@ fn the_first_timestamp_is_the_start() {
 }
 
 #[test]
-fn faster_and_slower() {
+fn scales_times_by_speed() {
     for (speed, last) in [(2.0, 500_000_000), (0.5, 2_000_000_000)] {
-        let replay = of("5\n5.4\n6", Unit::Seconds, speed).unwrap().replay;
+        let replay = of("5\n5.4\n6", TimestampUnit::Seconds, speed)
+            .unwrap()
+            .replay;
         assert_eq!(replay.timetable.times().last(), Some(&last), "{speed}");
     }
-    let replay = of("5000\n6000", Unit::Milliseconds, 1.0).unwrap().replay;
+    let replay = of("5000\n6000", TimestampUnit::Milliseconds, 1.0)
+        .unwrap()
+        .replay;
     assert_eq!(replay.timetable.times(), [0, NS_PER_S]);
 }
 
 #[test]
-fn requests_that_all_come_at_once_have_a_second() {
+fn simultaneous_requests_take_one_second() {
     for text in ["7", "7\n7\n7"] {
         assert_eq!(seconds(text).unwrap().replay.window_s, 1.0, "{text:?}");
     }
 }
 
 #[test]
-fn an_access_log_with_whole_seconds_is_remarked_upon() {
+fn warns_about_whole_second_timestamps() {
     let line = |second| {
         format!("::1 - - [21/Nov/2026:16:08:{second} +0000] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n")
     };
@@ -72,22 +77,26 @@ fn an_access_log_with_whole_seconds_is_remarked_upon() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place_and_mend() {
-    for (text, begin, mend) in [
-        ("", "times.log: holds no timestamp", "one a line"),
-        (
-            "# nothing\n\n",
-            "times.log: holds no timestamp",
-            "one a line",
-        ),
+fn names_line_and_fix_of_each_error() {
+    for (text, begin, fix) in [
+        ("", "times.log: no timestamps", "one per line"),
+        ("# nothing\n\n", "times.log: no timestamps", "one per line"),
         (
             "1\nabc\n",
-            "times.log:2: \"abc\" is no timestamp",
+            "times.log:2: \"abc\" is not a timestamp",
             "1763741296.123",
         ),
-        ("1\n\n-2\n", "times.log:3: \"-2\" is negative", "count from"),
-        ("2\n1.5\n", "times.log:2: lies 500 ms before", "sort -n"),
-        ("1e300", "times.log:1: \"1e300\" is no timestamp", "seconds"),
+        ("1\n\n-2\n", "times.log:3: \"-2\" is negative", "from 0 on"),
+        (
+            "2\n1.5\n",
+            "times.log:2: the timestamp is 500 ms before",
+            "sort -n",
+        ),
+        (
+            "1e300",
+            "times.log:1: \"1e300\" is not a timestamp",
+            "seconds",
+        ),
         (
             "1\n99999999999999999999\n",
             "times.log:2: \"99999999999999999999\" is too large",
@@ -100,43 +109,55 @@ fn what_is_wrong_is_named_with_its_place_and_mend() {
         ),
         (
             "0\n3600000\n",
-            "times.log:2: lies more than 31 days",
+            "times.log:2: the timestamp is more than 31 days",
             "--replay-unit",
         ),
     ] {
         let said = seconds(text).unwrap_err();
         assert!(
-            said.starts_with(begin) && said.contains(mend),
+            said.starts_with(begin) && said.contains(fix),
             "{text:?}: {said}"
         );
         assert_eq!(said.lines().count(), 1);
     }
     let endless = seconds(&"1".repeat(70_000)).unwrap_err();
-    assert!(endless.starts_with("times.log:1: is longer"), "{endless}");
-    let missing = read(Path::new("/no/such/file"), Unit::Seconds, 1.0).unwrap_err();
-    assert!(missing.to_string().starts_with("/no/such/file: "));
+    assert!(
+        endless.starts_with("times.log:1: the line is longer"),
+        "{endless}"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing.log");
+    let error = read(&missing, TimestampUnit::Seconds, 1.0).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("{}: ", missing.display()))
+    );
     assert!(matches!(
-        read(Path::new("/"), Unit::Seconds, 1.0),
+        read(folder.path(), TimestampUnit::Seconds, 1.0),
         Err(ReplayError::Read { .. })
     ));
 }
 
 #[test]
-fn the_bound_is_on_what_is_played() {
-    let said = of("0\n2000000\n2000000", Unit::Seconds, 1e-6).unwrap_err();
+fn limits_the_duration_at_the_replay_speed() {
+    let said = of("0\n2000000\n2000000", TimestampUnit::Seconds, 1e-6).unwrap_err();
     assert!(
-        said.starts_with("times.log:2: lies more than 31 days") && said.contains("--replay-speed"),
+        said.starts_with("times.log:2: the timestamp is more than 31 days")
+            && said.contains("--replay-speed"),
         "{said}"
     );
     // Forty days in four.
-    let replay = of("0\n3456000", Unit::Seconds, 10.0).unwrap().replay;
+    let replay = of("0\n3456000", TimestampUnit::Seconds, 10.0)
+        .unwrap()
+        .replay;
     assert_eq!(replay.timetable.times(), [0, 345_600 * NS_PER_S]);
 }
 
 proptest! {
-    /// Whatever the file and the speed: a replay is refused in words, or is as long as its file at that speed.
+    /// For any file and speed, a replay is either refused or as long as its file at that speed.
     #[test]
-    fn any_distances_at_any_speed(
+    fn keeps_any_gaps_at_any_speed(
         first in any::<u64>(),
         distances in proptest::collection::vec((0u32..64).prop_flat_map(|bits| 0..=u64::MAX >> bits), 0..5),
         exponent in -6f64..=6.0,
@@ -147,9 +168,9 @@ proptest! {
         }
         let length = (stamps[stamps.len() - 1] - first) as f64 / 10f64.powf(exponent);
         let text: String = stamps.iter().map(|stamp| format!("{stamp}\n")).collect();
-        match of(&text, Unit::Nanoseconds, 10f64.powf(exponent)) {
+        match of(&text, TimestampUnit::Nanoseconds, 10f64.powf(exponent)) {
             Err(said) => {
-                prop_assert!(said.contains("lies more than 31 days"), "{}", said);
+                prop_assert!(said.contains("the timestamp is more than 31 days"), "{}", said);
                 prop_assert!(length > LONGEST_NS as f64);
             }
             Ok(recording) => {
@@ -166,11 +187,11 @@ proptest! {
 }
 
 #[test]
-fn no_more_than_can_be_held() {
-    let text = "1\n".repeat(MOST_ARRIVALS + 1);
+fn refuses_too_many_timestamps() {
+    let text = "1\n".repeat(MAX_ARRIVALS + 1);
     let said = seconds(&text).unwrap_err();
     assert!(
-        said.contains(":10000001: is one more than the 10,000,000"),
+        said.contains(":10000001: the file has more than 10,000,000 timestamps"),
         "{said}"
     );
 }

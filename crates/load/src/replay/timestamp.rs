@@ -1,10 +1,15 @@
-//! One timestamp: seconds, an ISO 8601 time as RFC 3339 has it, or the time of the common log format.
+//! Parses one timestamp: seconds, an ISO 8601 time as in RFC 3339, or the time of the common log
+//! format.
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 
 use crate::clock::NS_PER_S;
 
-/// What a plain number counts.
+/// Unit of a plain number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum TimestampUnit {
     /// Seconds.
     Seconds,
     /// Milliseconds.
@@ -15,46 +20,44 @@ pub enum Unit {
     Nanoseconds,
 }
 
-impl Unit {
+impl TimestampUnit {
     fn ns(self) -> u64 {
         match self {
-            Unit::Seconds => NS_PER_S,
-            Unit::Milliseconds => 1_000_000,
-            Unit::Microseconds => 1_000,
-            Unit::Nanoseconds => 1,
+            TimestampUnit::Seconds => NS_PER_S,
+            TimestampUnit::Milliseconds => 1_000_000,
+            TimestampUnit::Microseconds => 1_000,
+            TimestampUnit::Nanoseconds => 1,
         }
     }
 }
 
-/// Why a text is no timestamp.
+/// Reason why a text is not a timestamp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
-    /// None of the forms.
+    /// Matches no format.
     #[error(
-        "{0} is no timestamp; write seconds such as 1763741296.123, or 2026-11-21T16:08:16.123Z, or give lines of an access \
-         log with [21/Nov/2026:16:08:16 +0000]"
+        "{0} is not a timestamp; write seconds (1763741296.123), an ISO 8601 time (2026-11-21T16:08:16.123Z) or lines of an \
+         access log with [21/Nov/2026:16:08:16 +0000]"
     )]
     Unknown(String),
-    /// A number below zero.
-    #[error("{0} is negative; count from any moment before the first request")]
+    /// A negative number.
+    #[error("{0} is negative; use timestamps from 0 on")]
     Negative(String),
     /// More than 64 bits of nanoseconds.
-    #[error(
-        "{0} is too large for a time; plain numbers are seconds unless --replay-unit says otherwise (ms, us, ns)"
-    )]
+    #[error("{0} is too large; if plain numbers are not seconds, set --replay-unit (ms, us, ns)")]
     TooLarge(String),
 }
 
-/// Nanoseconds since 1970, or since whatever moment a number counts from.
-pub fn parse(text: &str, unit: Unit) -> Result<u64, StampError> {
+/// Returns nanoseconds since 1970, or since the origin of a plain number.
+pub fn parse(text: &str, unit: TimestampUnit) -> Result<u64, StampError> {
     let unknown = || StampError::Unknown(shown(text));
     if text.contains('[') {
-        // syslog puts the number of a process in brackets before what the server wrote.
+        // syslog puts the process id in brackets before the server's text.
         return text
             .split('[')
             .skip(1)
             .filter_map(|part| part.split_once(']'))
-            .find_map(|(stamp, _)| common_log(stamp.as_bytes()))
+            .find_map(|(stamp, _)| common_log(stamp))
             .ok_or_else(unknown);
     }
     let bare = text.trim_matches('"');
@@ -72,10 +75,10 @@ pub fn parse(text: &str, unit: Unit) -> Result<u64, StampError> {
     {
         return Err(StampError::Negative(shown(text)));
     }
-    rfc3339(bare.as_bytes()).ok_or_else(unknown)
+    iso8601(bare).ok_or_else(unknown)
 }
 
-/// Quoted, without anything that acts on a terminal, and not too long.
+/// Quotes a text, shortened and without terminal control characters.
 fn shown(text: &str) -> String {
     let begin: String = text.chars().take(60).collect();
     if begin.len() < text.len() {
@@ -85,14 +88,14 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// A decimal number of `unit` ns, exact to the nanosecond: a double would have seconds since 1970 only to a quarter of a
-/// microsecond. Digits beyond the nanosecond are dropped.
+/// Parses a decimal number of `unit` ns exactly; a double would resolve seconds since 1970 only to
+/// a quarter of a microsecond. Digits below the nanosecond are dropped.
 fn decimal(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
     let whole: u64 = whole.parse().ok()?;
     whole.checked_mul(unit)?.checked_add(part(fraction, unit))
 }
 
-/// The part of `unit` that the digits after a point stand for.
+/// Returns the part of `unit` given by the digits after the point.
 fn part(digits: &str, unit: u64) -> u64 {
     let (mut sum, mut place) = (0, unit);
     for digit in digits.bytes() {
@@ -102,140 +105,28 @@ fn part(digits: &str, unit: u64) -> u64 {
     sum
 }
 
-/// RFC 3339, with a blank for the T, a comma for the point, an offset without colon or none (then UTC) allowed as in ISO 8601.
-fn rfc3339(text: &[u8]) -> Option<u64> {
-    let mut rest = Cursor(text);
-    let date = (rest.number(4)?, rest.after(b"-", 2)?, rest.after(b"-", 2)?);
-    rest.one_of(b"Tt ")?;
-    let time = (rest.number(2)?, rest.after(b":", 2)?, rest.after(b":", 2)?);
-    let mut ns = 0;
-    if rest.one_of(b".,").is_some() {
-        let digits = rest.0.iter().take_while(|b| b.is_ascii_digit()).count();
-        let (fraction, after) = rest.0.split_at(digits);
-        ns = part(
-            std::str::from_utf8(fraction)
-                .ok()
-                .filter(|f| !f.is_empty())?,
-            NS_PER_S,
-        );
-        rest.0 = after;
-    }
-    let offset_s = if rest.0.is_empty() || rest.one_of(b"Zz").is_some() {
-        0
-    } else {
-        rest.offset_s()?
-    };
-    rest.end()?;
-    since_1970(date, time, offset_s)?.checked_add(ns)
+/// Parses RFC 3339. As in ISO 8601, a space may replace the T and a comma the point, and the offset
+/// may lack its colon or be absent (UTC).
+fn iso8601(text: &str) -> Option<u64> {
+    // A date alone also parses as a civil time, but has no time of day.
+    text.contains(':').then_some(())?;
+    let without_offset = || TimeZone::UTC.to_timestamp(text.parse().ok()?).ok();
+    since_1970(text.parse().ok().or_else(without_offset)?)
 }
 
-/// `21/Nov/2026:16:08:16 +0000`, with a fraction of the second where the server logs one (HAProxy).
-fn common_log(text: &[u8]) -> Option<u64> {
-    const MONTHS: [&[u8; 3]; 12] = [
-        b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",
-        b"Dec",
-    ];
-    let mut rest = Cursor(text);
-    let day = rest.number(2)?;
-    rest.one_of(b"/")?;
-    let (name, after) = rest.0.split_at_checked(3)?;
-    let month = MONTHS
-        .iter()
-        .zip(1..)
-        .find(|(m, _)| m.as_slice() == name)?
-        .1;
-    rest.0 = after;
-    let year = rest.after(b"/", 4)?;
-    let time = (
-        rest.after(b":", 2)?,
-        rest.after(b":", 2)?,
-        rest.after(b":", 2)?,
-    );
-    let mut ns = 0;
-    if rest.one_of(b".").is_some() {
-        let digits = rest.0.iter().take_while(|b| b.is_ascii_digit()).count();
-        let (fraction, after) = rest.0.split_at(digits);
-        ns = part(std::str::from_utf8(fraction).ok()?, NS_PER_S);
-        rest.0 = after;
-    }
-    let offset_s = if rest.one_of(b" ").is_some() {
-        rest.offset_s()?
-    } else {
-        0
+/// Parses `21/Nov/2026:16:08:16 +0000`, with optional fractions of a second (HAProxy).
+fn common_log(text: &str) -> Option<u64> {
+    const LOCAL: &str = "%d/%b/%Y:%H:%M:%S%.f";
+    let at = match text.rsplit_once(' ') {
+        Some(_) => Timestamp::strptime(format!("{LOCAL} %z"), text),
+        None => DateTime::strptime(LOCAL, text).and_then(|at| TimeZone::UTC.to_timestamp(at)),
     };
-    rest.end()?;
-    since_1970((year, month, day), time, offset_s)?.checked_add(ns)
+    since_1970(at.ok()?)
 }
 
-struct Cursor<'a>(&'a [u8]);
-
-impl Cursor<'_> {
-    /// Exactly `digits` digits.
-    fn number(&mut self, digits: usize) -> Option<i64> {
-        let (number, after) = self.0.split_at_checked(digits)?;
-        let value = number.iter().try_fold(0, |value, byte| {
-            byte.is_ascii_digit()
-                .then(|| value * 10 + i64::from(byte - b'0'))
-        })?;
-        self.0 = after;
-        Some(value)
-    }
-
-    fn after(&mut self, mark: &[u8], digits: usize) -> Option<i64> {
-        self.one_of(mark)?;
-        self.number(digits)
-    }
-
-    fn one_of(&mut self, marks: &[u8]) -> Option<u8> {
-        let (first, after) = self.0.split_first()?;
-        marks.contains(first).then(|| {
-            self.0 = after;
-            *first
-        })
-    }
-
-    /// `+01:00`, `+0100` or `+01`, as seconds east of UTC.
-    fn offset_s(&mut self) -> Option<i64> {
-        let sign = if self.one_of(b"+-")? == b'+' { 1 } else { -1 };
-        let hours = self.number(2).filter(|hours| *hours < 24)?;
-        let minutes = match (self.one_of(b":"), self.0.is_empty()) {
-            (None, true) => 0,
-            _ => self.number(2).filter(|minutes| *minutes < 60)?,
-        };
-        Some(sign * (hours * 3600 + minutes * 60))
-    }
-
-    fn end(&self) -> Option<()> {
-        self.0.is_empty().then_some(())
-    }
-}
-
-/// Nanoseconds from 1970 in UTC to a civil time (proleptic Gregorian) of an offset. None for what is no such time or lies before.
-///
-/// Days are counted as in H. Hinnant, "chrono-Compatible Low-Level Date Algorithms" (2013), `days_from_civil`.
-fn since_1970(date: (i64, i64, i64), time: (i64, i64, i64), offset_s: i64) -> Option<u64> {
-    let (year, month, day) = date;
-    let (hour, minute, second) = time;
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let days_of_month = match month {
-        2 if leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    // A leap second is 60; it lies where the next minute begins.
-    if !(1..=days_of_month).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    // Years begin in March, so that the leap day is a year's last.
-    let year = year - i64::from(month <= 2);
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = of_era * 365 + of_era / 4 - of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset_s;
-    u64::try_from(seconds).ok()?.checked_mul(NS_PER_S)
+/// Returns nanoseconds since 1970; `None` for earlier times.
+fn since_1970(at: Timestamp) -> Option<u64> {
+    u64::try_from(at.as_nanosecond()).ok()
 }
 
 #[cfg(test)]
@@ -246,11 +137,11 @@ mod tests {
     const AT: u64 = 1_795_277_296_000_000_000;
 
     fn read(text: &str) -> Result<u64, StampError> {
-        parse(text, Unit::Seconds)
+        parse(text, TimestampUnit::Seconds)
     }
 
     #[test]
-    fn every_form_of_one_moment() {
+    fn reads_every_timestamp_format() {
         for text in [
             "1795277296",
             "1795277296.000",
@@ -274,7 +165,8 @@ mod tests {
         assert_eq!(read("[21/Nov/2026:16:08:16.655]"), Ok(AT + 655_000_000));
         assert_eq!(read("2000-02-29T00:00:00Z"), Ok(951_782_400_000_000_000));
         assert_eq!(read("1970-01-01T00:00:00Z"), Ok(0));
-        assert_eq!(read("2016-12-31T23:59:60Z"), read("2017-01-01T00:00:00Z"));
+        // A leap second counts as the second before.
+        assert_eq!(read("2016-12-31T23:59:60Z"), read("2016-12-31T23:59:59Z"));
     }
 
     #[test]
@@ -284,15 +176,15 @@ mod tests {
         assert_eq!(read("0.5"), Ok(500_000_000));
         assert_eq!(read("7."), Ok(7 * NS_PER_S));
         assert_eq!(
-            parse("1795277296123.5", Unit::Milliseconds),
+            parse("1795277296123.5", TimestampUnit::Milliseconds),
             Ok(AT + 123_500_000)
         );
-        assert_eq!(parse("12", Unit::Microseconds), Ok(12_000));
-        assert_eq!(parse("12.9", Unit::Nanoseconds), Ok(12));
+        assert_eq!(parse("12", TimestampUnit::Microseconds), Ok(12_000));
+        assert_eq!(parse("12.9", TimestampUnit::Nanoseconds), Ok(12));
     }
 
     #[test]
-    fn what_is_no_timestamp() {
+    fn refuses_invalid_timestamps() {
         for text in [
             "abc",
             "1e9",
@@ -329,13 +221,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_no_panic(text in "\\PC{0,40}") {
+        fn parsing_never_panics(text in "\\PC{0,40}") {
             let _ = read(&text);
         }
 
         #[test]
-        fn days_follow_one_another(days in 0u64..100_000) {
-            // Counted the slow way, month by month.
+        fn converts_every_date(days in 0u64..100_000) {
+            // Counts month by month.
             let (mut year, mut left) = (1970, days);
             let leap = |year: u64| {
                 year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))

@@ -1,44 +1,45 @@
-//! From the plan to what rustls needs.
+//! Configures rustls from a plan.
 
 use std::sync::Arc;
 
 use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
 use rustls::client::Resumption;
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::trust::Unverified;
 
-/// The only protocol that is offered (RFC 7301).
+/// The only protocol offered (RFC 7301).
 const ALPN: &[u8] = b"http/1.1";
 
-/// Sessions that a load thread remembers; rustls keeps at most 8 tickets of TLS 1.3 for one server.
+/// Number of sessions that a load thread remembers; rustls keeps at most 8 TLS 1.3 tickets per
+/// server.
 const SESSIONS: usize = 8;
 
-/// Why a plan's TLS is impossible.
+/// Reason why a plan's TLS cannot be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The server's name can stand in no certificate.
+    /// The server's name cannot appear in a certificate.
     #[error("\"{0}\" is neither a DNS name nor an IP address")]
     Name(String),
-    /// A certificate authority that is none.
-    #[error("certificate {number} is no certificate authority's: {reason}")]
+    /// An invalid certificate authority.
+    #[error("certificate {number} is not a CA certificate: {reason}")]
     TrustAnchor {
-        /// Which, from 1.
+        /// Its number, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
-    /// There is nothing to hold the server's certificate against.
-    #[error("there is no certificate authority to trust")]
+    /// There is no authority to verify the server's certificate with.
+    #[error("there is no trusted certificate authority")]
     NoRoots,
-    /// The library refuses.
-    #[error("TLS cannot be set up: {0}")]
+    /// An error of the library.
+    #[error("cannot configure TLS: {0}")]
     Library(#[from] rustls::Error),
 }
 
-/// Reads a host as what a certificate can prove.
+/// Converts a host to a name that a certificate can prove.
 ///
 /// # Errors
 /// A host that is neither a DNS name nor an IP address.
@@ -46,20 +47,20 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))
 }
 
-/// A plan's TLS, made ready for threads.
+/// The TLS configuration of a plan.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: ClientConfig,
     resumption: bool,
-    /// What the server has to prove.
+    /// The name that the server must prove.
     pub name: ServerName<'static>,
 }
 
 impl Tls {
-    /// Makes a plan's TLS ready; `anchors` are the certificate authorities to trust.
+    /// Creates the configuration; `anchors` are the trusted certificate authorities.
     ///
     /// # Errors
-    /// A name or an authority that is none, or nothing to trust.
+    /// An invalid name or authority, or no authority at all.
     pub fn new(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -67,12 +68,11 @@ impl Tls {
         let builder = match plan.trust {
             Trust::Nothing => builder
                 .dangerous()
-                .with_custom_certificate_verifier(unverified(provider)),
+                .with_custom_certificate_verifier(Arc::new(Unverified(provider))),
             Trust::System | Trust::File => builder.with_root_certificates(store(plan, anchors)?),
         };
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
-        config.enable_secret_extraction = true;
         if !plan.resumption {
             config.resumption = Resumption::disabled();
         }
@@ -83,7 +83,8 @@ impl Tls {
         })
     }
 
-    /// The configuration of one load thread, with a memory of sessions of its own: threads share none, and no lock.
+    /// Returns the configuration of one load thread with its own session cache, so that threads
+    /// share no lock.
     #[must_use]
     pub fn for_thread(&self) -> Arc<ClientConfig> {
         let mut config = self.config.clone();
@@ -94,11 +95,8 @@ impl Tls {
     }
 }
 
-fn unverified(provider: Arc<CryptoProvider>) -> Arc<Unverified> {
-    Arc::new(Unverified(provider))
-}
-
-/// Among a system's many authorities one that cannot be used does no harm; in a file that was given it is an error.
+/// Builds the trusted authorities. One unusable authority among a system's many is harmless; in a
+/// file that the user gave it is an error.
 fn store(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     for (number, anchor) in (1..).zip(anchors) {

@@ -1,103 +1,45 @@
-//! What goes wrong in TLS: a name for the record, and words for a human.
+//! TLS failures: a name for the record and a message for the user.
 
 use std::io;
 
-use rustls::{AlertDescription, CertificateError, Error, PeerMisbehaved};
+use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerMisbehaved};
 
-use super::record::HEADER;
-
-/// How webpki names a server that shows a certificate authority's certificate as its own, as `openssl req -x509` makes them.
+/// webpki's name for a server that presents a certificate authority's certificate as its own, as
+/// `openssl req -x509` creates them.
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// A failure of TLS, carried as the source of an [`io::Error`].
+/// A TLS failure, carried as the source of an [`io::Error`].
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{detail}")]
-pub struct Failure {
-    /// Its name in the record's `errors`.
+pub struct TlsFailure {
+    /// Name in the record's `errors`.
     pub name: &'static str,
     /// What happened.
     pub detail: String,
-    /// Whether bytes came that are no valid answer, so that the request counts as malformed and not as reset.
+    /// Whether invalid bytes arrived, so that the request counts as malformed and not as reset.
     pub garbled: bool,
 }
 
-impl Failure {
-    /// The connection ended within the handshake.
-    #[must_use]
-    pub fn cut(detail: String) -> Self {
+impl TlsFailure {
+    /// The server closed the connection during the handshake, possibly with an error.
+    pub(super) fn closed_in_handshake(error: Option<io::Error>) -> Self {
+        let mut detail = "the server closed the connection during the handshake".to_owned();
+        if let Some(error) = error {
+            detail = format!("{detail} ({error})");
+        }
         Self::named("tls_closed_in_handshake", detail)
     }
 
-    /// The connection ended without close_notify, so nobody knows whether all was said (RFC 8446, section 6.1).
-    #[must_use]
-    pub fn truncated() -> Self {
+    /// The connection ended without close_notify, so the response may be truncated (RFC 8446,
+    /// section 6.1).
+    pub(super) fn truncated() -> Self {
         let detail = "the server closed the connection without close_notify";
         Self::named("tls_closed_without_notify", detail)
     }
 
-    /// A record that does not open: it was changed on the way, or sealed with other keys.
-    #[must_use]
-    pub fn bad_record() -> Self {
-        Self::named("tls_bad_record", "a record does not open").garbled()
-    }
-
-    pub(super) fn record_too_long(length: usize) -> Self {
-        let detail = format!("a record of {length} bytes is longer than TLS allows");
-        Self::named("tls_record_too_long", detail).garbled()
-    }
-
-    pub(super) fn unexpected(what: &str) -> Self {
-        Self::named("tls_unexpected_message", what).garbled()
-    }
-
-    pub(super) fn protocol(what: &str) -> Self {
-        Self::named("tls_protocol_violation", what).garbled()
-    }
-
-    /// Bytes that are no record.
-    pub(super) fn not_tls(begin: [u8; HEADER]) -> Self {
-        if begin == *b"HTTP/" {
-            let detail = "the server answers in plain HTTP, without TLS";
-            Self::named("tls_answered_in_plain_http", detail).garbled()
-        } else {
-            Self::named("tls_not_spoken", "what answers does not speak TLS").garbled()
-        }
-    }
-
-    /// An alert that ended the connection.
-    pub(super) fn alert(number: u8) -> Self {
-        Self::from(Error::AlertReceived(AlertDescription::from(number)))
-    }
-
-    fn named(name: &'static str, detail: impl Into<String>) -> Self {
-        Failure {
-            name,
-            detail: detail.into(),
-            garbled: false,
-        }
-    }
-
-    fn garbled(mut self) -> Self {
-        self.garbled = true;
-        self
-    }
-
-    /// The failure that an error of a backend carries.
-    #[must_use]
-    pub fn of(error: &io::Error) -> Option<&Self> {
-        error.get_ref()?.downcast_ref()
-    }
-}
-
-impl From<Failure> for io::Error {
-    fn from(failure: Failure) -> Self {
-        io::Error::other(failure)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        let name = match &error {
+    /// Interprets an error of rustls, caused by the first of the bytes `received`.
+    pub(super) fn from_rustls(error: &Error, received: &[u8]) -> Self {
+        let name = match error {
             Error::InvalidCertificate(why) => certificate(why),
             Error::AlertReceived(why) => alert(*why),
             Error::NoApplicationProtocol
@@ -106,32 +48,68 @@ impl From<Error> for Failure {
             }
             Error::PeerIncompatible(_) => "tls_nothing_in_common",
             Error::DecryptError => "tls_bad_record",
-            Error::PeerSentOversizedRecord => "tls_record_too_long",
+            Error::PeerSentOversizedRecord
+            | Error::InvalidMessage(InvalidMessage::MessageTooLarge) => "tls_record_too_long",
             Error::NoCertificatesPresented => "tls_no_certificate",
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) if received.starts_with(b"HTTP/") => "tls_answered_in_plain_http",
+            Error::InvalidMessage(
+                InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
+            ) => "tls_not_spoken",
             _ => "tls_protocol_violation",
         };
-        let detail = match &error {
-            Error::InvalidCertificate(why) => words(why),
+        let detail = match (error, name) {
+            (Error::InvalidCertificate(why), _) => words(why),
+            (_, "tls_answered_in_plain_http") => {
+                "the server responds in plain HTTP, without TLS".to_owned()
+            }
+            (_, "tls_not_spoken") => "the server does not speak TLS".to_owned(),
             _ => error.to_string(),
         };
-        Failure {
-            name,
-            detail,
-            // An alert is a valid record, by which the server ends the connection; all else is of bytes that are not.
-            garbled: !matches!(error, Error::AlertReceived(_)),
+        let failure = Self::named(name, detail);
+        // An alert is a valid record with which the server ends the connection; all other errors
+        // mean invalid bytes.
+        match error {
+            Error::AlertReceived(_) => failure,
+            _ => failure.garbled(),
         }
+    }
+
+    pub(super) fn named(name: &'static str, detail: impl Into<String>) -> Self {
+        TlsFailure {
+            name,
+            detail: detail.into(),
+            garbled: false,
+        }
+    }
+
+    pub(super) fn garbled(mut self) -> Self {
+        self.garbled = true;
+        self
+    }
+
+    /// Returns the TLS failure in a backend's error, if any.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<&Self> {
+        error.get_ref()?.downcast_ref()
     }
 }
 
-/// What is wrong with a certificate, for somebody who does not know the library.
+impl From<TlsFailure> for io::Error {
+    fn from(failure: TlsFailure) -> Self {
+        io::Error::other(failure)
+    }
+}
+
+/// Explains a certificate error to users who do not know the library.
 fn words(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => {
-            "the certificate is signed by nobody who is trusted".to_owned()
+            "the certificate is not signed by a trusted authority".to_owned()
         }
         CertificateError::BadSignature => {
-            "the certificate is signed by another than the trusted authority of that name"
-                .to_owned()
+            "the certificate's signature is not from the trusted authority of that name".to_owned()
         }
         CertificateError::ExpiredContext { time, not_after } => {
             let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
@@ -145,19 +123,21 @@ fn words(error: &CertificateError) -> String {
             let presented: Vec<&str> = presented.iter().map(|name| bare(name)).collect();
             match presented.join(", ") {
                 names if names.is_empty() => {
-                    format!("the certificate names no host (subjectAltName), so not {expected}")
+                    format!(
+                        "the certificate names no host (subjectAltName) and is not valid for {expected}"
+                    )
                 }
-                names => format!("the certificate is for {names} and not for {expected}"),
+                names => format!("the certificate is valid for {names}, not for {expected}"),
             }
         }
         CertificateError::Other(other) if other.to_string() == CA_AS_SERVER => {
-            "the certificate is an authority's own and none for a server".to_owned()
+            "the certificate belongs to a certificate authority, not to a server".to_owned()
         }
         other => other.to_string(),
     }
 }
 
-/// `DnsName("localhost")` without its wrapping.
+/// Returns the `localhost` in `DnsName("localhost")`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_matches(['"', ')'])
@@ -182,7 +162,7 @@ fn certificate(error: &CertificateError) -> &'static str {
     }
 }
 
-/// The alerts that say something of their own about a load (RFC 8446, section 6.2).
+/// Names the alerts with a specific meaning for load tests (RFC 8446, section 6.2).
 fn alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::HandshakeFailure => "tls_alert_handshake_failure",
@@ -200,21 +180,5 @@ fn alert(alert: AlertDescription) -> &'static str {
         AlertDescription::IllegalParameter => "tls_alert_illegal_parameter",
         AlertDescription::NoApplicationProtocol => "tls_alpn_refused",
         _ => "tls_alert",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use rustls::InvalidMessage;
-
-    use super::*;
-
-    #[test]
-    fn what_rustls_cannot_read_is_garbled_as_what_we_cannot() {
-        let found = Failure::from(Error::InvalidMessage(InvalidMessage::MessageTooShort));
-        let ours = Failure::protocol("cut short");
-        assert_eq!((found.name, found.garbled), (ours.name, ours.garbled));
-        assert!(Failure::from(Error::DecryptError).garbled);
-        assert!(!Failure::alert(80).garbled);
     }
 }

@@ -1,5 +1,6 @@
-//! The backend around a backend.
+//! The TLS backend around a backend.
 
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,28 +10,52 @@ use floodmark_record::tls::TlsUse;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use super::deliver::{Early, Entry, Layer, Stage, Step};
-use super::handshake::Shaken;
-use super::record::Content;
-use super::session::{CLOSE_NOTIFY, Session};
-use crate::backend::{Backend, Bytes, Completion, Route, Slot};
+use super::connection::TlsConnection;
+use super::failure::TlsFailure;
+use crate::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
+use crate::usage::thread_cpu;
+
+/// Initial capacity for received bytes: one read of a backend and the record before it.
+const RECEIVED: usize = 96 * 1024;
 
 /// A backend whose connections are protected by TLS.
 ///
-/// A connection counts as connected when its handshake is over; before, [`Completion::Reached`] tells that TCP stands. The
-/// client's last handshake message and its first request go out together where the request is known by then.
+/// A connection counts as connected when its handshake is complete; before that,
+/// [`Completion::Reached`] reports the TCP connection. The client's last handshake message and its
+/// first request leave together if the request is known by then.
 pub struct Secured<B> {
     clock: Clock,
     inner: B,
-    layer: Layer,
-    /// The stamp of the bytes that were received last.
+    config: Arc<ClientConfig>,
+    /// The name that servers must prove.
+    name: ServerName<'static>,
+    slots: Vec<TlsSlot>,
+    /// Completions to report before the inner backend is asked again: at most three per slot. The
+    /// data of a received one is in `plain`.
+    events: VecDeque<Completion<'static>>,
+    /// The last received records, where they are decrypted.
+    records: Vec<u8>,
+    /// Plaintext of the last received bytes.
+    plain: Vec<u8>,
+    /// The timestamp of the last received bytes.
     stamped: Option<Ns>,
+    usage: TlsUse,
+    /// Connections whose server announced the end, before the last wait and since.
+    leaving: (Vec<Slot>, Vec<Slot>),
 }
 
-impl<B: Backend> Secured<B> {
-    /// Protects what `inner` carries; the servers have to prove to be `name`.
+#[derive(Default)]
+struct TlsSlot {
+    /// `None` while TCP connects, and after the end: further completions are ignored.
+    connection: Option<Box<TlsConnection>>,
+    /// Whether a request is sent directly after the handshake.
+    carries: bool,
+}
+
+impl<B: IoBackend> Secured<B> {
+    /// Protects the connections of `inner`; servers must prove that they are `name`.
     pub fn new(
         clock: Clock,
         inner: B,
@@ -40,102 +65,147 @@ impl<B: Backend> Secured<B> {
         Secured {
             clock,
             inner,
-            layer: Layer::new(config, name),
+            config,
+            name,
+            slots: Vec::new(),
+            events: VecDeque::new(),
+            records: Vec::with_capacity(RECEIVED),
+            plain: Vec::with_capacity(RECEIVED),
             stamped: None,
+            usage: TlsUse::default(),
+            leaving: Default::default(),
         }
     }
 
-    /// Hands bytes of a handshake to the backend.
-    fn send_plainly(&mut self, slot: Slot, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            self.layer.meter.sent += bytes.len() as u64;
-            self.inner.send(slot, &Rc::new(bytes.to_vec()));
-        }
-    }
-
-    /// Seals and sends.
-    fn send_sealed(&mut self, slot: Slot, session: &mut Session, content: Content, plain: &[u8]) {
-        let layer = &mut self.layer;
-        match session.seal(content, plain, &mut layer.sealed) {
-            Ok(sealed) => {
-                layer.meter.sent += sealed.len() as u64;
-                self.inner.send(slot, &sealed);
-                let last = &mut layer.entries[slot as usize].last;
-                layer.sealed.handed(sealed, last);
-            }
-            Err(failure) => {
-                let failed = Early::Failed(failure.into());
-                layer.early.push_back((slot, failed));
+    /// Passes bytes that a connection returns to the backend.
+    fn send_records(&mut self, slot: Slot, records: impl FnOnce(&mut TlsConnection) -> Vec<u8>) {
+        if let Some(connection) = &mut self.slots[slot as usize].connection {
+            let bytes = records(connection);
+            if !bytes.is_empty() {
+                self.usage.wire_bytes_sent += bytes.len() as u64;
+                self.inner.send(slot, &Rc::new(bytes));
             }
         }
     }
 
-    /// The handshake is over. Its last message waits for the request that is about to be sent, where there is one.
-    fn stand(&mut self, slot: Slot, shaken: Shaken) {
-        let mut session = Box::new(shaken.session);
-        if self.layer.entries[slot as usize].carries {
-            session.before = shaken.outgoing;
+    /// Passes the connection's outgoing handshake messages and alerts to the backend.
+    fn flush(&mut self, slot: Slot) {
+        self.send_records(slot, TlsConnection::outgoing);
+    }
+
+    /// Starts the handshake of a TCP connection.
+    fn reached(&mut self, slot: Slot, at: Ns) {
+        let (config, name) = (Arc::clone(&self.config), self.name.clone());
+        match metered(&mut self.usage, || TlsConnection::begin(config, name)) {
+            Ok(connection) => {
+                self.slots[slot as usize].connection = Some(Box::new(connection));
+                self.flush(slot);
+                self.events.push_back(Completion::Reached { slot, at });
+            }
+            Err(failure) => self.refuse(slot, failure),
+        }
+    }
+
+    /// Ends a connection whose handshake failed.
+    fn refuse(&mut self, slot: Slot, failure: TlsFailure) {
+        self.usage
+            .failure
+            .get_or_insert_with(|| failure.detail.clone());
+        self.flush(slot);
+        self.close(slot, CloseFirst::Client);
+        let error = failure.into();
+        self.events
+            .push_back(Completion::ConnectFailed { slot, error });
+    }
+
+    /// Handles the result of bytes received within a handshake.
+    fn handle_handshake(&mut self, slot: Slot, received: Result<(), TlsFailure>) {
+        let entry = &mut self.slots[slot as usize];
+        let Some(connection) = &mut entry.connection else {
+            return;
+        };
+        if connection.is_established {
+            self.usage.handshakes += 1;
+            self.usage.resumed += u64::from(connection.is_resumed());
+            *self.usage.negotiated.entry(connection.suite()).or_default() += 1;
+            let (at, sent) = (self.clock.now(), false);
+            self.events
+                .push_back(Completion::Connected { slot, at, sent });
+            if !entry.carries {
+                self.flush(slot);
+            }
+            self.handle_data(slot, received);
+        } else if let Err(failure) = received {
+            self.refuse(slot, failure);
+        } else if connection.has_ended {
+            self.refuse(slot, TlsFailure::closed_in_handshake(None));
         } else {
-            self.send_plainly(slot, &shaken.outgoing);
-        }
-        self.layer.entries[slot as usize].stage = Stage::Standing(session);
-        if !shaken.behind.is_empty() {
-            let behind = Early::Behind(shaken.behind);
-            self.layer.early.push_back((slot, behind));
+            self.flush(slot);
         }
     }
 
-    /// Answers the close_notify of peers that have not closed a turn later: they may be waiting for it. Most close at once, and
-    /// an answer would meet them with a closed socket and take their TIME_WAIT from them.
-    fn answer_leaving(&mut self) {
-        let mut i = 0;
-        while let Some((slot, passed)) = self.layer.leaving.get_mut(i) {
-            let slot = *slot;
-            let waits = matches!(&self.layer.entries[slot as usize].stage,
-                Stage::Standing(session) if session.ended && !session.closed);
-            if waits && !*passed {
-                *passed = true;
-                i += 1;
-                continue;
-            }
-            self.layer.leaving.swap_remove(i);
-            if waits {
-                self.say_goodbye(slot);
-            }
+    /// Handles the result of bytes received after the handshake.
+    fn handle_data(&mut self, slot: Slot, received: Result<(), TlsFailure>) {
+        if !self.plain.is_empty() {
+            let (data, at) = (&[], self.stamped);
+            self.events
+                .push_back(Completion::Received { slot, data, at });
+        }
+        let entry = &mut self.slots[slot as usize];
+        if let Err(failure) = received {
+            entry.connection = None;
+            let error = failure.into();
+            self.events.push_back(Completion::Failed { slot, error });
+        } else if entry.connection.as_ref().is_some_and(|c| c.has_ended) {
+            self.leaving.1.push(slot);
         }
     }
 
-    /// Tells the peer that no more will come, where that has not been said.
-    fn say_goodbye(&mut self, slot: Slot) {
-        let stage = &mut self.layer.entries[slot as usize].stage;
-        if let Stage::Standing(mut session) = std::mem::take(stage) {
-            if !session.closed {
-                session.closed = true;
-                self.send_sealed(slot, &mut session, Content::Alert, &CLOSE_NOTIFY);
+    /// Handles the end of the inner connection, in order or by an error.
+    fn handle_end(&mut self, slot: Slot, error: Option<io::Error>) {
+        let Some(connection) = &self.slots[slot as usize].connection else {
+            return;
+        };
+        if !connection.is_established {
+            return self.refuse(slot, TlsFailure::closed_in_handshake(error));
+        }
+        // A connection whose server announced the end ended properly in any case.
+        let event = if connection.has_ended {
+            Completion::Ended { slot }
+        } else {
+            let error = error.unwrap_or_else(|| TlsFailure::truncated().into());
+            Completion::Failed { slot, error }
+        };
+        self.slots[slot as usize].connection = None;
+        self.events.push_back(event);
+    }
+
+    /// Responds to the close_notify of servers that have not closed an iteration later, since they
+    /// may be waiting for it. Most servers close immediately; a response would reach a closed
+    /// socket and deprive them of their TIME_WAIT.
+    fn close_leaving(&mut self) {
+        let (due, recent) = &mut self.leaving;
+        std::mem::swap(due, recent);
+        for slot in std::mem::take(recent) {
+            let connection = &self.slots[slot as usize].connection;
+            if connection.as_ref().is_some_and(|c| c.has_ended) {
+                self.send_records(slot, TlsConnection::close);
             }
-            self.layer.entries[slot as usize].stage = Stage::Standing(session);
         }
     }
 }
 
-impl<B: Backend> Backend for Secured<B> {
-    fn open(&mut self, slot: Slot, route: Route, first: Option<&Bytes>) {
-        let entries = &mut self.layer.entries;
-        if entries.len() <= slot as usize {
-            entries.resize_with(slot as usize + 1, Entry::default);
+impl<B: IoBackend> IoBackend for Secured<B> {
+    fn open(&mut self, slot: Slot, route: Route, first: Option<&SharedBytes>) {
+        if self.slots.len() <= slot as usize {
+            self.slots.resize_with(slot as usize + 1, TlsSlot::default);
         }
-        let entry = &mut entries[slot as usize];
-        entry.stage = Stage::Connecting;
-        entry.carries = first.is_some();
+        self.slots[slot as usize].carries = first.is_some();
         self.inner.open(slot, route, None);
     }
 
-    fn send(&mut self, slot: Slot, bytes: &Bytes) {
-        let stage = &mut self.layer.entries[slot as usize].stage;
-        if let Stage::Standing(mut session) = std::mem::take(stage) {
-            self.send_sealed(slot, &mut session, Content::Data, bytes);
-            self.layer.entries[slot as usize].stage = Stage::Standing(session);
-        }
+    fn send(&mut self, slot: Slot, bytes: &SharedBytes) {
+        self.send_records(slot, |connection| connection.encrypt(bytes));
     }
 
     fn held(&mut self) -> Option<usize> {
@@ -148,20 +218,15 @@ impl<B: Backend> Backend for Secured<B> {
 
     fn close(&mut self, slot: Slot, how: CloseFirst) {
         if how != CloseFirst::Reset {
-            self.say_goodbye(slot);
+            self.send_records(slot, TlsConnection::close);
         }
-        self.layer.over(slot);
-        self.layer.early.retain(|(of, _)| *of != slot);
+        self.slots[slot as usize].connection = None;
+        self.events.retain(|event| event.slot() != slot);
         self.inner.close(slot, how);
     }
 
     fn wait(&mut self, until: Ns) -> io::Result<()> {
-        self.answer_leaving();
-        let until = if self.layer.early.is_empty() {
-            until
-        } else {
-            0
-        };
+        self.close_leaving();
         self.inner.wait(until)
     }
 
@@ -171,55 +236,54 @@ impl<B: Backend> Backend for Secured<B> {
 
     fn next(&mut self) -> Option<Completion<'_>> {
         loop {
-            let step = match self.layer.early.pop_front() {
-                Some(early) => self.layer.resume(early),
-                None => match self.inner.next()? {
-                    Completion::Reached { slot, at } | Completion::Connected { slot, at, .. } => {
-                        let begun = self.layer.reached(slot);
-                        if let Step::Send(slot, hello) = begun {
-                            self.send_plainly(slot, &hello);
-                            return Some(Completion::Reached { slot, at });
-                        }
-                        begun
-                    }
-                    Completion::ConnectFailed { slot, error } => {
-                        self.layer.over(slot);
-                        return Some(Completion::ConnectFailed { slot, error });
-                    }
-                    Completion::Received { slot, data, at } => {
-                        self.stamped = at;
-                        self.layer.received(slot, data)
-                    }
-                    Completion::Ended { slot } => self.layer.cut(slot, None),
-                    Completion::Failed { slot, error } => self.layer.cut(slot, Some(error)),
-                },
-            };
-            match step {
-                Step::Nothing => {}
-                Step::Send(slot, bytes) => self.send_plainly(slot, &bytes),
-                Step::Shaken(slot, shaken) => {
-                    let at = self.clock.now();
-                    self.stand(slot, *shaken);
-                    let sent = false;
-                    return Some(Completion::Connected { slot, at, sent });
-                }
-                Step::Refused(slot, error, alert) => {
-                    self.send_plainly(slot, &alert);
-                    self.close(slot, CloseFirst::Client);
-                    return Some(Completion::ConnectFailed { slot, error });
-                }
-                Step::Plain(slot) => {
-                    // All that is plain by now came with the bytes that were received last.
-                    let (data, at) = (&self.layer.plain, self.stamped);
+            match self.events.pop_front() {
+                // All plaintext available now arrived with the last received bytes.
+                Some(Completion::Received { slot, at, .. }) => {
+                    let data = &self.plain;
                     return Some(Completion::Received { slot, data, at });
                 }
-                Step::Ended(slot) => return Some(Completion::Ended { slot }),
-                Step::Failed(slot, error) => return Some(Completion::Failed { slot, error }),
+                Some(event) => return Some(event),
+                None => {}
+            }
+            match self.inner.next()? {
+                Completion::Reached { slot, at } | Completion::Connected { slot, at, .. } => {
+                    self.reached(slot, at);
+                }
+                Completion::ConnectFailed { slot, error } => {
+                    return Some(Completion::ConnectFailed { slot, error });
+                }
+                Completion::Received { slot, data, at } => {
+                    let Some(connection) = &mut self.slots[slot as usize].connection else {
+                        continue;
+                    };
+                    self.stamped = at;
+                    self.usage.wire_bytes_received += data.len() as u64;
+                    self.plain.clear();
+                    let (records, plain) = (&mut self.records, &mut self.plain);
+                    if connection.is_established {
+                        let received = connection.receive(data, records, plain);
+                        self.handle_data(slot, received);
+                    } else {
+                        let step = || connection.receive(data, records, plain);
+                        let received = metered(&mut self.usage, step);
+                        self.handle_handshake(slot, received);
+                    }
+                }
+                Completion::Ended { slot } => self.handle_end(slot, None),
+                Completion::Failed { slot, error } => self.handle_end(slot, Some(error)),
             }
         }
     }
 
     fn tls(&self) -> Option<TlsUse> {
-        Some(self.layer.meter.read())
+        Some(self.usage.clone())
     }
+}
+
+/// Runs a step of a handshake and adds its CPU time to `usage`.
+fn metered<T>(usage: &mut TlsUse, step: impl FnOnce() -> T) -> T {
+    let before = thread_cpu();
+    let done = step();
+    usage.handshake_cpu_s += thread_cpu().saturating_sub(before) as f64 / 1e9;
+    done
 }

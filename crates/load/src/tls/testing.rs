@@ -1,5 +1,5 @@
 //! A certificate authority and servers for tests.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedCipherSuite};
 
-/// Every suite that rustls has for an ECDSA certificate: of TLS 1.3, then of TLS 1.2.
+/// All of rustls' suites for ECDSA certificates: TLS 1.3, then TLS 1.2.
 pub const SUITES: [SupportedCipherSuite; 6] = [
     TLS13_AES_128_GCM_SHA256,
     TLS13_AES_256_GCM_SHA384,
@@ -41,7 +41,7 @@ pub struct Identity {
     key: Vec<u8>,
 }
 
-/// How long a certificate is valid.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Valid {
     Now,
@@ -67,7 +67,7 @@ impl Authority {
         }
     }
 
-    /// As `--cacert` takes it.
+    /// Returns the certificate as PEM, for `--cacert`.
     pub fn pem(&self) -> String {
         self.certificate.pem()
     }
@@ -76,7 +76,7 @@ impl Authority {
         TrustAnchor(self.certificate.der().to_vec())
     }
 
-    /// The authority's own certificate in the place of a server's.
+    /// Returns the authority's own certificate as a server's.
     pub fn itself(&self) -> Identity {
         Identity {
             certificate: self.certificate.der().clone(),
@@ -84,7 +84,7 @@ impl Authority {
         }
     }
 
-    /// A certificate for `hosts`, which are DNS names or IP addresses.
+    /// Issues a certificate for `hosts`, which are DNS names or IP addresses.
     pub fn issue(&self, hosts: &[&str], valid: Valid) -> Identity {
         let mut params = CertificateParams::default();
         params.subject_alt_names = names(hosts);
@@ -108,7 +108,7 @@ fn names(hosts: &[&str]) -> Vec<rcgen::SanType> {
     CertificateParams::new(hosts).unwrap().subject_alt_names
 }
 
-/// A server that speaks nothing but `suites`, and resumes sessions or does not.
+/// Returns a server configuration with only `suites`, with or without session resumption.
 pub fn server(identity: &Identity, suites: &[SupportedCipherSuite], resumes: bool) -> ServerConfig {
     let mut provider = ring::default_provider();
     provider.cipher_suites = suites.to_vec();

@@ -1,37 +1,37 @@
-//! What a load process says at its end: everything that its threads saw, put together.
+//! The final event of a load process: the combined results of its threads.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use floodmark_record::WorkerEnd;
-use floodmark_record::events::{AnswersFile, EndReason, Held};
+use floodmark_record::events::{AnswersFile, EndReason, HeldConnections};
+use floodmark_record::groups::GroupRow;
 use floodmark_record::kept::SHOWN;
 use floodmark_record::tls::TlsUse;
 
-use super::{Ended, Job, groups};
-use crate::answers::Answers;
+use super::{Job, PhaseResult, groups};
 use crate::core::{Core, HeldSoFar};
-use crate::gather::Totals;
 use crate::group_times::GroupTimes;
 use crate::judge::{NOT_A_NUMBER, NOT_A_SCORE};
+use crate::kept_responses::KeptResponses;
 use crate::message::PhaseEnd;
 use crate::targets;
 use crate::usage::peak_rss_bytes;
 
 impl Job<'_> {
-    /// Puts together what the phases came to, and writes the answers that are kept.
+    /// Combines the results of the phases, and writes the kept responses.
     ///
     /// # Errors
-    /// The answers cannot be written.
+    /// The responses cannot be written.
     pub(super) fn end(
         &self,
-        mut ended: Vec<Ended>,
+        mut ended: Vec<PhaseResult>,
         cores: &[Core],
         next_number: u64,
     ) -> io::Result<WorkerEnd> {
-        let mut measured = ended.pop().unwrap_or_else(|| Ended {
-            totals: Totals::default(),
+        let mut measured = ended.pop().unwrap_or_else(|| PhaseResult {
+            totals: GroupRow::default(),
             threads: Vec::new(),
             cpu: (0.0, 0.0),
         });
@@ -52,18 +52,17 @@ impl Job<'_> {
             (0, 0, 0, Vec::new());
         let mut group_times = GroupTimes::new(groups(&self.input.plan));
         for core in cores {
-            group_times.merge(core.recorder.group_times());
-            let (core_errors, core_connects, core_peak) = core.recorder.totals();
-            for (name, n) in core_errors {
-                *errors.entry(name).or_default() += n;
+            group_times.merge(&core.recorder.group_times);
+            for (name, n) in &core.recorder.errors {
+                *errors.entry(name.clone()).or_default() += n;
             }
-            for (name, n) in core.recorder.unawaited_errors() {
+            for (name, n) in &core.recorder.unawaited {
                 *unawaited.entry(name.clone()).or_default() += n;
             }
-            connects += core_connects;
-            peak_connections += core_peak;
-            out_of_order += core.answers.out_of_order;
-            offenders.extend_from_slice(&core.answers.offenders);
+            connects += core.recorder.total_connects;
+            peak_connections += core.recorder.peak_open;
+            out_of_order += core.responses.out_of_order;
+            offenders.extend_from_slice(&core.responses.offenders);
         }
         offenders.truncate(SHOWN);
         let tls = measured
@@ -102,27 +101,27 @@ impl Job<'_> {
             peak_rss_bytes: peak_rss_bytes(),
             threads: measured.threads.into_iter().map(|end| end.usage).collect(),
             addresses: targets::uses(&self.input.plan, cores.iter().map(|core| &core.targets)),
-            answers: self.write_answers(cores)?,
+            answers: self.write_kept_responses(cores)?,
             out_of_order,
             offenders,
             not_numbers,
-            scored: Answers::scored(cores.iter().map(|core| &core.answers)),
+            scored: KeptResponses::scored(cores.iter().map(|core| &core.responses)),
             tls,
             groups: group_times.encode().collect(),
             next_number,
         })
     }
 
-    fn write_answers(&self, cores: &[Core]) -> io::Result<Option<AnswersFile>> {
+    fn write_kept_responses(&self, cores: &[Core]) -> io::Result<Option<AnswersFile>> {
         let Some(path) = &self.input.answers_file else {
             return Ok(None);
         };
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        let line = Answers::line(cores.iter().map(|core| &core.answers));
+        let line = KeptResponses::line(cores.iter().map(|core| &core.responses));
         let mut count = 0;
         for core in cores {
-            core.answers.write(line, &mut file)?;
-            count += core.answers.len() as u64;
+            core.responses.write(line, &mut file)?;
+            count += core.responses.len() as u64;
         }
         file.flush()?;
         let name = path
@@ -134,8 +133,8 @@ impl Job<'_> {
     }
 }
 
-/// What became of the held connections of all threads; none where none are held.
-fn held(cores: &[Core]) -> Option<Held> {
+/// Combines the held connections of all threads; `None` if none are held.
+fn held(cores: &[Core]) -> Option<HeldConnections> {
     let each: Option<Vec<_>> = cores.iter().map(Core::held).collect();
     let each = each.filter(|each| !each.is_empty())?;
     let sum = |of: fn(&HeldSoFar) -> u64| each.iter().map(|held| of(held)).sum();
@@ -143,7 +142,7 @@ fn held(cores: &[Core]) -> Option<Held> {
     for (name, n) in each.iter().flat_map(|held| &held.reasons) {
         *reasons.entry((*name).to_owned()).or_default() += n;
     }
-    Some(Held {
+    Some(HeldConnections {
         standing: sum(|held| held.standing),
         failed: sum(|held| held.failed),
         reasons,

@@ -6,11 +6,11 @@ use std::rc::Rc;
 
 use floodmark_load::backend::epoll::Epoll;
 use floodmark_load::backend::uring::Uring;
-use floodmark_load::backend::{Backend, Bytes, Completion, Route, Slot};
+use floodmark_load::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use floodmark_load::clock::{Clock, Ns};
 use floodmark_record::plan::{self, Address, CloseFirst};
 
-/// Longest wait for what must come, ms: far beyond what it takes, so that only what never comes meets it.
+/// Maximum wait for an expected event, ms: far longer than it takes.
 pub const LONG: u64 = 30_000;
 
 /// A completion that owns its bytes.
@@ -35,13 +35,14 @@ impl Seen {
     }
 }
 
-/// A backend, and what the engine does for it: a first request that did not go with the handshake is sent after it.
+/// A backend with the engine's minimal duties: it sends a first request that did not go with the
+/// handshake.
 pub struct Driver {
     pub clock: Clock,
-    pub backend: Box<dyn Backend>,
-    /// The stamp of the bytes that were received last.
+    pub backend: Box<dyn IoBackend>,
+    /// Timestamp of the last received bytes.
     pub stamp: Option<Ns>,
-    firsts: HashMap<Slot, Bytes>,
+    firsts: HashMap<Slot, SharedBytes>,
 }
 
 impl Driver {
@@ -55,13 +56,13 @@ impl Driver {
         }
     }
 
-    /// io_uring for `most` connections with requests of at most `longest` bytes.
+    /// Creates an io_uring backend for `most` connections with requests of at most `longest` bytes.
     pub fn uring(target: impl Into<Address>, most: usize, longest: usize) -> Self {
         let target = target.into();
         Self::with(|clock| Box::new(Uring::new(clock, &[target], most, longest).unwrap()))
     }
 
-    /// A backend that times answers by the kernel's stamps, for requests of at most `longest` bytes.
+    /// Creates a backend with kernel timestamps, for requests of at most `longest` bytes.
     pub fn stamped(backend: plan::Backend, target: SocketAddr, longest: usize) -> Self {
         let target = target.into();
         Self::with(|clock| match backend {
@@ -72,7 +73,7 @@ impl Driver {
         })
     }
 
-    fn with(make: impl FnOnce(Clock) -> Box<dyn Backend>) -> Self {
+    fn with(make: impl FnOnce(Clock) -> Box<dyn IoBackend>) -> Self {
         let clock = Clock::start();
         Driver {
             clock,
@@ -83,7 +84,7 @@ impl Driver {
     }
 
     pub fn open(&mut self, slot: Slot, first: Option<&[u8]>) {
-        let first: Option<Bytes> = first.map(|bytes| Rc::new(bytes.to_vec()));
+        let first: Option<SharedBytes> = first.map(|bytes| Rc::new(bytes.to_vec()));
         self.backend.open(slot, Route::default(), first.as_ref());
         self.firsts.remove(&slot);
         if let Some(first) = first {
@@ -95,7 +96,7 @@ impl Driver {
         self.backend.send(slot, &Rc::new(bytes.to_vec()));
     }
 
-    /// Closes, and lets the kernel know; whatever else has happened is passed over.
+    /// Closes and submits; ignores other events.
     pub fn close(&mut self, slot: Slot, how: CloseFirst) {
         self.backend.close(slot, how);
         self.backend.wait(self.clock.now()).unwrap();
@@ -126,12 +127,12 @@ impl Driver {
         Some(seen)
     }
 
-    /// What comes within `ms` milliseconds, up to the first that `last` holds of.
+    /// Returns the events within `ms` milliseconds, up to the first that satisfies `last`.
     pub fn until(&mut self, ms: u64, mut last: impl FnMut(&Seen) -> bool) -> Vec<Seen> {
         let end = self.clock.now() + ms * 1_000_000;
         let mut all = Vec::new();
         loop {
-            // First what the last wait brought and nobody took: a backend that waits again forgets it.
+            // First the remaining events of the last wait: a backend that waits again drops them.
             while let Some(seen) = self.next() {
                 all.push(seen);
                 if last(all.last().unwrap()) {
@@ -145,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// What comes within `ms` milliseconds, up to the `n`th that `counts` holds of.
+    /// Returns the events within `ms` milliseconds, up to the `n`th that satisfies `counts`.
     pub fn until_nth(&mut self, n: usize, ms: u64, counts: impl Fn(&Seen) -> bool) -> Vec<Seen> {
         let mut left = n;
         self.until(ms, |seen| {
@@ -163,7 +164,7 @@ pub fn ended(seen: &Seen) -> bool {
     matches!(seen, Seen::Ended(_) | Seen::Failed(..))
 }
 
-/// The bytes that came.
+/// Returns the received bytes.
 pub fn bytes(all: &[Seen]) -> Vec<u8> {
     let parts = all.iter().filter_map(|seen| match seen {
         Seen::Received(_, data) => Some(data.as_slice()),
@@ -172,7 +173,8 @@ pub fn bytes(all: &[Seen]) -> Vec<u8> {
     parts.collect::<Vec<_>>().concat()
 }
 
-/// Holds that a body that a [slow reader](super::server::read_slowly) expects arrives whole, sent with the handshake or after it.
+/// Checks that the body expected by a [slow reader](super::server::read_slowly) arrives complete,
+/// sent with the handshake or after it.
 pub fn arrives_whole(backend: plan::Backend, target: impl Into<Address>, body: &[u8]) {
     let target = target.into();
     for carried in [true, false] {

@@ -1,4 +1,4 @@
-//! What the tests with real sockets share: plans, servers, and a run of a whole worker.
+//! Shared by the tests with real sockets: plans, servers, and a run of a whole worker.
 #![allow(dead_code, unused_macros, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -18,7 +18,7 @@ use floodmark_load::worker::{self, StopFlag, WorkerError};
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
 
-/// Makes of each function that takes a backend a test on either; the tests' names say which.
+/// Turns each function that takes a backend into one test per backend, named after it.
 macro_rules! on_both_backends {
     ($($test:ident)*) => {
         mod epoll {
@@ -34,7 +34,8 @@ macro_rules! on_both_backends {
     };
 }
 
-/// Whether this kernel lets us use io_uring; says so where it forbids or lacks it. Any other refusal is ours, and fails.
+/// Returns whether this kernel allows io_uring, and reports if it does not. Any other error is a
+/// failure of ours.
 pub fn uring_works() -> bool {
     let Err(error) = Uring::probe(1) else {
         return true;
@@ -45,13 +46,13 @@ pub fn uring_works() -> bool {
     false
 }
 
-/// Raises the limit of open files as far as it goes; the limit.
+/// Raises the limit of open files to its maximum, and returns it.
 pub fn raise_open_files() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: both calls are given a limit that outlives them.
+    // SAFETY: both calls receive a limit that outlives them.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         limit.rlim_cur = limit.rlim_max;
@@ -60,14 +61,14 @@ pub fn raise_open_files() -> u64 {
     limit.rlim_cur
 }
 
-/// What a worker emitted.
+/// The events of a worker.
 pub struct Run {
     pub rows: Vec<SecondRow>,
     pub end: WorkerEnd,
     pub took: Duration,
 }
 
-/// Runs a plan in this process; everything that must hold of every run is asserted.
+/// Runs a plan in this process, and checks everything that holds for every run.
 pub fn run(plan: Plan) -> Run {
     run_with(plan, None, &StopFlag::default())
 }
@@ -88,7 +89,7 @@ pub fn try_run(
     try_input(&input, stop)
 }
 
-/// What a worker is given for a plan.
+/// Returns the worker input for a plan.
 pub fn input(plan: Plan) -> WorkerInput {
     WorkerInput {
         plan,
@@ -99,7 +100,7 @@ pub fn input(plan: Plan) -> WorkerInput {
     }
 }
 
-/// Runs what a worker is given.
+/// Runs a worker input.
 pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError> {
     let began = Instant::now();
     let (mut rows, mut end) = (Vec::new(), None);
@@ -114,7 +115,7 @@ pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerErro
     })?;
     let run = Run {
         rows,
-        end: end.expect("a worker's last word"),
+        end: end.expect("a worker's last event"),
         took: began.elapsed(),
     };
     assert_eq!(run.end.counts.balance(), Ok(()));
@@ -127,13 +128,16 @@ pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerErro
     for row in run.rows.iter().filter(|row| !row.groups.is_empty()) {
         let mut groups = Counts::default();
         row.groups.iter().for_each(|g| groups.merge(&g.counts));
-        assert_eq!(groups, row.counts, "groups add up to their second");
+        assert_eq!(
+            groups, row.counts,
+            "the groups of a second add up to its total"
+        );
     }
     assert!(run.end.ended_ns >= run.end.window_ns);
     Ok(run)
 }
 
-/// Waits for something that must come about.
+/// Waits until `look` returns a value.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(30);
     loop {

@@ -1,4 +1,4 @@
-//! Servers on loopback: one that is as fast as a single thread can be, and one that does what a closure says.
+//! Servers on loopback: one as fast as a single thread can be, and one controlled by a closure.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A whole answer.
-pub const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+/// A complete response.
+pub const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Has `serve` speak to each connection, in a thread of its own, with the number of the connection.
+/// Calls `serve` for each connection in its own thread, with the connection's number.
 pub fn serve(serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -32,7 +32,7 @@ pub fn serve_on(listener: TcpListener, serve: impl Fn(TcpStream, u64) + Send + S
     });
 }
 
-/// Reads one request without a body; whether there was one.
+/// Reads one request without a body. Returns whether there was one.
 pub fn read_request(stream: &mut impl Read) -> bool {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -45,24 +45,25 @@ pub fn read_request(stream: &mut impl Read) -> bool {
     true
 }
 
-/// A body of so many bytes in which a missing piece shows.
+/// Returns a body of this length in which a missing piece is detectable.
 pub fn large(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|i| (i % 251) as u8).collect()
 }
 
-/// Reads a [`large`] body more slowly than it is sent; answers `whole` where it is what was expected, `torn` where not.
+/// Reads a [`large`] body more slowly than it is sent; responds with `whole` if it is as expected
+/// and `torn` otherwise.
 pub fn read_slowly(mut stream: impl Read + Write, expected: &[u8]) {
     let mut read = vec![0; expected.len()];
     for part in read.chunks_mut(500_000) {
         std::thread::sleep(Duration::from_millis(5));
         stream.read_exact(part).unwrap();
     }
-    let answer: &[u8] = if read == expected { b"whole" } else { b"torn" };
-    stream.write_all(answer).unwrap();
+    let response: &[u8] = if read == expected { b"whole" } else { b"torn" };
+    stream.write_all(response).unwrap();
 }
 
-/// Answers every request of a connection, closing when asked to.
-pub fn answer_all(stream: &mut (impl Read + Write), answered: &AtomicU64) {
+/// Responds to every request of a connection, and closes when asked to.
+pub fn respond_to_all(stream: &mut (impl Read + Write), responded: &AtomicU64) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -71,9 +72,9 @@ pub fn answer_all(stream: &mut (impl Read + Write), answered: &AtomicU64) {
             _ => return,
         }
         if bytes.ends_with(b"\r\n\r\n") {
-            answered.fetch_add(1, Ordering::Relaxed);
+            responded.fetch_add(1, Ordering::Relaxed);
             let last = String::from_utf8_lossy(&bytes).contains("onnection: close");
-            if stream.write_all(ANSWER).is_err() || last {
+            if stream.write_all(RESPONSE).is_err() || last {
                 return;
             }
             bytes.clear();
@@ -81,8 +82,8 @@ pub fn answer_all(stream: &mut (impl Read + Write), answered: &AtomicU64) {
     }
 }
 
-/// Answers every read with [`ANSWER`] in one thread with epoll, until the process ends: for load that a thread for
-/// each connection could not take.
+/// Responds to every read with [`RESPONSE`] in one thread with epoll, until the process ends: for
+/// loads that need more than a thread per connection.
 pub fn fast(listener: TcpListener) {
     const LISTENER: u64 = u64::MAX;
     // SAFETY: no pointers.
@@ -117,7 +118,7 @@ pub fn fast(listener: TcpListener) {
             }
             let stream: &mut TcpStream = streams.get_mut(&token).unwrap();
             match stream.read(&mut buffer) {
-                Ok(n) if n > 0 => drop(stream.write_all(ANSWER)),
+                Ok(n) if n > 0 => drop(stream.write_all(RESPONSE)),
                 _ => drop(streams.remove(&token)),
             }
         }

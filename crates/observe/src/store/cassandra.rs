@@ -1,175 +1,148 @@
-//! Cassandra, asked by CQL for its virtual tables (`system_views`), which are of the node that is asked.
+//! Queries the virtual tables of a Cassandra node (`system_views`) through CQL.
 
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::asking::{Asked, PATIENCE, SHARE};
-use super::cql::{Connection, Value};
+use floodmark_record::Metric;
+use floodmark_record::metric::{CassandraFigure, PoolFigure, TableFigure, TableOperation};
+
+use super::cql::{CqlConnection, CqlValue};
+use super::monitor::{SHARE, StoreTarget, TIMEOUT};
 use crate::figures::Figures;
-use crate::group::Source;
 use crate::samples::Samples;
-use crate::series::{Kind, Subject};
 
-const SUBJECT: &str = "cassandra";
-
-/// How often thread pools are asked for.
+/// Interval of thread pool queries.
 const STEP: Duration = Duration::from_secs(1);
 
-/// How often tables are asked for. Cassandra goes over all of its own tables for each of the views, whoever's are asked for: 5 ms of
-/// CPU for each of four views, where thread pools take 3 ms.
-const SELDOM: Duration = Duration::from_secs(4);
+/// Interval of table queries. For each of the four views, Cassandra scans all of its own tables,
+/// which takes 5 ms of CPU. Thread pools take 3 ms.
+const TABLES_STEP: Duration = Duration::from_secs(4);
 
-/// Pools that have series though they stay 0: those that a statement goes through.
+/// Pools that always have a series: those that execute statements.
 const ALWAYS: [&str; 3] = ["Native-Transport-Requests", "MutationStage", "ReadStage"];
 
-/// The pool in which the own question is being answered.
-const ASKING: &str = "Native-Transport-Requests";
+/// Pool that also executes floodmark's queries.
+const QUERY_POOL: &str = "Native-Transport-Requests";
 
 const POOLS: &str =
     "SELECT name, active_tasks, pending_tasks, blocked_tasks FROM system_views.thread_pools";
 const STATEMENTS: &str = "SELECT name, value FROM system_views.cql_metrics";
 const CLIENTS: &str = "SELECT port FROM system_views.clients";
 
-/// Views that have a row for each table.
-const VIEWS: [&str; 4] = [
-    "coordinator_read",
-    "coordinator_write",
-    "local_read",
-    "local_write",
-];
+/// Maximum number of tables with a series of their own; the others are reported together.
+const MAX_TABLES: usize = 16;
 
-/// Tables that have series of their own, in the order in which they come up; the others' are told together.
-const MOST_TABLES: usize = 16;
-
-/// Begins to ask.
+/// Starts to query a node.
 ///
 /// # Errors
-/// It does not take a connection, or does not answer.
-pub(super) fn open(asked: &Asked, samples: &mut Samples) -> io::Result<()> {
-    let stream = asked.connect()?;
+/// The node does not accept a connection or does not respond.
+pub(super) fn open(target: &StoreTarget, samples: &mut Samples) -> io::Result<()> {
+    let stream = target.connect()?;
     let own_port = stream.local_addr()?.port();
-    let session = Rc::new(RefCell::new(Session {
-        connection: Connection::open(stream, PATIENCE)?,
-        asked: 0,
+    let session = Rc::new(RefCell::new(CassandraSession {
+        connection: CqlConnection::open(stream, TIMEOUT)?,
+        queries: 0,
         own_port,
     }));
-    let mut figures = Figures::of(SUBJECT);
-    for pool in ALWAYS {
-        for what in ["active", "pending"] {
-            figures.keep(format!("{pool} {what}"), "tasks", Kind::Level);
-        }
-    }
-    let quick = Reading {
-        session: Rc::clone(&session),
-        figures,
-        ask: pools,
-    };
+    let always = ALWAYS.into_iter().flat_map(|pool| {
+        let of = |figure| Metric::CassandraPool(pool.to_owned(), figure);
+        [PoolFigure::Active, PoolFigure::Pending].map(of)
+    });
+    let quick = Rc::clone(&session);
     let source = "cassandra: system_views.thread_pools, cql_metrics";
-    samples.add_every(STEP, source, SHARE, Vec::new(), Box::new(quick));
+    samples.add(source, (STEP, SHARE), always.collect(), move |figures| {
+        pools(&mut quick.borrow_mut(), figures)
+    });
     let mut names = Vec::new();
-    let slow = Reading {
-        session,
-        figures: Figures::of(SUBJECT),
-        ask: move |session: &mut Session, figures: &mut Figures| {
-            tables(session, figures, &mut names)
-        },
-    };
     let source = "cassandra: system_views.*_latency, clients";
-    samples.add_every(SELDOM, source, SHARE, Vec::new(), Box::new(slow));
+    samples.add(source, (TABLES_STEP, SHARE), Vec::new(), move |figures| {
+        tables(&mut session.borrow_mut(), figures, &mut names)
+    });
     Ok(())
 }
 
-/// The connection that both readings go over.
-struct Session {
-    connection: Connection,
-    /// Questions so far, the one that is being asked included: Cassandra counts them as statements.
-    asked: u64,
-    /// The port that Cassandra sees it come from.
+/// Connection shared by both sources.
+struct CassandraSession {
+    connection: CqlConnection,
+    /// Number of floodmark's queries, including the current one; Cassandra counts them as
+    /// statements.
+    queries: u64,
+    /// Local port of the connection, as Cassandra sees it.
     own_port: u16,
 }
 
-impl Session {
-    fn rows<const COLUMNS: usize>(&mut self, query: &str) -> io::Result<Vec<[Value; COLUMNS]>> {
-        self.asked += 1;
+impl CassandraSession {
+    fn rows<const COLUMNS: usize>(&mut self, query: &str) -> io::Result<Vec<[CqlValue; COLUMNS]>> {
+        self.queries += 1;
         let rows = self.connection.rows(query)?.into_iter();
-        let short = |_| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a row of other columns than were asked for",
-            )
-        };
+        let short = |_| io::Error::other("a row has an unexpected number of columns");
         rows.map(|row| row.try_into().map_err(short)).collect()
     }
 }
 
-/// What is asked each time.
-struct Reading<F> {
-    session: Rc<RefCell<Session>>,
-    figures: Figures,
-    ask: F,
-}
-
-impl<F: FnMut(&mut Session, &mut Figures) -> io::Result<()>> Source for Reading<F> {
-    fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
-        self.figures.begin();
-        (self.ask)(&mut self.session.borrow_mut(), &mut self.figures)?;
-        into.extend(self.figures.values());
-        Ok(())
-    }
-
-    fn found(&mut self) -> Vec<Subject> {
-        self.figures.found()
-    }
-}
-
-fn pools(session: &mut Session, figures: &mut Figures) -> io::Result<()> {
+fn pools(session: &mut CassandraSession, figures: &mut Figures) -> io::Result<()> {
     for [name, active, pending, blocked] in session.rows(POOLS)? {
         let name = name.text();
-        let own = if name == ASKING { 1.0 } else { 0.0 };
+        let own = if name == QUERY_POOL { 1.0 } else { 0.0 };
         let active = (active.number() - own).max(0.0);
-        for (what, tasks) in [
-            ("active", active),
-            ("pending", pending.number()),
-            ("blocked", blocked.number()),
+        for (figure, tasks) in [
+            (PoolFigure::Active, active),
+            (PoolFigure::Pending, pending.number()),
+            (PoolFigure::Blocked, blocked.number()),
         ] {
-            figures.level(format!("{name} {what}"), "tasks", tasks);
+            figures.set(Metric::CassandraPool(name.to_owned(), figure), tasks);
         }
     }
     for [name, value] in session.rows(STATEMENTS)? {
-        match name.text() {
-            "prepared_statements_executed" => {
-                figures.counter("prepared_statements_executed", "count", value.number());
-            }
-            "regular_statements_executed" => {
-                let others = value.number() - session.asked as f64;
-                figures.counter("regular_statements_executed", "count", others.max(0.0));
-            }
-            _ => {}
-        }
+        let Some(figure) = CassandraFigure::from_name(name.text()) else {
+            continue;
+        };
+        let own = match figure {
+            CassandraFigure::RegularStatements => session.queries as f64,
+            CassandraFigure::PreparedStatements | CassandraFigure::Connections => 0.0,
+        };
+        let value = (value.number() - own).max(0.0);
+        figures.set(Metric::Cassandra(figure), value);
     }
     Ok(())
 }
 
-fn tables(session: &mut Session, figures: &mut Figures, names: &mut Vec<String>) -> io::Result<()> {
-    for view in VIEWS {
+fn tables(
+    session: &mut CassandraSession,
+    figures: &mut Figures,
+    names: &mut Vec<String>,
+) -> io::Result<()> {
+    for operation in TableOperation::ALL {
+        let view = operation.name();
         let query = format!(
             "SELECT keyspace_name, table_name, count, p50th_ms, p99th_ms FROM system_views.{view}_latency"
         );
         let rows = session.rows(&query)?;
-        take(figures, names, view, &rows);
+        add_tables(figures, names, operation, &rows);
     }
     let clients = session.rows(CLIENTS)?;
     let own = f64::from(session.own_port);
     let others = clients.iter().filter(|[port]| port.number() != own).count();
-    figures.level("connections", "connections", others as f64);
+    figures.set(
+        Metric::Cassandra(CassandraFigure::Connections),
+        others as f64,
+    );
     Ok(())
 }
 
-/// Takes in what a view says of tables, but of Cassandra's own. Its percentiles are not those of the last step: Cassandra weighs the
-/// last minutes, the later the more.
-fn take(figures: &mut Figures, names: &mut Vec<String>, view: &str, rows: &[[Value; 5]]) {
+/// Adds the tables of a view, except Cassandra's own. Percentiles cover the last minutes,
+/// weighted by Cassandra, and not only the last step.
+fn add_tables(
+    figures: &mut Figures,
+    names: &mut Vec<String>,
+    operation: TableOperation,
+    rows: &[[CqlValue; 5]],
+) {
+    let mut set = |table: Option<String>, figure, value| {
+        figures.set(Metric::CassandraTable(operation, table, figure), value);
+    };
     let (mut others, mut p50_ms, mut p99_ms) = (0.0, 0.0_f64, 0.0_f64);
     for [keyspace, table, count, p50, p99] in rows {
         let own = keyspace.text() == "system" || keyspace.text().starts_with("system_");
@@ -178,7 +151,7 @@ fn take(figures: &mut Figures, names: &mut Vec<String>, view: &str, rows: &[[Val
         }
         let name = format!("{}.{}", keyspace.text(), table.text());
         if !names.contains(&name) {
-            if names.len() == MOST_TABLES {
+            if names.len() == MAX_TABLES {
                 others += count.number();
                 p50_ms = p50_ms.max(p50.number());
                 p99_ms = p99_ms.max(p99.number());
@@ -186,21 +159,13 @@ fn take(figures: &mut Figures, names: &mut Vec<String>, view: &str, rows: &[[Val
             }
             names.push(name.clone());
         }
-        figures.counter(format!("{view} count {name}"), "count", count.number());
-        figures.level(format!("{view} p50 {name}"), "ms", p50.number());
-        figures.level(format!("{view} p99 {name}"), "ms", p99.number());
+        set(Some(name.clone()), TableFigure::Count, count.number());
+        set(Some(name.clone()), TableFigure::P50, p50.number());
+        set(Some(name), TableFigure::P99, p99.number());
     }
-    figures.counter(format!("{view} count of other tables"), "count", others);
-    figures.level(
-        format!("{view} p50 of the slowest other table"),
-        "ms",
-        p50_ms,
-    );
-    figures.level(
-        format!("{view} p99 of the slowest other table"),
-        "ms",
-        p99_ms,
-    );
+    set(None, TableFigure::Count, others);
+    set(None, TableFigure::P50, p50_ms);
+    set(None, TableFigure::P99, p99_ms);
 }
 
 #[cfg(test)]

@@ -1,19 +1,22 @@
 use super::*;
 use crate::sampler::{EVERY, Sampler};
-use crate::store::testing::{Started, most, series, sum};
-use crate::watch::Watch;
+use crate::store::testing::Started;
+use crate::targets::MonitorTargets;
+use crate::testing::{max, series, sum};
 use std::net::TcpStream;
 use std::time::Instant;
 
-fn row(keyspace: &str, table: &str, figures: [f64; 3]) -> [Value; 5] {
-    let [count, p50, p99] = figures.map(Value::Number);
-    let text = |text: &str| Value::Text(text.to_owned());
+const SUBJECT: &str = "cassandra";
+
+fn row(keyspace: &str, table: &str, figures: [f64; 3]) -> [CqlValue; 5] {
+    let [count, p50, p99] = figures.map(CqlValue::Number);
+    let text = |text: &str| CqlValue::Text(text.to_owned());
     [text(keyspace), text(table), count, p50, p99]
 }
 
 #[test]
-fn tables_of_users_by_name_and_beyond_sixteen_together() {
-    let (mut figures, mut names) = (Figures::of(SUBJECT), Vec::new());
+fn reports_sixteen_user_tables_by_name_and_sums_the_rest() {
+    let (mut figures, mut names) = (Figures::default(), Vec::new());
     let mut rows = vec![
         row("system", "local", [9.0, 1.0, 1.0]),
         row("system_auth", "roles", [9.0, 1.0, 1.0]),
@@ -27,35 +30,34 @@ fn tables_of_users_by_name_and_beyond_sixteen_together() {
             [10.0 + f64::from(n), 1.0, f64::from(n)],
         )
     }));
-    take(&mut figures, &mut names, "local_write", &rows);
-    assert_eq!(names.len(), MOST_TABLES);
-    let found = figures.found();
+    add_tables(&mut figures, &mut names, TableOperation::LocalWrite, &rows);
+    assert_eq!(names.len(), MAX_TABLES);
+    let found = figures.metrics();
     let of = |metric: &str| {
-        let place = found.iter().position(|subject| subject.metric == metric);
+        let place = found.iter().position(|found| found.name() == metric);
         figures.values()[place.unwrap_or_else(|| panic!("no {metric}"))]
     };
     assert_eq!(of("local_write count systems.users"), 3.0);
     assert_eq!(of("local_write p99 bars.t3"), 3.0);
     assert_eq!(of("local_write count of other tables"), 25.0 + 26.0);
     assert_eq!(of("local_write p99 of the slowest other table"), 16.0);
-    let strange = |subject: &&Subject| {
-        subject.metric.contains("roles") || subject.metric.contains("untouched")
-    };
+    let strange =
+        |metric: &&Metric| metric.name().contains("roles") || metric.name().contains("untouched");
     assert_eq!(found.iter().filter(strange).count(), 0);
-    // What was not told any more is 0, but a counter has stood still.
+    // A level that is missing becomes 0; a counter keeps its value.
     figures.begin();
-    take(&mut figures, &mut names, "local_write", &[]);
+    add_tables(&mut figures, &mut names, TableOperation::LocalWrite, &[]);
     assert_eq!(figures.values()[..3], [3.0, 0.0, 0.0]);
 }
 
 #[test]
-fn a_real_cassandra_that_takes_writes() {
+fn samples_a_real_cassandra() {
     let Some(store) = Started::cassandra() else {
         return;
     };
     let connect = || {
         let stream = TcpStream::connect(store.address).unwrap();
-        Connection::open(stream, Duration::from_secs(60)).unwrap()
+        CqlConnection::open(stream, Duration::from_secs(60)).unwrap()
     };
     let mut client = connect();
     for statement in [
@@ -64,14 +66,14 @@ fn a_real_cassandra_that_takes_writes() {
     ] {
         client.rows(statement).unwrap();
     }
-    let watch = Watch {
+    let watch = MonitorTargets {
         server_pid: Some(std::process::id()),
         store: Some(store.watched()),
-        ..Watch::default()
+        ..MonitorTargets::default()
     };
     let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
     sampler.measuring();
-    // Its first answers take long.
+    // The first queries take long.
     std::thread::sleep(Duration::from_secs(3));
     for id in 0..200 {
         client
@@ -86,7 +88,10 @@ fn a_real_cassandra_that_takes_writes() {
             .unwrap();
         assert_eq!(
             rows,
-            [[Value::Text("bar".to_owned()), Value::Number(id.into())]]
+            [[
+                CqlValue::Text("bar".to_owned()),
+                CqlValue::Number(id.into())
+            ]]
         );
     }
     std::thread::sleep(Duration::from_millis(1500));
@@ -103,16 +108,16 @@ fn a_real_cassandra_that_takes_writes() {
     assert_eq!(
         counted("regular_statements_executed"),
         250.0,
-        "our own are taken off"
+        "own queries are subtracted"
     );
-    assert!(most(&observed, SUBJECT, "coordinator_write p99 bars.bar") > 0.0);
+    assert!(max(&observed, SUBJECT, "coordinator_write p99 bars.bar") > 0.0);
     assert_eq!(
-        most(&observed, SUBJECT, "connections"),
+        max(&observed, SUBJECT, "connections"),
         1.0,
-        "the test's own"
+        "only the test's connection"
     );
     let pool = series(&observed, SUBJECT, "Native-Transport-Requests active");
-    assert_eq!((pool.step_ms, pool.unit.as_str()), (1000, "tasks"));
+    assert_eq!((pool.step_ms, pool.unit()), (1000, "tasks".to_owned()));
     assert!(counted("MutationStage pending") >= 0.0);
     assert!(sum(&observed, "store", "user") > 0.0);
     assert!(sum(&observed, "store jvm", "safepoints") > 0.0);

@@ -15,7 +15,7 @@ fn value(bytes: Option<&[u8]>) -> Vec<u8> {
     value
 }
 
-/// A result of two rows: text, int, bigint, double, and a boolean, which nobody asks for.
+/// A result of two rows: text, int, bigint, double, and a boolean, which floodmark never queries.
 fn result() -> Vec<u8> {
     let mut body = Vec::new();
     for n in [2_i32, 1, 5] {
@@ -38,28 +38,28 @@ fn result() -> Vec<u8> {
 }
 
 #[test]
-fn rows_of_names_and_numbers() {
+fn parses_rows_of_text_and_numbers() {
     let rows = Body(&result()).rows().unwrap();
     let first = [
-        Value::Text("ReadStage".to_owned()),
-        Value::Number(-3.0),
-        Value::Number((1_u64 << 40) as f64),
-        Value::Number(0.25),
-        Value::Nothing,
+        CqlValue::Text("ReadStage".to_owned()),
+        CqlValue::Number(-3.0),
+        CqlValue::Number((1_u64 << 40) as f64),
+        CqlValue::Number(0.25),
+        CqlValue::Nothing,
     ];
     assert_eq!(rows[0], first);
-    assert_eq!(rows[1], [const { Value::Nothing }; 5]);
+    assert_eq!(rows[1], [const { CqlValue::Nothing }; 5]);
     assert_eq!((rows[1][0].text(), rows[1][1].number()), ("", 0.0));
-    assert_eq!(Value::Number(f64::NAN).number(), 0.0);
-    // What is done, and gives no rows.
+    assert_eq!(CqlValue::Number(f64::NAN).number(), 0.0);
+    // A result of kind "void" has no rows.
     assert_eq!(
         Body(&1_i32.to_be_bytes()).rows().unwrap(),
-        Vec::<Vec<Value>>::new()
+        Vec::<Vec<CqlValue>>::new()
     );
 }
 
 #[test]
-fn a_result_that_ends_too_early_is_an_error_wherever_it_ends() {
+fn refuses_a_truncated_result() {
     let whole = result();
     for length in 0..whole.len() {
         assert!(Body(&whole[..length]).rows().is_err(), "{length}");
@@ -67,7 +67,7 @@ fn a_result_that_ends_too_early_is_an_error_wherever_it_ends() {
 }
 
 #[test]
-fn what_was_not_asked_for_is_refused() {
+fn refuses_unrequested_data() {
     let mut collections = result();
     let at = collections
         .windows(4)
@@ -76,14 +76,15 @@ fn what_was_not_asked_for_is_refused() {
     for kind in [0_u8, 0x20, 0x21, 0x30] {
         collections[at + 2] = kind;
         let error = Body(&collections).rows().unwrap_err();
-        assert!(error.to_string().contains("not asked for"), "{error}");
+        assert!(error.to_string().contains("unexpected type"), "{error}");
     }
-    let head = |bytes: [u8; 9]| answer(&bytes).map_err(|error| error.to_string());
+    let head = |bytes: [u8; 9]| parse_head(&bytes).map_err(|error| error.to_string());
     assert_eq!(head([0x84, 8, 0, 0, 8, 0, 0, 1, 2]), Ok((8, 8, 258)));
     for (bytes, what) in [
         ([0x85, 0, 0, 0, 8, 0, 0, 0, 0], "version 4"),
         (*b"HTTP/1.1 ", "version 4"),
         ([0x84, 1, 0, 0, 8, 0, 0, 0, 0], "compressed"),
+        ([0x84, 2, 0, 0, 8, 0, 0, 0, 0], "extended"),
         ([0x84, 0, 0, 0, 8, 0xFF, 0, 0, 0], "4 MiB"),
     ] {
         let error = head(bytes).unwrap_err();
@@ -92,7 +93,7 @@ fn what_was_not_asked_for_is_refused() {
 }
 
 #[test]
-fn an_error_is_one_line_of_cassandras_own() {
+fn formats_cassandra_errors_as_one_line() {
     let mut body = 0x2200_i32.to_be_bytes().to_vec();
     body.extend(string("unconfigured table\nsecond line"));
     let error = unexpected(opcode::ERROR, &body).to_string();
@@ -100,33 +101,28 @@ fn an_error_is_one_line_of_cassandras_own() {
     assert!(
         unexpected(opcode::ERROR, &body[..3])
             .to_string()
-            .contains("too early")
+            .contains("truncated")
     );
     assert!(unexpected(0x0C, &body).to_string().contains("0x0c"));
 }
 
 #[test]
-fn what_stands_before_a_body_is_passed_over() {
-    let mut body = vec![7; 16];
-    body.extend(2_u16.to_be_bytes());
+fn skips_warnings_before_the_body() {
+    let mut body = 2_u16.to_be_bytes().to_vec();
     body.extend(string("read 5 tombstones"));
     body.extend(string(""));
-    body.extend(1_u16.to_be_bytes());
-    body.extend(string("key"));
-    body.extend(value(Some(b"value")));
     body.extend(b"rest");
     let mut all = Body(&body);
-    all.skip_what_flags_add(flag::TRACED | flag::WARNINGS | flag::PAYLOAD)
-        .unwrap();
+    all.skip_warnings().unwrap();
     assert_eq!(all.0, b"rest");
     for length in 0..body.len() - 4 {
-        let flags = flag::TRACED | flag::WARNINGS | flag::PAYLOAD;
-        assert!(Body(&body[..length]).skip_what_flags_add(flags).is_err());
+        assert!(Body(&body[..length]).skip_warnings().is_err());
     }
 }
 
-/// Somebody who takes a connection and says these bytes, whatever is asked, and then keeps it open for a while.
-fn open_on(says: &'static [u8], patience: Duration) -> io::Error {
+/// Connects to a peer that sends these bytes and then waits for the client to close. Returns the
+/// error.
+fn open_on(says: &'static [u8], timeout: Duration) -> io::Error {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let there = std::thread::spawn(move || {
@@ -135,17 +131,17 @@ fn open_on(says: &'static [u8], patience: Duration) -> io::Error {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let stream = TcpStream::connect(address).unwrap();
-    let error = Connection::open(stream, patience).map(drop).unwrap_err();
+    let error = CqlConnection::open(stream, timeout).map(drop).unwrap_err();
     there.join().unwrap();
     error
 }
 
 #[test]
-fn who_is_no_cassandra_or_asks_for_a_password_or_says_nothing() {
-    let patience = Duration::from_secs(5);
-    let error = open_on(b"HTTP/1.1 400 Bad Request\r\n\r\n", patience);
+fn refuses_a_foreign_a_protected_and_a_silent_peer() {
+    let timeout = Duration::from_secs(5);
+    let error = open_on(b"HTTP/1.1 400 Bad Request\r\n\r\n", timeout);
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
-    let error = open_on(b"\x84\0\0\0\x03\0\0\0\x02\0\0", patience);
+    let error = open_on(b"\x84\0\0\0\x03\0\0\0\x02\0\0", timeout);
     assert!(error.to_string().contains("password"), "{error}");
     let begin = Instant::now();
     let error = open_on(b"\x84\0\0", Duration::from_millis(100));
@@ -154,9 +150,9 @@ fn who_is_no_cassandra_or_asks_for_a_password_or_says_nothing() {
 }
 
 proptest! {
-    /// Bytes that were changed anywhere give rows or an error, and never more rows than there are bytes for.
+    /// A result with changed bytes gives an error, or no more rows than its bytes can hold.
     #[test]
-    fn damaged_results_are_read_within_their_bounds(
+    fn parses_damaged_results_within_bounds(
         changes in prop::collection::vec((0_usize..200, any::<u8>()), 0..8),
     ) {
         let mut body = result();
@@ -170,9 +166,9 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_anything_are_read_within_their_bounds(body in prop::collection::vec(any::<u8>(), 0..300), flags: u8) {
+    fn parses_any_bytes_within_bounds(body in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Body(&body).rows();
-        let _ = Body(&body).skip_what_flags_add(flags);
+        let _ = Body(&body).skip_warnings();
         prop_assert!(!unexpected(opcode::ERROR, &body).to_string().contains('\n'));
     }
 }

@@ -1,35 +1,36 @@
-//! PostgreSQL, asked for its sessions and counters over a session of our own.
+//! Queries the sessions and counters of PostgreSQL over a separate session.
 
 use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use floodmark_record::Metric;
+use floodmark_record::metric::PostgresqlFigure;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls, Statement};
 
-use super::asking::{Asked, OFTEN, PATIENCE, SHARE};
+use super::monitor::{MIN_STEP, SHARE, StoreTarget, TIMEOUT};
 use crate::figures::Figures;
-use crate::group::Source;
 use crate::samples::Samples;
-use crate::series::{Kind, Subject};
 
-const SUBJECT: &str = "postgresql";
 const SOURCE: &str = "postgresql: pg_stat_activity, pg_stat_database";
 
-/// Who asks, and whose counters are asked for: what the stores of floodmark have, and its JVM systems use.
+/// User and observed database, as created by floodmark's stores and JVM systems.
 const USER: &str = "bars";
 const DATABASE: &str = "bars";
 
-/// Where the session is: each reading is a transaction, which is to be in no counter of [`DATABASE`].
-const ELSEWHERE: &str = "postgres";
+/// Database of floodmark's session. Each sample is a transaction and must not count in
+/// [`DATABASE`].
+const MAINTENANCE: &str = "postgres";
 
-/// Events that sessions wait for which have a series of their own, in the order in which they come up. PostgreSQL 15 knows 240.
-const MOST_EVENTS: usize = 32;
+/// Maximum number of wait events with a series of their own. PostgreSQL 15 has 240.
+const MAX_EVENTS: usize = 32;
 
-/// Kind of figure, name, value: one row each. Sessions of others than the own user are `hidden`, unless that may read all statistics.
-/// A session waits for one lock at a time, so these need no look at `pg_locks`, which would hold up all who want one.
+/// Query that returns one row per figure: kind, name, value. Sessions of other users are `hidden`
+/// unless the user may read all statistics. A session waits for at most one lock, so `pg_locks` is
+/// not needed; reading it would block other sessions.
 const QUERY: &str = "\
 WITH sessions AS (
   SELECT coalesce(state, 'hidden') AS state, wait_event_type AS type, wait_event_type || ':' || wait_event AS event
@@ -46,53 +47,48 @@ UNION ALL SELECT 'count', counter.name, counter.value::float8
     ('temp_bytes', temp_bytes), ('deadlocks', deadlocks)) AS counter(name, value)
   WHERE datname = $1";
 
-/// Figures that have a series though they stay 0: that nobody waited for a lock is evidence.
-const ALWAYS: [(&str, &str, Kind); 6] = [
-    ("active", SESSIONS, Kind::Level),
-    ("idle", SESSIONS, Kind::Level),
-    ("idle in transaction", SESSIONS, Kind::Level),
-    ("waiting for locks", SESSIONS, Kind::Level),
-    ("commits", "count", Kind::Increase),
-    ("rollbacks", "count", Kind::Increase),
+/// Figures that always have a series: zero sessions waiting for a lock is evidence too.
+const ALWAYS: [PostgresqlFigure; 6] = [
+    PostgresqlFigure::Active,
+    PostgresqlFigure::Idle,
+    PostgresqlFigure::IdleInTransaction,
+    PostgresqlFigure::WaitingForLocks,
+    PostgresqlFigure::Commits,
+    PostgresqlFigure::Rollbacks,
 ];
 
-const SESSIONS: &str = "sessions";
-
-/// Begins to ask.
+/// Starts to query PostgreSQL.
 ///
 /// # Errors
-/// No session is to be had.
-pub(super) fn open(asked: &Asked, samples: &mut Samples) -> io::Result<()> {
-    let session = match session(asked, ELSEWHERE) {
+/// No session can be opened.
+pub(super) fn open(target: &StoreTarget, samples: &mut Samples) -> io::Result<()> {
+    let session = match session(target, MAINTENANCE) {
         Ok(session) => session,
-        Err(why) => {
-            let session = session(asked, DATABASE)?;
-            samples.missing(asked.line(&format!(
-                "the database {ELSEWHERE} cannot be used ({why}); asked from {DATABASE}, whose commits hold one for each reading"
+        Err(error) => {
+            let session = session(target, DATABASE)?;
+            samples.missing(target.line(&format!(
+                "the database {MAINTENANCE} is unavailable ({error}); sampling through {DATABASE} adds one commit per sample"
             )));
             session
         }
     };
-    let mut figures = Figures::of(SUBJECT);
-    for (metric, unit, kind) in ALWAYS {
-        figures.keep(metric, unit, kind);
-    }
-    let reading = Reading {
-        session,
-        figures,
-        events: Vec::new(),
-    };
-    // What sessions wait for is seen in them only at the moment of looking.
-    samples.add_every(OFTEN, SOURCE, SHARE, Vec::new(), Box::new(reading));
+    let mut events = Vec::new();
+    let always = ALWAYS.map(Metric::Postgresql).into();
+    // A wait is visible only while it lasts.
+    samples.add(SOURCE, (MIN_STEP, SHARE), always, move |figures| {
+        add_rows(figures, &mut events, session.query()?);
+        Ok(())
+    });
     Ok(())
 }
 
-/// A session of a database. PostgreSQL takes connections a moment before it takes sessions: one that says so is asked again.
-fn session(asked: &Asked, database: &str) -> io::Result<Session> {
-    let until = Instant::now() + PATIENCE;
+/// Opens a session. Retries while PostgreSQL is starting: it accepts connections before it accepts
+/// sessions.
+fn session(target: &StoreTarget, database: &str) -> io::Result<PostgresqlSession> {
+    let until = Instant::now() + TIMEOUT;
     loop {
-        match Session::open(asked.connect()?, database) {
-            Err(error) if error.kind() == NOT_YET && Instant::now() < until => {
+        match PostgresqlSession::open(target.connect()?, database) {
+            Err(error) if error.kind() == STARTING && Instant::now() < until => {
                 std::thread::sleep(Duration::from_millis(100));
             }
             opened => return opened,
@@ -100,17 +96,17 @@ fn session(asked: &Asked, database: &str) -> io::Result<Session> {
     }
 }
 
-/// What an error is that says that the server is still starting up.
-const NOT_YET: io::ErrorKind = io::ErrorKind::ResourceBusy;
+/// Error kind of a server that is still starting.
+const STARTING: io::ErrorKind = io::ErrorKind::ResourceBusy;
 
-/// A session with a statement that has been planned.
-struct Session {
+/// A session with a prepared statement.
+struct PostgresqlSession {
     runtime: Runtime,
     client: Client,
     statement: Statement,
 }
 
-impl Session {
+impl PostgresqlSession {
     fn open(stream: TcpStream, database: &str) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -119,20 +115,21 @@ impl Session {
             .enable_time()
             .build()?;
         let mut config = Config::new();
-        // What is not awaited any more should not go on there.
-        let options = format!("-c statement_timeout={}", PATIENCE.as_millis());
+        // The server must not continue a query after floodmark's timeout.
+        let options = format!("-c statement_timeout={}", TIMEOUT.as_millis());
         config
             .user(USER)
             .dbname(database)
             .application_name("floodmark")
             .options(options);
-        let opened = runtime.block_on(in_time(async {
+        let opened = runtime.block_on(within_timeout(async {
             let stream = tokio::net::TcpStream::from_std(stream)?;
             let connected = config.connect_raw(stream, NoTls).await;
-            let (client, connection) = connected.map_err(said)?;
-            // Ends with the runtime, or with the connection, which the next query then says.
+            let (client, connection) = connected.map_err(io_error)?;
+            // This task ends with the runtime or the connection. The next query reports a closed
+            // connection.
             tokio::spawn(connection);
-            let statement = client.prepare(QUERY).await.map_err(said)?;
+            let statement = client.prepare(QUERY).await.map_err(io_error)?;
             Ok((client, statement))
         }));
         let (client, statement) = opened?;
@@ -143,76 +140,50 @@ impl Session {
         })
     }
 
-    /// Kind, name and value of each figure.
-    fn ask(&self) -> io::Result<Vec<(String, String, f64)>> {
-        self.runtime.block_on(in_time(async {
+    /// Returns the kind, name and value of each figure.
+    fn query(&self) -> io::Result<Vec<(String, String, f64)>> {
+        self.runtime.block_on(within_timeout(async {
             let rows = self.client.query(&self.statement, &[&DATABASE]).await;
-            let rows = rows.map_err(said)?;
+            let rows = rows.map_err(io_error)?;
             let figure =
                 |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
-            rows.iter()
-                .map(figure)
-                .collect::<Result<_, _>>()
-                .map_err(said)
+            let figures: Result<_, _> = rows.iter().map(figure).collect();
+            figures.map_err(io_error)
         }))
     }
 }
 
-/// Waits for an answer, but not for ever.
-async fn in_time<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(PATIENCE, answer)
-        .await
-        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")))
+/// Waits for a response until the timeout.
+async fn within_timeout<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = |_| io::Error::other("no response within the timeout");
+    timeout(TIMEOUT, answer).await.map_err(late)?
 }
 
-/// An error in one line: PostgreSQL's own word, where it has said one.
-fn said(error: tokio_postgres::Error) -> io::Error {
+/// Formats an error as one line: PostgreSQL's own message if there is one.
+fn io_error(error: tokio_postgres::Error) -> io::Error {
     let Some(own) = error.as_db_error() else {
         return io::Error::other(error.to_string());
     };
     let kind = match own.code() {
-        &SqlState::CANNOT_CONNECT_NOW => NOT_YET,
+        &SqlState::CANNOT_CONNECT_NOW => STARTING,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, own.message().to_owned())
 }
 
-/// What is read each time.
-struct Reading {
-    session: Session,
-    figures: Figures,
-    /// Events that have a series.
-    events: Vec<String>,
-}
-
-impl Source for Reading {
-    fn read(&mut self, into: &mut Vec<f64>) -> io::Result<()> {
-        let rows = self.session.ask()?;
-        take(&mut self.figures, &mut self.events, rows);
-        into.extend(self.figures.values());
-        Ok(())
-    }
-
-    fn found(&mut self) -> Vec<Subject> {
-        self.figures.found()
-    }
-}
-
-fn take(figures: &mut Figures, events: &mut Vec<String>, rows: Vec<(String, String, f64)>) {
-    figures.begin();
+fn add_rows(figures: &mut Figures, events: &mut Vec<String>, rows: Vec<(String, String, f64)>) {
     for (kind, name, value) in rows {
-        match kind.as_str() {
-            "session" => figures.level(name, SESSIONS, value),
-            "event" if events.contains(&name) || events.len() < MOST_EVENTS => {
-                figures.level(format!("waiting {name}"), SESSIONS, value);
-                if !events.contains(&name) {
-                    events.push(name);
-                }
+        let metric = match kind.as_str() {
+            "event" if events.contains(&name) => Metric::PostgresqlWait(name),
+            "event" if events.len() < MAX_EVENTS => {
+                events.push(name.clone());
+                Metric::PostgresqlWait(name)
             }
-            "event" => figures.level("waiting for others", SESSIONS, value),
-            "bytes" => figures.counter(name, "bytes", value),
-            _ => figures.counter(name, "count", value),
-        }
+            "event" => Metric::Postgresql(PostgresqlFigure::WaitingForOthers),
+            // A session state that floodmark doesn't know keeps PostgreSQL's name.
+            _ => Metric::parse("postgresql".to_owned(), name, "sessions".to_owned()),
+        };
+        figures.set(metric, value);
     }
 }
 

@@ -1,50 +1,50 @@
 use super::*;
 use crate::sampler::{EVERY, Sampler};
-use crate::store::testing::{Started, most, series, sum};
-use crate::watch::Watch;
+use crate::store::testing::Started;
+use crate::targets::MonitorTargets;
+use crate::testing::{max, series, sum};
+
+const SUBJECT: &str = "postgresql";
 
 fn row(kind: &str, name: &str, value: f64) -> (String, String, f64) {
     (kind.to_owned(), name.to_owned(), value)
 }
 
 #[test]
-fn events_come_up_as_they_are_seen_and_the_rest_is_told_together() {
-    let (mut figures, mut events) = (Figures::of(SUBJECT), Vec::new());
-    take(
+fn reports_wait_events_by_name_and_sums_the_rest() {
+    let (mut figures, mut events) = (Figures::default(), Vec::new());
+    add_rows(
         &mut figures,
         &mut events,
         vec![row("session", "active", 2.0), row("count", "commits", 7.0)],
     );
     assert_eq!(figures.values(), [2.0, 7.0]);
-    let names = |figures: &mut Figures| {
-        let found = figures.found();
-        found
-            .iter()
-            .map(|subject| subject.metric.to_string())
+    let names = |figures: &Figures| {
+        let metrics = figures.metrics().iter();
+        metrics
+            .map(|metric| metric.name().into_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(names(&mut figures), ["active", "commits"]);
-    take(
+    assert_eq!(names(&figures), ["active", "commits"]);
+    figures.begin();
+    add_rows(
         &mut figures,
         &mut events,
         vec![row("event", "Lock:tuple", 1.0)],
     );
-    assert_eq!(
-        figures.values(),
-        [0.0, 7.0, 1.0],
-        "a level that is not told is 0"
-    );
-    assert_eq!(names(&mut figures), ["waiting Lock:tuple"]);
+    assert_eq!(figures.values(), [0.0, 7.0, 1.0], "a missing level is 0");
+    assert_eq!(names(&figures)[2], "waiting Lock:tuple");
+    figures.begin();
     let many = (0..40).map(|n| row("event", &format!("LWLock:{n}"), 1.0));
-    take(&mut figures, &mut events, many.collect());
-    assert_eq!(events.len(), MOST_EVENTS);
-    let names = names(&mut figures);
+    add_rows(&mut figures, &mut events, many.collect());
+    assert_eq!(events.len(), MAX_EVENTS);
+    let names = names(&figures);
     assert_eq!(names.last().unwrap(), "waiting for others");
     assert_eq!(figures.values().last(), Some(&9.0));
     assert_eq!(figures.values()[2], 0.0);
 }
 
-/// A client of the database under test, as soon as there are sessions.
+/// Connects to a database, and retries until the server accepts sessions.
 fn client(runtime: &Runtime, address: std::net::SocketAddr, database: &str) -> Client {
     let text = format!(
         "host={} port={} user=bars dbname={database}",
@@ -80,7 +80,7 @@ fn commits(runtime: &Runtime, client: &Client) -> i64 {
 }
 
 #[test]
-fn a_real_postgresql_that_commits_and_waits_for_a_lock() {
+fn samples_a_real_postgresql_with_commits_and_a_lock_wait() {
     let Some(store) = Started::postgresql() else {
         return;
     };
@@ -89,20 +89,20 @@ fn a_real_postgresql_that_commits_and_waits_for_a_lock() {
         .enable_time()
         .build()
         .unwrap();
-    let beside = client(&runtime, store.address, ELSEWHERE);
+    let observer = client(&runtime, store.address, MAINTENANCE);
     let run = |client: &Client, text: &str| runtime.block_on(client.batch_execute(text)).unwrap();
     let holder = client(&runtime, store.address, DATABASE);
     run(&holder, "CREATE TABLE bar (id int PRIMARY KEY, name text)");
     run(&holder, "INSERT INTO bar VALUES (1, 'first')");
-    // Counters of a session come into the sum a second after the last time, at the latest.
+    // A session publishes its counters at most one second late.
     std::thread::sleep(Duration::from_millis(1200));
     run(&holder, "BEGIN; UPDATE bar SET name = 'held' WHERE id = 1");
-    let before = commits(&runtime, &beside);
+    let before = commits(&runtime, &observer);
 
-    let watch = Watch {
+    let watch = MonitorTargets {
         server_pid: Some(std::process::id()),
         store: Some(store.watched()),
-        ..Watch::default()
+        ..MonitorTargets::default()
     };
     let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
     sampler.measuring();
@@ -121,10 +121,10 @@ fn a_real_postgresql_that_commits_and_waits_for_a_lock() {
     });
     assert!(waits);
     run(&holder, "ROLLBACK");
-    // What ended, and what rests, has told its counters by then.
+    // Ended and idle sessions have published their counters by then.
     drop((writer, waiting, holder));
     runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1500)).await });
-    let after = commits(&runtime, &beside);
+    let after = commits(&runtime, &observer);
     std::thread::sleep(Duration::from_millis(600));
     let (observed, missing) = sampler.stop();
 
@@ -133,30 +133,33 @@ fn a_real_postgresql_that_commits_and_waits_for_a_lock() {
         "{missing:?}"
     );
     let active = series(&observed, SUBJECT, "active");
-    assert_eq!((active.step_ms, active.unit.as_str()), (250, "sessions"));
+    assert_eq!(
+        (active.step_ms, active.unit()),
+        (250, "sessions".to_owned())
+    );
     assert!(after - before >= 200, "{before} {after}");
     assert_eq!(
         sum(&observed, SUBJECT, "commits"),
         (after - before) as f64,
-        "ours are in none"
+        "own commits are not counted"
     );
     assert!(sum(&observed, SUBJECT, "rollbacks") >= 1.0);
     assert!(sum(&observed, SUBJECT, "tup_inserted") >= 200.0);
     assert!(sum(&observed, SUBJECT, "wal_bytes") >= 20_000.0);
     let lock = series(&observed, SUBJECT, "waiting Lock:transactionid");
-    assert_eq!(most(&observed, SUBJECT, "waiting Lock:transactionid"), 1.0);
-    assert_eq!(most(&observed, SUBJECT, "waiting for locks"), 1.0);
-    assert_eq!(lock.values[0], 0.0, "nobody waited when the watching began");
+    assert_eq!(max(&observed, SUBJECT, "waiting Lock:transactionid"), 1.0);
+    assert_eq!(max(&observed, SUBJECT, "waiting for locks"), 1.0);
+    assert_eq!(lock.values[0], 0.0, "no session waited at the start");
     assert_eq!(lock.values.len(), active.values.len());
-    assert_eq!(most(&observed, SUBJECT, "idle in transaction"), 1.0);
-    // The test's own session in another database rests throughout.
-    assert!(most(&observed, SUBJECT, "idle") >= 1.0);
+    assert_eq!(max(&observed, SUBJECT, "idle in transaction"), 1.0);
+    // The test's own session in another database is idle throughout.
+    assert!(max(&observed, SUBJECT, "idle") >= 1.0);
     assert!(sum(&observed, "store", "on_cpu") > 0.0);
     assert!(observed.store.unwrap().processes >= 6);
 }
 
 #[test]
-fn where_the_maintenance_database_is_closed_commits_are_said_to_hold_our_own() {
+fn warns_that_commits_include_its_own_without_a_maintenance_database() {
     let Some(store) = Started::postgresql() else {
         return;
     };
@@ -168,16 +171,16 @@ fn where_the_maintenance_database_is_closed_commits_are_said_to_hold_our_own() {
     let closing = client(&runtime, store.address, DATABASE);
     let close = "ALTER DATABASE postgres ALLOW_CONNECTIONS false";
     runtime.block_on(closing.batch_execute(close)).unwrap();
-    let watch = Watch {
+    let watch = MonitorTargets {
         store: Some(store.watched()),
-        ..Watch::default()
+        ..MonitorTargets::default()
     };
     let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
     std::thread::sleep(Duration::from_millis(1500));
     let (observed, missing) = sampler.stop();
-    let said = missing
+    let lines = missing
         .iter()
-        .filter(|line| line.contains("commits hold one for each reading"));
-    assert_eq!(said.count(), 1, "{missing:?}");
-    assert!(most(&observed, SUBJECT, "idle") >= 1.0);
+        .filter(|line| line.contains("adds one commit per sample"));
+    assert_eq!(lines.count(), 1, "{missing:?}");
+    assert!(max(&observed, SUBJECT, "idle") >= 1.0);
 }

@@ -1,6 +1,4 @@
-//! Stores of this repository, for tests that ask real ones.
-
-#![cfg(any(feature = "cassandra", feature = "postgresql"))]
+//! Starts stores of this repository, for tests against real ones.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,15 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use floodmark_record::run::Observation;
-use floodmark_record::watch::Observed;
+use crate::targets::{MonitoredStore, StoreKind};
 
-use crate::watch::{StoreKind, WatchedStore};
+/// Maximum time that a store may take to start on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How long a store may take to start on a crowded machine.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-/// A store that runs, with its data in a folder of its own. Dropping it ends it.
+/// A running store with its data in a temporary folder. Dropping it stops the store.
 pub(super) struct Started {
     name: &'static str,
     kind: StoreKind,
@@ -33,14 +28,13 @@ impl Started {
         })
     }
 
-    #[cfg(feature = "cassandra")]
     pub(super) fn cassandra() -> Option<Self> {
         Self::start("cassandra", StoreKind::Cassandra, |port, other, data| {
             vec![port, other, data]
         })
     }
 
-    /// Starts a store as its manifest does; none where it is not built and cannot be.
+    /// Starts a store as its manifest does; `None` if it can't be built.
     fn start(
         name: &'static str,
         kind: StoreKind,
@@ -68,11 +62,11 @@ impl Started {
             .unwrap();
         let begin = Instant::now();
         while TcpStream::connect(address).is_err() {
-            let said = || std::fs::read_to_string(&log).unwrap_or_default();
+            let text = || std::fs::read_to_string(&log).unwrap_or_default();
             let ended = child.try_wait().unwrap();
-            assert_eq!(ended, None, "{name} has ended: {}", said());
-            let late = begin.elapsed() > PATIENCE;
-            assert!(!late, "{name} takes no connections: {}", said());
+            assert_eq!(ended, None, "{name} exited: {}", text());
+            let late = begin.elapsed() > TIMEOUT;
+            assert!(!late, "{name} does not accept connections: {}", text());
             std::thread::sleep(Duration::from_millis(100));
         }
         Some(Self {
@@ -84,8 +78,8 @@ impl Started {
         })
     }
 
-    pub(super) fn watched(&self) -> WatchedStore {
-        WatchedStore {
+    pub(super) fn watched(&self) -> MonitoredStore {
+        MonitoredStore {
             name: self.name.to_owned(),
             kind: Some(self.kind),
             address: self.address,
@@ -96,7 +90,8 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // PostgreSQL ends its sessions when it is interrupted; Cassandra would take seconds for what nobody reads any more.
+        // PostgreSQL closes its sessions on an interrupt. Cassandra is killed: its clean shutdown
+        // takes seconds, and its data is no longer needed.
         match self.kind {
             StoreKind::Postgresql => {
                 let pid = self.child.id().to_string();
@@ -110,7 +105,7 @@ impl Drop for Started {
     }
 }
 
-/// Builds a store where that has not been done.
+/// Builds a store unless it is already built.
 fn build(folder: &Path) -> Option<()> {
     if folder.join("target").is_dir() {
         return Some(());
@@ -121,7 +116,7 @@ fn build(folder: &Path) -> Option<()> {
         .status();
     let Ok(status) = built else {
         println!(
-            "skipped: {} is not built, and there is no mvn here",
+            "skipped: {} is not built and mvn is not installed",
             folder.display()
         );
         return None;
@@ -137,26 +132,4 @@ fn build(folder: &Path) -> Option<()> {
 fn free_addresses() -> [SocketAddr; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap())
-}
-
-/// A series that was read.
-pub(super) fn series<'a>(observed: &'a Observed, subject: &str, metric: &str) -> &'a Observation {
-    let mut all = observed.observations.iter();
-    let found = all.find(|o| o.subject == subject && o.metric == metric);
-    found.unwrap_or_else(|| {
-        let all = observed
-            .observations
-            .iter()
-            .map(|o| format!("{} {}", o.subject, o.metric));
-        panic!("no {subject} {metric} among {:?}", all.collect::<Vec<_>>())
-    })
-}
-
-pub(super) fn sum(observed: &Observed, subject: &str, metric: &str) -> f64 {
-    series(observed, subject, metric).values.iter().sum()
-}
-
-pub(super) fn most(observed: &Observed, subject: &str, metric: &str) -> f64 {
-    let values = &series(observed, subject, metric).values;
-    values.iter().copied().fold(0.0, f64::max)
 }

@@ -1,204 +1,106 @@
-//! One chart: curves over an axis, drawn by plotters as SVG, with its title, unit and key beside it as HTML.
+//! Charts as SVG, with title, unit and key as HTML.
 //!
-//! The SVG holds nothing but figures and labels made here; every name stands in the HTML, where it is escaped. Colours are those of
-//! paper; the page's style sheet finds them by their value and changes them for a dark screen.
+//! The SVG contains only figures and generated labels. Names are in the HTML, where they wrap. The
+//! style sheet gives each class its color, and each curve its dash pattern.
 
-use maud::{Markup, PreEscaped, html};
-use plotters::prelude::*;
+use maud::{Markup, html};
 
-use super::axis::Axis;
-use super::text::Shown;
+use super::Harmless;
+use crate::model::chart::{Axis, Chart, Curve, CurvePiece, CurveRole};
 
-/// Size in drawing units. Plotters places by whole units, so a unit is half a pixel at the width charts are made for.
-const SIZE: (u32, u32) = (880, 500);
-const LEFT: u32 = 112;
-const BOTTOM: u32 = 46;
-const TOP: u32 = 20;
-/// Half of the last label below the axis stands to the right of it.
-const RIGHT: u32 = 60;
-const LABEL: u32 = 25;
+/// Width in drawing units, half a pixel each at the intended width.
+const WIDTH: f64 = 880.0;
+const HEIGHT: f64 = 500.0;
+/// Edges of the area with the curves.
+const LEFT: f64 = 112.0;
+/// Leaves space for the right half of the last label below the x axis.
+const RIGHT: f64 = WIDTH - 60.0;
+const TOP: f64 = 20.0;
+const BOTTOM: f64 = HEIGHT - 46.0;
 
-/// Colours of curves, which colour-blind readers can tell apart (Okabe and Ito 2008); the style sheet gives each a dash of
-/// its own for paper without colour.
-const INKS: [RGBColor; 5] = [
-    RGBColor(0x00, 0x72, 0xB2),
-    RGBColor(0xD5, 0x5E, 0x00),
-    RGBColor(0x00, 0x9E, 0x73),
-    RGBColor(0xCC, 0x79, 0xA7),
-    RGBColor(0xB8, 0x86, 0x00),
-];
-const ASKED: RGBColor = RGBColor(0x77, 0x77, 0x77);
-const TEXT: RGBColor = RGBColor(0x44, 0x44, 0x44);
-const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
-const SHADE: RGBColor = RGBColor(0xEE, 0xEE, 0xEE);
-const MARK: RGBColor = RGBColor(0xAA, 0x33, 0x33);
-
-/// As many curves as a chart can show and a reader follow.
-pub(crate) const MOST_CURVES: usize = INKS.len();
-
-/// Plotters could not draw; none of its reasons comes from the record, since SVG is written to memory.
-#[derive(Debug, thiserror::Error)]
-#[error("a chart could not be drawn: {0}")]
-pub struct DrawError(String);
-
-/// What a curve stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ink {
-    /// Measured; which of the colours.
-    Measured(usize),
-    /// What the plan asks for.
-    Asked,
-}
-
-impl Ink {
-    fn colour(self) -> RGBColor {
-        match self {
-            Ink::Measured(i) => INKS[i % INKS.len()],
-            Ink::Asked => ASKED,
+/// Returns a chart with its title, key and notes.
+pub(super) fn figure(chart: &Chart) -> Markup {
+    let names: Vec<&str> = chart.drawn().map(|curve| curve.name.as_str()).collect();
+    let description = format!("{}, {}: {}", chart.title, chart.unit, names.join(", "));
+    // A key of one curve named like the chart would repeat the title.
+    let has_key = names.len() != 1 || names[0] != chart.title;
+    html! {
+        figure {
+            figcaption {
+                b { (Harmless(&chart.title)) } " "
+                span.unit { (Harmless(&chart.unit)) @if chart.y.log { ", logarithmic scale" } }
+            }
+            @if has_key {
+                ul.key { @for curve in chart.drawn() { li { (swatch(curve)) (Harmless(&curve.name)) } } }
+            }
+            div.plot role="img" aria-label=(Harmless(&description)) { (svg(chart)) }
+            @for note in &chart.notes { p.note { (Harmless(note)) } }
         }
     }
 }
 
-/// A stretch of a curve without a gap.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Piece {
-    pub(crate) points: Vec<(f64, f64)>,
-    /// Outside the window that figures are of.
-    pub(crate) faint: bool,
+fn x(axis: &Axis, value: f64) -> f64 {
+    (LEFT + axis.share(value) * (RIGHT - LEFT)).round()
 }
 
-/// A curve, as pieces between which nothing was measured.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Curve {
-    pub(crate) name: String,
-    pub(crate) ink: Ink,
-    pub(crate) pieces: Vec<Piece>,
+fn y(axis: &Axis, value: f64) -> f64 {
+    (BOTTOM - axis.share(value) * (BOTTOM - TOP)).round()
 }
 
-impl Curve {
-    /// All values on the upright axis.
-    pub(crate) fn values(&self) -> impl Iterator<Item = f64> + Clone {
-        self.pieces
-            .iter()
-            .flat_map(|piece| piece.points.iter().map(|(_, y)| *y))
-    }
-}
-
-/// One chart.
-#[derive(Debug, Clone)]
-pub(crate) struct Chart {
-    pub(crate) title: String,
-    /// What the upright axis counts.
-    pub(crate) unit: String,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    pub(crate) curves: Vec<Curve>,
-    /// Parts of the level axis that are shaded.
-    pub(crate) shades: Vec<(f64, f64)>,
-    /// Places of the level axis with a line across.
-    pub(crate) marks: Vec<f64>,
-    pub(crate) notes: Vec<String>,
-}
-
-impl Chart {
-    /// The chart with its title, key and notes.
-    ///
-    /// # Errors
-    /// See [`DrawError`].
-    pub(crate) fn figure(&self) -> Result<Markup, DrawError> {
-        let svg = self.svg()?;
-        let names: Vec<&str> = self.seen().map(|curve| curve.name.as_str()).collect();
-        let said = format!("{}, {}: {}", self.title, self.unit, names.join(", "));
-        let scale = if self.y.log {
-            ", logarithmic scale"
-        } else {
-            ""
-        };
-        Ok(html! {
-            figure {
-                figcaption { b { (Shown(&self.title)) } " " span.unit { (Shown(&self.unit)) (scale) } }
-                @if !self.named_by_title() {
-                    ul.key {
-                        @for curve in self.seen() {
-                            li { (swatch(curve.ink)) (Shown(&curve.name)) }
-                        }
-                    }
-                }
-                div.plot role="img" aria-label=(Shown(&said)) { (PreEscaped(svg)) }
-                @for note in &self.notes { p.note { (Shown(note)) } }
+fn svg(chart: &Chart) -> Markup {
+    let x = |value: &f64| x(&chart.x, *value);
+    let y = |value: &f64| y(&chart.y, *value);
+    let line = |class: &str, from: (f64, f64), to: (f64, f64)| {
+        html! { line class=(class) x1=(from.0) y1=(from.1) x2=(to.0) y2=(to.1) {} }
+    };
+    let upright = |class: &str, at: &f64| line(class, (x(at), TOP), (x(at), BOTTOM));
+    let points = |piece: &CurvePiece| {
+        let points = piece.points.iter();
+        points
+            .map(|(at, value)| format!("{},{} ", x(at), y(value)))
+            .collect::<String>()
+    };
+    // The offered rate lies below the achieved one.
+    let mut curves: Vec<&Curve> = chart.curves.iter().collect();
+    curves.sort_by_key(|curve| curve.role != CurveRole::Offered);
+    html! {
+        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } {
+            @for (from, to) in &chart.shades {
+                rect.shade x=(x(from)) y=(TOP) width=(x(to) - x(from)) height=(BOTTOM - TOP) {}
             }
-        })
-    }
-
-    /// The curves that have something to show: a key must not send its reader looking for the others.
-    fn seen(&self) -> impl Iterator<Item = &Curve> {
-        self.curves.iter().filter(|curve| !curve.pieces.is_empty())
-    }
-
-    /// Whether a key would say nothing but the title again.
-    fn named_by_title(&self) -> bool {
-        matches!(self.curves.as_slice(), [one] if one.name == self.title)
-    }
-
-    fn svg(&self) -> Result<String, DrawError> {
-        let failed = |e: &dyn std::fmt::Display| DrawError(e.to_string());
-        let mut svg = String::new();
-        {
-            let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-            let mut chart = ChartBuilder::on(&root)
-                .margin_top(TOP)
-                .margin_right(RIGHT)
-                .x_label_area_size(BOTTOM)
-                .y_label_area_size(LEFT)
-                .build_cartesian_2d(self.x.clone(), self.y.clone())
-                .map_err(|e| failed(&e))?;
-            chart
-                .draw_series(self.shades.iter().map(|(from, to)| {
-                    Rectangle::new([(*from, self.y.from), (*to, self.y.to)], SHADE.filled())
-                }))
-                .map_err(|e| failed(&e))?;
-            let label = ("sans-serif", LABEL).into_font().color(&TEXT);
-            chart
-                .configure_mesh()
-                .light_line_style(TRANSPARENT)
-                .bold_line_style(GRID.stroke_width(1))
-                .axis_style(TEXT.stroke_width(1))
-                .x_label_style(label.clone())
-                .y_label_style(label)
-                .draw()
-                .map_err(|e| failed(&e))?;
-            for at in &self.marks {
-                let across = [(*at, self.y.from), (*at, self.y.to)];
-                chart
-                    .draw_series(LineSeries::new(across, MARK.stroke_width(2)))
-                    .map_err(|e| failed(&e))?;
+            @for (at, label) in &chart.y.ticks {
+                (line("grid", (LEFT, y(at)), (RIGHT, y(at))))
+                text.y x=(LEFT - 12.0) y=(y(at)) { (label) }
             }
-            // What was asked for lies below what came of it.
-            let asked_first = |curve: &&Curve| curve.ink != Ink::Asked;
-            let mut curves: Vec<&Curve> = self.curves.iter().collect();
-            curves.sort_by_key(asked_first);
-            for curve in curves {
-                for piece in &curve.pieces {
-                    let opacity = if piece.faint { 0.35 } else { 1.0 };
-                    let style = curve.ink.colour().mix(opacity).stroke_width(3);
-                    chart
-                        .draw_series(LineSeries::new(piece.points.iter().copied(), style))
-                        .map_err(|e| failed(&e))?;
+            @for (at, label) in &chart.x.ticks {
+                (upright("grid", at))
+                text.x x=(x(at)) y=(BOTTOM + 34.0) { (label) }
+            }
+            (line("axis", (LEFT, TOP), (LEFT, BOTTOM)))
+            (line("axis", (LEFT, BOTTOM), (RIGHT, BOTTOM)))
+            @for at in &chart.marks { (upright("mark", at)) }
+            @for curve in curves {
+                @for piece in &curve.pieces {
+                    @let outside = if piece.faint { " outside" } else { "" };
+                    polyline class={ (class(curve.role)) (outside) } points=(points(piece)) {}
                 }
             }
-            root.present().map_err(|e| failed(&e))?;
         }
-        Ok(svg)
     }
 }
 
-/// A stroke as in the chart.
-fn swatch(ink: Ink) -> Markup {
-    let RGBColor(r, g, b) = ink.colour();
-    let stroke = format!("#{r:02X}{g:02X}{b:02X}");
+fn class(role: CurveRole) -> String {
+    match role {
+        CurveRole::Measured(i) => format!("curve k{i}"),
+        CurveRole::Offered => "curve offered".to_owned(),
+    }
+}
+
+/// Draws the stroke of a curve for the key.
+fn swatch(curve: &Curve) -> Markup {
     html! {
         svg.swatch viewBox="0 0 44 10" aria-hidden="true" {
-            line x1="0" y1="5" x2="44" y2="5" stroke=(stroke) stroke-width="4" {}
+            line class=(class(curve.role)) x1="0" y1="5" x2="44" y2="5" {}
         }
     }
 }

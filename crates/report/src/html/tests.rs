@@ -1,21 +1,24 @@
-//! The page as a browser's parser reads it: its parts, and that nothing of a record acts in it.
+//! Pages as read by a browser's parser: their structure, and that no content of a record is active.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use floodmark_record::cause::Cause;
-use floodmark_record::run::{Observation, Saturation, SeriesRow};
+use floodmark_record::metric::NetworkFigure;
+use floodmark_record::run::{Run, Saturation, SeriesRow};
+use floodmark_record::{Metric, Observation};
 use scraper::{ElementRef, Html, Selector};
 
 use super::*;
 use crate::fixture;
 
-/// What a hostile server, URL or mix file would like the page to hold.
+/// Text from a hostile server, URL or mix file.
 const HOSTILE: &str = "</style></svg><script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>&amp;\u{202e}\u{1b}[31m";
 
 fn page(record: &Record) -> (String, Html) {
     let text = of_record(record, Some("offer more: -r 270k")).unwrap();
     let read = Html::parse_document(&text);
+    assert!(read.errors.is_empty(), "{:?}", read.errors);
     (text, read)
 }
 
@@ -29,7 +32,7 @@ fn texts(page: &Html, selector: &str) -> Vec<String> {
     found.map(|element| element.text().collect()).collect()
 }
 
-/// Headings, tables, charts with their keys and remarks; no coordinates.
+/// Headings, tables, notes, and charts with their keys but without coordinates.
 fn structure(record: &Record) -> String {
     let (_, read) = page(record);
     let mut out = String::new();
@@ -57,10 +60,10 @@ fn of_one_run() {
 }
 
 #[test]
-fn of_a_server_that_was_watched_and_one_that_was_not() {
+fn shows_the_cpu_of_a_monitored_server() {
     let keys = |run| {
         let (_, read) = page(&fixture::record(vec![run]));
-        (texts(&read, ".key li").join(" "), texts(&read, "tr"))
+        (texts(&read, ".key li").join(" "), texts(&read, "dt, dd"))
     };
     let (curves, rows) = keys(fixture::watched());
     for curve in [
@@ -71,18 +74,19 @@ fn of_a_server_that_was_watched_and_one_that_was_not() {
     ] {
         assert!(curves.contains(curve), "{curves}");
     }
-    let cpu = rows.iter().find(|row| row.contains("server CPU")).unwrap();
-    assert!(cpu.contains("14.2") && cpu.contains("nginx"), "{cpu}");
+    let at = rows.iter().position(|row| row == "server").unwrap();
+    let used = &rows[at + 1];
+    assert!(used.contains("14.2") && used.contains("nginx"), "{used}");
     let (curves, rows) = keys(fixture::closed());
     assert!(
         curves.contains("client, user") && !curves.contains("server"),
         "{curves}"
     );
-    assert!(rows.iter().all(|row| !row.contains("server CPU")));
+    assert!(rows.iter().all(|row| row != "server"));
 }
 
 #[test]
-fn of_a_store_behind_the_server() {
+fn shows_the_store_behind_the_server() {
     let store = [fixture::with_store(), fixture::watched()];
     let (_, read) = page(&fixture::record(vec![store[0].clone()]));
     let curves = texts(&read, ".key li").join(" ");
@@ -90,14 +94,10 @@ fn of_a_store_behind_the_server() {
         curves.contains("store, user") && curves.contains("store, system"),
         "{curves}"
     );
-    let rows = texts(&read, "tr");
-    let cpu = rows.iter().find(|row| row.contains("store CPU")).unwrap();
-    assert!(cpu.contains("3.4") && cpu.contains("postgres"), "{cpu}");
-    let memory = rows
-        .iter()
-        .find(|row| row.contains("store memory"))
-        .unwrap();
-    assert!(memory.contains("61.0 MB"), "{memory}");
+    let used = texts(&read, "dd");
+    let used = used.iter().find(|used| used.contains("postgres"));
+    let used = used.unwrap().replace('\u{a0}', " ");
+    assert!(used.contains("3.4") && used.contains("61.0 MB"), "{used}");
     let (_, read) = page(&fixture::record(store.to_vec()));
     let heads = texts(&read, "th");
     assert!(
@@ -122,9 +122,9 @@ fn of_steps_a_mix_and_a_failing_run() {
 }
 
 #[test]
-fn of_trials_beside_each_other_and_claims() {
+fn of_compared_trials_and_claims() {
     let mut record = fixture::record(vec![fixture::closed()]);
-    crate::beside::tests::beside(&mut record);
+    crate::model::claims::tests::add_comparisons_and_claims(&mut record);
     record.claims[0].text = HOSTILE.to_owned();
     let (_, read) = page(&record);
     assert!(select(&read, "script, img").is_empty());
@@ -139,11 +139,11 @@ fn of_trials_beside_each_other_and_claims() {
 }
 
 #[test]
-fn of_a_server_that_never_answered() {
+fn of_a_server_without_a_response() {
     insta::assert_snapshot!(structure(&fixture::record(vec![fixture::no_answers()])));
 }
 
-/// Every text of the record that somebody else may have chosen.
+/// A record with hostile text in every field that takes text.
 fn hostile() -> Record {
     let mut run = fixture::mixed();
     let bad = || HOSTILE.to_owned();
@@ -166,9 +166,12 @@ fn hostile() -> Record {
     run.checks = fixture::violated().checks;
     (run.checks[0].name, run.checks[0].detail) = (bad(), bad());
     run.observations = vec![Observation {
-        subject: bad(),
-        metric: bad(),
-        unit: bad(),
+        metric: Metric::Other {
+            subject: bad(),
+            name: bad(),
+            unit: bad(),
+        },
+        is_peak: false,
         source: bad(),
         start_ms: 0,
         step_ms: 1000,
@@ -189,12 +192,9 @@ fn hostile() -> Record {
 }
 
 #[test]
-fn nothing_of_a_record_acts_in_the_page() {
+fn no_content_of_a_record_is_active() {
     let (text, read) = page(&hostile());
-    assert!(
-        texts(&read, "h1")[0].contains("<script>"),
-        "it is shown as text"
-    );
+    assert!(texts(&read, "h1")[0].contains("<script>"), "shown as text");
     let known: BTreeSet<&str> = [
         "html",
         "head",
@@ -249,7 +249,7 @@ fn nothing_of_a_record_acts_in_the_page() {
 }
 
 #[test]
-fn nothing_is_fetched() {
+fn fetches_nothing() {
     let (text, _) = page(&fixture::record(vec![fixture::closed()]));
     for fetching in ["url(", "@import", "<link", "<img", "<script", "src="] {
         assert!(!text.contains(fetching), "{fetching}");
@@ -268,7 +268,7 @@ fn every_svg_is_well_formed_and_has_a_description() {
         assert!(plot.value().attr("aria-label").unwrap().len() > 10);
         let lines = plot.html();
         assert!(
-            lines.contains("<polyline") && !lines.contains("NaN"),
+            lines.contains("<polyline class=\"curve ") && !lines.contains("NaN"),
             "{lines}"
         );
     }
@@ -280,7 +280,7 @@ fn the_same_record_gives_the_same_page() {
     assert_eq!(page(&record).0, page(&record).0);
 }
 
-/// A run of `n` seconds that all differ.
+/// A run of `n` different seconds.
 fn long(n: u32) -> Run {
     let mut run = fixture::closed();
     run.series = (0..n)
@@ -315,7 +315,7 @@ fn a_page_is_small() {
 }
 
 #[test]
-fn of_several_attempts_each_has_its_curve() {
+fn each_attempt_has_a_curve() {
     let one = |attempt| Run {
         attempt,
         ..long(30)
@@ -333,7 +333,7 @@ fn of_several_attempts_each_has_its_curve() {
 }
 
 #[test]
-fn a_key_names_only_what_is_drawn() {
+fn a_key_lists_only_drawn_curves() {
     let mut driven = long(30);
     (driven.system, driven.series) = ("driven".to_owned(), Vec::new());
     let mut ours = long(30);
@@ -342,16 +342,16 @@ fn a_key_names_only_what_is_drawn() {
     let keys = texts(&read, "figure:first-of-type .key li");
     assert_eq!(keys, ["ours"]);
     for plot in select(&read, ".plot") {
-        let said = plot.value().attr("aria-label").unwrap();
-        let of_seconds = said.starts_with("Throughput") || said.starts_with("CPU");
-        assert!(!(of_seconds && said.contains("driven")), "{said}");
+        let shown = plot.value().attr("aria-label").unwrap();
+        let of_seconds = shown.starts_with("Throughput") || shown.starts_with("CPU");
+        assert!(!(of_seconds && shown.contains("driven")), "{shown}");
     }
-    let without = |note: &String| note.starts_with("Without curves") && note.contains("driven.");
+    let without = |note: &String| note.starts_with("No curves") && note.contains("driven.");
     assert!(texts(&read, "p.note").iter().any(without));
 }
 
 #[test]
-fn damaged_figures_do_not_stop_a_page() {
+fn draws_a_page_from_damaged_figures() {
     let mut run = long(5);
     run.series[0].throughput_per_s = 1e300;
     run.series[1].to_s = 1e300;
@@ -370,46 +370,45 @@ fn damaged_figures_do_not_stop_a_page() {
 }
 
 #[test]
-fn counters_beside_the_load_have_charts() {
+fn monitored_metrics_have_charts() {
     let mut run = long(10);
-    let seen = |metric: &str, values: Vec<f64>| Observation {
-        subject: "network".to_owned(),
-        metric: metric.to_owned(),
-        unit: "sockets".to_owned(),
+    let seen = |figure, values: Vec<f64>| Observation {
+        metric: Metric::Network(None, figure),
+        is_peak: false,
         source: "/proc/net/sockstat".to_owned(),
         start_ms: 0,
         step_ms: 1000,
         values,
     };
     run.observations = vec![
-        seen("tw", vec![0.0, 12.0, 4000.0]),
-        seen("quiet", vec![0.0; 10]),
+        seen(NetworkFigure::TimeWait, vec![0.0, 12.0, 4000.0]),
+        seen(NetworkFigure::Timeouts, vec![0.0; 10]),
     ];
     let (_, read) = page(&fixture::record(vec![run]));
     let titles = texts(&read, "figcaption b");
     assert!(titles.contains(&"network tw".to_owned()), "{titles:?}");
     assert!(
-        !titles.contains(&"network quiet".to_owned()),
-        "zero throughout"
+        !titles.contains(&"network TCPTimeouts".to_owned()),
+        "always zero"
     );
 }
 
 #[test]
-fn a_check_that_does_not_hold_is_in_the_answer() {
+fn the_answer_reports_a_violated_check() {
     let run = fixture::violated();
-    let said = format!(
-        "The check {} is violated: {}.",
+    let shown = format!(
+        "Check {} violated: {}.",
         run.checks[0].name, run.checks[0].detail
     );
     let (_, read) = page(&fixture::record(vec![run]));
     let answer = texts(&read, ".answer").concat();
-    assert!(answer.contains(&said), "{answer}");
+    assert!(answer.contains(&shown), "{answer}");
     let (_, read) = page(&fixture::record(vec![fixture::closed()]));
-    assert!(!texts(&read, ".answer").concat().contains("The check"));
+    assert!(!texts(&read, ".answer").concat().contains("Check"));
 }
 
 #[test]
-fn the_cause_and_its_evidence_are_in_the_answer() {
+fn the_answer_reports_the_cause_and_its_evidence() {
     let mut run = fixture::judged(Cause::WorkerPool);
     if let Some(verdict) = &mut run.verdict {
         verdict.evidence.push(HOSTILE.to_owned());
@@ -418,10 +417,10 @@ fn the_cause_and_its_evidence_are_in_the_answer() {
     let (_, read) = page(&fixture::record(vec![run]));
     let why = texts(&read, ".answer .why");
     assert!(
-        why[0].starts_with("Why: worker-pool (likely): all 8 threads"),
+        why[0].starts_with("Why: worker-pool (likely) – all 8 threads"),
         "{why:?}"
     );
-    assert_eq!(texts(&read, ".answer .why li").len(), 3);
+    assert_eq!(texts(&read, ".answer .why li").len(), 4);
     assert!(select(&read, "script, img").is_empty());
 
     let named = |trial: usize| {
@@ -429,19 +428,19 @@ fn the_cause_and_its_evidence_are_in_the_answer() {
         run.trial = Some(format!("t{trial}"));
         run
     };
-    // Beside two others it has its evidence and its own next step, beside more neither.
-    for (trials, lines) in [(3, 9), (4, 0)] {
+    // Up to three loads show evidence and next steps.
+    for (trials, lines) in [(3, 12), (4, 0)] {
         let (_, read) = page(&fixture::record((0..trials).map(named).collect()));
         assert_eq!(texts(&read, ".answer .why").len(), trials);
-        let said = texts(&read, ".answer .why li");
-        assert_eq!(said.len(), lines, "{said:?}");
-        let next = said.iter().filter(|line| line.starts_with("Next: "));
-        assert_eq!(next.count(), lines / 3);
+        let shown = texts(&read, ".answer .why li");
+        assert_eq!(shown.len(), lines, "{shown:?}");
+        let next = shown.iter().filter(|line| line.starts_with("Next: "));
+        assert_eq!(next.count(), lines / 4);
     }
 }
 
 #[test]
-fn a_plan_that_many_loads_have_is_said_once() {
+fn states_a_shared_plan_once() {
     let named = |trial: &str| {
         let mut run = fixture::closed();
         run.trial = Some(trial.to_owned());
@@ -450,15 +449,15 @@ fn a_plan_that_many_loads_have_is_said_once() {
     let mut other = named("c");
     other.plan.connections += 1;
     let (_, read) = page(&fixture::record(vec![named("a"), named("b"), other]));
-    let said = texts(&read, ".asked");
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert!(said[0].contains(", 2 times. Begun"), "{said:?}");
-    assert!(!said[1].contains("times"), "{said:?}");
+    let shown = texts(&read, ".plans p");
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown[0].contains(", 2 times. Started"), "{shown:?}");
+    assert!(!shown[1].contains("times"), "{shown:?}");
 }
 
 #[test]
-fn of_the_points_of_a_sweep_each_cause_is_said_once() {
-    let swept = crate::sweep::tests::swept();
+fn states_each_cause_of_a_sweep_once() {
+    let swept = crate::model::sweep::tests::swept();
     let names = swept.sweep.points.iter().map(|point| point.trial.clone());
     let causes = [Cause::WorkerPool, Cause::WorkerPool, Cause::ServerCpu];
     let runs = names.zip(causes).map(|(name, cause)| {
@@ -479,14 +478,14 @@ fn of_the_points_of_a_sweep_each_cause_is_said_once() {
             format!("Why: server-cpu limits {four}.")
         ]
     );
-    let said = texts(&read, ".answer p").join("\n");
-    assert!(!said.contains(&format!("{one}: ")), "{said}");
+    let shown = texts(&read, ".answer p").join("\n");
+    assert!(!shown.contains(&format!("{one}: ")), "{shown}");
 
     record.runs.truncate(1);
     let (_, read) = page(&record);
-    let said = texts(&read, ".answer .why");
+    let shown = texts(&read, ".answer .why");
     assert!(
-        said[0].starts_with("Why: worker-pool (likely): all 8"),
-        "{said:?}"
+        shown[0].starts_with("Why: worker-pool (likely) – all 8"),
+        "{shown:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! A real server in a thread of the test, and a plain client that shows every byte.
+//! A server in a thread of the test, and a client that exposes every byte.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{Read, Write};
@@ -8,17 +8,17 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use floodmark_serve::{Limits, ServeError, Settings, Summary, Workload, serve};
+use floodmark_serve::{Limits, NativeWorkload, ServeError, ServeSummary, Settings, serve};
 use tokio::sync::oneshot;
 
-/// A server that runs until it is stopped.
-pub struct Server {
+/// A running server.
+pub struct TestServer {
     pub address: SocketAddr,
     stop: oneshot::Sender<()>,
-    thread: JoinHandle<Result<Summary, ServeError>>,
+    thread: JoinHandle<Result<ServeSummary, ServeError>>,
 }
 
-pub fn settings(workload: Workload) -> Settings {
+pub fn settings(workload: NativeWorkload) -> Settings {
     Settings {
         share_port: false,
         workload,
@@ -29,8 +29,8 @@ pub fn settings(workload: Workload) -> Settings {
     }
 }
 
-impl Server {
-    pub fn of(workload: Workload) -> Self {
+impl TestServer {
+    pub fn of(workload: NativeWorkload) -> Self {
         Self::start(settings(workload))
     }
 
@@ -44,7 +44,7 @@ impl Server {
             serve(settings, shutdown, |at| ready.send(at).unwrap())
         });
         match address.recv() {
-            Ok(address) => Server {
+            Ok(address) => TestServer {
                 address,
                 stop,
                 thread,
@@ -53,35 +53,35 @@ impl Server {
         }
     }
 
-    pub fn connect(&self) -> Client {
-        Client::connect(self.address)
+    pub fn connect(&self) -> TestClient {
+        TestClient::connect(self.address)
     }
 
-    pub fn stop(self) -> Summary {
+    pub fn stop(self) -> ServeSummary {
         self.begin_stop().join().unwrap().unwrap()
     }
 
-    pub fn begin_stop(self) -> JoinHandle<Result<Summary, ServeError>> {
+    pub fn begin_stop(self) -> JoinHandle<Result<ServeSummary, ServeError>> {
         let _ = self.stop.send(());
         self.thread
     }
 }
 
-/// One connection, with a timeout on every wait.
-pub struct Client {
+/// A connection with timeouts.
+pub struct TestClient {
     pub stream: TcpStream,
     left: Vec<u8>,
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct TestResponse {
     pub status: u16,
     pub head: String,
     pub body: String,
 }
 
-impl Answer {
+impl TestResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (key, value) = line.split_once(':')?;
@@ -90,7 +90,7 @@ impl Answer {
     }
 }
 
-impl Client {
+impl TestClient {
     pub fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -100,7 +100,7 @@ impl Client {
         stream
             .set_write_timeout(Some(Duration::from_secs(30)))
             .unwrap();
-        Client {
+        TestClient {
             stream,
             left: Vec::new(),
         }
@@ -110,23 +110,23 @@ impl Client {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    pub fn get(&mut self, path: &str) -> Answer {
+    pub fn get(&mut self, path: &str) -> TestResponse {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        self.answer()
+        self.response()
     }
 
-    /// The next answer, which must be there and whole.
-    pub fn answer(&mut self) -> Answer {
-        self.try_answer(true).expect("an answer")
+    /// Reads the next response, which must be complete.
+    pub fn response(&mut self) -> TestResponse {
+        self.try_response(true).expect("a response")
     }
 
-    /// The answer to a HEAD: its Content-Length counts no bytes.
-    pub fn head_answer(&mut self) -> Answer {
-        self.try_answer(false).expect("an answer")
+    /// Reads the response to a HEAD, without a body.
+    pub fn head_response(&mut self) -> TestResponse {
+        self.try_response(false).expect("a response")
     }
 
-    /// The next answer; `None` where the connection ends before it is whole.
-    pub fn try_answer(&mut self, with_body: bool) -> Option<Answer> {
+    /// Reads the next response. Returns `None` if the connection ends first.
+    pub fn try_response(&mut self, with_body: bool) -> Option<TestResponse> {
         let end = loop {
             match self.left.windows(4).position(|w| w == b"\r\n\r\n") {
                 Some(at) => break at + 4,
@@ -134,21 +134,21 @@ impl Client {
             }
         };
         let head = String::from_utf8(self.left[..end].to_vec()).unwrap();
-        let mut answer = Answer {
+        let mut response = TestResponse {
             status: head[9..12].parse().unwrap(),
             head,
             body: String::new(),
         };
-        let length: usize = answer
+        let length: usize = response
             .header("content-length")
             .map_or(0, |n| n.parse().unwrap());
         let whole = end + if with_body { length } else { 0 };
         while self.left.len() < whole {
             self.more()?;
         }
-        answer.body = String::from_utf8(self.left[end..whole].to_vec()).unwrap();
+        response.body = String::from_utf8(self.left[end..whole].to_vec()).unwrap();
         self.left.drain(..whole);
-        Some(answer)
+        Some(response)
     }
 
     fn more(&mut self) -> Option<()> {
@@ -162,7 +162,7 @@ impl Client {
         }
     }
 
-    /// Whether the server has ended the connection in order, with nothing more sent.
+    /// Returns whether the server has closed the connection without sending further bytes.
     pub fn is_closed(&mut self) -> bool {
         self.left.is_empty() && matches!(self.stream.read(&mut [0; 1]), Ok(0))
     }

@@ -1,12 +1,13 @@
-//! The Anderson–Darling test for exponential distances with a known rate.
+//! The Anderson–Darling test for exponential gaps with a known rate.
 
-/// A² of `samples` against the exponential distribution with this mean: case 0, all parameters known
-/// (Stephens: EDF statistics for goodness of fit and some comparisons, JASA 69, 1974).
+/// Returns A² of `samples` against the exponential distribution with this mean. This is case 0,
+/// with all parameters known (Stephens: EDF statistics for goodness of fit and some comparisons,
+/// JASA 69, 1974).
 pub fn statistic(samples: &[f64], mean: f64) -> f64 {
     let mut shares: Vec<f64> = samples.iter().map(|x| 1.0 - (-x / mean).exp()).collect();
     shares.sort_by(f64::total_cmp);
     let n = shares.len();
-    // Two requests that were read at once have distance 0, where the logarithm has none.
+    // Two requests read at once have a gap of 0, whose logarithm is undefined.
     let bounded = |u: f64| u.clamp(1e-9, 1.0 - 1e-12);
     let sum: f64 = (0..n)
         .map(|i| {
@@ -17,30 +18,22 @@ pub fn statistic(samples: &[f64], mean: f64) -> f64 {
     -(n as f64) - sum / n as f64
 }
 
-/// The probability of a larger A² when the samples are what they are said to be: the limit distribution as
-/// fitted by Marsaglia and Marsaglia (Evaluating the Anderson–Darling distribution, J. Stat. Software 9, 2004).
+/// Coefficients of the fit below and above A² = 2.
+#[rustfmt::skip]
+const SMALL: [f64; 6] = [2.00012, 0.247_105, -0.064_982_1, 0.034_796_2, -0.011_672, 0.001_686_91];
+const LARGE: [f64; 6] = [1.0776, -2.30695, 0.43424, -8.2433e-2, 8.056e-3, -3.146e-4];
+
+/// Returns the probability of a larger A² for exponential samples, from the approximation of the
+/// limit distribution by Marsaglia and Marsaglia (Evaluating the Anderson–Darling distribution, J.
+/// Stat. Software 9, 2004).
 pub fn p_value(a2: f64) -> f64 {
     let polynomial =
         |coefficients: &[f64]| coefficients.iter().rev().fold(0.0, |sum, c| sum * a2 + c);
     let below = if a2 < 2.0 {
-        let factor = polynomial(&[
-            2.00012,
-            0.247_105,
-            -0.064_982_1,
-            0.034_796_2,
-            -0.011_672,
-            0.001_686_91,
-        ]);
+        let factor = polynomial(&SMALL);
         (-1.233_714_1 / a2).exp() / a2.sqrt() * factor
     } else {
-        let inner = polynomial(&[
-            1.0776,
-            -2.30695,
-            0.43424,
-            -0.082_433,
-            0.008_056,
-            -0.000_314_6,
-        ]);
+        let inner = polynomial(&LARGE);
         (-inner.exp()).exp()
     };
     1.0 - below
@@ -56,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_p_value_is_that_of_the_table() {
+    fn matches_published_p_values() {
         // Stephens 1974, table 1: upper tail points of A², case 0.
         for (a2, p) in [(1.933, 0.10), (2.492, 0.05), (3.857, 0.01)] {
             assert!((p_value(a2) - p).abs() < 0.001, "{a2}: {}", p_value(a2));
@@ -64,25 +57,25 @@ mod tests {
     }
 
     #[test]
-    fn exponential_distances_pass_in_the_right_share() {
+    fn rejects_exponential_gaps_at_the_nominal_level() {
         let rejected = (0..400u64)
             .filter(|seed| {
-                let distances = samples(|i| exponential_ns(*seed, i, 1e6) as f64);
-                p_value(statistic(&distances, 1e6)) < 0.05
+                let gaps = samples(|i| exponential_ns(*seed, i, 1e6) as f64);
+                p_value(statistic(&gaps, 1e6)) < 0.05
             })
             .count();
-        // 20 expected, standard deviation 4.4.
+        // Expected: 20, with a standard deviation of 4.4.
         assert!((6..=36).contains(&rejected), "{rejected} of 400");
     }
 
     #[test]
-    fn other_distances_are_found_out() {
+    fn rejects_other_gaps() {
         let constant = samples(|_| 1e6);
         let even = samples(|i| 2e6 * uniform(5, i));
         let slow = samples(|i| exponential_ns(5, i, 1.1e6) as f64);
         let late = samples(|i| exponential_ns(5, i, 0.9e6) as f64 + 1e5);
-        for distances in [constant, even, slow, late] {
-            assert!(p_value(statistic(&distances, 1e6)) < 1e-6);
+        for gaps in [constant, even, slow, late] {
+            assert!(p_value(statistic(&gaps, 1e6)) < 1e-6);
         }
     }
 }

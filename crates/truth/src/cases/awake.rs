@@ -1,4 +1,4 @@
-//! Keeping the CPUs out of their idle states while microseconds are compared.
+//! Keeps CPUs out of idle states during measurements of a few microseconds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 
 use crate::sys;
 
-/// One thread for each CPU that spins at the lowest priority there is, below every other process.
+/// One thread per CPU that spins at the lowest priority.
 ///
-/// An idle CPU takes some 50 µs to wake, in a virtual machine mostly in the hypervisor: that is the machine's
-/// delay and neither the client's nor the server's, and as large as what is to be seen. A thread under
-/// SCHED_IDLE gives way to any other at once, so it takes no CPU from those that are measured.
+/// An idle CPU takes about 50 µs to wake, in a virtual machine mostly in the hypervisor. That delay
+/// belongs neither to the client nor to the server, but is as long as the measured times. A thread
+/// under SCHED_IDLE yields to any other thread immediately, so it takes no CPU time from them.
 #[derive(Debug)]
 pub struct Awake {
     stop: Arc<AtomicBool>,
@@ -18,7 +18,7 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// Without effect where the kernel refuses the priority.
+    /// Starts the threads. Has no effect if the kernel refuses the priority.
     #[must_use]
     pub fn keep() -> Awake {
         let stop = Arc::new(AtomicBool::new(false));
@@ -43,7 +43,7 @@ impl Drop for Awake {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A spinner that panicked has ended, which is all that is wanted of it.
+            // A thread that panicked has also ended.
             let _ = thread.join();
         }
     }

@@ -1,32 +1,29 @@
-//! T10: how much the client can do at all on this machine, with the server beside it.
+//! T10: maximum rate of the client on this host, with the server on the same host.
 
-use super::Failure;
-use super::environment::Environment;
-use super::report::Trial;
+use super::CaseError;
+use super::environment::CaseEnvironment;
+use super::findings::CaseRun;
 use crate::scenario::Scenario;
-use crate::server::Server;
 
 const SECONDS: u64 = 5;
 
-/// The ceiling is a note: it depends on the machine. Counts and bytes agree even so.
-pub fn run(environment: &Environment) -> Result<Trial, Failure> {
-    let server = Server::start(Scenario::default())?;
-    let flags = format!("-c 50 -d {SECONDS}s");
-    let loaded = environment.load(server.address(), &flags, SECONDS)?;
-    let log = server.stop()?;
-    let run = &loaded.run;
+/// Share of the maximum rate below which a figure reflects the server.
+const SERVERS_SHARE: f64 = 0.7;
 
-    let mut trial = Trial::default();
-    loaded.all_ok(run.requests.intended, &mut trial);
-    loaded.agree(&log, &mut trial);
-    loaded.agree_on_bytes(&log, &mut trial);
-    trial.note(format!(
-        "{:.0} requests per second on {} threads; above {:.0}/s on this machine a figure may be the client's; {:.1} µs client CPU per request; {:?}",
-        run.throughput_per_s.unwrap_or(0.0),
+/// Notes the maximum rate, which depends on the host. Checks counts and bytes.
+pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+    let flags = format!("-c 50 -d {SECONDS}s");
+    let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
+    measured.all_ok(measured.run.requests.intended);
+    measured.bytes_agree();
+    let run = &measured.run;
+    let per_s = run.throughput_per_s.unwrap_or(0.0);
+    measured.findings.note(format!(
+        "{per_s:.0} requests/s on {} threads, {:.1} µs client CPU per request, {:?}; above {:.0}/s the client may be the limit",
         run.plan.threads,
-        run.throughput_per_s.unwrap_or(0.0) * 0.7,
         run.client.cpu_us_per_request.unwrap_or(0.0),
         run.validity.status,
+        per_s * SERVERS_SHARE,
     ));
-    Ok(trial)
+    Ok(measured.findings)
 }

@@ -1,244 +1,159 @@
-//! T7: the client is at fault, and has to say so.
+//! T7: faults of the client that it must report.
 
-use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use floodmark_record::run::Status;
+use rustix::process::Signal;
 
-use super::environment::{Confined, Environment, Running};
-use super::loaded::Loaded;
+use super::CaseError;
+use super::environment::{CaseEnvironment, ChildGuard, RunningClient};
+use super::findings::CaseRun;
+use super::measured::CaseMeasurement;
 use super::reference;
-use super::report::Trial;
-use super::{Failure, disturbance};
 use crate::log::Log;
 use crate::scenario::Scenario;
-use crate::server::Server;
+use crate::server::TruthServer;
 use crate::sys;
 
-/// A load process that is stopped delays what was intended meanwhile; none of that is the server's.
-pub fn stopped(environment: &Environment) -> Result<Trial, Failure> {
+/// Stops the load process, which delays intended requests. The delay counts as lateness, not as
+/// service time.
+pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 1_000;
     const SECONDS: u64 = 5;
     const STOP: Duration = Duration::from_millis(500);
-    let server = Server::start(Scenario::default())?;
+    let server = TruthServer::start(Scenario::default())?;
     let flags = format!("--rate {RATE} -d {SECONDS}s");
-    let running = environment.start(server.address(), &flags, SECONDS, None)?;
+    let client = environment.start(server.address(), &flags, SECONDS, None)?;
     std::thread::sleep(Duration::from_secs(2));
     let begin = Instant::now();
-    let worker = stop_worker(&running)?;
+    let worker = stop_worker(&client)?;
     std::thread::sleep(STOP);
-    sys::signal(worker, libc::SIGCONT).map_err(worker_gone)?;
+    sys::signal(worker, Signal::CONT).map_err(no_worker)?;
     let stopped_us = begin.elapsed().as_secs_f64() * 1e6;
-    let loaded = running.finish()?;
-    let log = server.stop()?;
-    let run = &loaded.run;
-
-    let mut trial = Trial::default();
-    loaded.all_ok(RATE * SECONDS, &mut trial);
-    loaded.agree(&log, &mut trial);
-    loaded.agree_on_bytes(&log, &mut trial);
-    // Everything owed is sent at once: K = rate · S requests are late, from S down to nothing.
+    let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
+    measured.all_ok(RATE * SECONDS);
+    measured.bytes_agree();
+    let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
+    // Overdue requests are sent at once. K = rate · S requests are late, by S down to 0.
     let delayed = RATE as f64 * stopped_us / 1e6;
     let formula = stopped_us * (1.0 - 0.01 * (RATE * SECONDS) as f64 / delayed);
-    trial.near(
-        "lateness_us.p99",
-        formula,
-        run.lateness_us.p99,
-        formula * 0.05,
-    );
-    let truth = reference::response(&log, RATE as f64).quantile(0.99);
-    trial.near(
-        "response_time_us.p99",
-        truth,
-        run.response_time_us.p99,
-        truth * 0.03,
-    );
-    let gap_us = longest_gap_us(&log);
-    trial.near(
-        "longest silence at the server, µs",
-        stopped_us,
-        Some(gap_us),
-        20_000.0,
-    );
-    trial.between(
-        "service_time_us.p50 is free of it",
-        (0.0, 1_000.0),
-        run.service_time_us.p50,
-    );
-    invalid(&loaded, &mut trial);
-    trial.note(format!(
-        "blocked p99 {:.0} µs",
-        run.blocked_us.p99.unwrap_or(0.0)
-    ));
-    trial.disturbance = disturbance::found(run, &log);
-    Ok(trial)
+    let p99 = run.lateness_us.p99;
+    findings.near("lateness_us.p99", formula, p99, formula * 0.05);
+    let truth = reference::response(log, RATE as f64).quantile(0.99);
+    let p99 = run.response_time_us.p99;
+    findings.near("response_time_us.p99", truth, p99, truth * 0.03);
+    let gap_us = Some(longest_gap_us(log));
+    let what = "longest gap at the server, µs";
+    findings.near(what, stopped_us, gap_us, 20_000.0);
+    let p50 = run.service_time_us.p50;
+    let what = "service_time_us.p50, unaffected by the stop";
+    findings.between(what, (0.0, 1_000.0), p50);
+    let blocked_us = run.blocked_us.p99.unwrap_or(0.0);
+    findings.note(format!("blocked p99 {blocked_us:.0} µs"));
+    is_invalid(&mut measured);
+    Ok(measured.findings)
 }
 
-fn stop_worker(running: &Running) -> Result<u32, Failure> {
-    let none = || worker_gone(std::io::ErrorKind::NotFound.into());
-    let worker = running.worker().ok_or_else(none)?;
-    sys::signal(worker, libc::SIGSTOP).map_err(worker_gone)?;
+fn stop_worker(client: &RunningClient) -> Result<u32, CaseError> {
+    let missing = || no_worker(std::io::ErrorKind::NotFound.into());
+    let worker = client.worker().ok_or_else(missing)?;
+    sys::signal(worker, Signal::STOP).map_err(no_worker)?;
     Ok(worker)
 }
 
-fn worker_gone(error: std::io::Error) -> Failure {
-    Failure::Run {
-        what: "the child \"worker\" of floodmark".to_owned(),
-        error,
-    }
+fn no_worker(error: std::io::Error) -> CaseError {
+    CaseError::run("floodmark's child process `worker`")(error)
 }
 
 fn longest_gap_us(log: &Log) -> f64 {
-    let gaps = log
-        .requests
-        .windows(2)
-        .map(|two| two[1].arrival_ns - two[0].arrival_ns);
+    let pairs = log.requests.windows(2);
+    let gaps = pairs.map(|pair| pair[1].arrival_ns - pair[0].arrival_ns);
     gaps.max().unwrap_or(0) as f64 / 1e3
 }
 
-/// The record says that its figures mean nothing, in words and in its exit code.
-fn invalid(loaded: &Loaded, trial: &mut Trial) {
-    let validity = &loaded.run.validity;
-    trial.holds(
-        "validity.status is invalid",
-        validity.status == Status::Invalid,
-        format!("{:?}", validity.status),
-    );
-    trial.holds(
-        "validity.reasons name floodmark",
-        validity
-            .reasons
-            .iter()
-            .any(|reason| reason.contains("floodmark")),
-        validity.reasons.join(" | "),
-    );
-    trial.holds(
-        "exit code 4",
-        loaded.exit == Some(4),
-        format!("{:?}", loaded.exit),
-    );
+/// Checks that the record and the exit code report an invalid run.
+fn is_invalid(measured: &mut CaseMeasurement) {
+    let (validity, findings) = (&measured.run.validity, &mut measured.findings);
+    findings.equal("validity.status", Status::Invalid, validity.status);
+    let mut reasons = validity.reasons.iter();
+    let named = reasons.any(|reason| reason.contains("the client"));
+    let what = "validity.reasons mention the client";
+    findings.holds(what, named, validity.reasons.join(" | "));
+    findings.equal("exit code", Some(4), measured.exit);
 }
 
-/// A load process on a CPU that another one takes nine tenths of: nice 10 against nice 0 is a weight of 110
-/// against 1024 (`sched_prio_to_weight` of the kernel).
-pub fn starved(environment: &Environment) -> Result<Trial, Failure> {
+/// Runs the load process on a CPU together with a process that takes 90 % of it. Nice 10 has a
+/// weight of 110, nice 0 of 1024 (`sched_prio_to_weight` in the kernel).
+pub fn starved(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 20_000;
     const SECONDS: u64 = 3;
     const CPU: usize = 1;
-    let server = Server::start(Scenario::default())?;
-    let _competitor = Competitor::start(environment, CPU)?;
+    let server = TruthServer::start(Scenario::default())?;
+    let _competitor = start_competitor(environment, CPU)?;
     let flags = format!("--rate {RATE} -d {SECONDS}s -t 1");
-    let confined = Some(Confined { cpu: CPU, nice: 10 });
-    let running = environment.start(server.address(), &flags, SECONDS, confined)?;
-    let loaded = running.finish()?;
-    let log = server.stop()?;
-
-    let mut trial = Trial::default();
-    trial.exactly(
-        "requests.intended",
-        RATE * SECONDS,
-        loaded.run.requests.intended,
-    );
-    loaded.agree(&log, &mut trial);
-    invalid(&loaded, &mut trial);
-    let waited = loaded.run.client.threads.iter().filter(|t| t.drives_load);
-    let waited: Option<f64> = waited.map(|t| t.run_delay_s).sum();
-    trial.between(
-        "the load thread's wait for a CPU, s",
-        (SECONDS as f64 * 0.3, SECONDS as f64 * 1.1),
-        waited,
-    );
-    trial.note(rates(&loaded, RATE as f64));
-    trial.note(format!(
-        "response time p99 {:?} µs",
-        loaded.run.response_time_us.p99
-    ));
-    Ok(trial)
+    let client = environment.start(server.address(), &flags, SECONDS, Some((CPU, 10)))?;
+    let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
+    let offered = rates(&measured, RATE as f64);
+    // The disturbance is the purpose of this case.
+    measured.findings.disturbance = None;
+    let (run, findings) = (&measured.run, &mut measured.findings);
+    findings.exactly("requests.intended", RATE * SECONDS, run.requests.intended);
+    let load_threads = run.client.threads.iter().filter(|t| t.drives_load);
+    let waited: Option<f64> = load_threads.map(|t| t.run_delay_s).sum();
+    let bounds = (SECONDS as f64 * 0.3, SECONDS as f64 * 1.1);
+    findings.between("the load thread's wait for a CPU, s", bounds, waited);
+    let p99 = run.response_time_us.p99;
+    findings.note(format!("{offered}; response time p99 {p99:?} µs"));
+    is_invalid(&mut measured);
+    Ok(measured.findings)
 }
 
-/// Something that never sleeps on one CPU: a server that polls, without clients.
-struct Competitor {
-    child: std::process::Child,
+/// Starts a process that never sleeps, on one CPU: a polling server without clients.
+fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<ChildGuard, CaseError> {
+    let mut command = Command::new(&environment.truth);
+    command
+        .args(["serve", r#"{"busy_poll":true}"#])
+        .stdout(Stdio::null());
+    // SAFETY: between fork and exec, `confine` makes two system calls and does not allocate.
+    unsafe { command.pre_exec(move || sys::confine(cpu, 0)) };
+    let child = command
+        .spawn()
+        .map_err(CaseError::run(environment.truth.display()))?;
+    Ok(ChildGuard(child))
 }
 
-impl Competitor {
-    fn start(environment: &Environment, cpu: usize) -> Result<Competitor, Failure> {
-        use std::os::unix::process::CommandExt;
-        let mut command = std::process::Command::new(&environment.truth);
-        command.args(["serve", r#"{"busy_poll":true}"#]);
-        command.stdout(std::process::Stdio::null());
-        // SAFETY: between fork and exec, `confine` makes two system calls and does not allocate.
-        unsafe { command.pre_exec(move || sys::confine(cpu, 0)) };
-        let child = command.spawn().map_err(|error| Failure::Run {
-            what: environment.truth.display().to_string(),
-            error,
-        })?;
-        Ok(Competitor { child })
-    }
-}
-
-impl Drop for Competitor {
-    fn drop(&mut self) {
-        // Both fail only on a process that has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// More than the client can do: what was offered is not what was achieved, and it does not look valid.
-pub fn overload(environment: &Environment) -> Result<Trial, Failure> {
+/// Offers more than the client's maximum rate. The achieved rate is lower, and the run is invalid.
+pub fn overload(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const SECONDS: u64 = 2;
-    let server = Server::start(Scenario::default())?;
-    let able = environment.load(server.address(), "-c 50 -d 1s", 1)?;
-    server.stop()?;
-    let rate = able.run.throughput_per_s.unwrap_or(0.0).round() * 10.0;
-
-    let server = Server::start(Scenario::default())?;
-    let loaded = overloaded(environment, server.address(), rate, SECONDS)?;
-    let log = server.stop()?;
-    let run = &loaded.run;
-    let mut trial = Trial::default();
-    loaded.agree(&log, &mut trial);
-    loaded.agree_on_bytes(&log, &mut trial);
+    let maximum = environment.measure(Scenario::default(), "-c 50 -d 1s", 1)?;
+    let rate = maximum.run.throughput_per_s.unwrap_or(0.0).round() * 10.0;
+    let flags = format!("--rate {rate} -d {SECONDS}s -c 100");
+    let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
+    measured.findings.disturbance = None;
+    measured.bytes_agree();
+    let note = rates(&measured, rate);
+    let (run, findings) = (&measured.run, &mut measured.findings);
     let intended = (rate * SECONDS as f64).round() as u64;
-    trial.exactly("requests.intended", intended, run.requests.intended);
-    trial.holds(
-        "requests.unsent says what was not sent",
-        run.requests.unsent * 2 > intended,
-        run.requests.unsent.to_string(),
-    );
-    trial.between(
-        "throughput_per_s is what was achieved",
-        (1.0, rate * 0.5),
-        run.throughput_per_s,
-    );
-    trial.holds(
+    findings.exactly("requests.intended", intended, run.requests.intended);
+    // Over half of the requests are never sent.
+    let bounds = (intended as f64 / 2.0, intended as f64);
+    findings.between("requests.unsent", bounds, Some(run.requests.unsent as f64));
+    let (what, bounds) = ("throughput_per_s is the achieved rate", (1.0, rate * 0.5));
+    findings.between(what, bounds, run.throughput_per_s);
+    let validity = &run.validity;
+    findings.holds(
         "validity.status is not valid",
-        run.validity.status != Status::Valid,
-        format!(
-            "{:?}: {}",
-            run.validity.status,
-            run.validity.reasons.join(" | ")
-        ),
+        validity.status != Status::Valid,
+        format!("{:?}: {}", validity.status, validity.reasons.join(" | ")),
     );
-    trial.note(rates(&loaded, rate));
-    trial.note(format!(
-        "notes of validity: {}",
-        run.validity.notes.join(" | ")
-    ));
-    Ok(trial)
+    findings.note(note);
+    findings.note(format!("validity.notes: {}", validity.notes.join(" | ")));
+    Ok(measured.findings)
 }
 
-fn overloaded(
-    environment: &Environment,
-    to: SocketAddr,
-    rate: f64,
-    seconds: u64,
-) -> Result<Loaded, Failure> {
-    environment.load(to, &format!("--rate {rate} -d {seconds}s -c 100"), seconds)
-}
-
-fn rates(loaded: &Loaded, offered: f64) -> String {
-    let achieved = loaded.run.throughput_per_s.unwrap_or(0.0);
+fn rates(measured: &CaseMeasurement, offered: f64) -> String {
+    let achieved = measured.run.throughput_per_s.unwrap_or(0.0);
     format!("offered {offered:.0}/s, achieved {achieved:.0}/s")
 }

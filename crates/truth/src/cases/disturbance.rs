@@ -1,61 +1,52 @@
-//! What of the machine may explain a miss: CPU that was not to be had.
+//! Host disturbances that may explain a failure: missing CPU time.
 
-use floodmark_record::Run;
+use floodmark_record::metric::HostFigure;
+use floodmark_record::{Metric, Run};
 
 use crate::log::Log;
 
-/// A wait for a CPU above this share of the run may explain a miss.
+/// Minimum share of the run for which a thread waits for a CPU.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
-/// CPU time taken by the hypervisor above this share of one CPU, in any step, may explain a miss.
+/// Minimum share of one CPU taken by the hypervisor within a second.
 const STEAL_SHARE: f64 = 0.02;
 
-/// What the record of the client and the log of the server say, in words; none when the machine was quiet.
+/// Returns the disturbance in the client's record or the server's log, if any.
 pub fn found(run: &Run, log: &Log) -> Option<String> {
     client(run).or_else(|| steal(run)).or_else(|| server(log))
 }
 
 fn client(run: &Run) -> Option<String> {
     let load = run.client.threads.iter().filter(|t| t.drives_load);
-    let told = load.filter_map(|thread| Some((thread, thread.run_delay_s?)));
-    let (thread, waited_s) = told.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
-    (waited_s > RUN_DELAY_SHARE * thread.wall_s).then(|| {
-        format!(
-            "load thread {} waited {waited_s:.2} s of {:.1} s for a CPU",
-            thread.name, thread.wall_s
-        )
-    })
+    let measured = load.filter_map(|thread| Some((thread, thread.run_delay_s?)));
+    let (thread, waited_s) = measured.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
+    let who = format!("load thread {}", thread.name);
+    waited(&who, waited_s, thread.wall_s)
 }
 
 fn server(log: &Log) -> Option<String> {
-    let (waited, wall) = (
-        log.run_delay_ns as f64,
-        (log.stopped_ns - log.started_ns) as f64,
-    );
-    (waited > RUN_DELAY_SHARE * wall).then(|| {
-        format!(
-            "the truth server waited {:.2} s of {:.1} s for a CPU",
-            waited / 1e9,
-            wall / 1e9
-        )
-    })
+    let wall_s = (log.stopped_ns - log.started_ns) as f64 / 1e9;
+    waited("the truth server", log.run_delay_ns as f64 / 1e9, wall_s)
+}
+
+fn waited(who: &str, waited_s: f64, wall_s: f64) -> Option<String> {
+    (waited_s > RUN_DELAY_SHARE * wall_s)
+        .then(|| format!("{who} waited for a CPU for {waited_s:.2} s of {wall_s:.1} s"))
 }
 
 fn steal(run: &Run) -> Option<String> {
-    let mut series = run.observations.iter().filter(|o| o.metric == "steal");
+    let mut series = (run.observations.iter())
+        .filter(|of| of.metric == Metric::Host(None, HostFigure::Steal) && !of.is_peak);
     series.find_map(|o| {
-        // By the second: the kernel tells stolen time in ticks, of which a shorter step holds only a few.
+        // Aggregate per second, since the kernel counts stolen time in ticks.
         let steps = (1000 / o.step_ms.max(1)).max(1) as usize;
         let length_s = (steps as u64 * o.step_ms) as f64 / 1e3;
-        let (at, worst) = o
-            .values
-            .chunks(steps)
-            .map(|second| second.iter().sum::<f64>())
-            .enumerate()
-            .max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let seconds = o.values.chunks(steps);
+        let seconds = seconds.map(|second| second.iter().sum::<f64>());
+        let (at, worst) = seconds.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
         (worst > STEAL_SHARE * length_s).then(|| {
             let at_s = at as f64 * length_s + o.start_ms as f64 / 1e3;
-            format!("{worst:.2} s of CPU were stolen in the {length_s} s from {at_s:.0} s on")
+            format!("{worst:.2} s of CPU were stolen within {length_s} s, starting at {at_s:.0} s")
         })
     })
 }

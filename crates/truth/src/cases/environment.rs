@@ -1,75 +1,83 @@
-//! Starting floodmark and reading its record.
+//! Starts floodmark and reads its record.
 
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use floodmark_record::Record;
+use floodmark_record::{Record, Run};
+use rustix::process::Signal;
 
-use super::Failure;
-use super::loaded::Loaded;
+use super::CaseError;
 use crate::sys;
 
-/// How long a floodmark may take beyond what its load takes.
-const GRACE: Duration = Duration::from_secs(20);
+/// Maximum time that floodmark takes in addition to its load.
+const OVERHEAD: Duration = Duration::from_secs(20);
 
-/// How often a process is asked whether it has ended.
+/// How often a process is polled.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Where things are.
+/// Programs that the cases run.
 #[derive(Debug)]
-pub struct Environment {
+pub struct CaseEnvironment {
     pub floodmark: PathBuf,
-    /// The backend it is told to use.
+    /// Backend for floodmark.
     pub backend: Option<String>,
-    /// This binary, which is also the server as a process of its own.
+    /// This binary, which also runs as the server in a separate process.
     pub truth: PathBuf,
 }
 
-/// A `floodmark load` under way. Killed when it is dropped before it ended.
+/// A process that is killed when the value is dropped.
 #[derive(Debug)]
-pub struct Running {
-    child: Child,
-    output: File,
-    complaints: File,
-    give_up: Instant,
-    allowed: Duration,
+pub struct ChildGuard(pub Child);
+
+impl Drop for ChildGuard {
+    fn drop(&mut self) {
+        // Both calls fail only if the process has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-/// One CPU and a lower priority for a process.
-#[derive(Debug, Clone, Copy)]
-pub struct Confined {
-    pub cpu: usize,
-    pub nice: i32,
+/// A running `floodmark load`. Dropping the value kills it.
+#[derive(Debug)]
+pub struct RunningClient {
+    child: ChildGuard,
+    stdout: File,
+    stderr: File,
+    begin: Instant,
+    limit: Duration,
 }
 
-impl Environment {
-    pub fn new(floodmark: &Path, backend: Option<String>) -> Environment {
-        Environment {
+/// Output of floodmark.
+#[derive(Debug)]
+pub struct ClientOutput {
+    pub run: Run,
+    pub exit: Option<i32>,
+}
+
+impl CaseEnvironment {
+    /// Uses the given floodmark, and this program as the server.
+    pub fn new(floodmark: &Path, backend: Option<String>) -> CaseEnvironment {
+        CaseEnvironment {
             floodmark: floodmark.to_owned(),
             backend,
             truth: std::env::current_exe().unwrap_or_default(),
         }
     }
 
-    /// Runs a load of about `seconds` to its end.
-    pub fn load(&self, to: SocketAddr, flags: &str, seconds: u64) -> Result<Loaded, Failure> {
-        self.start(to, flags, seconds, None)?.finish()
-    }
-
-    /// Starts a load of about `seconds`. Figures are asked for over the whole run unless `flags` say
-    /// otherwise. Flags are parted by blanks.
+    /// Starts a load of about `seconds`, without warm-up unless `flags` has one. Flags are
+    /// separated by spaces. `confined` is a CPU and a nice value.
     pub fn start(
         &self,
         to: SocketAddr,
         flags: &str,
         seconds: u64,
-        confined: Option<Confined>,
-    ) -> Result<Running, Failure> {
+        confined: Option<(usize, i32)>,
+    ) -> Result<RunningClient, CaseError> {
         let mut command = Command::new(&self.floodmark);
         command.arg("load").arg(format!("http://{to}/"));
         command.args(flags.split_whitespace());
@@ -80,98 +88,84 @@ impl Environment {
             command.args(["--backend", backend]);
         }
         command.args(["--quiet", "--json", "-"]);
-        if let Some(Confined { cpu, nice }) = confined {
-            // SAFETY: between fork and exec, `confine` makes two system calls and does not allocate.
+        if let Some((cpu, nice)) = confined {
+            // SAFETY: between fork and exec, `confine` makes two system calls and does not
+            // allocate.
             unsafe { command.pre_exec(move || sys::confine(cpu, nice)) };
         }
-        let failed = |error| Failure::Run {
-            what: self.floodmark.display().to_string(),
-            error,
+        let mut spawn = || -> std::io::Result<(ChildGuard, File, File)> {
+            let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+            command.stdin(Stdio::null()).stdout(stdout.try_clone()?);
+            command.stderr(stderr.try_clone()?);
+            Ok((ChildGuard(command.spawn()?), stdout, stderr))
         };
-        let output = tempfile::tempfile().map_err(failed)?;
-        let complaints = tempfile::tempfile().map_err(failed)?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(failed)?)
-            .stderr(complaints.try_clone().map_err(failed)?)
-            .spawn()
-            .map_err(failed)?;
-        let allowed = Duration::from_secs(seconds) + GRACE;
-        Ok(Running {
+        let what = self.floodmark.display();
+        let (child, stdout, stderr) = spawn().map_err(CaseError::run(what))?;
+        Ok(RunningClient {
             child,
-            output,
-            complaints,
-            give_up: Instant::now() + allowed,
-            allowed,
+            stdout,
+            stderr,
+            begin: Instant::now(),
+            limit: Duration::from_secs(seconds) + OVERHEAD,
         })
     }
 }
 
-impl Running {
-    /// The process that makes the load: a child of floodmark called `worker`; none while there is none yet.
+impl RunningClient {
+    /// Returns the load process (the child `worker` of floodmark), once it exists.
     pub fn worker(&self) -> Option<u32> {
-        let parent = self.child.id();
+        let parent = self.child.0.id();
         let children = format!("/proc/{parent}/task/{parent}/children");
         let children = std::fs::read_to_string(children).ok()?;
-        children
-            .split_whitespace()
-            .filter_map(|pid| pid.parse().ok())
-            .find(|pid| {
-                let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-                line.split(|b| *b == 0)
-                    .any(|argument| argument == b"worker")
-            })
+        let mut pids = children.split_whitespace();
+        let worker = pids.find(|pid| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|b| *b == 0).any(|word| word == b"worker")
+        });
+        worker?.parse().ok()
     }
 
-    /// Waits until it is done and reads its record.
-    pub fn finish(mut self) -> Result<Loaded, Failure> {
+    /// Waits until floodmark ends, and reads the record.
+    pub fn finish(mut self) -> Result<ClientOutput, CaseError> {
         let status = loop {
-            match self.child.try_wait() {
+            match self.child.0.try_wait() {
                 Ok(Some(status)) => break status,
-                Ok(None) if Instant::now() < self.give_up => std::thread::sleep(POLL),
-                _ => return Err(Failure::Hung(self.allowed.as_secs())),
+                Ok(None) if self.begin.elapsed() < self.limit => std::thread::sleep(POLL),
+                _ => return Err(CaseError::TooSlow(self.limit.as_secs())),
             }
         };
-        let complaints = whole(&mut self.complaints);
-        let output = whole(&mut self.output);
-        let none = |why: String| Failure::NoRecord {
-            exit: exit(status),
-            why,
+        let (stdout, stderr) = (text(&mut self.stdout), text(&mut self.stderr));
+        let no_record = |reason: String| CaseError::NoRecord {
+            exit: status
+                .code()
+                .map_or(status.to_string(), |code| code.to_string()),
+            reason,
         };
-        let record: Record = serde_json::from_str(&output)
-            .map_err(|error| none(format!("{error}; {}", complaints.trim())))?;
+        let record: Record = serde_json::from_str(&stdout)
+            .map_err(|error| no_record(format!("{error}; {}", stderr.trim())))?;
         let run = record.runs.into_iter().next();
-        Ok(Loaded {
-            run: run.ok_or_else(|| none("it holds no run".to_owned()))?,
+        Ok(ClientOutput {
+            run: run.ok_or_else(|| no_record("the record contains no run".to_owned()))?,
             exit: status.code(),
         })
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningClient {
     fn drop(&mut self) {
-        if let Ok(None) = self.child.try_wait() {
-            let worker = self.worker();
-            // Both fail only on a process that has just ended.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-            if let Some(worker) = worker {
-                let _ = sys::signal(worker, libc::SIGKILL);
-            }
+        if let Ok(None) = self.child.0.try_wait()
+            && let Some(worker) = self.worker()
+        {
+            // This fails only if the process has just ended.
+            let _ = sys::signal(worker, Signal::KILL);
         }
     }
 }
 
-fn exit(status: ExitStatus) -> String {
-    status
-        .code()
-        .map_or_else(|| status.to_string(), |code| code.to_string())
-}
-
-fn whole(file: &mut File) -> String {
+/// Returns the text of a file. A read error results in a missing record later.
+fn text(file: &mut File) -> String {
     let mut bytes = Vec::new();
     if file.rewind().is_ok() {
-        // What cannot be read back is missing from the record, which is then reported.
         let _ = file.read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,20 +1,20 @@
-//! The truth about times, from the server's log. All in microseconds.
+//! Reference times from the server's log, in microseconds.
 
 use crate::log::{Log, RequestEntry};
 
-/// Times of a set of requests, in ascending order.
+/// Times in ascending order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sorted(Vec<f64>);
 
 impl Sorted {
-    /// Of times in any order.
+    /// Sorts times.
     #[must_use]
     pub fn new(mut times: Vec<f64>) -> Sorted {
         times.sort_by(f64::total_cmp);
         Sorted(times)
     }
 
-    /// The value at or below which a share `q` lies: the nearest rank, as in a HdrHistogram. 0 of nothing.
+    /// Returns the nearest-rank quantile `q`, as in an HdrHistogram, or 0 without times.
     #[must_use]
     pub fn quantile(&self, q: f64) -> f64 {
         let rank = (q * self.0.len() as f64).ceil().max(1.0) as usize;
@@ -25,57 +25,48 @@ impl Sorted {
             .unwrap_or(0.0)
     }
 
-    /// The mean; not a number of nothing.
+    /// Returns the mean, or NaN without times.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 }
 
-/// departure − arrival of every answered request: the service time as the server saw it. The client's
-/// holds the way there and back too, on loopback some ten microseconds and the wake-up of both sides.
+/// Returns service times at the server: departure − arrival of every request with a response. The
+/// client's times also include the network path (about 10 µs on loopback) and the wake-up of both
+/// threads.
 #[must_use]
 pub fn service(log: &Log) -> Sorted {
-    Sorted::new(
-        log.requests
-            .iter()
-            .filter_map(RequestEntry::service_ns)
-            .map(us)
-            .collect(),
-    )
+    let times = log.requests.iter().filter_map(RequestEntry::service_ns);
+    Sorted::new(times.map(us).collect())
 }
 
-/// departure − the moment the kernel had the request, of every answered one: [`service`] with the server's own wake-up,
-/// which is part of what every client waits for.
+/// Returns departure − arrival in the kernel of every request with a response: [`service`] plus the
+/// wake-up of the server, which every client waits for.
 #[must_use]
 pub fn service_with_wake_up(log: &Log) -> Sorted {
-    let answered = log.requests.iter().filter(|r| r.departure_ns != 0);
-    Sorted::new(
-        answered
-            .map(|r| us(r.departure_ns.saturating_sub(r.readable_ns)))
-            .collect(),
-    )
+    let served = log.requests.iter().filter(|r| r.departure_ns != 0);
+    let times = served.map(|r| us(r.departure_ns.saturating_sub(r.readable_ns)));
+    Sorted::new(times.collect())
 }
 
-/// first byte − arrival of every answered request.
+/// Returns first byte − arrival of every request with a response.
 #[must_use]
 pub fn first_byte(log: &Log) -> Sorted {
-    let answered = log.requests.iter().filter(|r| r.first_byte_ns != 0);
-    Sorted::new(
-        answered
-            .map(|r| us(r.first_byte_ns - r.arrival_ns))
-            .collect(),
-    )
+    let served = log.requests.iter().filter(|r| r.first_byte_ns != 0);
+    let times = served.map(|r| us(r.first_byte_ns - r.arrival_ns));
+    Sorted::new(times.collect())
 }
 
-/// departure − intended of a constant schedule of `rate` per second, every request answered.
+/// Returns departure − intended time under a constant schedule of `rate` per second. Requires that
+/// every request has a response.
 ///
-/// The k-th request was intended at `t0 + k/rate`. The server does not know t0; it is taken as the largest
-/// that lets no request arrive before it was intended: the smallest `arrival_k − k/rate`. It is late by the
-/// quickest way to the server of all requests, some ten microseconds, so these times are that much short.
+/// The k-th request was intended at `t0 + k/rate`. The server does not know t0, so t0 is the latest
+/// time for which no request is early: the minimum of `arrival_k − k/rate`. That is late by the
+/// shortest path to the server, about 10 µs, so the returned times are too short by that amount.
 ///
-/// Departures and intended times are both paired in order. Where the server drains a backlog in another
-/// order than it was sent in, single times are off by at most the time the drain takes, their mean is not.
+/// Departures and intended times are paired in order. If the server drains a backlog in another
+/// order, a single time differs by at most the duration of that drain. Their mean is the same.
 #[must_use]
 pub fn response(log: &Log, rate: f64) -> Sorted {
     let gap_ns = 1e9 / rate;
@@ -96,9 +87,10 @@ pub fn response(log: &Log, rate: f64) -> Sorted {
     Sorted::new(times.map(|(k, ns)| (after(*ns, k) - start) / 1e3).collect())
 }
 
-/// What a client sees that sends `count` requests at even distances, `rate` per second, each on time, from the
-/// first request of the log on: one that is due within a stall is answered when the server goes on, every other one
-/// at once. Nothing but the stalls of the log goes into it, so that it holds for any client, however it sent.
+/// Returns the response times of a client that sends `count` requests evenly and on time, at `rate`
+/// per second, starting with the log's first request. A request that is due during a stall waits
+/// until its end; every other request is served immediately. The result uses only the stalls of the
+/// log, so it does not depend on when a client sent its requests.
 #[must_use]
 pub fn even(log: &Log, rate: f64, count: u64) -> Sorted {
     let Some(first) = log.requests.iter().map(|r| r.readable_ns).min() else {
@@ -121,12 +113,11 @@ fn us(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::{Kind, StallEntry};
+    use crate::log::StallEntry;
 
     fn entry(arrival_ns: u64, departure_ns: u64) -> RequestEntry {
         RequestEntry {
-            connection: 0,
-            kind: Kind::Answer,
+            fault: None,
             readable_ns: arrival_ns,
             arrival_ns,
             first_byte_ns: departure_ns,
@@ -137,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn response_counts_from_the_schedule() {
-        // 1000/s from 5 ms on, each 20 µs under way; the server reads nothing from 7.5 to 10.5 ms and takes
-        // 10 µs for each.
+    fn response_times_start_at_the_schedule() {
+        // 1000/s, starting at 5 ms, with a path of 20 µs. The server stalls from 7.5 to 10.5 ms and
+        // takes 10 µs per request.
         let ms = 1_000_000;
         let arrivals = (0..10u64).map(|k| {
             let at = 5 * ms + k * ms + 20_000;
@@ -161,13 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn even_arrivals_wait_for_the_stalls_that_were_logged() {
+    fn even_requests_wait_for_logged_stalls() {
         let ms = 1_000_000;
         let stall = |begin: u64, end: u64| StallEntry {
             begin_ns: begin * ms,
             end_ns: end * ms,
         };
-        // 1000/s from 5 ms on: due at 5, 6, … 24 ms. In the first stall five are due, in the second, which ends late, two.
+        // 1000/s, starting at 5 ms. Requests are due at 5, 6, … 24 ms: five in the first stall, two
+        // in the second.
         let log = Log {
             requests: vec![entry(6 * ms, 6 * ms), entry(5 * ms, 5 * ms)],
             stalls: vec![stall(1, 2), stall(10, 15), stall(20, 22), stall(90, 99)],
@@ -181,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_nearest_ranks() {
+    fn computes_nearest_ranks() {
         let times = Sorted::new(vec![3.0, 1.0, 2.0, 4.0]);
         let at = [0.0, 0.25, 0.26, 0.5, 0.75, 0.76, 1.0].map(|q| times.quantile(q));
         assert_eq!(at, [1.0, 1.0, 2.0, 2.0, 3.0, 4.0, 4.0]);

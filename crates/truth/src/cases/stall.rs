@@ -1,71 +1,46 @@
-//! T2: the server does nothing for a while; response times count from the intended time all the same.
+//! T2: the server stalls. Response times start at the intended time.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use floodmark_record::Run;
+use rustix::process::Signal;
 
-use super::environment::Environment;
+use super::CaseError;
+use super::environment::{CaseEnvironment, ChildGuard};
+use super::findings::CaseRun;
+use super::measured::CaseMeasurement;
 use super::reference;
-use super::report::Trial;
-use super::{Failure, disturbance};
 use crate::log::Log;
 use crate::scenario::{Scenario, Stall};
-use crate::server::Server;
 use crate::sys;
 
-/// The percentiles may differ this much from the server's log.
+/// Tolerance of percentiles against the server's log.
 const TOLERANCE: f64 = 0.03;
 
-/// The 99th percentile may differ this much from the formula.
+/// Tolerance of the 99th percentile against the formula.
 const FORMULA_TOLERANCE: f64 = 0.05;
 
-pub fn short(environment: &Environment) -> Result<Trial, Failure> {
-    stalled(
-        environment,
-        Stall {
-            first_ms: 500,
-            every_ms: 1_000,
-            length_ms: 100,
-        },
-    )
-}
-
-pub fn long(environment: &Environment) -> Result<Trial, Failure> {
-    stalled(
-        environment,
-        Stall {
-            first_ms: 2_000,
-            every_ms: 4_000,
-            length_ms: 1_000,
-        },
-    )
-}
-
-fn stalled(environment: &Environment, stall: Stall) -> Result<Trial, Failure> {
+pub fn run(environment: &CaseEnvironment, stall: Stall) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 1_000;
     const SECONDS: u64 = 12;
-    let server = Server::start(Scenario {
+    let scenario = Scenario {
         stall: Some(stall),
         ..Scenario::default()
-    })?;
+    };
     let flags = format!("--rate {RATE} -d {SECONDS}s");
-    let loaded = environment.load(server.address(), &flags, SECONDS)?;
-    let log = server.stop()?;
-
-    let mut trial = Trial::default();
-    loaded.all_ok(RATE * SECONDS, &mut trial);
-    loaded.agree(&log, &mut trial);
-    loaded.agree_on_bytes(&log, &mut trial);
-    percentiles(&loaded.run, &log, RATE as f64, &mut trial);
-    trial.disturbance = disturbance::found(&loaded.run, &log);
-    Ok(trial)
+    let mut measured = environment.measure(scenario, &flags, SECONDS)?;
+    check(&mut measured, RATE * SECONDS, RATE as f64);
+    Ok(measured.findings)
 }
 
-fn percentiles(run: &Run, log: &Log, rate: f64, trial: &mut Trial) {
-    let truth = reference::response(log, rate);
+/// Checks counts and percentiles.
+fn check(measured: &mut CaseMeasurement, intended: u64, rate: f64) {
+    measured.all_ok(intended);
+    measured.bytes_agree();
+    let truth = reference::response(&measured.log, rate);
+    let (run, findings) = (&measured.run, &mut measured.findings);
     let times = &run.response_time_us;
     for (name, q, got) in [
         ("response_time_us.p95", 0.95, times.p95),
@@ -73,114 +48,87 @@ fn percentiles(run: &Run, log: &Log, rate: f64, trial: &mut Trial) {
         ("response_time_us.p99_9", 0.999, times.p99_9),
     ] {
         let truth = truth.quantile(q);
-        trial.near(name, truth, got, truth * TOLERANCE);
+        findings.near(name, truth, got, truth * TOLERANCE);
     }
-    let shown = |us: Option<f64>| us.map_or("nothing".to_owned(), |us| format!("{us:.0} µs"));
-    trial.note(format!(
+    let show = |us: Option<f64>| us.map_or("not measured".to_owned(), |us| format!("{us:.0} µs"));
+    findings.note(format!(
         "lateness p99 {}, service time p99 {}",
-        shown(run.lateness_us.p99),
-        shown(run.service_time_us.p99)
+        show(run.lateness_us.p99),
+        show(run.service_time_us.p99)
     ));
 }
 
-/// The server as a process of its own, killed when it is dropped.
-struct Process {
-    child: Child,
+/// The truth server in a separate process.
+struct ServerProcess {
+    child: ChildGuard,
     address: SocketAddr,
     log: tempfile::NamedTempFile,
 }
 
-impl Process {
-    fn start(environment: &Environment) -> Result<Process, Failure> {
-        let failed = |error| Failure::Run {
-            what: environment.truth.display().to_string(),
-            error,
-        };
+fn failed(error: std::io::Error) -> CaseError {
+    CaseError::run("the truth server")(error)
+}
+
+impl ServerProcess {
+    fn start(environment: &CaseEnvironment) -> Result<ServerProcess, CaseError> {
         let log = tempfile::NamedTempFile::new().map_err(failed)?;
-        let mut child = Command::new(&environment.truth)
-            .args(["serve", "--log"])
-            .arg(log.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(failed)?;
+        let mut command = Command::new(&environment.truth);
+        command.args(["serve", "--append"]).arg(log.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = ChildGuard(command.spawn().map_err(failed)?);
         let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
+        if let Some(output) = child.0.stdout.take() {
             BufReader::new(output)
                 .read_line(&mut line)
                 .map_err(failed)?;
         }
         let address = line.trim().rsplit(' ').next().and_then(|a| a.parse().ok());
-        let address = address.ok_or_else(|| {
-            failed(std::io::Error::other(format!(
-                "it printed {line:?} and no address"
-            )))
-        })?;
-        Ok(Process {
+        let missing = || std::io::Error::other(format!("no address in {line:?}"));
+        let address = address.ok_or_else(|| failed(missing()))?;
+        Ok(ServerProcess {
             child,
             address,
             log,
         })
     }
 
-    fn signal(&self, signal: i32) -> Result<(), Failure> {
-        sys::signal(self.child.id(), signal).map_err(|error| Failure::Run {
-            what: "the truth server".to_owned(),
-            error,
-        })
+    fn signal(&self, signal: Signal) -> Result<(), CaseError> {
+        sys::signal(self.child.0.id(), signal).map_err(failed)
     }
 
-    fn stop(mut self) -> Result<Log, Failure> {
-        self.signal(libc::SIGTERM)?;
-        let failed = |error| Failure::Run {
-            what: "the truth server".to_owned(),
-            error,
-        };
-        self.child.wait().map_err(failed)?;
+    fn stop(mut self) -> Result<Log, CaseError> {
+        self.signal(Signal::TERM)?;
+        self.child.0.wait().map_err(failed)?;
         let text = std::fs::read(self.log.path()).map_err(failed)?;
-        serde_json::from_slice(&text).map_err(|e| failed(e.into()))
+        serde_json::from_slice(&text).map_err(|error| failed(error.into()))
     }
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Both fail only on a process that has ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// wrk2's README: 2,000/s for 30 s, of which its histogram kept 39,500, the server stopped for 1.4 s.
-/// floodmark sends what it owes at once, so K = rate · S requests are delayed.
-pub fn stopped(environment: &Environment) -> Result<Trial, Failure> {
+/// Repeats the example in wrk2's README: 2,000/s for 30 s, 39,500 requests in its histogram, with
+/// the server stopped for 1.4 s. floodmark sends overdue requests at once, so K = rate · S requests
+/// are delayed.
+pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 2_000;
     const REQUESTS: u64 = 39_500;
     const STOP: Duration = Duration::from_millis(1_400);
-    let server = Process::start(environment)?;
+    let server = ServerProcess::start(environment)?;
     let flags = format!("--rate {RATE} -n {REQUESTS}");
-    let running = environment.start(server.address, &flags, REQUESTS / RATE, None)?;
+    let client = environment.start(server.address, &flags, REQUESTS / RATE, None)?;
     std::thread::sleep(Duration::from_secs(8));
     let begin = Instant::now();
-    server.signal(libc::SIGSTOP)?;
+    server.signal(Signal::STOP)?;
     std::thread::sleep(STOP);
-    server.signal(libc::SIGCONT)?;
+    server.signal(Signal::CONT)?;
     let stopped_us = begin.elapsed().as_secs_f64() * 1e6;
-    let loaded = running.finish()?;
-    let log = server.stop()?;
-
-    let mut trial = Trial::default();
-    loaded.all_ok(REQUESTS, &mut trial);
-    loaded.agree(&log, &mut trial);
-    loaded.agree_on_bytes(&log, &mut trial);
-    percentiles(&loaded.run, &log, RATE as f64, &mut trial);
+    let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
+    check(&mut measured, REQUESTS, RATE as f64);
     let delayed = RATE as f64 * stopped_us / 1e6;
     let formula = stopped_us * (1.0 - 0.01 * REQUESTS as f64 / delayed);
-    trial.near(
-        "response_time_us.p99 against S·(1 − (1 − q)·M/K)",
-        formula,
-        loaded.run.response_time_us.p99,
+    let what = "response_time_us.p99 against S·(1 − (1 − q)·M/K)";
+    let (p99, tolerance) = (
+        measured.run.response_time_us.p99,
         formula * FORMULA_TOLERANCE,
     );
-    trial.disturbance = disturbance::found(&loaded.run, &log);
-    Ok(trial)
+    measured.findings.near(what, formula, p99, tolerance);
+    Ok(measured.findings)
 }

@@ -1,4 +1,4 @@
-//! One connection: what has come in, and what is still to go out.
+//! A connection of the server with its input and output.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -6,65 +6,45 @@ use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use super::answers::Step;
-use super::request::{BadRequest, HEAD_LIMIT, Head, read_head};
+use super::request::{BadRequest, HEAD_LIMIT, RequestHead, read_head};
+use super::responses::ResponseStep;
+use crate::log::ClosedBy;
 use crate::sys;
 
-/// Most bytes of input held for one connection; a client that sends ahead of its answers beyond that is cut off.
+/// Maximum bytes of pending input per connection. The server disconnects a client that pipelines
+/// more.
 const INPUT_LIMIT: usize = 4 * HEAD_LIMIT;
 
-/// A connection and the request it is at.
+/// A connection and its current request.
 #[derive(Debug)]
-pub struct Connection {
+pub struct ServerConnection {
     pub stream: TcpStream,
-    /// Its number, in order of acceptance.
-    pub number: u32,
-    /// Requests that were whole on it.
+    /// Number of the connection, in order of acceptance.
+    pub number: u64,
+    /// Number of complete requests.
     pub requests: u64,
-    /// Steps that are left of the answer that is under way; empty between requests.
-    pub steps: VecDeque<Step>,
-    /// Whether epoll watches for room to write.
-    pub watches_writing: bool,
-    /// When the kernel got what was read last, where it stamped it.
+    /// Remaining steps of the current response; empty between requests.
+    pub steps: VecDeque<ResponseStep>,
+    /// Whether epoll reports when the connection is writable.
+    pub awaits_writable: bool,
+    /// Kernel timestamp of the last input, if available.
     pub stamp_ns: Option<u64>,
-    /// Entry of the request that is being answered, where the log still took it.
+    /// Log entry of the current request; `None` before the first request and for a probe.
     pub entry: Option<usize>,
     input: Vec<u8>,
-    head: Option<Head>,
+    head: Option<RequestHead>,
     body_left: u64,
     written: usize,
 }
 
-/// A request that is whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Whole {
-    /// Bytes of head and body.
-    pub bytes: u64,
-    /// Whether it asks for the connection to be closed.
-    pub close: bool,
-}
-
-/// What a read found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Input {
-    /// This many bytes, 0 when there are none yet.
-    Bytes(usize),
-    /// FIN.
-    End,
-    /// RST.
-    Reset,
-    /// More than is held.
-    TooMuch,
-}
-
-impl Connection {
-    pub fn new(stream: TcpStream, number: u32) -> Connection {
-        Connection {
+impl ServerConnection {
+    pub fn new(stream: TcpStream, number: u64) -> ServerConnection {
+        ServerConnection {
             stream,
             number,
             requests: 0,
             steps: VecDeque::new(),
-            watches_writing: false,
+            awaits_writable: false,
             stamp_ns: None,
             entry: None,
             input: Vec::new(),
@@ -74,33 +54,30 @@ impl Connection {
         }
     }
 
-    /// Reads once; level-triggered epoll comes back when there is more.
-    pub fn read(&mut self, buffer: &mut [u8]) -> Input {
+    /// Reads once and returns the number of bytes. Level-triggered epoll reports again if there is
+    /// more data.
+    ///
+    /// # Errors
+    /// The side that closed the connection: the server if the input exceeds the limit.
+    pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ClosedBy> {
         match sys::receive(self.stream.as_fd(), buffer) {
-            Ok((0, _)) => Input::End,
-            Ok((n, _)) if self.input.len() + n > INPUT_LIMIT => Input::TooMuch,
+            Ok((0, _)) => Err(ClosedBy::Client),
+            Ok((n, _)) if self.input.len() + n > INPUT_LIMIT => Err(ClosedBy::Server),
             Ok((n, stamp_ns)) => {
                 self.stamp_ns = stamp_ns;
-                // A body is counted and not kept.
+                // Bodies are counted but not stored.
                 let body = self.body_left.min(n as u64) as usize;
                 self.body_left -= body as u64;
                 self.input.extend_from_slice(&buffer[body..n]);
-                Input::Bytes(n)
+                Ok(n)
             }
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                Input::Bytes(0)
-            }
-            Err(_) => Input::Reset,
+            Err(error) if is_temporary(&error) => Ok(0),
+            Err(_) => Err(ClosedBy::ClientReset),
         }
     }
 
-    /// Takes the next request that is whole.
-    pub fn take_request(&mut self) -> Result<Option<Whole>, BadRequest> {
+    /// Takes the next complete request, if any.
+    pub fn take_request(&mut self) -> Result<Option<RequestHead>, BadRequest> {
         if self.head.is_none() {
             if self.input.is_empty() {
                 return Ok(None);
@@ -117,17 +94,14 @@ impl Connection {
         if self.body_left > 0 {
             return Ok(None);
         }
-        Ok(self.head.take().map(|head| Whole {
-            bytes: head.length as u64 + head.body,
-            close: head.close,
-        }))
+        Ok(self.head.take())
     }
 
-    /// Writes the rest of `bytes`, which is the current step. Returns how many the kernel took, and whether
-    /// that was all of it.
+    /// Writes the rest of `bytes`, the current step. Returns how many bytes the kernel accepted,
+    /// and whether all were written.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client has closed the connection.
     pub fn write(&mut self, bytes: &Arc<[u8]>) -> io::Result<(usize, bool)> {
         match self.stream.write(&bytes[self.written..]) {
             Ok(n) if self.written + n == bytes.len() => {
@@ -138,15 +112,15 @@ impl Connection {
                 self.written += n;
                 Ok((n, false))
             }
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                Ok((0, false))
-            }
-            Err(e) => Err(e),
+            Err(error) if is_temporary(&error) => Ok((0, false)),
+            Err(error) => Err(error),
         }
     }
+}
+
+fn is_temporary(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }

@@ -1,57 +1,58 @@
-//! The event loop: accepts, reads, decides what happens to each request, and carries it out when it is due.
+//! The event loop: accepts, reads, selects the response to each request and sends it when it is
+//! due.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 use socket2::SockRef;
 
-use super::answers::{Answers, Step};
-use super::connection::{Connection, Input, Whole};
+use super::connection::ServerConnection;
+use super::request::RequestHead;
+use super::responses::{ResponseStep, Responses};
 use crate::choice::exponential_ns;
-use crate::log::{ClosedBy, ConnectionEntry, Kind, Log, RequestEntry, StallEntry};
-use crate::scenario::{Fault, Scenario, Service};
-use crate::sys::{Poller, monotonic_ns, run_delay_ns, sleep_until};
+use crate::log::{ClosedBy, ConnectionEntry, Log, RequestEntry, StallEntry};
+use crate::scenario::{ResponseFault, Scenario, Service, ServiceChange};
+use crate::sys::{monotonic_ns, run_delay_ns, sleep_until, timespec};
 
-/// Longest wait, so that a stop is seen soon.
-const LONGEST_WAIT_NS: u64 = 10_000_000;
+/// Maximum wait, so that the loop notices a stop.
+const MAX_WAIT_NS: u64 = 10_000_000;
 
-/// How long before a due time the loop stops sleeping: waking a sleeper takes about this long.
+/// Time before a due time at which the loop stops sleeping: about the wake-up time of a thread.
 const SPIN_NS: u64 = 60_000;
 
-/// Token of the listener; a connection has its place in the low half and its generation in the high half.
+/// Token of the listener. A connection's token is its number.
 const LISTENER: u64 = u64::MAX;
 
-/// Connections accepted in one turn, so that answers that are due do not wait for all of a burst.
+/// Maximum events per turn. Further events remain for the next turn.
+const EVENTS_PER_TURN: usize = 512;
+
+/// Maximum connections accepted per turn, so that a burst does not delay due responses.
 const ACCEPTS_PER_TURN: usize = 256;
 
-/// Bytes read in one call.
+/// Maximum bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// A place for a connection; its generation tells a late event of a former tenant from one of this.
-#[derive(Debug, Default)]
-struct Place {
-    generation: u32,
-    tenant: Option<Connection>,
-}
-
 pub struct EventLoop {
-    poller: Poller,
+    epoll: OwnedFd,
     listener: TcpListener,
     scenario: Scenario,
-    answers: Answers,
+    responses: Responses,
     stop: Arc<AtomicBool>,
-    places: Vec<Place>,
-    free: Vec<usize>,
-    /// When which connection goes on.
+    /// Open connections by token.
+    connections: HashMap<u64, ServerConnection>,
+    /// Due times with the tokens of their connections.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     first_request_ns: Option<u64>,
-    /// When the one server of exponential service is free again.
+    /// Time when the single server of exponential service becomes idle.
     queue_free_ns: u64,
     buffer: Vec<u8>,
     log: Log,
@@ -63,16 +64,16 @@ impl EventLoop {
         scenario: Scenario,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let poller = Poller::new()?;
-        poller.add(listener.as_fd(), LISTENER)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let token = EventData::new_u64(LISTENER);
+        epoll::add(&epoll, &listener, token, EventFlags::IN)?;
         Ok(EventLoop {
-            poller,
+            epoll,
             listener,
-            answers: Answers::new(&scenario.body),
+            responses: Responses::new(&scenario.body),
             scenario,
             stop,
-            places: Vec::new(),
-            free: Vec::new(),
+            connections: HashMap::new(),
             due: BinaryHeap::new(),
             first_request_ns: None,
             queue_free_ns: 0,
@@ -84,37 +85,41 @@ impl EventLoop {
         })
     }
 
-    /// Serves until it is told to stop.
+    /// Serves until `stop` is set.
     pub fn run(&mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS_PER_TURN);
         while !self.stop.load(Ordering::Relaxed) {
             self.stall();
-            self.go_on_with_due()?;
-            let events = self.poller.wait(self.timeout_ns())?;
+            self.resume_due()?;
+            let timeout = timespec(self.timeout_ns());
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
             let readable_ns = monotonic_ns();
-            for i in 0..events {
+            for epoll::Event { flags, data } in events.iter().copied() {
                 self.stall();
-                match self.poller.event(i) {
-                    (LISTENER, _) => self.accept()?,
-                    (token, room) => self.ready(token, room, readable_ns)?,
+                match data.u64() {
+                    LISTENER => self.accept()?,
+                    token => self.ready(token, flags.contains(EventFlags::OUT), readable_ns)?,
                 }
             }
         }
         Ok(())
     }
 
-    /// Closes what is open and returns what was done; to be called on the thread that ran.
+    /// Closes all connections and returns the log. Call it on the thread that called `run`.
     pub fn into_log(mut self) -> Log {
-        for place in 0..self.places.len() {
-            if let Some(connection) = self.places[place].tenant.take() {
-                self.end(place, connection, ClosedBy::Stop);
-            }
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            self.end(&connection, ClosedBy::Stop);
         }
         self.log.stopped_ns = monotonic_ns();
         self.log.run_delay_ns = run_delay_ns();
         self.log
     }
 
-    /// Does nothing at all until the stall is over, when there is one.
+    /// Sleeps until the end of the current stall, if any.
     fn stall(&mut self) {
         if let (Some(stall), Some(first)) = (self.scenario.stall, self.first_request_ns)
             && let Some(end) = stall.end_of(monotonic_ns().saturating_sub(first))
@@ -131,19 +136,18 @@ impl EventLoop {
         if self.scenario.busy_poll {
             return 0;
         }
-        self.due.peek().map_or(LONGEST_WAIT_NS, |Reverse((at, _))| {
-            at.saturating_sub(monotonic_ns() + SPIN_NS)
-                .min(LONGEST_WAIT_NS)
+        self.due.peek().map_or(MAX_WAIT_NS, |Reverse((at, _))| {
+            at.saturating_sub(monotonic_ns() + SPIN_NS).min(MAX_WAIT_NS)
         })
     }
 
-    fn go_on_with_due(&mut self) -> io::Result<()> {
+    fn resume_due(&mut self) -> io::Result<()> {
         while let Some(Reverse((at, token))) = self.due.peek().copied() {
             if at > monotonic_ns() {
                 break;
             }
             self.due.pop();
-            self.with_tenant(token, |this, connection| this.advance(connection, token, 0))?;
+            self.with_connection(token, |this, connection| this.advance(connection, 0))?;
         }
         Ok(())
     }
@@ -153,108 +157,95 @@ impl EventLoop {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // The client gave up before its turn came.
+                // The client closed the connection before it was accepted.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(e) => return Err(e),
             };
-            self.admit(stream)?;
-        }
-        Ok(())
-    }
-
-    fn admit(&mut self, stream: TcpStream) -> io::Result<()> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        let number = u32::try_from(self.log.totals.accepted).unwrap_or(u32::MAX);
-        self.log.totals.accepted += 1;
-        if self.log.connections.len() < self.scenario.log_cap {
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+            let token = self.log.totals.accepted;
+            self.log.totals.accepted += 1;
             self.log.connections.push(ConnectionEntry {
                 accepted_ns: monotonic_ns(),
-                closed_ns: 0,
-                closed_by: None,
                 requests: 0,
             });
+            let data = EventData::new_u64(token);
+            epoll::add(&self.epoll, &stream, data, EventFlags::IN)?;
+            let connection = ServerConnection::new(stream, token);
+            self.connections.insert(token, connection);
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            self.places.len() - 1
-        });
-        let place = &mut self.places[index];
-        let token = u64::from(place.generation) << 32 | index as u64;
-        self.poller.add(stream.as_fd(), token)?;
-        place.tenant = Some(Connection::new(stream, number));
         Ok(())
     }
 
-    /// Calls `act` with the connection of a token, if it is still there, and keeps or ends it as it says.
-    fn with_tenant(
+    /// Calls `act` with the connection of a token, if the connection still exists. Then stores or
+    /// closes the connection, depending on the result.
+    fn with_connection(
         &mut self,
         token: u64,
-        act: impl FnOnce(&mut Self, &mut Connection) -> io::Result<Option<ClosedBy>>,
+        act: impl FnOnce(&mut Self, &mut ServerConnection) -> io::Result<Option<ClosedBy>>,
     ) -> io::Result<()> {
-        let index = (token & 0xffff_ffff) as usize;
-        let place = &mut self.places[index];
-        if u64::from(place.generation) != token >> 32 {
-            return Ok(());
-        }
-        let Some(mut connection) = place.tenant.take() else {
+        // A due time or an event may belong to a connection that was closed meanwhile.
+        let Some(mut connection) = self.connections.remove(&token) else {
             return Ok(());
         };
         match act(self, &mut connection)? {
-            None => self.places[index].tenant = Some(connection),
-            Some(by) => self.end(index, connection, by),
+            None => drop(self.connections.insert(token, connection)),
+            Some(by) => self.end(&connection, by),
         }
         Ok(())
     }
 
     fn ready(&mut self, token: u64, room: bool, readable_ns: u64) -> io::Result<()> {
-        self.with_tenant(token, |this, connection| {
+        self.with_connection(token, |this, connection| {
             match connection.read(&mut this.buffer) {
-                Input::Bytes(n) => this.log.totals.bytes_in += n as u64,
-                Input::End => return Ok(Some(ClosedBy::Client)),
-                Input::Reset => return Ok(Some(ClosedBy::ClientReset)),
-                Input::TooMuch => {
-                    this.log.totals.bad_requests += 1;
-                    return Ok(Some(ClosedBy::Server));
+                Ok(n) => this.log.totals.bytes_in += n as u64,
+                Err(by) => {
+                    this.log.totals.bad_requests += u64::from(by == ClosedBy::Server);
+                    return Ok(Some(by));
                 }
             }
             if room || connection.steps.is_empty() {
-                return this.advance(connection, token, readable_ns);
+                return this.advance(connection, readable_ns);
             }
             Ok(None)
         })
     }
 
-    /// Carries out steps until one has to wait, and takes the next request where there are none left.
-    /// Returns who ended the connection, where it is over.
+    /// Executes steps until one has to wait. Takes the next request when no steps are left. Returns
+    /// which side closed the connection, if any.
     fn advance(
         &mut self,
-        connection: &mut Connection,
-        token: u64,
+        connection: &mut ServerConnection,
         readable_ns: u64,
     ) -> io::Result<Option<ClosedBy>> {
         loop {
             match connection.steps.front() {
-                Some(Step::At(at)) if monotonic_ns() < *at => {
-                    self.due.push(Reverse((*at, token)));
+                Some(ResponseStep::At(at)) if monotonic_ns() < *at => {
+                    self.due.push(Reverse((*at, connection.number)));
                     return Ok(None);
                 }
-                Some(Step::At(_)) => {}
-                Some(Step::Send(bytes)) => {
-                    let bytes = Arc::clone(bytes);
-                    match self.send(connection, token, &bytes)? {
-                        Some(true) => {}
-                        Some(false) => return Ok(None),
-                        None => return Ok(Some(ClosedBy::ClientReset)),
+                Some(ResponseStep::At(_)) => {}
+                Some(ResponseStep::Send(bytes)) => {
+                    let (bytes, now_ns) = (Arc::clone(bytes), monotonic_ns());
+                    let Ok((n, all)) = connection.write(&bytes) else {
+                        return Ok(Some(ClosedBy::ClientReset));
+                    };
+                    self.sent(connection, now_ns, n);
+                    if all == connection.awaits_writable {
+                        connection.awaits_writable = !all;
+                        self.watch_writable(connection, !all)?;
+                    }
+                    if !all {
+                        return Ok(None);
                     }
                 }
-                Some(Step::Hang) => return Ok(None),
-                Some(Step::Close) => return Ok(Some(ClosedBy::Server)),
-                Some(Step::Reset) => return Ok(Some(ClosedBy::ServerReset)),
+                Some(ResponseStep::Hang) => return Ok(None),
+                Some(ResponseStep::Close) => return Ok(Some(ClosedBy::Server)),
+                Some(ResponseStep::Reset) => return Ok(Some(ClosedBy::ServerReset)),
                 None => {
                     match connection.take_request() {
                         Ok(None) => return Ok(None),
-                        Ok(Some(whole)) => self.begin(connection, whole, readable_ns),
+                        Ok(Some(request)) => self.begin(connection, request, readable_ns),
                         Err(_) => {
                             self.log.totals.bad_requests += 1;
                             return Ok(Some(ClosedBy::Server));
@@ -267,90 +258,73 @@ impl EventLoop {
         }
     }
 
-    /// Whether all of `bytes` was sent; none when the client is gone.
-    fn send(
-        &mut self,
-        connection: &mut Connection,
-        token: u64,
-        bytes: &Arc<[u8]>,
-    ) -> io::Result<Option<bool>> {
-        let now_ns = monotonic_ns();
-        let Ok((n, all)) = connection.write(bytes) else {
-            return Ok(None);
-        };
+    /// Logs `n` bytes of a response that were sent at `now_ns`.
+    fn sent(&mut self, connection: &ServerConnection, now_ns: u64, n: usize) {
         self.log.totals.bytes_out += n as u64;
-        if let Some(entry) = connection.entry.map(|i| &mut self.log.requests[i])
-            && n > 0
-        {
+        let entry = connection.entry.map(|i| &mut self.log.requests[i]);
+        if let Some(entry) = entry.filter(|_| n > 0) {
             if entry.first_byte_ns == 0 {
                 entry.first_byte_ns = now_ns;
             }
             entry.departure_ns = now_ns;
             entry.bytes_out += n as u32;
         }
-        if all == connection.watches_writing {
-            connection.watches_writing = !all;
-            let fd = connection.stream.as_fd();
-            self.poller.watch_writing(fd, token, !all)?;
-        }
-        Ok(Some(all))
     }
 
-    /// Logs a request that is whole and decides what happens to it.
-    fn begin(&mut self, connection: &mut Connection, whole: Whole, readable_ns: u64) {
+    fn watch_writable(&self, connection: &ServerConnection, on: bool) -> io::Result<()> {
+        let data = EventData::new_u64(connection.number);
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, on);
+        Ok(epoll::modify(&self.epoll, &connection.stream, data, flags)?)
+    }
+
+    /// Logs a complete request and selects its response.
+    fn begin(&mut self, connection: &mut ServerConnection, request: RequestHead, readable_ns: u64) {
         let arrival_ns = monotonic_ns();
-        let first_ns = *self.first_request_ns.get_or_insert(arrival_ns);
+        let steps = &mut connection.steps;
+        connection.entry = None;
+        if request.is_probe {
+            let (at, close) = ((arrival_ns, arrival_ns), (request.close, request.close));
+            self.responses.script(None, at, close, steps);
+            return;
+        }
+        self.first_request_ns.get_or_insert(arrival_ns);
         let index = self.log.totals.requests;
         let fault = self.scenario.fault_of(index);
-        let kind = Kind::from(fault);
         self.log.totals.requests += 1;
-        *self.log.totals.kinds.entry(kind).or_default() += 1;
         connection.requests += 1;
-        connection.entry = None;
-        if self.log.requests.len() < self.scenario.log_cap {
-            connection.entry = Some(self.log.requests.len());
-            self.log.requests.push(RequestEntry {
-                connection: connection.number,
-                kind,
-                // A request that waited behind another one's answer became readable with that one.
-                readable_ns: match connection.stamp_ns {
-                    Some(stamp_ns) => stamp_ns,
-                    None if readable_ns == 0 => arrival_ns,
-                    None => readable_ns,
-                },
-                arrival_ns,
-                first_byte_ns: 0,
-                departure_ns: 0,
-                bytes_in: u32::try_from(whole.bytes).unwrap_or(u32::MAX),
-                bytes_out: 0,
-            });
-        }
-        let due_ns = self.due_ns(index, fault, (arrival_ns, arrival_ns - first_ns));
-        let last = self
-            .scenario
-            .close_after
-            .filter(|c| connection.requests >= c.requests);
-        let announce = whole.close || last.is_some_and(|c| c.announced);
-        let close = whole.close || last.is_some();
-        let steps = &mut connection.steps;
-        self.answers
-            .script(fault, (arrival_ns, due_ns), (announce, close), steps);
+        connection.entry = Some(self.log.requests.len());
+        self.log.requests.push(RequestEntry {
+            fault,
+            // A pipelined request became readable together with the previous one.
+            readable_ns: connection.stamp_ns.unwrap_or(match readable_ns {
+                0 => arrival_ns,
+                readable_ns => readable_ns,
+            }),
+            arrival_ns,
+            first_byte_ns: 0,
+            departure_ns: 0,
+            bytes_in: u32::try_from(request.length as u64 + request.body).unwrap_or(u32::MAX),
+            bytes_out: 0,
+        });
+        let due_ns = match fault {
+            Some(ResponseFault::Status { .. }) => arrival_ns,
+            _ => self.due_ns(index, arrival_ns),
+        };
+        let close_after = self.scenario.close_after;
+        let last = close_after.filter(|c| connection.requests >= c.requests);
+        let announce = request.close || last.is_some_and(|c| c.announced);
+        let close = (announce, request.close || last.is_some());
+        self.responses
+            .script(fault, (arrival_ns, due_ns), close, steps);
     }
 
-    /// When the answer to a request leaves that arrived at `arrival_ns`, `since_first_ns` after the first one.
-    fn due_ns(
-        &mut self,
-        index: u64,
-        fault: Option<Fault>,
-        (arrival_ns, since_first_ns): (u64, u64),
-    ) -> u64 {
-        if matches!(fault, Some(Fault::Status { .. })) {
-            return arrival_ns;
-        }
-        let service = match self.scenario.change {
-            Some(change) if since_first_ns >= change.at_ms * 1_000_000 => change.service,
-            _ => self.scenario.service,
-        };
+    /// Returns when the response is due to a request that arrived at `arrival_ns`.
+    fn due_ns(&mut self, index: u64, arrival_ns: u64) -> u64 {
+        let first_ns = *self.first_request_ns.get_or_insert(arrival_ns);
+        let changed = |change: &ServiceChange| arrival_ns - first_ns >= change.at_ms * 1_000_000;
+        let changed = self.scenario.change.filter(changed);
+        let service = changed.map_or(self.scenario.service, |change| change.service);
         match service {
             Service::Fixed { delay_us } => arrival_ns + delay_us * 1000,
             Service::Exponential { mean_us } => {
@@ -361,19 +335,14 @@ impl EventLoop {
         }
     }
 
-    fn end(&mut self, index: usize, connection: Connection, by: ClosedBy) {
+    /// Logs the end of a connection. The caller drops it.
+    fn end(&mut self, connection: &ServerConnection, by: ClosedBy) {
         if by == ClosedBy::ServerReset {
-            // Fails only on a socket that is gone already.
+            // This fails only for a closed socket.
             let _ = SockRef::from(&connection.stream).set_linger(Some(Duration::ZERO));
         }
         *self.log.totals.closed.entry(by).or_default() += 1;
-        if let Some(entry) = self.log.connections.get_mut(connection.number as usize) {
-            entry.closed_ns = monotonic_ns();
-            entry.closed_by = Some(by);
-            entry.requests = u32::try_from(connection.requests).unwrap_or(u32::MAX);
-        }
-        let place = &mut self.places[index];
-        place.generation = place.generation.wrapping_add(1);
-        self.free.push(index);
+        let requests = u32::try_from(connection.requests).unwrap_or(u32::MAX);
+        self.log.connections[connection.number as usize].requests = requests;
     }
 }

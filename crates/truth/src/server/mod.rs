@@ -1,34 +1,36 @@
-//! The server: one thread, one epoll, on a loopback port of its own.
+//! The server: one thread with one epoll instance.
 
-mod answers;
 mod connection;
 mod event_loop;
 mod request;
+mod responses;
 mod settle;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use rustix::thread::set_current_timer_slack;
 use socket2::{Domain, Socket, Type};
 
 use crate::log::Log;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::Scenario;
 use crate::sys;
 use event_loop::EventLoop;
 
-/// Connections that the kernel holds until they are accepted; a stall must not lose any.
+/// Length of the accept queue, long enough for the connections that arrive during a stall.
 const BACKLOG: i32 = 4096;
 
-/// Why a server could not be started or did not end well.
+/// Reason why a server failed to start or failed later.
 #[derive(Debug, thiserror::Error)]
 pub enum TruthError {
-    /// A scenario that makes no sense.
+    /// The scenario is invalid.
     #[error("scenario: {0}")]
-    Scenario(#[from] ScenarioError),
+    Scenario(String),
     /// A system call failed.
     #[error("truth server: {0}")]
     Io(#[from] io::Error),
@@ -37,58 +39,67 @@ pub enum TruthError {
     Panicked,
 }
 
-/// A running server. Dropped without [`Server::stop`], it ends soon and its log is lost.
+/// A running server. Dropping it without [`TruthServer::stop`] loses its log.
 #[derive(Debug)]
-pub struct Server {
+pub struct TruthServer {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<Log>>>,
 }
 
-impl Server {
+impl TruthServer {
     /// Starts a server on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// An impossible scenario; no port, descriptor or thread left.
-    pub fn start(scenario: Scenario) -> Result<Server, TruthError> {
-        scenario.check()?;
+    /// The scenario is invalid, or no port, file descriptor or thread is available.
+    pub fn start(scenario: Scenario) -> Result<TruthServer, TruthError> {
+        Self::start_at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), scenario)
+    }
+
+    /// Starts a server on an address.
+    ///
+    /// # Errors
+    /// The scenario is invalid, the port is in use, or no file descriptor or thread is available.
+    pub fn start_at(address: SocketAddr, scenario: Scenario) -> Result<TruthServer, TruthError> {
+        scenario.check().map_err(TruthError::Scenario)?;
         sys::raise_open_files();
-        let listener = listen()?;
+        let listener = listen(address)?;
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut event_loop = EventLoop::new(listener, scenario, Arc::clone(&stop))?;
         let thread = std::thread::Builder::new()
             .name("truth".to_owned())
             .spawn(move || {
-                sys::finest_timer_slack();
+                // The default of 50 µs would delay every response.
+                set_current_timer_slack(NonZeroU64::new(1))?;
                 event_loop.run()?;
                 Ok(event_loop.into_log())
             })?;
-        Ok(Server {
+        Ok(TruthServer {
             address,
             stop,
             thread: Some(thread),
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until it has seen the end of every connection that a client closed, or that it closed itself.
+    /// Waits until all connections of the server are closed.
     ///
     /// # Errors
-    /// One was still open after 30 s, or the kernel's table of sockets cannot be read.
+    /// A connection is still open after 30 s, or the kernel's socket table cannot be read.
     pub fn settle(&self) -> io::Result<()> {
         settle::settle(self.address.port())
     }
 
-    /// Ends it and returns what it did. Connections that are open are closed.
+    /// Stops the server, closes its connections and returns its log.
     ///
     /// # Errors
-    /// Its epoll failed.
+    /// An epoll call failed.
     pub fn stop(mut self) -> Result<Log, TruthError> {
         self.stop.store(true, Ordering::Relaxed);
         match self.thread.take().map(JoinHandle::join) {
@@ -98,16 +109,16 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TruthServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-fn listen() -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
-    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     sys::stamp_arrivals(socket.as_fd())?;

@@ -1,30 +1,36 @@
-//! Just enough of a request reader for a test server: a head, and a body of a declared length.
+//! A minimal request reader for a test server. It supports a head, and a body with
+//! `Content-Length`.
 
 use httparse::{EMPTY_HEADER, Request, Status};
 
-/// Longest head.
+/// Maximum length of a head, in bytes.
 pub const HEAD_LIMIT: usize = 64 * 1024;
 
-/// Headers in one head.
+/// Maximum number of headers in a head.
 const HEADERS: usize = 100;
 
-/// A request whose head was read.
+/// The head of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
-    /// Bytes of the head.
+pub struct RequestHead {
+    /// Length of the head, in bytes.
     pub length: usize,
-    /// Bytes of the body that follows.
+    /// Length of the body, in bytes.
     pub body: u64,
-    /// Whether it asks for the connection to be closed with the answer.
+    /// Whether the request asks to close the connection.
     pub close: bool,
+    /// Whether the request only checks that the server is ready.
+    pub is_probe: bool,
 }
 
-/// Not a request that this server reads.
+/// Path of readiness probes, which are not logged.
+const PROBE: &str = "/ready";
+
+/// An invalid or unsupported request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadRequest;
 
-/// Reads the head at the begin of `input`; none while it is not whole.
-pub fn read_head(input: &[u8]) -> Result<Option<Head>, BadRequest> {
+/// Reads the head at the start of `input`. Returns `None` while the head is incomplete.
+pub fn read_head(input: &[u8]) -> Result<Option<RequestHead>, BadRequest> {
     let mut headers = [EMPTY_HEADER; HEADERS];
     let mut request = Request::new(&mut headers);
     let length = match request.parse(input) {
@@ -32,10 +38,11 @@ pub fn read_head(input: &[u8]) -> Result<Option<Head>, BadRequest> {
         Ok(Status::Partial) if input.len() <= HEAD_LIMIT => return Ok(None),
         _ => return Err(BadRequest),
     };
-    let mut head = Head {
+    let mut head = RequestHead {
         length,
         body: 0,
         close: request.version == Some(0),
+        is_probe: request.path == Some(PROBE),
     };
     for header in request.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {

@@ -1,21 +1,21 @@
-//! Whether a server has seen the end of every connection, from the kernel's table of sockets.
+//! Waits until a server has no open connections, according to the kernel's socket table.
 
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Longest wait: far beyond what it takes, so that only a connection that stays open meets it.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Maximum wait. Only a connection that stays open reaches it.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the table is read.
+/// How often the socket table is read.
 const POLL: Duration = Duration::from_millis(5);
 
-/// States of sockets that the server has still to close (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, CLOSE_WAIT.
+/// States of open sockets (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, CLOSE_WAIT.
 const OPEN: [&str; 3] = ["01", "03", "08"];
 
-/// Waits until no connection to the port is open on the server's side.
+/// Waits until the server has no open connection on the port.
 pub fn settle(port: u16) -> io::Result<()> {
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + TIMEOUT;
     while is_open(&fs::read_to_string("/proc/net/tcp")?, port) {
         if Instant::now() >= end {
             let text = format!("a connection to port {port} is still open");
@@ -26,8 +26,8 @@ pub fn settle(port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a line of `/proc/net/tcp` is an open socket with this local port: `sl local_address rem_address st …`, in
-/// hexadecimal (proc_net_tcp).
+/// Returns whether `/proc/net/tcp` has an open socket with this local port. A line has `sl
+/// local_address rem_address st …`, in hexadecimal.
 fn is_open(table: &str, port: u16) -> bool {
     let port = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {
@@ -43,24 +43,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_open_sockets_of_the_port_count() {
+    fn finds_open_sockets_of_the_port() {
         let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
         let of = |row: &str| is_open(&format!("{head}{row}"), 8080);
-        assert!(of(
-            "   0: 0100007F:1F90 0100007F:C001 01 00000000:00000000\n"
-        ));
-        assert!(of(
-            "   0: 0100007F:1F90 0100007F:C001 08 00000000:00000000\n"
-        ));
-        assert!(!of(
-            "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000\n"
-        ));
-        assert!(!of(
-            "   0: 0100007F:1F90 0100007F:C001 06 00000000:00000000\n"
-        ));
-        assert!(!of(
-            "   0: 0100007F:C001 0100007F:1F90 01 00000000:00000000\n"
-        ));
+        for (row, open) in [
+            ("0: 0100007F:1F90 0100007F:C001 01 00000000:00000000", true),
+            ("0: 0100007F:1F90 0100007F:C001 08 00000000:00000000", true),
+            ("0: 0100007F:1F90 00000000:0000 0A 00000000:00000000", false),
+            ("0: 0100007F:1F90 0100007F:C001 06 00000000:00000000", false),
+            ("0: 0100007F:C001 0100007F:1F90 01 00000000:00000000", false),
+        ] {
+            assert_eq!(of(row), open, "{row}");
+        }
         assert!(!of(""));
     }
 }

@@ -1,13 +1,14 @@
-//! Every framing and every refusal, each on the smallest input that shows it.
+//! Every framing and every rejection, each on the smallest input that shows it.
 
 use super::*;
 use crate::{MAX_HEADERS, MAX_SECTION_BYTES};
 
-/// Feeds the input, whole and byte by byte, as the answer to one request, and closes the connection.
+/// Feeds the input, first whole and then byte by byte, as the response to one request, and closes
+/// the connection.
 fn read(
     input: &[u8],
     to_head_request: bool,
-) -> Result<(Option<Answer>, Vec<u8>, usize), ReadError> {
+) -> Result<(Option<Response>, Vec<u8>, usize), ReadError> {
     let whole = feed_in(input.len().max(1), input, to_head_request);
     let by_byte = feed_in(1, input, to_head_request);
     assert_eq!(whole, by_byte);
@@ -18,16 +19,16 @@ fn feed_in(
     piece: usize,
     input: &[u8],
     to_head_request: bool,
-) -> Result<(Option<Answer>, Vec<u8>, usize), ReadError> {
+) -> Result<(Option<Response>, Vec<u8>, usize), ReadError> {
     let mut reader = Reader::new();
     let mut body = Vec::new();
     let mut consumed = 0;
-    reader.expect_answer(to_head_request);
+    reader.expect_response(to_head_request);
     for part in input.chunks(piece) {
         let fed = reader.feed(part, &mut body)?;
         consumed += fed.consumed;
-        if fed.answer.is_some() {
-            return Ok((fed.answer, body, consumed));
+        if fed.response.is_some() {
+            return Ok((fed.response, body, consumed));
         }
         assert_eq!(fed.consumed, part.len());
         assert!(reader.started());
@@ -35,12 +36,12 @@ fn feed_in(
     Ok((reader.end()?, body, consumed))
 }
 
-fn answer(text: &str) -> (u16, bool, String, usize) {
-    let (answer, body, consumed) = read(text.as_bytes(), false).unwrap();
-    let answer = answer.unwrap();
-    assert_eq!(answer.body_bytes, body.len() as u64);
+fn response(text: &str) -> (u16, bool, String, usize) {
+    let (response, body, consumed) = read(text.as_bytes(), false).unwrap();
+    let response = response.unwrap();
+    assert_eq!(response.body_bytes, body.len() as u64);
     let body = String::from_utf8(body).unwrap();
-    (answer.status, answer.keep_alive, body, consumed)
+    (response.status, response.keep_alive, body, consumed)
 }
 
 fn error(text: &str) -> ReadError {
@@ -53,46 +54,46 @@ fn a_reader_is_small() {
 }
 
 #[test]
-fn content_length() {
+fn reads_bodies_with_a_content_length() {
     let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello, and more";
     let whole = text.len() - ", and more".len();
-    assert_eq!(answer(text), (200, true, "hello".into(), whole));
+    assert_eq!(response(text), (200, true, "hello".into(), whole));
     let text = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
-    assert_eq!(answer(text), (404, true, String::new(), text.len()));
+    assert_eq!(response(text), (404, true, String::new(), text.len()));
 }
 
 #[test]
-fn chunked_with_extensions_and_trailers() {
+fn reads_chunks_with_extensions_and_trailers() {
     let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x=1\r\nhello\r\n1\r\n!\r\n0\r\nETag: a\r\nX: y\r\n\r\n";
-    assert_eq!(answer(text), (200, true, "hello!".into(), text.len()));
+    assert_eq!(response(text), (200, true, "hello!".into(), text.len()));
     let text =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\n";
-    assert_eq!(answer(text), (200, false, String::new(), text.len()));
+    assert_eq!(response(text), (200, false, String::new(), text.len()));
 }
 
 #[test]
-fn close_delimited() {
+fn reads_close_delimited_bodies() {
     let text = "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n\r\nall the rest";
     assert_eq!(
-        answer(text),
+        response(text),
         (200, false, "all the rest".into(), text.len())
     );
     let text = "HTTP/1.0 200 OK\r\n\r\n";
-    assert_eq!(answer(text), (200, false, String::new(), text.len()));
+    assert_eq!(response(text), (200, false, String::new(), text.len()));
 }
 
 #[test]
-fn interim_heads_are_skipped() {
+fn skips_interim_heads() {
     let one = "HTTP/1.1 100 Continue\r\n\r\n";
     let last = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
     let most = one.repeat(usize::from(MAX_INTERIM) - 1) + last;
-    assert_eq!(answer(&most), (204, true, String::new(), most.len()));
+    assert_eq!(response(&most), (204, true, String::new(), most.len()));
     assert_eq!(error(&(one.to_owned() + &most)), ReadError::TooManyInterim);
     assert_eq!(error(one), ReadError::TruncatedHead);
 }
 
 #[test]
-fn answers_without_body() {
+fn reads_responses_without_a_body() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
     let (got, body, consumed) = read((head.to_owned() + "HTTP/").as_bytes(), true).unwrap();
     assert_eq!(
@@ -101,25 +102,25 @@ fn answers_without_body() {
     );
     for status in [204, 304] {
         let text = format!("HTTP/1.1 {status} x\r\nTransfer-Encoding: chunked\r\n\r\n");
-        assert_eq!(answer(&text), (status, true, String::new(), text.len()));
+        assert_eq!(response(&text), (status, true, String::new(), text.len()));
     }
-    // Its end is known without the close that an answer to GET would need.
+    // The end is known without the close that a response to GET would need.
     let (got, ..) = read(b"HTTP/1.1 200 OK\r\n\r\n", true).unwrap();
     assert!(got.unwrap().keep_alive);
 }
 
 #[test]
-fn several_answers_in_one_buffer() {
+fn reads_several_responses_in_one_buffer() {
     let one = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
     let input = one.repeat(3);
     let mut reader = Reader::new();
     let mut rest = &input[..];
     for _ in 0..3 {
-        reader.expect_answer(false);
+        reader.expect_response(false);
         assert!(!reader.started());
         let fed = reader.feed(rest, &mut ()).unwrap();
         assert_eq!(
-            (fed.consumed, fed.answer.unwrap().body_bytes),
+            (fed.consumed, fed.response.unwrap().body_bytes),
             (one.len(), 2)
         );
         rest = &rest[fed.consumed..];
@@ -128,7 +129,7 @@ fn several_answers_in_one_buffer() {
 }
 
 #[test]
-fn nothing_of_an_answer_is_no_error() {
+fn accepts_a_close_without_bytes() {
     assert_eq!(read(b"", false), Ok((None, vec![], 0)));
     let mut reader = Reader::new();
     assert_eq!(reader.feed(b"", &mut ()).unwrap().consumed, 0);
@@ -136,7 +137,7 @@ fn nothing_of_an_answer_is_no_error() {
 }
 
 #[test]
-fn closed_midway() {
+fn refuses_truncated_responses() {
     for (text, expected) in [
         ("H", ReadError::TruncatedHead),
         (
@@ -161,7 +162,7 @@ fn closed_midway() {
 }
 
 #[test]
-fn what_is_not_http() {
+fn refuses_responses_that_are_not_http() {
     for (text, expected) in [
         ("SSH-2.0-OpenSSH\r\n", ReadError::NotHttp),
         ("<html>", ReadError::NotHttp),
@@ -179,7 +180,7 @@ fn what_is_not_http() {
 }
 
 #[test]
-fn illegal_headers() {
+fn refuses_invalid_headers() {
     for (lines, expected) in [
         ("no colon\r\n", ReadError::GarbageHeader),
         ("Space : a\r\n", ReadError::GarbageHeader),
@@ -226,7 +227,7 @@ fn illegal_headers() {
 }
 
 #[test]
-fn illegal_chunks() {
+fn refuses_invalid_chunks() {
     for (chunks, expected) in [
         ("x\r\n", ReadError::GarbageChunkSize),
         ("5\n", ReadError::GarbageChunkSize),
@@ -242,14 +243,14 @@ fn illegal_chunks() {
 }
 
 #[test]
-fn heads_and_trailers_are_bounded() {
+fn limits_heads_and_trailers() {
     let head = |lines: usize| format!("HTTP/1.1 204 x\r\n{}\r\n", "A: b\r\n".repeat(lines));
-    assert_eq!(answer(&head(MAX_HEADERS)).0, 204);
+    assert_eq!(response(&head(MAX_HEADERS)).0, 204);
     assert_eq!(error(&head(MAX_HEADERS + 1)), ReadError::TooManyHeaders);
 
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
     let trailers = |lines: usize| format!("{chunked}{}\r\n", "A: b\r\n".repeat(lines));
-    assert_eq!(answer(&trailers(MAX_HEADERS)).0, 200);
+    assert_eq!(response(&trailers(MAX_HEADERS)).0, 200);
     assert_eq!(error(&trailers(MAX_HEADERS + 1)), ReadError::TooManyHeaders);
 
     for (before, too_large) in [
@@ -260,22 +261,22 @@ fn heads_and_trailers_are_bounded() {
         let room = MAX_SECTION_BYTES - before.len() - "A: \r\n\r\n".len();
         let longest = |room: usize| format!("{start}{before}A: {}\r\n\r\n", "b".repeat(room));
         let whole = longest(room);
-        assert_eq!(answer(&whole).3, whole.len());
+        assert_eq!(response(&whole).3, whole.len());
         assert_eq!(error(&longest(room + 1)), too_large);
-        // Not even a line's end, and an illegal byte beyond the bound.
+        // No line end, and an illegal byte beyond the limit.
         let endless = format!("{start}{before}A: {}\0", "b".repeat(MAX_SECTION_BYTES));
         assert_eq!(error(&endless), too_large);
     }
 }
 
 #[test]
-fn bytes_that_were_not_asked_for() {
+fn refuses_unsolicited_bytes() {
     let mut reader = Reader::new();
     assert_eq!(reader.feed(b"H", &mut ()), Err(ReadError::Unsolicited));
     assert_eq!(reader.end(), Err(ReadError::Unsolicited));
 
     let mut reader = Reader::new();
-    reader.expect_answer(false);
+    reader.expect_response(false);
     let kept = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab";
     let fed = reader.feed(kept, &mut ()).unwrap();
     assert_eq!(
@@ -288,21 +289,21 @@ fn bytes_that_were_not_asked_for() {
         "HTTP/1.0 204 No Content\r\n\r\n",
     ] {
         let mut reader = Reader::new();
-        reader.expect_answer(false);
+        reader.expect_response(false);
         let fed = reader.feed(closing.as_bytes(), &mut ()).unwrap();
-        assert!(!fed.answer.unwrap().keep_alive);
-        reader.expect_answer(false);
+        assert!(!fed.response.unwrap().keep_alive);
+        reader.expect_response(false);
         assert_eq!(reader.feed(b"", &mut ()).unwrap().consumed, 0);
         assert_eq!(reader.feed(b"H", &mut ()), Err(ReadError::DataAfterClose));
     }
 }
 
 #[test]
-fn an_error_stays() {
+fn repeats_its_first_error() {
     let mut reader = Reader::new();
-    reader.expect_answer(false);
+    reader.expect_response(false);
     assert_eq!(reader.feed(b"nonsense", &mut ()), Err(ReadError::NotHttp));
-    reader.expect_answer(false);
+    reader.expect_response(false);
     let good = b"HTTP/1.1 204 No Content\r\n\r\n";
     assert_eq!(reader.feed(good, &mut ()), Err(ReadError::NotHttp));
     assert_eq!(reader.end(), Err(ReadError::NotHttp));

@@ -1,4 +1,4 @@
-//! Requests as they go out, and every refusal.
+//! Encoded requests, and every rejection.
 
 use super::*;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn with_header(name: &str, value: &str, close: bool) -> Result<Vec<u8>, RequestE
 }
 
 #[test]
-fn plain_get() {
+fn builds_a_plain_get() {
     assert_eq!(
         text(&spec("GET", "/a?b=c")),
         format!(
@@ -48,7 +48,7 @@ fn plain_get() {
 }
 
 #[test]
-fn the_users_headers_replace_ours_and_keep_their_order() {
+fn user_headers_replace_defaults_and_keep_their_order() {
     let headers = headers(&[
         ("accept", "text/plain"),
         ("X-Two", "2"),
@@ -71,7 +71,7 @@ fn the_users_headers_replace_ours_and_keep_their_order() {
 }
 
 #[test]
-fn length_and_close_are_added_where_they_belong() {
+fn adds_content_length_and_connection_close() {
     for method in ["POST", "PUT", "PATCH"] {
         assert!(text(&spec(method, "/")).ends_with("Content-Length: 0\r\n\r\n"));
     }
@@ -90,7 +90,7 @@ fn length_and_close_are_added_where_they_belong() {
 }
 
 #[test]
-fn illegal_lines() {
+fn refuses_invalid_request_lines() {
     for method in ["", "G T", "GET\r\n", "GÉT", "G:T"] {
         let error = request_bytes(&spec(method, "/")).unwrap_err();
         assert_eq!(error, RequestError::MethodNotAToken(method.into()));
@@ -119,7 +119,7 @@ fn illegal_lines() {
 }
 
 #[test]
-fn illegal_headers() {
+fn refuses_invalid_headers() {
     for name in ["", "a b", "a:", "a\r\n", "é"] {
         let error = with_header(name, "v", false).unwrap_err();
         assert_eq!(error, RequestError::HeaderNameNotAToken(name.into()));
@@ -140,7 +140,7 @@ fn illegal_headers() {
 }
 
 #[test]
-fn framing_of_the_user_must_agree() {
+fn refuses_conflicting_framing_headers() {
     for given in ["4", "05x", "", "+5", "5, 5"] {
         let error = with_header("Content-length", given, false).unwrap_err();
         let given = given.to_owned();
@@ -152,7 +152,7 @@ fn framing_of_the_user_must_agree() {
 }
 
 #[test]
-fn connection_of_the_user_must_agree() {
+fn refuses_conflicting_connection_headers() {
     for (given, close, fine) in [
         ("close", true, true),
         ("keep-alive", false, true),
@@ -166,7 +166,7 @@ fn connection_of_the_user_must_agree() {
 }
 
 #[test]
-fn a_head_for_a_varying_body_is_cut_where_its_length_belongs() {
+fn splits_a_head_at_the_content_length() {
     let post = RequestSpec {
         body: b"anything",
         close: true,
@@ -189,7 +189,7 @@ fn a_head_for_a_varying_body_is_cut_where_its_length_belongs() {
 }
 
 proptest! {
-    /// Whatever is accepted is one legal request that says what was asked, body included.
+    /// An accepted spec yields exactly one legal request with the specified content, body included.
     #[test]
     fn accepted_requests_parse(
         method in "[A-Za-z\\PC]{0,5}",

@@ -1,21 +1,22 @@
-//! What must hold of the reader on any input at all. Used by the tests of the crate and by the fuzz target.
+//! Properties of the reader that hold for any input. Used by this crate's tests and by the fuzz
+//! target.
 
-use floodmark_wire::{Answer, ReadError, Reader};
+use floodmark_wire::{ReadError, Reader, Response};
 
-/// Everything that reading one connection's bytes came to.
+/// The result of reading all bytes of one connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Transcript {
-    /// Whole answers with their bodies.
-    pub answers: Vec<(Answer, Vec<u8>)>,
-    /// Where each answer ended in the input.
+    /// Complete responses with their bodies.
+    pub responses: Vec<(Response, Vec<u8>)>,
+    /// Where each response ended in the input.
     pub ends: Vec<usize>,
-    /// What was left of the answer after the last whole one.
+    /// The bytes after the last complete response.
     pub rest: Vec<u8>,
-    /// How it ended: an error, or the close of the connection.
+    /// How reading ended: an error, or the close of the connection.
     pub end: Result<(), ReadError>,
 }
 
-/// Reads `input` as the answers to as many requests as it answers, in pieces whose lengths `next_length` gives.
+/// Reads `input` as a sequence of responses, in pieces whose lengths come from `next_length`.
 pub fn read(
     input: &[u8],
     to_head_request: bool,
@@ -23,15 +24,15 @@ pub fn read(
 ) -> Transcript {
     let mut reader = Reader::new();
     let mut body = Vec::new();
-    let mut answers = Vec::new();
+    let mut responses = Vec::new();
     let mut ends = Vec::new();
     let mut at = 0;
-    reader.expect_answer(to_head_request);
+    reader.expect_response(to_head_request);
     let end = 'read: loop {
         if at == input.len() {
             break match reader.end() {
-                Ok(Some(answer)) => {
-                    answers.push((answer, std::mem::take(&mut body)));
+                Ok(Some(response)) => {
+                    responses.push((response, std::mem::take(&mut body)));
                     ends.push(at);
                     Ok(())
                 }
@@ -48,32 +49,32 @@ pub fn read(
             };
             assert!(fed.consumed <= piece.len(), "consumed more than was fed");
             at += fed.consumed;
-            match fed.answer {
-                Some(answer) => {
-                    answers.push((answer, std::mem::take(&mut body)));
+            match fed.response {
+                Some(response) => {
+                    responses.push((response, std::mem::take(&mut body)));
                     ends.push(at);
-                    assert!(!reader.started(), "started before the next answer");
-                    reader.expect_answer(to_head_request);
+                    assert!(!reader.started(), "started before the next response");
+                    reader.expect_response(to_head_request);
                 }
                 None => {
-                    assert_eq!(fed.consumed, piece.len(), "left input without an answer");
+                    assert_eq!(fed.consumed, piece.len(), "left input without a response");
                     assert!(reader.started());
                 }
             }
         }
     };
     Transcript {
-        answers,
+        responses,
         ends,
         rest: body,
         end,
     }
 }
 
-/// Checks one input: every split gives the same, and every answer is what its bytes say.
+/// Checks one input: every split gives the same result, and every response matches its bytes.
 ///
 /// # Panics
-/// If it does not hold.
+/// If a property does not hold.
 pub fn check(input: &[u8]) {
     for to_head_request in [false, true] {
         let whole = read(input, to_head_request, || usize::MAX);
@@ -84,17 +85,18 @@ pub fn check(input: &[u8]) {
             assert_eq!(whole, split);
         }
         let starts = std::iter::once(0).chain(whole.ends.iter().copied());
-        for ((answer, body), (start, &end)) in whole.answers.iter().zip(starts.zip(&whole.ends)) {
-            check_answer(answer, body, &input[start..end], to_head_request);
+        for ((response, body), (start, &end)) in whole.responses.iter().zip(starts.zip(&whole.ends))
+        {
+            check_response(response, body, &input[start..end], to_head_request);
         }
     }
 }
 
-fn check_answer(answer: &Answer, body: &[u8], raw: &[u8], to_head_request: bool) {
-    assert_eq!(answer.body_bytes, body.len() as u64);
+fn check_response(response: &Response, body: &[u8], raw: &[u8], to_head_request: bool) {
+    assert_eq!(response.body_bytes, body.len() as u64);
     let (head, after) = final_head(raw);
-    assert_eq!(status(&head), answer.status);
-    if to_head_request || matches!(answer.status, 204 | 304) {
+    assert_eq!(status(&head), response.status);
+    if to_head_request || matches!(response.status, 204 | 304) {
         assert!(
             body.is_empty() && after.is_empty(),
             "a body where none can be"
@@ -103,7 +105,7 @@ fn check_answer(answer: &Answer, body: &[u8], raw: &[u8], to_head_request: bool)
     }
     match declared_length(&head) {
         Some(length) => {
-            assert_eq!(answer.body_bytes, length);
+            assert_eq!(response.body_bytes, length);
             assert_eq!(body, after);
         }
         None if after.len() != body.len() => {
@@ -113,13 +115,14 @@ fn check_answer(answer: &Answer, body: &[u8], raw: &[u8], to_head_request: bool)
             );
         }
         None => assert!(
-            body == after && !answer.keep_alive,
+            body == after && !response.keep_alive,
             "an end that was not marked"
         ),
     }
 }
 
-/// The lines of the last head, skipping 1xx, found by plain splitting: independent of the reader's way; and what follows.
+/// Returns the lines of the last head, skipping 1xx, and the bytes after it. Splits plainly,
+/// independently of the reader's code.
 fn final_head(mut raw: &[u8]) -> (Vec<String>, &[u8]) {
     loop {
         let mut lines = Vec::new();
@@ -151,17 +154,17 @@ fn declared_length(head: &[String]) -> Option<u64> {
     Some(first.trim().parse().expect("a length"))
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): enough to choose splits and mutations from a seed.
+/// SplitMix64 (Steele, Lea, Flood 2014): good enough to choose splits and mutations from a seed.
 pub struct Random(pub u64);
 
 impl Random {
-    /// Seeded with the bytes themselves, so that a finding repeats from its input alone.
+    /// Seeds with the bytes themselves, so that a failure reproduces from its input alone.
     pub fn of(bytes: &[u8]) -> Random {
         let fnv = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Random(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv))
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

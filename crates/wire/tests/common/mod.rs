@@ -1,6 +1,6 @@
 //! Shared by the integration tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-pub mod answers;
 pub mod check;
 pub mod mutate;
+pub mod responses;

@@ -1,8 +1,8 @@
-//! Bytes that were an answer, damaged the way attackers and broken servers damage them.
+//! Responses damaged in the ways that attackers and broken servers damage them.
 
 use super::check::Random;
 
-/// Pieces of text that decide something in HTTP.
+/// Text fragments that matter in HTTP.
 const TOKENS: [&[u8]; 28] = [
     b"\r\n",
     b"\n",

@@ -1,14 +1,14 @@
-//! CPUs: how many, how fast, and who else has them.
+//! Tests of the CPU findings: number, quota, frequency, steal and other load.
 
 use floodmark_record::host::{BusyProcess, CpuFacts, FrequencyFacts, QuotaFacts};
 
 use super::*;
 
 #[test]
-fn cpus() {
+fn judges_the_number_of_cpus() {
     let cpus = |online, allowed, list: &str| {
         let list = list.to_owned();
-        move |facts: &mut Facts| {
+        move |facts: &mut HostFacts| {
             facts.cpus = CpuFacts {
                 online: Some(online),
                 allowed,
@@ -29,7 +29,7 @@ fn cpus() {
         cpus(1, 1, "0"),
         Level::Warning,
         "1, all",
-        "2 CPUs or more",
+        "at least 2 CPUs",
     );
     expect(
         "CPUs",
@@ -49,16 +49,16 @@ fn cpus() {
         "CPUs",
         cpus(64, 16, "0-15"),
         Level::Note,
-        "16 of 64 may be used (0-15)",
+        "16 of 64 usable (0-15)",
         "0-63",
     );
     expect("CPUs", cpus(64, 64, "0-63"), Level::Ok, "64", "");
 }
 
 #[test]
-fn quotas() {
+fn judges_quotas() {
     let quota = |cpus, throttled| {
-        move |facts: &mut Facts| {
+        move |facts: &mut HostFacts| {
             facts.quota = Some(QuotaFacts {
                 cpus,
                 period_ms: 100.0,
@@ -72,21 +72,21 @@ fn quotas() {
         "CPU quota",
         quota(1.5, Some(1_234)),
         Level::Warning,
-        "1.50 CPUs per 100 ms, exhausted 1,234 times",
+        "1.50 CPUs, period 100 ms, exhausted 1,234 times",
         "echo max | sudo tee /sys/fs/cgroup/job/cpu.max",
     );
     expect(
         "CPU quota",
         quota(1.5, None),
         Level::Warning,
-        "1.50 CPUs per 100 ms",
+        "1.50 CPUs, period 100 ms",
         "tee",
     );
     expect(
         "CPU quota",
         quota(8.0, Some(0)),
         Level::Ok,
-        "no less than there are",
+        "enough for all CPUs",
         "",
     );
     expect(
@@ -99,13 +99,13 @@ fn quotas() {
 }
 
 #[test]
-fn governors() {
+fn judges_frequency_governors() {
     let governor = |name: &str, driver: &str| {
         let frequency = FrequencyFacts {
             governors: [(name.to_owned(), 8)].into(),
             driver: Some(driver.to_owned()),
         };
-        move |facts: &mut Facts| facts.frequency = Some(frequency)
+        move |facts: &mut HostFacts| facts.frequency = Some(frequency)
     };
     let tee = "echo performance | sudo tee ";
     expect(
@@ -133,15 +133,15 @@ fn governors() {
         "frequency",
         |facts| facts.frequency = None,
         Level::Ok,
-        "not exposed",
+        "not visible",
         "",
     );
 }
 
 #[test]
-fn steal() {
+fn judges_steal() {
     let steal = |now, ever| {
-        move |facts: &mut Facts| {
+        move |facts: &mut HostFacts| {
             facts.load.stolen_cpus = Some(now);
             facts.load.stolen_since_boot = Some(ever);
         }
@@ -150,7 +150,7 @@ fn steal() {
         "steal",
         steal(0.8, 0.0),
         Level::Warning,
-        "took 10.0 % of the CPU time in 0.5 s",
+        "took 10.0 % of the CPU time during 0.5 s",
         "--attempts 5",
     );
     expect(
@@ -177,7 +177,7 @@ fn steal() {
 }
 
 #[test]
-fn other_load() {
+fn judges_other_load() {
     let load = |busy, processes: &[(&str, u32, f64)]| {
         let busiest = processes
             .iter()
@@ -187,7 +187,7 @@ fn other_load() {
                 cpus: *cpus,
             })
             .collect();
-        move |facts: &mut Facts| {
+        move |facts: &mut HostFacts| {
             facts.load.busy_cpus = Some(busy);
             facts.load.busiest = busiest;
         }
@@ -210,8 +210,8 @@ fn other_load() {
         "other load",
         load(3.01, &[]),
         Level::Warning,
-        "interrupts and unseen processes 3.00",
-        "on the host",
+        "interrupts and unlisted processes 3.00",
+        "check the host",
     );
     expect(
         "other load",
@@ -227,7 +227,7 @@ fn other_load() {
         "0.08 of 8",
         "",
     );
-    // On two CPUs a quarter of one is much.
+    // On a host with two CPUs, 0.3 CPUs of other load deserve a warning.
     let mut facts = sound();
     facts.cpus.online = Some(2);
     load(0.31, &[("a", 7, 0.3)])(&mut facts);

@@ -1,54 +1,55 @@
-//! What connections need: files, ports, queues, tables.
+//! Tests of the connection findings: open files, ports, queues and tables.
 
 use floodmark_record::host::{ConntrackFacts, LimitFacts, PortFacts};
 
 use super::*;
 
 #[test]
-fn open_files() {
-    let files =
-        |soft, hard| move |facts: &mut Facts| facts.open_files = Some(LimitFacts { soft, hard });
+fn judges_open_files() {
+    let files = |soft, hard| {
+        move |facts: &mut HostFacts| facts.open_files = Some(LimitFacts { soft, hard })
+    };
     expect(
         "open files",
         files(1_024, 1_024),
         Level::Warning,
-        "1,024 at most",
+        "hard limit 1,024",
         "sudo prlimit --pid $$ --nofile=",
     );
     expect(
         "open files",
         files(1_024, 4_096),
         Level::Note,
-        "4,096 at most",
+        "hard limit 4,096",
         "sudo prlimit",
     );
     expect(
         "open files",
         files(1_024, 1_048_576),
         Level::Note,
-        "1,024, may be raised to 1,048,576",
+        "soft limit 1,024, hard limit 1,048,576",
         "ulimit -n $(ulimit -Hn)",
     );
     expect(
         "open files",
         files(1_024, u64::MAX),
         Level::Note,
-        "raised to no limit",
+        "hard limit unlimited",
         "ulimit",
     );
     expect("open files", files(65_536, 65_536), Level::Ok, "65,536", "");
 }
 
 #[test]
-fn ports() {
+fn judges_local_ports() {
     let ports = |low, high, reserved| {
-        move |facts: &mut Facts| {
+        move |facts: &mut HostFacts| {
             facts.ports = Some(PortFacts {
                 low,
                 high,
                 reserved,
             });
-            // With a delay that keeps the rate of fresh connections out of it.
+            // With this delay, the rate of fresh connections does not affect the finding.
             facts.time_wait.reuse_delay_ms = Some(10);
         }
     };
@@ -57,28 +58,28 @@ fn ports() {
         "local ports",
         ports(60_000, 60_999, 0),
         Level::Warning,
-        "1,000 for each",
+        "1,000 per source address",
         sysctl,
     );
     expect(
         "local ports",
         ports(40_000, 60_999, 0),
         Level::Note,
-        "21,000 for each",
+        "21,000 per source address",
         sysctl,
     );
     expect(
         "local ports",
         ports(32_768, 60_999, 20_000),
         Level::Warning,
-        "8,232 for each",
+        "8,232 per source address",
         sysctl,
     );
     expect(
         "local ports",
         ports(32_768, 60_999, 12),
         Level::Ok,
-        "28,220 for each",
+        "28,220 per source address",
         "",
     );
     expect(
@@ -91,9 +92,9 @@ fn ports() {
 }
 
 #[test]
-fn time_wait() {
+fn judges_time_wait() {
     let rules = |reuse, delay, timestamps| {
-        move |facts: &mut Facts| {
+        move |facts: &mut HostFacts| {
             facts.time_wait.reuse = Some(reuse);
             facts.time_wait.reuse_delay_ms = delay;
             facts.time_wait.timestamps = Some(timestamps);
@@ -103,7 +104,7 @@ fn time_wait() {
         "TIME_WAIT",
         rules(2, Some(1_000), 1),
         Level::Ok,
-        "after 1.0 s on loopback (28,232 fresh connections/s per source address), else 60 s (470/s)",
+        "after 1.0 s on loopback (28,232 fresh connections/s per source address), elsewhere after 60 s (470/s)",
         "",
     );
     expect(
@@ -131,7 +132,7 @@ fn time_wait() {
         "TIME_WAIT",
         rules(0, None, 1),
         Level::Warning,
-        "tcp_tw_reuse = 0; 12 local ports rest now",
+        "tcp_tw_reuse = 0; 12 local ports in TIME_WAIT",
         "sysctl -w net.ipv4.tcp_tw_reuse=2",
     );
     expect(
@@ -145,20 +146,17 @@ fn time_wait() {
         "TIME_WAIT",
         |facts| facts.time_wait.ports_held = Some(20_000),
         Level::Note,
-        "20,000 of the local ports rest now",
+        "20,000 local ports in TIME_WAIT",
         "sleep 60",
     );
     let mut facts = sound();
     facts.time_wait.reuse = Some(0);
-    let spoils = finding(&facts, "TIME_WAIT").spoils.unwrap();
-    assert!(
-        spoils.contains("470 fresh connections per second"),
-        "{spoils}"
-    );
+    let effect = finding(&facts, "TIME_WAIT").spoils.unwrap();
+    assert!(effect.contains("470 fresh connections/s"), "{effect}");
 }
 
 #[test]
-fn accept_queues() {
+fn judges_accept_queues() {
     expect(
         "accept queue",
         |facts| facts.accept_queue.somaxconn = Some(128),
@@ -179,9 +177,10 @@ fn accept_queues() {
 }
 
 #[test]
-fn conntrack() {
-    let table =
-        |count, max| move |facts: &mut Facts| facts.conntrack = Some(ConntrackFacts { count, max });
+fn judges_connection_tracking() {
+    let table = |count, max| {
+        move |facts: &mut HostFacts| facts.conntrack = Some(ConntrackFacts { count, max })
+    };
     let raise = "sudo sysctl -w net.netfilter.nf_conntrack_max=1048576";
     expect(
         "conntrack",
@@ -208,7 +207,7 @@ fn conntrack() {
         "conntrack",
         table(0, 65_536),
         Level::Ok,
-        "no rule uses it",
+        "not used by any rule",
         "",
     );
     expect(

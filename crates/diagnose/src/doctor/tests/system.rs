@@ -1,13 +1,13 @@
-//! What the kernel gives: io_uring and a clock.
+//! Tests of the io_uring and clock findings.
 
 use floodmark_record::host::{ClockFacts, IoUringFacts};
 
 use super::*;
 
 #[test]
-fn io_uring_forbidden() {
+fn judges_forbidden_io_uring() {
     let refused = |disabled, errno| {
-        move |facts: &mut Facts| {
+        move |facts: &mut HostFacts| {
             facts.io_uring = IoUringFacts {
                 available: false,
                 errno: Some(errno),
@@ -26,14 +26,14 @@ fn io_uring_forbidden() {
         "io_uring",
         refused(Some(0), 1),
         Level::Note,
-        "by a system-call filter",
+        "by a system call filter",
         "seccomp",
     );
     expect(
         "io_uring",
         refused(Some(0), 38),
         Level::Note,
-        "hidden by a system-call filter",
+        "hidden by a system call filter",
         "seccomp",
     );
     expect(
@@ -53,14 +53,14 @@ fn io_uring_forbidden() {
 }
 
 #[test]
-fn clocks() {
+fn judges_clocks() {
     let clock = |source: &str, available: &str, read_ns| {
         let clock = ClockFacts {
             source: Some(source.to_owned()),
             available: available.split(' ').map(str::to_owned).collect(),
             read_ns,
         };
-        move |facts: &mut Facts| facts.clock = clock
+        move |facts: &mut HostFacts| facts.clock = clock
     };
     expect(
         "clock",

@@ -1,24 +1,26 @@
-//! What threads, connections to others and the store tell of where requests wait, as means over the window.
+//! Where requests wait: threads, upstream connections and the store, as means over the window.
 
-use super::Seen;
+use floodmark_record::Metric;
+use floodmark_record::metric::{PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure};
 
-/// Threads of the server whose names differ only in their number.
-#[derive(Debug, Clone, Default)]
-pub struct ThreadKind {
+use super::WindowSamples;
+
+/// Server threads whose names differ only in a trailing number.
+#[derive(Debug)]
+pub struct ThreadGroupFacts {
     pub name: String,
     pub threads: f64,
-    /// Those that did a fair share of what the busiest of them did.
+    /// Threads whose activity is at least a fifth of the busiest thread's.
     pub at_work: f64,
-    /// Times that they gave the CPU up to wait, per second.
+    /// Voluntary context switches per second.
     pub waits_per_s: f64,
-    /// CPUs that they used.
     pub on_cpu: f64,
-    /// How many were found waiting in each function of the kernel, most first.
+    /// Mean number of threads waiting in each kernel function, highest first.
     pub waits_in: Vec<(String, f64)>,
 }
 
-impl ThreadKind {
-    /// Threads that were found waiting in functions of which this holds.
+impl ThreadGroupFacts {
+    /// Returns the number of threads that wait in matching kernel functions.
     #[must_use]
     pub fn waiting_in(&self, holds: impl Fn(&str) -> bool) -> f64 {
         let of = self.waits_in.iter().filter(|(name, _)| holds(name));
@@ -26,121 +28,106 @@ impl ThreadKind {
     }
 }
 
-/// Connections that the server opened itself to one address.
-#[derive(Debug, Clone, Default)]
-pub struct Upstream {
+/// Connections opened by the server to one address.
+#[derive(Debug)]
+pub struct UpstreamFacts {
     pub address: String,
     pub established: f64,
-    /// Those that wait for an answer; none where most of them answer within a tick of the kernel.
+    /// Connections that wait for a response; `None` if most responses arrive within one clock tick.
     pub waiting: Option<f64>,
-    /// Those that wait for an answer, or have had one within the tick of the kernel in which they asked.
+    /// Connections that wait for a response, or received one within one clock tick of the request.
     pub perhaps_waiting: f64,
 }
 
-/// Sessions of PostgreSQL.
-#[derive(Debug, Clone, Default)]
-pub struct Sessions {
+/// Mean numbers of PostgreSQL sessions.
+#[derive(Debug)]
+pub struct DatabaseSessions {
     pub active: f64,
     pub waiting_for_locks: f64,
-    /// Those that wait for their client between two statements of a transaction.
+    /// Sessions in a transaction that wait for their client.
     pub idle_in_transaction: f64,
-    /// Those whose commit waits for the log to reach the disk, or for another's to.
+    /// Sessions whose commit waits for the write-ahead log.
     pub committing: f64,
 }
 
-/// What Cassandra works on.
-#[derive(Debug, Clone, Default)]
-pub struct Calls {
-    /// The most requests of its clients that it was found working on at once, of all readings of the load and its warm-up.
-    pub most: f64,
-    pub readings: usize,
-    /// Statements that it executed per second.
-    pub per_s: f64,
-}
-
-/// Events of sessions that wait for the write-ahead log (`pg_stat_activity`, "Wait Event" tables of the manual).
+/// Wait events of sessions that write or sync the write-ahead log (tables "Wait Event" in the
+/// PostgreSQL manual).
 const COMMITTING: [&str; 4] = [
-    "waiting IO:WALSync",
-    "waiting IO:WALWrite",
-    "waiting LWLock:WALWrite",
-    "waiting IPC:SyncRep",
+    "IO:WALSync",
+    "IO:WALWrite",
+    "LWLock:WALWrite",
+    "IPC:SyncRep",
 ];
 
-/// The kinds of the server's threads.
-pub(super) fn kinds(seen: &Seen<'_>) -> Vec<ThreadKind> {
-    const OF: &str = "server threads";
-    let all = seen.run.observations.iter().filter(|o| o.subject == OF);
-    let metrics: Vec<&str> = all.map(|o| o.metric.as_str()).collect();
-    let names = metrics.iter().filter_map(|m| m.strip_suffix(" threads"));
-    names
-        .map(|name| {
-            let level = |what: &str| seen.level(OF, &format!("{name} {what}")).unwrap_or(0.0);
-            let rate = |what: &str| seen.rate(OF, &format!("{name} {what}")).unwrap_or(0.0);
-            let functions = metrics.iter().filter_map(|metric| {
-                let function = metric.strip_prefix(name)?.strip_prefix(" in ")?;
-                let largest = function.ends_with(".max");
-                (!largest).then(|| (function.to_owned(), seen.level(OF, metric).unwrap_or(0.0)))
-            });
-            let mut waits_in: Vec<(String, f64)> = functions.collect();
-            waits_in.sort_by(|a, b| b.1.total_cmp(&a.1));
-            ThreadKind {
-                name: name.to_owned(),
-                threads: level("threads"),
-                at_work: level("at work"),
-                waits_per_s: rate("waits"),
-                on_cpu: rate("on_cpu"),
-                waits_in,
-            }
+/// Returns the thread groups of the server.
+pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts> {
+    let group_facts = |group: &String| {
+        let of = |figure| Metric::ThreadGroup(Role::Server, group.clone(), figure);
+        let level = |metric| samples.level(metric).unwrap_or(0.0);
+        let rate = |figure| samples.mean(of(figure)).unwrap_or(0.0);
+        let functions = samples.metrics().filter_map(|metric| match metric {
+            Metric::ThreadsWaitingIn {
+                role: Role::Server,
+                group: of,
+                function,
+            } if of == group => Some((function.clone(), level(metric.clone()))),
+            _ => None,
+        });
+        let mut waits_in: Vec<(String, f64)> = functions.collect();
+        waits_in.sort_by(|a, b| b.1.total_cmp(&a.1));
+        ThreadGroupFacts {
+            name: group.clone(),
+            threads: level(of(ThreadGroupFigure::Threads)),
+            at_work: level(of(ThreadGroupFigure::Working)),
+            waits_per_s: rate(ThreadGroupFigure::Waits),
+            on_cpu: rate(ThreadGroupFigure::OnCpu),
+            waits_in,
+        }
+    };
+    let groups = samples.metrics().filter_map(|metric| match metric {
+        Metric::ThreadGroup(Role::Server, group, ThreadGroupFigure::Threads) => Some(group),
+        _ => None,
+    });
+    groups.map(group_facts).collect()
+}
+
+/// Returns the connections opened by the server, by address.
+pub(super) fn upstreams(samples: &WindowSamples<'_>) -> Vec<UpstreamFacts> {
+    let upstream_facts = |metric: &Metric| {
+        let Metric::Upstream(address, UpstreamFigure::Established) = metric else {
+            return None;
+        };
+        let level = |figure| {
+            samples
+                .level(Metric::Upstream(*address, figure))
+                .unwrap_or(0.0)
+        };
+        let established = level(UpstreamFigure::Established);
+        let waiting = level(UpstreamFigure::Waiting);
+        let perhaps = level(UpstreamFigure::PerhapsWaiting);
+        let known = established - perhaps;
+        (established > 0.0).then(|| UpstreamFacts {
+            address: address.to_string(),
+            established,
+            perhaps_waiting: waiting + perhaps,
+            waiting: (known >= established / 2.0 && known > 0.0)
+                .then(|| waiting * established / known),
         })
-        .collect()
+    };
+    samples.metrics().filter_map(upstream_facts).collect()
 }
 
-/// Where the server's own connections go.
-pub(super) fn upstreams(seen: &Seen<'_>) -> Vec<Upstream> {
-    const OF: &str = "server upstreams";
-    let all = seen.run.observations.iter().filter(|o| o.subject == OF);
-    let addresses = all.filter_map(|o| o.metric.strip_suffix(" established"));
-    addresses
-        .map(|address| {
-            let level = |what: &str| seen.level(OF, &format!("{address} {what}")).unwrap_or(0.0);
-            let established = level("established");
-            let known = established - level("waiting or not");
-            Upstream {
-                address: address.to_owned(),
-                established,
-                perhaps_waiting: level("waiting") + level("waiting or not"),
-                waiting: (known >= established / 2.0 && known > 0.0)
-                    .then(|| level("waiting") * established / known),
-            }
-        })
-        .filter(|upstream| upstream.established > 0.0)
-        .collect()
-}
-
-/// PostgreSQL's sessions, where it could be asked.
-pub(super) fn sessions(seen: &Seen<'_>) -> Option<Sessions> {
-    let level = |metric: &str| seen.level("postgresql", metric);
-    Some(Sessions {
-        active: level("active")?,
-        waiting_for_locks: level("waiting for locks").unwrap_or(0.0),
-        idle_in_transaction: level("idle in transaction").unwrap_or(0.0),
-        committing: COMMITTING
-            .iter()
-            .filter_map(|event| level(event))
-            .fold(0.0, |sum, sessions| sum + sessions),
-    })
-}
-
-/// What Cassandra works on, where it could be asked.
-pub(super) fn calls(seen: &Seen<'_>) -> Option<Calls> {
-    const ACTIVE: &str = "Native-Transport-Requests active";
-    // Of a series that was thinned out a value is the mean of several readings, and the largest of them stands beside it.
-    let active = seen
-        .series("cassandra", &format!("{ACTIVE}.max"))
-        .or_else(|| seen.series("cassandra", ACTIVE))?;
-    Some(Calls {
-        most: active.values.iter().copied().fold(0.0, f64::max),
-        readings: active.values.len(),
-        per_s: seen.rate("cassandra", "prepared_statements_executed")?,
+/// Returns PostgreSQL's sessions, or `None` if they were not sampled.
+pub(super) fn sessions(samples: &WindowSamples<'_>) -> Option<DatabaseSessions> {
+    let level = |figure| samples.level(Metric::Postgresql(figure));
+    let committing = COMMITTING
+        .iter()
+        .filter_map(|event| samples.level(Metric::PostgresqlWait((*event).to_owned())));
+    Some(DatabaseSessions {
+        active: level(PostgresqlFigure::Active)?,
+        waiting_for_locks: level(PostgresqlFigure::WaitingForLocks).unwrap_or(0.0),
+        idle_in_transaction: level(PostgresqlFigure::IdleInTransaction).unwrap_or(0.0),
+        // The sum starts at 0, since an empty sum of floats is -0.
+        committing: committing.fold(0.0, |sum, sessions| sum + sessions),
     })
 }

@@ -1,250 +1,176 @@
-//! Limits on the client's side: its CPU, its standstills, its ports and files.
+//! Limits of the client: CPU, stalls, local ports, open files.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::plan::{ConnectionUse, Model, Sources};
+use floodmark_record::metric::{Role, SocketFigure};
+use floodmark_record::plan::{ConnectionUse, Sources};
+use floodmark_record::run::Run;
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{FULL, SHARED, STOPPED, could_have, per_s, percent};
-use crate::validity::{STALL_S, load_threads};
-use crate::why::candidate::{Candidate, Findings, Shown};
-use crate::why::facts::Facts;
+use super::{CONTENDED, PAUSED, SATURATED, available_cpus, per_s, show_available, show_us};
+use crate::validity::{ClientThreads, STALL_S};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::{RunFacts, used};
 
-/// Failures by one cause that are this share of what was intended decide what the figure is.
-const VICTIMS: f64 = 0.01;
+/// Minimum share of the intended requests that an error must affect to limit throughput.
+const AFFECTED: f64 = 0.01;
 
-/// Its CPU.
-pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
+/// Detects a client limited by its CPU.
+pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let client = &facts.client;
-    let (used, how) = match (
-        load_threads(&facts.run.client.threads),
-        facts.run.client.name.is_none(),
-    ) {
-        // What decides whether a figure is a bound of floodmark's decides here too, but for threads that wait for CPUs a good part of the
-        // time: it is not their own work that fills these.
-        (Some(threads), true) => (
-            match threads.waiting {
-                Some(waiting) if waiting >= SHARED * threads.on_cpu => threads.on_cpu,
+    let run = facts.run;
+    let external = run.client.name.is_some();
+    let server = used(&facts.server);
+    let (busy, figure) = match ClientThreads::of(&run.client.threads).filter(|_| !external) {
+        Some(threads) => (
+            // Threads that wait long for a CPU are not saturated by their own work.
+            match threads.runnable {
+                Some(runnable) if runnable >= CONTENDED * threads.on_cpu => threads.on_cpu,
                 _ => threads.busy(),
             },
-            format!(
-                "client threads on a CPU for {} of their time{}",
-                percent(threads.on_cpu),
-                threads.waiting.map_or_else(String::new, |waiting| format!(
-                    ", ready for one for {}",
-                    percent(waiting)
-                ))
-            ),
+            format!("client: {}", threads.show_cpu_use()),
         ),
-        _ => {
-            let own = facts
-                .run
-                .place
-                .as_ref()
-                .is_some_and(|place| place.client.cpus.is_some());
-            let server = facts.server.as_ref().map_or(0.0, |server| server.used);
-            let beside = if own { 0.0 } else { server };
-            let has = could_have(facts.host_busy, client, own, beside);
-            (
-                (client.used / has).min(1.0),
-                format!(
-                    "client: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
-                    client.used
-                ),
-            )
+        None => {
+            let own_cpus = facts.client_has_own_cpus;
+            let others = if own_cpus { 0.0 } else { server };
+            let available = available_cpus(facts.host_busy, client, own_cpus, others);
+            let figure = show_available("client", client.used, available);
+            ((client.used / available).min(1.0), figure)
         }
     };
-    if used < FULL {
-        return findings.not(Cause::ClientCpu, how);
+    // If both saturate the same CPUs, the larger consumer is the cause.
+    let server_uses_more =
+        client.busiest.is_none() && !facts.is_client_separate() && client.used < server;
+    if busy < SATURATED || server_uses_more {
+        return ruled_out(figure);
     }
-    // Of two that fill the CPUs together the one that takes less is not what to mend first.
-    let server = facts.server.as_ref().map_or(0.0, |server| server.used);
-    if client.busiest.is_none() && !facts.server_is_apart() && client.used < server {
-        return findings.not(Cause::ClientCpu, how);
+    if error_count(run, "ports_exhausted") > run.requests.sent {
+        return ruled_out("the client used its CPU to search for free local ports");
     }
-    // A thread that spends its time looking for a port that is not there could send far more.
-    if facts
-        .run
-        .errors
-        .get("ports_exhausted")
-        .is_some_and(|n| *n > facts.run.requests.sent)
-    {
-        return findings.not(
-            Cause::ClientCpu,
-            "its CPU went into looking for local ports, of which there were none",
-        );
-    }
-    let threads = facts.run.plan.threads;
-    let more = client.busiest.is_some() && f64::from(threads) < client.may_use;
-    findings.found(Candidate {
-        cause: Cause::ClientCpu,
-        shown: Shown::Full,
-        used,
-        limit_per_s: Some(facts.answered_per_s / used),
-        summary: format!(
-            "the load generator has no CPU left: it takes {} of CPU for each request, and that is all it has; the server may do more",
-            us(client.cpu_us)
-        ),
-        evidence: vec![how, format!("client: {} of CPU per request", us(client.cpu_us))],
-        next: if more {
-            format!("give it another thread: -t {}", threads + 1)
-        } else if facts.run.client.name.is_some() {
-            "load it with floodmark, which takes less, or from more machines".to_owned()
+    let threads = run.plan.threads;
+    let cost = show_us(client.cpu_us);
+    Candidate::new(
+        EvidenceRank::Saturated,
+        format!("the load generator is CPU-bound ({cost} per request); the server may be faster"),
+        vec![figure],
+        if client.busiest.is_some() && f64::from(threads) < client.allowed {
+            format!("add a client thread: -t {}", threads + 1)
+        } else if external {
+            "use floodmark as the client, or several hosts".to_owned()
         } else {
-            "load it from another machine, or from several".to_owned()
+            "run the client on another host, or on several".to_owned()
         },
-        takes: None,
-    });
+    )
+    .with_utilization(busy, facts.responses_per_s)
+    .found()
 }
 
-fn us(us: Option<f64>) -> String {
-    us.map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3))
-}
-
-/// Its standstills.
-pub(super) fn stall(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(longest) = facts.run.longest_stall_ns.map(|ns| ns as f64 / 1e9) else {
-        return;
-    };
+/// Detects stalls of the client.
+pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
+    let longest_ns = facts.run.longest_stall_ns? as f64;
+    let stall_s = longest_ns / 1e9;
     let window = facts.run.sending_s;
-    if longest < STALL_S || longest < 0.02 * window {
-        return findings.not(
-            Cause::ClientStall,
-            format!(
-                "the longest standstill of the client was {}",
-                show_ns(longest * 1e9)
-            ),
-        );
+    let longest = show_ns(longest_ns);
+    if stall_s < STALL_S || stall_s < 0.02 * window {
+        return ruled_out(format!("longest stall of the client: {longest}"));
     }
-    // A standstill costs as much of the throughput as it takes of the time: one that costs less than that is not what limits it.
-    let shown = match longest < STOPPED * window {
-        true => Shown::Lesser,
-        false => Shown::Counted,
-    };
-    findings.found(Candidate {
-        cause: Cause::ClientStall,
-        shown,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "the load generator stood still for {} at a stretch, in which it neither sent nor read",
-            show_ns(longest * 1e9)
-        ),
-        evidence: vec![format!(
-            "longest_stall_ns: a load thread came back {} late from a wait",
-            show_ns(longest * 1e9)
+    Candidate::new(
+        // A stall costs throughput in proportion to its share of the time.
+        EvidenceRank::Counted.unless_minor(stall_s < PAUSED * window),
+        format!("the load generator stalled for {longest}: it neither sent nor received"),
+        vec![format!(
+            "longest_stall_ns: a client thread woke up {longest} late"
         )],
-        next: "find out what stopped it (other programs, a paused machine, SIGSTOP), and repeat"
-            .to_owned(),
-        takes: None,
-    });
+        "find what stopped it (another program, a paused host, SIGSTOP), then repeat",
+    )
+    .found()
 }
 
-/// Its ports.
-pub(super) fn ports(facts: &Facts<'_>, findings: &mut Findings) {
+/// Detects a shortage of local ports on the client.
+pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
-    let failed = run.errors.get("ports_exhausted").copied().unwrap_or(0);
-    if (failed as f64) < VICTIMS * run.requests.intended as f64 || failed == 0 {
-        let why = format!(
-            "{} connections failed for want of a local port",
-            show_count(failed)
-        );
-        return findings.not(Cause::EphemeralPorts, why);
+    let failed = error_count(run, "ports_exhausted");
+    let failures = show_count(failed);
+    if !affects(run, failed) {
+        return ruled_out(format!("connections without a local port: {failures}"));
     }
     let ports = run.connections.ports_per_source;
     let sources = run.plan.sources.as_ref().map_or(1, Sources::count);
-    let resting = facts.network.client_time_wait;
+    let time_wait = facts.samples.sockets(Role::Client, SocketFigure::TimeWait);
     let mut evidence = vec![format!(
-        "errors.ports_exhausted {}: connect() found no local port (EADDRNOTAVAIL)",
-        show_count(failed)
+        "errors.ports_exhausted: {failures} (connect() returned EADDRNOTAVAIL)"
     )];
-    if let Some(resting) = resting {
+    if let Some(sockets) = time_wait {
         evidence.push(format!(
-            "client sockets in TIME_WAIT: {:.0} on average (sock_diag){}",
-            resting,
-            ports.map_or_else(String::new, |n| format!(
-                ", of {} local ports",
-                show_count(n)
-            ))
+            "client sockets in TIME_WAIT: {sockets:.0} on average (sock_diag)"
         ));
     }
-    // Open connections hold ports too: only where most of them are seen to rest is that what there are none for.
-    let all = ports.map(|n| n as f64 * sources as f64);
-    let rests = all
-        .zip(resting)
-        .is_some_and(|(all, resting)| resting >= all / 2.0);
-    // Linux lets a port rest for 60 s (TCP_TIMEWAIT_LEN), so that each serves once at the start and again each minute.
+    // Open connections hold ports too, so most ports must be in TIME_WAIT.
+    let all_ports = ports.map(|n| n as f64 * sources as f64);
+    let in_time_wait = all_ports
+        .zip(time_wait)
+        .is_some_and(|(ports, sockets)| sockets >= ports / 2.0);
+    // TIME_WAIT lasts 60 s (TCP_TIMEWAIT_LEN): each port serves once at the start and once a minute.
     let seconds = run.sending_s;
-    let limit = all
-        .filter(|_| rests && seconds > 0.0)
-        .map(|all| all * (1.0 + (seconds / 60.0).floor()) / seconds);
+    let limit = all_ports
+        .filter(|_| in_time_wait && seconds > 0.0)
+        .map(|ports| ports * (1.0 + (seconds / 60.0).floor()) / seconds);
     if let Some(limit) = limit {
+        let limit = per_s(limit);
         evidence.push(format!(
-            "a port rests 60 s in TIME_WAIT: {} in {seconds:.0} s",
-            per_s(limit)
+            "upper bound in a run of {seconds:.0} s: {limit}, since TIME_WAIT lasts 60 s"
         ));
     }
-    findings.found(Candidate {
-        cause: Cause::EphemeralPorts,
-        shown: Shown::Counted,
-        used: 1.0,
-        limit_per_s: limit,
-        summary: format!(
-            "the client ran out of local ports: each connection takes one{}{}",
-            if rests { ", which rests for 60 s after it was closed (TIME_WAIT)" } else { "" },
-            ports.map_or_else(String::new, |n| format!(", and there are {}", show_count(n)))
-        ),
+    let number = ports
+        .map(|n| format!(" ({})", show_count(n)))
+        .unwrap_or_default();
+    let holder = match in_time_wait {
+        true => "each closed connection holds one for 60 s (TIME_WAIT)",
+        false => "each connection holds one",
+    };
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!("the client ran out of local ports{number}: {holder}"),
         evidence,
-        next: if run.plan.connection_use == ConnectionUse::Fresh {
-            "keep connections (leave --fresh away), let the server close first (--close-first server), or use more source \
-             addresses (--sources)"
+        if run.plan.connection_use == ConnectionUse::Fresh {
+            "keep connections (omit --fresh), use --close-first server, or add source addresses"
         } else {
-            "use more source addresses (--sources), or fewer connections"
-        }
-        .to_owned(),
-        takes: None,
-    });
+            "add source addresses (--sources), or use fewer connections"
+        },
+    )
+    .with_limit(limit)
+    .found()
 }
 
-/// Its open files.
-pub(super) fn files(facts: &Facts<'_>, findings: &mut Findings) {
+/// Detects a shortage of open files on the client.
+pub(super) fn files(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
-    let failed = run.errors.get("fds_exhausted").copied().unwrap_or(0);
-    if failed == 0 || (failed as f64) < VICTIMS * run.requests.intended as f64 {
-        return findings.not(
-            Cause::ClientFds,
-            format!(
-                "{} connections failed for want of an open file in the client",
-                show_count(failed)
-            ),
-        );
+    let failed = error_count(run, "fds_exhausted");
+    let failures = show_count(failed);
+    if !affects(run, failed) {
+        return ruled_out(format!("connections without a file descriptor: {failures}"));
     }
-    let limit = run.connections.fd_limit;
-    findings.found(Candidate {
-        cause: Cause::ClientFds,
-        shown: Shown::Counted,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "the load generator may open no more files{}, and each connection is one",
-            limit.map_or_else(String::new, |n| format!(" than {}", show_count(n)))
-        ),
-        evidence: vec![format!(
-            "errors.fds_exhausted {} (EMFILE); connections.peak {} with connections.fd_limit {}",
-            show_count(failed),
-            run.connections
-                .peak
-                .map_or_else(|| "unknown".to_owned(), show_count),
-            limit.map_or_else(|| "unknown".to_owned(), show_count)
+    let show = |n: Option<u64>| n.map_or_else(|| "unknown".to_owned(), show_count);
+    let limit = show(run.connections.fd_limit);
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!("the load generator reached its limit on open files ({limit})"),
+        vec![format!(
+            "errors.fds_exhausted: {failures} (EMFILE); connections.peak: {}, \
+             connections.fd_limit: {limit}",
+            show(run.connections.peak)
         )],
-        next: format!(
+        format!(
             "raise the limit (ulimit -n {}), or use fewer connections (-c)",
             run.plan.connections * 2 + 100
         ),
-        takes: None,
-    });
+    )
+    .found()
 }
 
-/// Whether all that a closed run may have under way is too little to fill anything.
-pub(super) fn is_closed(facts: &Facts<'_>) -> bool {
-    facts.run.plan.model == Model::Closed
+fn error_count(run: &Run, name: &str) -> u64 {
+    run.errors.get(name).copied().unwrap_or(0)
+}
+
+/// Returns whether an error is frequent enough to limit throughput.
+fn affects(run: &Run, failed: u64) -> bool {
+    failed > 0 && failed as f64 >= AFFECTED * run.requests.intended as f64
 }

@@ -1,264 +1,236 @@
-//! Limits where connections are made and kept.
+//! Limits on opening and keeping connections.
 
+use floodmark_record::Metric;
 use floodmark_record::cause::Cause;
+use floodmark_record::metric::{ListenerFigure, NetworkFigure, ProcessFigure, Role};
 use floodmark_record::plan::ConnectionUse;
-use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::run::Run;
+use floodmark_record::units::{show_count, show_rate};
 
-use super::{HALF, NEARLY, per_s, percent, working};
-use crate::why::candidate::{Candidate, Findings, Shown};
-use crate::why::facts::Facts;
+use super::{HALF, NEAR_LIMIT, per_s, percent, show_us, working};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
+use crate::why::facts::{RunFacts, used};
 
-/// From this share of connects on that met a full queue, it decides throughput or p99: each of them waits a second or more.
+/// Minimum share of connects that met a full accept queue. Each of them waits at least a second,
+/// which decides throughput or p99.
 const OVERFLOWED: f64 = 0.01;
 
-/// From this many new connections for each request on, making them takes at least half of the CPU: a request on a fresh connection takes
-/// about five times what one on a kept connection does (README, 22 against 4 µs).
+/// Minimum number of new connections per request at which opening them takes half of the CPU. A
+/// request on a fresh connection costs about five times as much as one on a kept connection
+/// (docs/peers.md).
 const REOPENED: f64 = 0.2;
 
-/// The queue of connections that wait to be accepted.
-pub(super) fn backlog(facts: &Facts<'_>, findings: &mut Findings) {
-    let network = &facts.network;
-    let (Some(overflows), Some(opened)) =
-        (network.listen_overflows_per_s, network.active_opens_per_s)
-    else {
-        findings.unseen.push(
-            "the kernel's counters of the server's side (ListenOverflows), which tell of a full accept queue".to_owned(),
+/// Detects an overflowing accept queue.
+pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
+    let samples = &facts.samples;
+    let overflows = samples.network(Role::Server, NetworkFigure::ListenOverflows);
+    let overflows = overflows.filter(|_| samples.is_server_local());
+    let opened = samples.network(Role::Client, NetworkFigure::ActiveOpens);
+    let Some((overflows, opened)) = overflows.zip(opened) else {
+        return not_available(
+            "kernel counters of the server's host (ListenOverflows), which show a full accept queue",
         );
-        return;
     };
-    let share = overflows / opened.max(1.0);
-    // They are of all listeners of the machine: a queue that all of our connections fit into is not the one.
-    let roomy = network
-        .accept_queue
-        .zip(network.accept_queue_limit)
-        .filter(|(queue, limit)| {
-            *limit >= 2.0 * f64::from(facts.run.plan.connections) && *queue < HALF * limit
-        });
-    if let Some((queue, limit)) = roomy {
-        let said = format!(
-            "the accept queue of {limit:.0} had {queue:.0} connections in it on average (sock_diag)"
-        );
-        return findings.not(Cause::ListenBacklog, said);
+    let queue_limit = samples.listener(ListenerFigure::AcceptQueueLimit);
+    let queue = samples
+        .listener(ListenerFigure::AcceptQueue)
+        .zip(queue_limit);
+    let queue_text = queue.map(|(length, limit)| {
+        format!("accept queue: {length:.0} of {limit:.0} on average (sock_diag)")
+    });
+    // The counter covers all listeners on the host. A queue with room for all connections of the
+    // client did not overflow.
+    let has_room = queue.is_some_and(|(length, limit)| {
+        limit >= 2.0 * f64::from(facts.run.plan.connections) && length < HALF * limit
+    });
+    if let Some(text) = queue_text.as_ref().filter(|_| has_room) {
+        return ruled_out(text);
     }
-    if overflows == 0.0 || share < OVERFLOWED {
-        return findings.not(
-            Cause::ListenBacklog,
-            format!(
-                "ListenOverflows grew by {overflows:.1} per second beside {} connections",
-                per_s(opened)
-            ),
-        );
-    }
-    let mut evidence = vec![format!(
-        "ListenOverflows {} beside ActiveOpens {} (/proc/net/netstat, /proc/net/snmp)",
+    let figure = format!(
+        "ListenOverflows: {}, ActiveOpens: {} (/proc/net/netstat, /proc/net/snmp)",
         per_s(overflows),
         per_s(opened)
-    )];
-    if let (Some(queue), Some(limit)) = (network.accept_queue, network.accept_queue_limit) {
-        evidence.push(format!(
-            "accept queue {queue:.0} of {limit:.0} on average (sock_diag)"
-        ));
+    );
+    if overflows == 0.0 || overflows / opened.max(1.0) < OVERFLOWED {
+        return ruled_out(figure);
     }
-    if let Some(again) = network.syn_retransmits_per_s {
-        evidence.push(format!(
-            "TCPSynRetrans {}: connects that were tried again after a second or more",
-            per_s(again)
-        ));
-    }
-    findings.found(Candidate {
-        cause: Cause::ListenBacklog,
-        shown: Shown::Counted,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "connections come faster than the server accepts them, and its accept queue{} is full: those that do not fit try again a second \
-             later",
-            network.accept_queue_limit.map_or_else(String::new, |n| format!(" of {n:.0}"))
-        ),
-        evidence,
-        next: "raise the server's backlog and net.core.somaxconn, accept with more threads, or keep connections".to_owned(),
-        takes: None,
+    let retransmits = samples.network(Role::Client, NetworkFigure::SynRetransmits);
+    let retransmits = retransmits.map(|rate| {
+        let rate = per_s(rate);
+        format!("TCPSynRetrans: {rate} connects retried after a second or more")
     });
+    let limit = queue_limit
+        .map(|n| format!(" ({n:.0})"))
+        .unwrap_or_default();
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!("the server's accept queue{limit} overflows, and clients retry after 1 s"),
+        [Some(figure), queue_text, retransmits]
+            .into_iter()
+            .flatten()
+            .collect(),
+        "raise the server's backlog and net.core.somaxconn, or keep connections",
+    )
+    .found()
 }
 
-/// Connections that the server ends after so many requests.
-pub(super) fn keepalive(facts: &Facts<'_>, findings: &mut Findings) {
+/// Detects a server that closes connections after a number of requests.
+pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
-    if run.plan.connection_use != ConnectionUse::Kept || run.plan.requests_per_connection.is_some()
-    {
-        return;
+    if run.plan.connection_use != ConnectionUse::Kept {
+        return None;
     }
     let (opened, sent) = (run.connections.opened, run.requests.sent);
-    let first = u64::from(run.plan.connections);
-    let again = opened.saturating_sub(first) as f64 / sent.max(1) as f64;
-    // What broke or was given up was not ended after a number of requests.
-    let broken = run.requests.reset + run.requests.timed_out + run.requests.malformed;
-    // It takes CPU: where that is idle, something else is waited for. One CPU is all that a server may be able to use.
-    let idle = working::has_time(facts)
-        && facts
-            .server
-            .as_ref()
-            .is_none_or(|server| server.used < NEARLY);
-    let broke = opened.saturating_sub(first) <= 2 * broken;
-    if again < REOPENED || broke || idle {
-        return findings.not(
-            Cause::KeepaliveLimit,
-            format!(
-                "{} connections for {} requests",
-                show_count(opened),
-                show_count(sent)
-            ),
-        );
+    let reopened = opened.saturating_sub(u64::from(run.plan.connections));
+    let per_request = reopened as f64 / sent.max(1) as f64;
+    let mostly_broken = reopened <= 2 * broken_connections(run);
+    // New connections cost CPU, so idle CPUs point to another cause. Some servers can use only one
+    // CPU.
+    let is_idle = working::has_spare_cpu(facts)
+        && (facts.server.is_none() || used(&facts.server) < NEAR_LIMIT);
+    let (opened_text, sent_text) = (show_count(opened), show_count(sent));
+    if per_request < REOPENED || mostly_broken || is_idle {
+        return ruled_out(format!(
+            "{opened_text} connections for {sent_text} requests"
+        ));
     }
-    let each = sent as f64 / opened as f64;
-    findings.found(Candidate {
-        cause: Cause::KeepaliveLimit,
-        shown: Shown::Within,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "the server ends each connection after about {each:.0} requests, so that much of the time goes into making new ones"
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!(
+            "the server closes each connection after about {:.0} requests, which costs CPU",
+            sent as f64 / opened as f64
         ),
-        evidence: vec![
-            format!("connections.opened {} for requests.sent {}", show_count(opened), show_count(sent)),
+        vec![
+            format!("connections.opened: {opened_text}, requests.sent: {sent_text}"),
             format!(
-                "a connect takes {} on average (connect_time_us)",
-                run.connect_time_us.mean.map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3))
+                "mean connect time: {} (connect_time_us)",
+                show_us(run.connect_time_us.mean)
             ),
         ],
-        next: "let the server keep connections longer (such as nginx keepalive_requests)".to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
+        "raise the server's limit on requests per connection (nginx: keepalive_requests)",
+    )
+    .found()
 }
 
-/// From this share of the connections on that nobody accepts, they are not just on their way in.
-const LEFT_OUT: f64 = 0.1;
+/// Minimum share of the connections that wait to be accepted.
+const NOT_ACCEPTED: f64 = 0.1;
 
-/// A connection that is not let in for so long, seconds, is not just waiting for a thread that accepts to have its turn.
-const LONG_S: f64 = 0.1;
+/// Minimum time in the accept queue that scheduling alone does not explain, seconds.
+const LONG_WAIT_S: f64 = 0.1;
 
-/// A process at its limit of open files opens and closes some as it goes.
-const ALL_FILES: f64 = 0.98;
+/// Minimum used share of a limit on open files. A process at its limit opens and closes some files.
+const FILES_EXHAUSTED: f64 = 0.98;
 
-/// Connections that stand and are not let in, though nothing is full.
-pub(super) fn not_let_in(facts: &Facts<'_>, findings: &mut Findings) {
-    let network = &facts.network;
-    let Some(waiting) = network.accept_queue else {
+/// Detects established connections that the server does not accept because of a limit on
+/// connections or open files.
+pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
+    let Some(waiting) = facts.samples.listener(ListenerFigure::AcceptQueue) else {
         return;
     };
-    let files = network.open_files.zip(network.open_files_limit);
-    let out_of_files = files.is_some_and(|(open, limit)| open >= ALL_FILES * limit);
-    let said_files = files.map(|(open, limit)| {
-        format!("{open:.0} of {limit:.0} files open in the server (/proc/PID/fd, /proc/PID/limits)")
+    let figure = format!("{waiting:.1} connections waited to be accepted on average (sock_diag)");
+    let files = |figure| facts.samples.level(Metric::Process(Role::Server, figure));
+    let files = files(ProcessFigure::OpenFiles).zip(files(ProcessFigure::OpenFilesLimit));
+    let out_of_files = files.is_some_and(|(open, limit)| open >= FILES_EXHAUSTED * limit);
+    let files_text = files.map(|(open, limit)| {
+        format!("server: {open:.0} of {limit:.0} files open (/proc/PID/fd, /proc/PID/limits)")
     });
-    let connections = f64::from(facts.run.plan.connections);
-    let said = format!("{waiting:.1} connections waited to be accepted on average (sock_diag)");
     if !out_of_files {
-        findings.not(
+        findings.add(
             Cause::ServerFds,
-            said_files.clone().unwrap_or_else(|| said.clone()),
+            ruled_out(files_text.as_ref().unwrap_or(&figure)),
         );
     }
-    // Where connections come and go with the requests, some are always on their way in: by Little's law each of them waited so long. Those
-    // that the server cut off, as one that has no room does, are others.
     let run = facts.run;
-    let broken = run.requests.reset + run.requests.timed_out + run.requests.malformed;
-    let opened = run.connections.opened.saturating_sub(2 * broken) as f64;
-    let stands_s = waiting * run.sending_s / opened.max(1.0);
-    let go = opened >= REOPENED * run.requests.sent as f64;
-    let left_out = waiting >= LEFT_OUT * connections && waiting >= 1.0;
-    let left_out = left_out && (!go || stands_s >= LONG_S);
-    if !left_out {
-        return findings.not(Cause::MaxConnections, said);
+    let connections = f64::from(run.plan.connections);
+    // If connections come and go with the requests, some are always in the queue; Little's law
+    // gives their waiting time. Connections that ended with a failed request are excluded.
+    let broken = 2 * broken_connections(run);
+    let opened = run.connections.opened.saturating_sub(broken) as f64;
+    let wait_s = waiting * run.sending_s / opened.max(1.0);
+    let short_lived = opened >= REOPENED * run.requests.sent as f64;
+    let many = waiting >= NOT_ACCEPTED * connections && waiting >= 1.0;
+    if !many || (short_lived && wait_s < LONG_WAIT_S) {
+        return findings.add(Cause::MaxConnections, ruled_out(figure));
     }
-    // A server that has no CPU left accepts late because of that.
-    if !out_of_files && !working::has_time(facts) {
-        if let Some((idle, _)) = facts.idle_to_server() {
-            findings.not(Cause::MaxConnections, working::idle(facts, idle));
-        }
-        return;
+    // A CPU-bound server also accepts late.
+    if !out_of_files && !working::has_spare_cpu(facts) {
+        let spare = working::show_spare_cpu(facts).and_then(ruled_out);
+        return findings.add(Cause::MaxConnections, spare);
     }
-    let mut evidence = vec![said];
-    evidence.extend(said_files);
-    let served = (connections - waiting).max(0.0);
-    findings.found(if out_of_files {
-        Candidate {
-            cause: Cause::ServerFds,
-            shown: Shown::Placed,
-            used: 1.0,
-            limit_per_s: None,
-            summary: format!(
-                "the server may open no more files, and each connection is one: {waiting:.0} connections stand and are not accepted"
-            ),
-            evidence,
-            next: "raise the server's limit of open files (ulimit -n, LimitNOFILE)".to_owned(),
-            takes: None,
-        }
+    let (cause, summary, next) = if out_of_files {
+        (
+            Cause::ServerFds,
+            format!("the server is at its limit on open files: {waiting:.0} connections wait"),
+            "raise the server's limit on open files (ulimit -n, LimitNOFILE)",
+        )
     } else {
-        Candidate {
-            cause: Cause::MaxConnections,
-            shown: Shown::Placed,
-            used: 1.0,
-            limit_per_s: None,
-            summary: format!(
-                "the server serves about {served:.0} connections at a time: {waiting:.0} others stand and wait to be accepted, while CPUs \
-                 are idle"
+        (
+            Cause::MaxConnections,
+            format!(
+                "{waiting:.0} connections wait while about {:.0} are served and CPUs are idle",
+                (connections - waiting).max(0.0)
             ),
-            evidence,
-            next: "raise the server's most connections (max-connections, worker_connections, threads that accept)".to_owned(),
-            takes: None,
-        }
-    });
+            "raise the server's limit on connections (max-connections, worker_connections)",
+        )
+    };
+    let evidence = [figure].into_iter().chain(files_text).collect();
+    let candidate = Candidate::new(EvidenceRank::Located, summary, evidence, next);
+    findings.add(cause, candidate.found());
 }
 
-/// One connection for each answer, as near as the two are counted at the same time.
-const AS_MANY: std::ops::Range<f64> = 0.9..1.1;
+/// Returns the number of connections that ended with a failed request.
+fn broken_connections(run: &Run) -> u64 {
+    run.requests.reset + run.requests.timed_out + run.requests.malformed
+}
 
-/// A server that opens a connection to another one for each request.
-pub(super) fn proxy(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(opened) = facts.network.opened_by_others_per_s else {
-        return;
-    };
-    let each = opened / facts.answered_per_s.max(f64::MIN_POSITIVE);
-    let to: Vec<&str> = facts.upstreams.iter().map(|u| u.address.as_str()).collect();
-    // Connections that last for a part of a millisecond are seldom seen open. Those of another client are not told from them.
-    let many = AS_MANY.contains(&each) && facts.run.client.name.is_none();
-    if to.is_empty() && !many {
-        return;
+/// Connections opened by other processes per response, if each response needs one.
+const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
+
+/// Detects a server that opens a connection to another server for each request.
+pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
+    let opened = opened_by_others(facts)?;
+    let per_response = opened / facts.responses_per_s.max(f64::MIN_POSITIVE);
+    let addresses: Vec<&str> = facts.upstreams.iter().map(|u| u.address.as_str()).collect();
+    let addresses = addresses.join(", ");
+    // Connections that last less than a millisecond are rarely sampled. Connections of an external
+    // client look the same.
+    let one_each = ONE_PER_RESPONSE.contains(&per_response) && facts.run.client.name.is_none();
+    if addresses.is_empty() && !one_each {
+        return None;
     }
-    let (to, seen) = match &to[..] {
-        [] => (
-            "of which no connection was open when it was looked at".to_owned(),
-            "as many connections as answers; no other program is known that opens just as many"
-                .to_owned(),
-        ),
-        to => (
-            to.join(", "),
-            format!(
-                "the server has connections of its own to {} (sock_diag)",
-                to.join(", ")
-            ),
-        ),
-    };
-    let said = format!(
-        "{} connections opened by others than the client, {each:.2} for each answer (ActiveOpens)",
-        per_s(opened)
+    let figure = format!(
+        "processes other than the client opened {} connections/s, {per_response:.2} per response \
+         (ActiveOpens)",
+        show_rate(opened)
     );
-    if each < HALF || working::has_time(facts) {
-        return findings.not(Cause::ProxyHop, said);
+    if per_response < HALF || working::has_spare_cpu(facts) {
+        return ruled_out(figure);
     }
-    findings.found(Candidate {
-        cause: Cause::ProxyHop,
-        shown: Shown::Within,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "the server asks another one ({}) over a new connection for {} of the requests: what is measured is mostly the way there",
-            to,
-            percent(each.min(1.0))
+    let source = match &*addresses {
+        "" => "the upstream is unknown, as its connections were too short to be sampled".to_owned(),
+        addresses => format!("the server has connections to {addresses} (sock_diag)"),
+    };
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!(
+            "the server opens a new upstream connection for {} of the requests, which costs CPU",
+            percent(per_response.min(1.0))
         ),
-        evidence: vec![said, seen],
-        next: "let it keep its connections (nginx: keepalive in the upstream), and load what is behind it directly for comparison".to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
+        vec![figure, source],
+        "keep upstream connections (nginx: keepalive in the upstream block)",
+    )
+    .found()
+}
+
+/// Returns the rate at which processes other than the client open connections, per second. If all
+/// roles share a network namespace, the client's connections are subtracted.
+fn opened_by_others(facts: &RunFacts<'_>) -> Option<f64> {
+    let opens = |role| {
+        facts
+            .samples
+            .mean(Metric::Network(role, NetworkFigure::ActiveOpens))
+    };
+    let run = facts.run;
+    let own = run.connections.opened as f64 / run.sending_s.max(f64::MIN_POSITIVE);
+    opens(Some(Role::Server)).or_else(|| Some((opens(None)? - own).max(0.0)))
 }

@@ -1,101 +1,134 @@
-//! The rules: each looks at the facts for one cause, and says that it is it, that it is not and why, or that it cannot tell.
+//! The rules. Each looks for one cause, or for a few that depend on each other.
 
-mod answers;
 mod client;
 mod connections;
+mod responses;
 mod server;
+mod server_runtime;
 mod store;
 mod waiting;
 mod working;
 
-pub(super) use working::knob;
+pub(super) use working::setting_near;
 
-use super::candidate::Findings;
-use super::facts::{Facts, Side};
+use floodmark_record::cause::Cause;
+use floodmark_record::units::show_ns;
 
-/// From this share on a thread or a CPU is full: what is missing is what a loaded thread still spends waiting in between
-/// ([`crate::validity::FULL_SHARE`]).
-const FULL: f64 = crate::validity::FULL_SHARE;
+use super::candidate::{Finding, Findings};
+use super::facts::{BusiestThread, CpuUse, RunFacts, used};
+use crate::text::{per_s, percent};
 
-/// From this share on a resource is near its limit: two limits within a tenth of each other are both named.
-const NEARLY: f64 = 0.9;
+/// Minimum busy share of a saturated thread or CPU ([`crate::validity::SATURATED_SHARE`]).
+const SATURATED: f64 = crate::validity::SATURATED_SHARE;
 
-/// Where this share of the CPUs is idle, a thread that is ready to run finds one.
+/// Minimum used share of a resource near its limit. Two limits within a tenth of each other are
+/// both named.
+const NEAR_LIMIT: f64 = 0.9;
+
+/// Minimum idle share of the CPUs at which a runnable thread finds an idle one.
 const IDLE: f64 = 0.25;
 
-/// A mechanism is named before the resource when it makes up this share of it, and a place is where requests wait when so many of them
-/// are there.
+/// Minimum share of a resource for its main consumer, and of the requests for the place where most
+/// of them wait.
 const HALF: f64 = 0.5;
 
-/// Both sides wait for CPUs this long for each second that they have one: the rule of the catalogue for CPUs that are shared.
-const SHARED: f64 = 0.2;
+/// Minimum ratio of run delay to CPU time at which a process competes for CPUs.
+const CONTENDED: f64 = 0.2;
 
-/// A stop of all threads for this share of the time lowers throughput by as much, which is more than runs differ by.
-const STOPPED: f64 = 0.1;
+/// Minimum share of the time in which all threads pause. It lowers throughput by the same share,
+/// which exceeds the variation between runs.
+const PAUSED: f64 = 0.1;
 
-/// All of them, in no order of importance.
-const RULES: &[fn(&Facts<'_>, &mut Findings)] = &[
-    answers::met,
-    answers::rate_limiter,
-    answers::errors,
-    client::cpu,
-    client::stall,
-    client::ports,
-    client::files,
-    connections::backlog,
-    connections::keepalive,
-    server::quota,
-    server::steal,
-    server::shared,
-    server::cpu,
-    server::jit,
-    server::gc,
-    server::tls,
-    store::cpu,
-    store::locks,
-    store::commits,
-    store::one_call,
-    connections::not_let_in,
-    connections::proxy,
-    waiting::delayed_ack,
-    waiting::logging,
-    waiting::link,
-    working::at_once,
+enum Rule {
+    /// Looks for one cause. Returns nothing if the cause doesn't apply to the run.
+    One(Cause, fn(&RunFacts<'_>) -> Option<Finding>),
+    /// Looks for causes that depend on each other.
+    Several(fn(&RunFacts<'_>, &mut Findings)),
+}
+
+/// All rules, in the order in which causes that were ruled out are listed.
+const RULES: &[Rule] = &[
+    Rule::Several(responses::offered_rate_met),
+    Rule::One(Cause::RateLimiter, responses::rate_limiter),
+    Rule::One(Cause::Errors, responses::errors),
+    Rule::One(Cause::ClientCpu, client::cpu),
+    Rule::One(Cause::ClientStall, client::stall),
+    Rule::One(Cause::EphemeralPorts, client::ports),
+    Rule::One(Cause::ClientFds, client::files),
+    Rule::One(Cause::ListenBacklog, connections::backlog),
+    Rule::One(Cause::KeepaliveLimit, connections::keepalive),
+    Rule::One(Cause::CpuQuota, server::quota),
+    Rule::One(Cause::Steal, server::steal),
+    Rule::One(Cause::SharedCpu, server::shared_cpus),
+    Rule::One(Cause::ServerCpuOneThread, server::one_thread),
+    Rule::One(Cause::ServerCpu, server::cpu),
+    Rule::One(Cause::Jit, server_runtime::jit),
+    Rule::One(Cause::Gc, server_runtime::gc),
+    Rule::One(Cause::TlsHandshake, server_runtime::tls),
+    Rule::One(Cause::StoreCpu, store::cpu),
+    Rule::One(Cause::StoreLock, store::locks),
+    Rule::One(Cause::StoreCommit, store::commits),
+    Rule::One(Cause::Serialised, store::single_request),
+    Rule::Several(connections::not_accepted),
+    Rule::One(Cause::ProxyHop, connections::proxy),
+    Rule::One(Cause::DelayedAck, waiting::delayed_ack),
+    Rule::One(Cause::SyncLogging, waiting::logging),
+    Rule::One(Cause::Bandwidth, waiting::link),
+    Rule::Several(working::concurrency),
 ];
 
-/// What all rules find.
-pub(super) fn apply(facts: &Facts<'_>) -> Findings {
+/// Applies all rules.
+pub(super) fn apply(facts: &RunFacts<'_>) -> Findings {
     let mut findings = Findings::default();
     for rule in RULES {
-        rule(facts, &mut findings);
+        match rule {
+            Rule::One(cause, rule) => findings.add(*cause, rule(facts)),
+            Rule::Several(rule) => rule(facts, &mut findings),
+        }
     }
     findings
 }
 
-/// CPUs that a side could have of its machine, which was busy so much: what others do not take of those that it may use. `beside` is what
-/// is known to take them, which is all there is where they were set apart for both, or where nothing tells of the whole machine.
-fn could_have(busy: Option<f64>, side: &Side, set_apart: bool, beside: f64) -> f64 {
-    /// Others are read by another clock, so that they may seem to leave nothing.
-    const LEAST: f64 = 0.05;
-    let others = match busy {
-        Some(busy) if !set_apart => (busy - side.used).max(0.0),
-        _ => beside,
+/// Returns the CPUs available to a process: those it may use, less those used by others.
+///
+/// `host_busy` is the number of busy CPUs on its host. `others` is the known CPU use of others. It
+/// is used instead if the process has its own CPU set or the host was not monitored.
+fn available_cpus(host_busy: Option<f64>, side: &CpuUse, own_cpus: bool, others: f64) -> f64 {
+    /// Clocks differ, so the use of others can seem to exceed the CPUs.
+    const MINIMUM: f64 = 0.05;
+    let others = match host_busy {
+        Some(busy) if !own_cpus => (busy - side.used).max(0.0),
+        _ => others,
     };
-    (side.may_use - others).max(LEAST)
+    (side.allowed - others).max(MINIMUM)
 }
 
-/// The same of the server.
-fn server_could_have(facts: &Facts<'_>, server: &Side) -> f64 {
-    let apart = facts.has_cpus_of_its_own();
-    let client = if apart { 0.0 } else { facts.client_beside() };
-    let beside = client + facts.store.as_ref().map_or(0.0, |store| store.used);
-    could_have(facts.server_host_busy, server, apart, beside)
+/// Returns the CPUs available to the server.
+fn server_available_cpus(facts: &RunFacts<'_>, server: &CpuUse) -> f64 {
+    let own_cpus = facts.server_has_own_cpus;
+    let client = if own_cpus {
+        0.0
+    } else {
+        facts.client_on_server_cpus()
+    };
+    let others = client + used(&facts.store);
+    available_cpus(facts.server_host_busy, server, own_cpus, others)
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+/// Returns the busiest thread of the server if it is saturated.
+fn saturated_thread<'a>(facts: &'a RunFacts<'_>) -> Option<&'a BusiestThread> {
+    let busiest = facts.busiest_thread();
+    busiest.filter(|thread| thread.busy() >= NEAR_LIMIT)
 }
 
-fn per_s(rate: f64) -> String {
-    format!("{}/s", floodmark_record::units::show_rate(rate))
+fn show_available(role: &str, used: f64, available: f64) -> String {
+    format!("{role}: {used:.2} of {available:.2} available CPUs used (/proc/PID/stat)")
+}
+
+fn show_idle((idle, cpus): (f64, f64)) -> String {
+    format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)")
+}
+
+fn show_us(us: Option<f64>) -> String {
+    us.map_or_else(|| "unknown".to_owned(), |us| show_ns(us * 1e3))
 }

@@ -1,446 +1,252 @@
-//! Limits in the server: its CPU, and what takes it.
+//! Limits of the server's CPU: saturation, contention, quota, steal.
 
-use floodmark_record::cause::Cause;
-use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::Metric;
+use floodmark_record::metric::{CgroupFigure, HostFigure};
 
-use super::{HALF, IDLE, NEARLY, SHARED, STOPPED, percent, server_could_have, working};
-use crate::why::candidate::{Candidate, Findings, Shown};
-use crate::why::facts::{Facts, Side};
+use super::{
+    CONTENDED, HALF, IDLE, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus,
+    show_available, show_idle, show_us, working,
+};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
+use crate::why::facts::{CpuUse, RunFacts, used};
 
-/// Of what both take together the lesser takes at least this share: CPUs of its own would give the other as much more, and by less than that
-/// fresh processes differ anyway.
-const IN_THE_WAY: f64 = 0.15;
+/// Minimum CPU share of the smaller consumer. Separate CPUs would give the larger consumer that
+/// much more. Smaller differences also occur between fresh processes.
+const CONTENDED_SHARE: f64 = 0.15;
 
-/// Periods cut short: a quota that is met once a second holds up every request at that moment.
+/// Minimum throttled time of a quota that limits throughput, CPU-seconds per second.
 const THROTTLED: f64 = 0.05;
 
-/// CPUs that client and server both want.
-pub(super) fn shared(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(server) = &facts.server else {
-        return;
+/// Detects client and server competing for CPUs.
+pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
+    let (client, server) = (&facts.client, facts.server.as_ref()?);
+    let run_delay = |of: &CpuUse| of.runnable.map(|runnable| runnable / of.used.max(1e-9));
+    let Some((client_delay, server_delay)) = run_delay(client).zip(run_delay(server)) else {
+        return not_available(
+            "run delay (schedstat), which shows whether client and server compete for CPUs",
+        );
     };
-    let apart = facts.server_is_apart();
-    let wait = |side: &Side| side.waiting.map(|waiting| waiting / side.used.max(1e-9));
-    let (Some(client_waits), Some(server_waits)) = (wait(&facts.client), wait(server)) else {
-        findings.unseen.push("the time that threads wait for a CPU (schedstat), which tells whether client and server take it from each other".to_owned());
-        return;
-    };
-    let said = format!(
-        "run delay is {} of the client's time on a CPU and {} of the server's",
-        percent(client_waits),
-        percent(server_waits)
+    let figure = format!(
+        "run delay is {} of the client's CPU time and {} of the server's",
+        percent(client_delay),
+        percent(server_delay)
     );
-    // CPUs of their own would give each as much more as the other takes now, and what the store takes it would take then too.
-    let store = facts.store.as_ref().map_or(0.0, |store| store.used);
-    let lesser = server.used.min(facts.client.used);
-    let takes = lesser / (server.used + facts.client.used + store).max(1e-9);
-    let others = store > server.used.max(facts.client.used);
-    if apart || others || client_waits < SHARED || server_waits < SHARED || takes < IN_THE_WAY {
-        return findings.not(
-            Cause::SharedCpu,
+    // Separate CPUs would give the larger consumer what the smaller one uses now.
+    let store = used(&facts.store);
+    let smaller = server.used.min(client.used);
+    let share = smaller / (server.used + client.used + store).max(1e-9);
+    if facts.is_client_separate()
+        || store > server.used.max(client.used)
+        || client_delay < CONTENDED
+        || server_delay < CONTENDED
+        || share < CONTENDED_SHARE
+    {
+        return ruled_out(format!(
+            "{figure}; the smaller consumer uses {} of the CPU time of client, server and store",
+            percent(share)
+        ));
+    }
+    let busy = facts.host_busy?;
+    let cpus = facts.cpus;
+    let busy_share = (busy / cpus).min(1.0);
+    // Threads that hand work to each other leave CPUs idle for moments. Contention still dominates
+    // if the idle time is short and less than the smaller consumer uses.
+    let idle = (cpus - busy).max(0.0);
+    let momentarily_idle = idle < IDLE * cpus && idle < smaller;
+    let busy_text = format!("{busy:.2} of {cpus:.0} CPUs busy (/proc/stat)");
+    if busy_share < NEAR_LIMIT && !momentarily_idle {
+        return ruled_out(busy_text);
+    }
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!("client and server compete for the same {cpus:.0} CPUs; the figures describe both"),
+        vec![
+            figure + " (schedstat)",
             format!(
-                "{said}, and the one that takes less takes {} of what they and the store take",
-                percent(takes)
+                "{busy_text}: client {:.2}, server {:.2}",
+                client.used, server.used
             ),
-        );
-    }
-    let Some(busy) = facts.host_busy else {
-        return;
-    };
-    let used = (busy / facts.cpus).min(1.0);
-    // Threads that hand each other the work leave CPUs idle for a moment while they wait for them. Where that is little and less than
-    // what either side takes from the other, it is still the other that is in the way.
-    let idle = (facts.cpus - busy).max(0.0);
-    let moments = idle < IDLE * facts.cpus && idle < lesser;
-    if used < NEARLY && !moments {
-        return findings.not(
-            Cause::SharedCpu,
-            format!("{busy:.2} of {:.0} CPUs were busy", facts.cpus),
-        );
-    }
-    findings.found(Candidate {
-        cause: Cause::SharedCpu,
-        shown: Shown::Within,
-        used,
-        limit_per_s: Some(facts.answered_per_s / used),
-        summary: format!(
-            "client and server take the {:.0} CPUs of this machine from each other: both wait for one a good part of their time, so that the \
-             figure is of the pair and not of the server",
-            facts.cpus
-        ),
-        evidence: vec![
-            said + " (schedstat)",
-            format!("{busy:.2} of {:.0} CPUs busy (/proc/stat): client {:.2}, server {:.2}", facts.cpus, facts.client.used, server.used),
         ],
-        next: "give each CPUs of its own (hosts = \"separate\", or taskset), or load it from another machine".to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
+        "give each its own CPUs (hosts = \"separate\", or taskset), or use two hosts",
+    )
+    .with_utilization(busy_share, facts.responses_per_s)
+    .found()
 }
 
-/// Its CPUs, or one thread's.
-pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(server) = &facts.server else {
-        findings.unseen.push(
-            "the server's processes (they are not on this machine, or may not be looked at): its CPU, threads and runtime".to_owned(),
-        );
-        return;
+/// Detects one saturated thread while CPUs are idle.
+pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
+    let Some(thread) = saturated_thread(facts) else {
+        return one_thread_at_a_time(facts).or_else(|| {
+            let thread = facts.busiest_thread()?;
+            let on_cpu = percent(thread.on_cpu);
+            ruled_out(format!(
+                "busiest server thread ({}): {on_cpu} of its time on a CPU",
+                thread.name
+            ))
+        });
     };
-    let has = server_could_have(facts, server);
-    let mut used = (server.used / has).min(1.0);
-    let mut evidence = vec![format!(
-        "server: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
-        server.used
-    )];
-    let full = server
-        .busiest
-        .as_ref()
-        .filter(|busiest| busiest.busy() >= NEARLY);
-    if full.is_some() && facts.idle_to_server().is_none() {
-        findings.unseen.push(
-            "how many CPUs were idle (/proc/stat), which tells whether more than one full thread could be served".to_owned(),
+    let Some(idle) = facts.idle_cpus() else {
+        return not_available(
+            "idle CPUs (/proc/stat), which show whether a second saturated thread would fit",
         );
-    } else if let (Some(busiest), Some((idle, cpus))) = (full, facts.idle_to_server()) {
-        // What the idle CPUs could add must be more than two limits within a tenth of each other, and the thread has to run out of time before
-        // all CPUs do: one that is ready as long as it runs wants for a CPU, not for a second thread.
-        let could_add = idle > 0.1 * (cpus - idle) && busiest.on_cpu >= (cpus - idle) / cpus;
-        if could_add && server.may_use > 1.0 {
-            findings.found(Candidate {
-                cause: Cause::ServerCpuOneThread,
-                shown: Shown::Full,
-                used: busiest.busy().min(1.0),
-                limit_per_s: Some(facts.answered_per_s / busiest.on_cpu.min(1.0)),
-                summary: format!(
-                    "one thread of the server ({}) does the work and is full, while CPUs are idle",
-                    busiest.name
-                ),
-                evidence: vec![
-                    format!(
-                        "server thread {} on a CPU for {} of its time (schedstat)",
-                        busiest.name,
-                        percent(busiest.on_cpu)
-                    ),
-                    format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
-                ],
-                next: "let more threads of the server do that work".to_owned(),
-                takes: None,
-            });
-        } else {
-            // What is idle is too little for another thread to be worth it: the thread is full, and so are the CPUs.
-            used = used.max((cpus - idle) / cpus);
-            evidence.push(format!(
-                "its thread {} was on a CPU for {} of its time, or ready for one for {} (schedstat); {idle:.2} of {cpus:.0} CPUs idle (/proc/stat)",
-                busiest.name,
-                percent(busiest.on_cpu),
-                percent(busiest.waiting)
-            ));
-            findings.not(
-                Cause::ServerCpuOneThread,
-                format!(
-                    "a second thread could have no more than the {idle:.2} CPUs that were idle; the busiest, {}, was on one for {} of its time and ready \
-                     for one for {}",
-                    busiest.name,
-                    percent(busiest.on_cpu),
-                    percent(busiest.waiting)
-                ),
-            );
-        }
-    } else if let Some(candidate) = in_turn(facts, server) {
-        findings.found(candidate);
-    } else if let Some(busiest) = &server.busiest {
-        findings.not(
-            Cause::ServerCpuOneThread,
+    };
+    if let Some((_, thread)) = thread_without_idle_cpu(facts) {
+        return ruled_out(format!("too little idle CPU for a second thread; {thread}"));
+    }
+    let name = &thread.name;
+    let candidate = Candidate::new(
+        EvidenceRank::Saturated,
+        format!("one thread of the server ({name}) is saturated while CPUs are idle"),
+        vec![
             format!(
-                "the server's busiest thread, {}, was on a CPU for {} of its time",
-                busiest.name,
-                percent(busiest.on_cpu)
+                "server thread {name}: {} of its time on a CPU (schedstat)",
+                percent(thread.on_cpu)
             ),
-        );
+            show_idle(idle),
+        ],
+        "spread the work of this thread over several threads",
+    )
+    .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)));
+    let utilization = thread.busy().min(1.0);
+    Candidate {
+        utilization,
+        ..candidate
     }
-    // Of those that fill the CPUs together one that takes less is not what to mend first.
-    let store = facts.store.as_ref().map_or(0.0, |store| store.used);
-    if used < NEARLY || server.used < facts.client_beside().max(store) {
-        return findings.not(Cause::ServerCpu, evidence.join("; "));
-    }
-    let each = server
-        .cpu_us
-        .map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3));
-    evidence.push(format!(
-        "server: {each} of CPU per request, {} of it in the kernel",
-        percent(server.in_kernel / server.used.max(1e-9))
-    ));
-    findings.found(Candidate {
-        cause: Cause::ServerCpu,
-        shown: Shown::Full,
-        used,
-        limit_per_s: Some(facts.answered_per_s / used),
-        summary: format!("the server has no CPU left: each request takes {each} of it"),
-        evidence,
-        next: "make a request cheaper (profile the server), or give the server more CPUs"
-            .to_owned(),
-        takes: None,
-    });
+    .found()
 }
 
-/// What threads take together that run one at a time: a CPU, less what handing it over costs.
-const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
-
-/// Threads that take turns after each request look like this many at most.
-const SOME: f64 = 3.0;
-
-/// Threads of which only one runs at a time, as those of an interpreter with one lock for all do: none of them is full, but together they
-/// fill one CPU, and one request is worked on at a time.
-fn in_turn(facts: &Facts<'_>, server: &Side) -> Option<Candidate> {
-    let (idle, cpus) = facts.idle_to_server()?;
-    // A request that meets no other takes turns all the same, with the threads that read and write: it takes up to some times as long.
-    let at_once = facts
-        .at_once
-        .filter(|at_once| (working::ONE.start..SOME).contains(at_once))?;
-    let pool = facts
-        .kinds
-        .iter()
-        .any(|kind| working::is_pool(kind, at_once, facts));
-    // With fewer idle CPUs the threads may take turns on the one that others leave them.
-    if pool || !ONE_CPU.contains(&server.used) || idle < IDLE * cpus || cpus <= 1.0 {
-        return None;
-    }
-    Some(Candidate {
-        cause: Cause::ServerCpuOneThread,
-        shown: Shown::Full,
-        used: server.used.min(1.0),
-        limit_per_s: Some(facts.answered_per_s / server.used.min(1.0)),
-        summary: "the server's threads run one at a time (such as under an interpreter's lock): together they take one CPU, while others are \
-                  idle"
-            .to_owned(),
-        evidence: vec![
-            format!(
-                "server: {:.2} CPUs (/proc/PID/stat), none of its threads more than {}",
-                server.used,
-                server.busiest.as_ref().map_or_else(|| "a part of it".to_owned(), |b| percent(b.on_cpu))
-            ),
-            format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
-        ],
-        next: "run several processes of the server, for its threads cannot use another CPU".to_owned(),
-        takes: None,
+/// Returns the used share of the CPUs and a description of the saturated thread if the idle CPUs
+/// are too few for a second one. Both the thread and the CPUs are then saturated.
+fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
+    let thread = saturated_thread(facts)?;
+    let (idle, cpus) = facts.idle_cpus()?;
+    // A second thread must be able to add more than a tenth, and the thread must saturate before
+    // the CPUs do.
+    let could_add = idle > 0.1 * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
+    let has_one_cpu = facts.server.as_ref()?.allowed <= 1.0;
+    (!could_add || has_one_cpu).then(|| {
+        let text = format!(
+            "server thread {}: {} of its time on a CPU, {} runnable (schedstat); {}",
+            thread.name,
+            percent(thread.on_cpu),
+            percent(thread.runnable),
+            show_idle((idle, cpus))
+        );
+        ((cpus - idle) / cpus, text)
     })
 }
 
-/// The quota of the control group.
-pub(super) fn quota(facts: &Facts<'_>, findings: &mut Findings) {
-    let (Some(times), Some(held)) = (facts.network.throttled_per_s, facts.network.throttled) else {
-        return;
-    };
-    if held < THROTTLED {
-        return findings.not(
-            Cause::CpuQuota,
-            format!("nr_throttled grew by {times:.1} per second (cpu.stat)"),
-        );
-    }
-    let mut evidence = vec![format!(
-        "nr_throttled {times:.1} per second, throttled_time {held:.2} CPU-seconds per second (cpu.stat)"
-    )];
-    if let Some(server) = &facts.server {
-        evidence.push(format!("server: {:.2} CPUs used", server.used));
-    }
-    findings.found(Candidate {
-        cause: Cause::CpuQuota,
-        shown: Shown::Counted,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "the control group's quota of CPU is used up: it was held back {times:.0} times a second"
-        ),
-        evidence,
-        next: "raise or lift the quota (cpu.max, or --cpus of the container)".to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
-}
+/// CPU use of threads that run one at a time: one CPU, less the cost of handing over.
+const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
 
-/// CPU that the host gives to others.
-pub(super) fn steal(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(steal) = facts.network.steal else {
-        return;
-    };
-    let share = steal / facts.cpus;
-    let said = format!(
-        "steal took {} of the CPUs' time (/proc/stat)",
-        percent(share)
-    );
-    if share < STOPPED {
-        return findings.not(Cause::Steal, said);
-    }
-    // What is left to the machine is more than what others took: then what fills it is what to mend first.
-    let shown = match share >= HALF {
-        true => Shown::Within,
-        false => Shown::Lesser,
-    };
-    findings.found(Candidate {
-        cause: Cause::Steal,
-        shown,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!("the host gives {} of this machine's CPUs to others, so that the figure is of what was left", percent(share)),
-        evidence: vec![said],
-        next: "measure on a machine that nobody shares, or repeat at another time".to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
-}
+/// Maximum number of concurrent requests if threads run one at a time.
+const FEW_REQUESTS: f64 = 3.0;
 
-/// Whether the server takes most of what is taken of the CPUs and leaves next to none: only then is what takes the server's CPU what limits
-/// the run.
-fn is_full(facts: &Facts<'_>, server: &Side) -> bool {
-    let store = facts.store.as_ref().map_or(0.0, |store| store.used);
-    let most = server.used >= HALF * (server.used + facts.client_beside() + store);
-    let has = server_could_have(facts, server);
-    let busiest = server.busiest.as_ref();
-    let thread = busiest.is_some_and(|busiest| busiest.busy() >= NEARLY);
-    most && (thread || server.used >= NEARLY * has)
-}
-
-/// The JVM's compiler.
-pub(super) fn jit(facts: &Facts<'_>, findings: &mut Findings) {
-    let (Some(jvm), Some(server)) = (&facts.jvm, &facts.server) else {
-        return;
-    };
-    let Some(compiling) = jvm.compiling else {
-        return;
-    };
-    let share = compiling / server.used.max(1e-9);
-    let said = format!(
-        "compiler threads took {compiling:.2} of the server's {:.2} CPUs (schedstat)",
-        server.used
-    );
-    let warming = facts.run.steady.class == floodmark_record::run::SteadyClass::Warming;
-    // Code that is not compiled yet is slow beyond what compiling it takes: a fifth of the CPU shows that much is still interpreted, and so
-    // does a compiler that never runs out of work, however little of the CPU the server's own threads leave it.
-    // Where CPUs are idle, requests do not wait for the compiler.
-    let never_idle = jvm.compiler_busy.is_some_and(|busy| busy >= NEARLY);
-    let compiles = share >= 0.2 || ((warming || never_idle) && share > 0.05);
-    if !compiles || !is_full(facts, server) {
-        return findings.not(Cause::Jit, said);
+/// Detects threads that run one at a time, as under the global lock of an interpreter. No thread is
+/// saturated, but together they use one CPU.
+fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
+    let server = facts.server.as_ref()?;
+    let (idle, cpus) = facts.idle_cpus()?;
+    // Even a single request alternates with the threads that read and write, so its shortest
+    // service time is a few times its work.
+    let few = working::ONE.start..FEW_REQUESTS;
+    let concurrency = facts
+        .concurrency
+        .filter(|requests| few.contains(requests))?;
+    let mut groups = facts.thread_groups.iter();
+    let is_pool = groups.any(|group| working::is_pool(group, concurrency, facts));
+    // With fewer idle CPUs, the threads may share the one CPU that others leave to them.
+    if is_pool || !ONE_CPU.contains(&server.used) || idle < IDLE * cpus || cpus <= 1.0 {
+        return None;
     }
-    if let Some(collecting) = jvm.gc.filter(|collecting| *collecting > share) {
-        let more = format!(
-            "{said}, and collections more of the time ({})",
-            percent(collecting)
-        );
-        return findings.not(Cause::Jit, more);
-    }
-    let mut evidence = vec![said];
-    if let Some(per_s) = jvm.compilations_per_s {
-        evidence.push(format!(
-            "{per_s:.0} methods compiled per second (sun.ci.totalCompiles)"
-        ));
-    }
-    if let Some(busy) = jvm.compiler_busy.filter(|_| never_idle) {
-        evidence.push(format!(
-            "a compiler thread was at work, or ready and without a CPU, for {} of its time (schedstat)",
-            percent(busy)
-        ));
-    }
-    if warming {
-        evidence.push("throughput still rose within the run (steady.class: warming)".to_owned());
-    }
-    findings.found(Candidate {
-        cause: Cause::Jit,
-        shown: Shown::Within,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "the JVM is still compiling its code: {} of the server's CPU goes into that, and what is not compiled yet is slow",
-            percent(share)
-        ),
-        evidence,
-        next: "warm it up longer (--warmup), until compilations cease, and measure again".to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
-}
-
-/// The JVM's collector.
-pub(super) fn gc(facts: &Facts<'_>, findings: &mut Findings) {
-    let (Some(jvm), Some(server)) = (&facts.jvm, &facts.server) else {
-        return;
-    };
-    let (Some(time), Some(collecting)) = (jvm.gc, jvm.collecting) else {
-        return;
-    };
-    let share = collecting / server.used.max(1e-9);
-    let said = format!(
-        "collections take {} of the time (sun.gc.collector.*.time) and {} of the server's CPU (schedstat)",
-        percent(time),
-        percent(share)
-    );
-    if time < STOPPED && share < HALF {
-        return findings.not(Cause::Gc, said);
-    }
-    let mut evidence = vec![said];
-    if let Some(stopped) = jvm.safepoint {
-        evidence.push(format!(
-            "all threads stood still for {} of the time (sun.rt.safepointTime)",
-            percent(stopped)
-        ));
-    }
-    if let Some(per_s) = jvm.gc_per_s {
-        evidence.push(format!(
-            "{per_s:.1} collections per second (sun.gc.collector.*.invocations)"
-        ));
-    }
-    findings.found(Candidate {
-        cause: Cause::Gc,
-        shown: Shown::Within,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "the JVM collects its memory for {} of the time",
-            percent(time)
-        ),
-        evidence,
-        next: "give it more heap (-Xmx), or make requests allocate less".to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
-}
-
-/// Handshakes, on a server whose CPU is full.
-pub(super) fn tls(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(tls) = facts.run.tls.as_ref().map(|tls| &tls.used) else {
-        return;
-    };
-    let Some(server) = &facts.server else {
-        return;
-    };
-    let full = tls.handshakes.saturating_sub(tls.resumed);
-    let each = full as f64 / facts.run.requests.ok.max(1) as f64;
-    let in_user = 1.0 - server.in_kernel / server.used.max(1e-9);
-    let said = format!(
-        "{} handshakes without resumption for {} ok answers; {} of the server's CPU in user mode",
-        show_count(full),
-        show_count(facts.run.requests.ok),
-        percent(in_user)
-    );
-    // Opening a connection is the kernel's work and arithmetic the program's: a server that spends most of its time in the kernel does
-    // not spend it on handshakes.
-    if each < HALF || in_user < HALF || !is_full(facts, server) {
-        return findings.not(Cause::TlsHandshake, said);
-    }
-    findings.found(Candidate {
-        cause: Cause::TlsHandshake,
-        shown: Shown::Within,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "each request brings a TLS handshake of its own ({each:.2} for each), whose arithmetic takes the server's CPU"
-        ),
-        evidence: vec![
-            said + " (tls.handshakes, tls.resumed)",
+    let busiest = facts.busiest_thread().map(|thread| percent(thread.on_cpu));
+    Candidate::new(
+        EvidenceRank::Saturated,
+        "the server's threads run one at a time (as under an interpreter lock), on one CPU",
+        vec![
             format!(
-                "a handshake takes {} on average (handshake_time_us)",
-                facts.run.handshake_time_us.mean.map_or_else(
-                    || "an unknown time".to_owned(),
-                    |us| show_ns(us * 1e3)
-                )
+                "server: {:.2} CPUs (/proc/PID/stat), busiest thread {}",
+                server.used,
+                busiest.as_deref().unwrap_or("unknown")
             ),
+            show_idle((idle, cpus)),
         ],
-        next: "keep connections, let the server resume sessions, or give it an ECDSA certificate in place of RSA"
-            .to_owned(),
-        takes: Some(Cause::ServerCpu),
-    });
+        "run several processes of the server",
+    )
+    .with_utilization(server.used.min(1.0), facts.responses_per_s)
+    .found()
+}
+
+/// Detects saturated CPUs of the server.
+pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
+    let Some(server) = &facts.server else {
+        return not_available(
+            "CPU, threads and runtime of the server (not on this host, or access denied)",
+        );
+    };
+    let available = server_available_cpus(facts, server);
+    let mut share = (server.used / available).min(1.0);
+    let mut evidence = vec![show_available("server", server.used, available)];
+    if let Some((of_all, thread)) = thread_without_idle_cpu(facts) {
+        share = share.max(of_all);
+        evidence.push(thread);
+    }
+    // If several processes saturate the same CPUs, the largest consumer is the cause.
+    let others = facts.client_on_server_cpus().max(used(&facts.store));
+    if share < NEAR_LIMIT || server.used < others {
+        return ruled_out(evidence.join("; "));
+    }
+    let cost = show_us(server.cpu_us);
+    evidence.push(format!(
+        "server: {cost} of CPU per request, {} of it in the kernel",
+        percent(server.in_kernel / server.used.max(1e-9))
+    ));
+    Candidate::new(
+        EvidenceRank::Saturated,
+        format!("the server is CPU-bound ({cost} per request)"),
+        evidence,
+        "profile the server and reduce its CPU time per request, or give it more CPUs",
+    )
+    .with_utilization(share, facts.responses_per_s)
+    .found()
+}
+
+/// Detects throttling by the CPU quota of the control group.
+pub(super) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
+    let times = facts.samples.cgroup(CgroupFigure::ThrottledPeriods)?;
+    let throttled = facts.samples.cgroup(CgroupFigure::ThrottledTime)?;
+    let figure = format!(
+        "throttled {times:.1} times per second, for {throttled:.2} CPU-seconds per second (cpu.stat)"
+    );
+    if throttled < THROTTLED {
+        return ruled_out(figure);
+    }
+    let server = facts.server.as_ref();
+    let server = server.map(|server| format!("server: {:.2} CPUs used", server.used));
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!("the control group's CPU quota throttles the server {times:.0} times per second"),
+        [figure].into_iter().chain(server).collect(),
+        "raise or remove the quota (cpu.max, or --cpus of the container)",
+    )
+    .found()
+}
+
+/// Detects CPU time that the hypervisor gives to other guests.
+pub(super) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
+    let steal = facts.samples.mean(Metric::Host(None, HostFigure::Steal))?;
+    let share = steal / facts.cpus;
+    let stolen = percent(share);
+    let figure = format!("{stolen} of the CPU time (/proc/stat, steal)");
+    if share < PAUSED {
+        return ruled_out(figure);
+    }
+    Candidate::new(
+        // Below half, the consumer that saturates the remaining CPU time matters more.
+        EvidenceRank::Mechanism.unless_minor(share < HALF),
+        format!("the hypervisor gives {stolen} of this host's CPU time to other guests"),
+        vec![figure],
+        "use a dedicated host, or repeat at another time",
+    )
+    .found()
 }

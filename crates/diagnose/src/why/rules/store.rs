@@ -1,169 +1,145 @@
-//! Limits in the store behind the server.
+//! Limits of the store behind the server.
 
-use floodmark_record::cause::Cause;
+use floodmark_record::Metric;
+use floodmark_record::metric::{CassandraFigure, PoolFigure, Role};
 
-use super::{HALF, NEARLY, could_have, per_s};
-use crate::why::candidate::{Candidate, Findings, Shown};
-use crate::why::facts::{Facts, Sessions};
+use super::{HALF, NEAR_LIMIT, available_cpus, per_s, saturated_thread, show_available, show_idle};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
+use crate::why::facts::{DatabaseSessions, RunFacts, used};
 
-/// Its CPU.
-pub(super) fn cpu(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(store) = &facts.store else {
-        return;
-    };
-    let server = facts.server.as_ref().map_or(0.0, |server| server.used);
-    let apart = facts.has_cpus_of_its_own();
-    let has = could_have(facts.server_host_busy, store, apart, server);
-    let used = (store.used / has).min(1.0);
-    let said = format!(
-        "store: {:.2} of the {has:.2} CPUs that it could have (/proc/PID/stat)",
-        store.used
-    );
-    // Where the server takes more of the same CPUs, it is the server's CPU that is short.
-    if used < NEARLY || server > store.used {
-        return findings.not(Cause::StoreCpu, said);
+/// Detects a store limited by its CPU.
+pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
+    let store = facts.store.as_ref()?;
+    let server = used(&facts.server);
+    let own_cpus = facts.server_has_own_cpus;
+    let available = available_cpus(facts.server_host_busy, store, own_cpus, server);
+    let share = (store.used / available).min(1.0);
+    let figure = show_available("store", store.used, available);
+    // If the server uses more of the same CPUs, the server is the one that lacks CPU.
+    if share < NEAR_LIMIT || server > store.used {
+        return ruled_out(figure);
     }
-    findings.found(Candidate {
-        cause: Cause::StoreCpu,
-        shown: Shown::Full,
-        used,
-        limit_per_s: Some(facts.answered_per_s / used),
-        summary: "the store behind the server has no CPU left".to_owned(),
-        evidence: vec![said],
-        next: "make its queries cheaper (an index?), or give the store more CPUs".to_owned(),
-        takes: None,
-    });
+    Candidate::new(
+        EvidenceRank::Saturated,
+        "the store is CPU-bound",
+        vec![figure],
+        "reduce the cost of its queries (check for missing indexes), or give the store more CPUs",
+    )
+    .with_utilization(share, facts.responses_per_s)
+    .found()
 }
 
-/// Sessions that wait for each other's locks.
-pub(super) fn locks(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(sessions) = asked(facts, findings) else {
-        return;
+/// Detects sessions that wait for row or table locks.
+pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
+    let Some(sessions) = &facts.sessions else {
+        let mut observations = facts.run.observations.iter();
+        let is_store = observations.any(|of| matches!(of.metric, Metric::Process(Role::Store, _)));
+        let missing = not_available("wait events of the store's sessions (pg_stat_activity)");
+        return missing.filter(|_| is_store);
     };
-    let said = format!(
-        "{:.1} of {:.1} active sessions waited for a lock (pg_stat_activity: wait_event_type Lock)",
+    let figure = format!(
+        "{:.1} of {:.1} active sessions waited for a lock (pg_stat_activity, wait_event_type Lock)",
         sessions.waiting_for_locks, sessions.active
     );
-    if sessions.waiting_for_locks < at_least(sessions) {
-        return findings.not(Cause::StoreLock, said);
+    if sessions.waiting_for_locks < limiting_sessions(sessions) {
+        return ruled_out(figure);
     }
-    // Whoever holds a lock while its commit is under way lets it go as soon as that is done.
-    if commits_what_it_holds(sessions) {
-        let said = format!(
-            "{said}, but the one that has it commits: {:.1} do, and {:.1} are idle in a transaction",
+    // A session that holds a lock while it commits releases it after the commit.
+    if lock_holder_commits(sessions) {
+        return ruled_out(format!(
+            "{figure}; its holder was committing ({:.1} sessions; {:.1} idle in a transaction)",
             sessions.committing, sessions.idle_in_transaction
-        );
-        return findings.not(Cause::StoreLock, said);
+        ));
     }
-    findings.found(Candidate {
-        cause: Cause::StoreLock,
-        shown: Shown::Placed,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "{:.0} of {:.0} sessions in the database wait for a lock that another one holds: what they change is the same",
+    Candidate::new(
+        EvidenceRank::Located,
+        format!(
+            "{:.0} of {:.0} database sessions wait for a lock because they change the same rows",
             sessions.waiting_for_locks, sessions.active
         ),
-        evidence: vec![said],
-        next: "spread the writes over more rows, or hold locks for a shorter time (end the transaction right after the change)".to_owned(),
-        takes: None,
-    });
+        vec![figure],
+        "spread the writes over more rows, or end transactions right after the change",
+    )
+    .found()
 }
 
-/// Sessions whose commit waits for the disk.
-pub(super) fn commits(facts: &Facts<'_>, findings: &mut Findings) {
-    let Some(sessions) = &facts.sessions else {
-        return;
-    };
-    let said = format!(
-        "{:.1} of {:.1} active sessions waited for the write-ahead log (pg_stat_activity: WALSync, WALWrite, SyncRep)",
+/// Detects sessions whose commit waits for the disk.
+pub(super) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
+    let sessions = facts.sessions.as_ref()?;
+    let figure = format!(
+        "{:.1} of {:.1} active sessions waited for the write-ahead log (pg_stat_activity)",
         sessions.committing, sessions.active
     );
-    let held = sessions.waiting_for_locks >= at_least(sessions) && commits_what_it_holds(sessions);
-    if sessions.committing < at_least(sessions) && !held {
-        return findings.not(Cause::StoreCommit, said);
+    let minimum = limiting_sessions(sessions);
+    let commit_holds_lock = sessions.waiting_for_locks >= minimum && lock_holder_commits(sessions);
+    if sessions.committing < minimum && !commit_holds_lock {
+        return ruled_out(figure);
     }
-    findings.found(Candidate {
-        cause: Cause::StoreCommit,
-        shown: Shown::Placed,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "{:.0} of {:.0} sessions in the database wait for their commit to reach the disk",
+    Candidate::new(
+        EvidenceRank::Located,
+        format!(
+            "{:.0} of {:.0} database sessions wait for their commit to reach the disk",
             sessions.committing, sessions.active
         ),
-        evidence: vec![said],
-        next: "commit several changes at once, use a faster disk, or (as a test only) synchronous_commit = off".to_owned(),
-        takes: None,
-    });
+        vec![figure],
+        "commit several changes together, or use a faster disk",
+    )
+    .found()
 }
 
-/// Fewest readings that show that a store never works on two requests at once: were it two for a quarter of the time, ten would miss that
-/// in one of eighteen runs, and what serves many at once has two far more often.
-const READINGS: usize = 10;
+/// Minimum number of samples. With two requests in the store for a quarter of the time, ten samples
+/// would miss them in one of eighteen runs.
+const SAMPLES: usize = 10;
 
-/// From so many requests on that are under way, many wait for the one that is let through.
-const MANY: f64 = 10.0;
+/// Minimum number of requests in flight at which many of them wait for the one in the store.
+const MANY_IN_FLIGHT: f64 = 10.0;
 
-/// A store that is asked for each answer, and never for two at once, while CPUs are idle and many requests wait: they go through one at a
-/// time before it. In a closed load of so many requests what they wait for is busy nearly all the time, so that CPUs which are idle for a
-/// tenth of it are not that.
-pub(super) fn one_call(facts: &Facts<'_>, findings: &mut Findings) {
-    let (Some(calls), Some(under_way), Some((idle, cpus))) =
-        (&facts.calls, facts.under_way, facts.idle_to_server())
-    else {
-        return;
-    };
-    let each = calls.per_s / facts.answered_per_s.max(f64::MIN_POSITIVE);
-    let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
-    let full = idle < (1.0 - NEARLY) * cpus || busiest.is_some_and(|b| b.busy() >= NEARLY);
-    let one = calls.most <= 1.0 && calls.readings >= READINGS && each >= HALF;
-    if full || !one || under_way < MANY {
-        return;
+/// Detects requests that reach the store one at a time while CPUs are idle and many requests wait.
+///
+/// At this load a saturated resource would be busy nearly all the time, so CPUs that are idle for a
+/// tenth of it are not the limit.
+pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
+    let samples = &facts.samples;
+    let requests = "Native-Transport-Requests".to_owned();
+    let active = samples.peaks(&Metric::CassandraPool(requests, PoolFigure::Active))?;
+    let statements = Metric::Cassandra(CassandraFigure::PreparedStatements);
+    let statements_per_s = samples.mean(statements)?;
+    let most = active.values.iter().copied().fold(0.0, f64::max);
+    let n = active.values.len();
+    let in_flight = facts.in_flight?;
+    let (idle, cpus) = facts.idle_cpus()?;
+    let per_response = statements_per_s / facts.responses_per_s.max(f64::MIN_POSITIVE);
+    let saturated = idle < (1.0 - NEAR_LIMIT) * cpus || saturated_thread(facts).is_some();
+    let one = most <= 1.0 && n >= SAMPLES && per_response >= HALF;
+    if saturated || !one || in_flight < MANY_IN_FLIGHT {
+        return None;
     }
-    findings.found(Candidate {
-        cause: Cause::Serialised,
-        shown: Shown::Waiting,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "requests go through one at a time: of {under_way:.0} under way the store never had more than one, and it is asked for each of \
-             them; a single writer or actor waits for each write"
+    Candidate::new(
+        EvidenceRank::Waiting,
+        format!(
+            "the store never has more than one of {in_flight:.0} requests in flight: one writer waits"
         ),
-        evidence: vec![
+        vec![
+            format!("maximum concurrent requests in Cassandra: {most:.0}, in {n} samples (thread_pools)"),
             format!(
-                "at most {:.0} request at once in Cassandra, in {} readings (thread_pools: Native-Transport-Requests active)",
-                calls.most, calls.readings
+                "{} statements (prepared_statements_executed), {per_response:.2} per response",
+                per_s(statements_per_s)
             ),
-            format!(
-                "{} statements (prepared_statements_executed), {each:.2} for each answer",
-                per_s(calls.per_s)
-            ),
-            format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)"),
+            show_idle((idle, cpus)),
         ],
-        next: "split what all requests go through over several (one actor or writer for each key), or write what has come meanwhile at once"
-            .to_owned(),
-        takes: None,
-    });
+        "split the writer (one actor per key), or write queued requests in one batch",
+    )
+    .found()
 }
 
-/// Half of the sessions in use, and at least half a session all the time: less is nobody's limit. One that waits for its client within a
-/// transaction is in use too.
-fn at_least(sessions: &Sessions) -> f64 {
+/// Returns the number of sessions that must wait to limit throughput: half of those in use, and at
+/// least half a session all the time. Sessions idle in a transaction are in use.
+fn limiting_sessions(sessions: &DatabaseSessions) -> f64 {
     (HALF * (sessions.active + sessions.idle_in_transaction)).max(HALF)
 }
 
-/// Whether what holds a lock is mostly a commit: at least half a session is at it all the time, and fewer wait for their client.
-fn commits_what_it_holds(sessions: &Sessions) -> bool {
+/// Returns whether the lock holders are mostly committing: half a session at least, and more than
+/// are idle in a transaction.
+fn lock_holder_commits(sessions: &DatabaseSessions) -> bool {
     sessions.committing >= HALF && sessions.committing > sessions.idle_in_transaction
-}
-
-fn asked<'a>(facts: &'a Facts<'_>, findings: &mut Findings) -> Option<&'a Sessions> {
-    if facts.sessions.is_none() && facts.run.observations.iter().any(|o| o.subject == "store") {
-        findings.unseen.push(
-            "what the store's sessions wait for (pg_stat_activity): locks, or their commits"
-                .to_owned(),
-        );
-    }
-    facts.sessions.as_ref()
 }

@@ -1,81 +1,61 @@
-//! Where no resource is full and requests wait for something.
+//! Requests that wait while no resource is saturated: delayed ACKs, blocking writes, a full link.
 
-use floodmark_record::cause::Cause;
+use floodmark_record::metric::{NetworkFigure, Role, SocketFigure};
 use floodmark_record::units::{show_bytes, show_ns};
 
-use super::{HALF, per_s, working};
-use crate::why::candidate::{Candidate, Findings, Shown};
-use crate::why::facts::Facts;
+use super::{HALF, per_s, show_us, working};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::RunFacts;
 
-/// Linux acknowledges 40 ms late at the least (`TCP_DELACK_MIN`, HZ/25); what is sent takes its part of a millisecond besides.
-const LATE_US: std::ops::Range<f64> = 39_000.0..48_000.0;
+/// Median service time with delayed ACKs, µs. Linux delays an ACK by 40 ms at least
+/// (`TCP_DELACK_MIN`, HZ/25).
+const DELAYED_ACK_US: std::ops::Range<f64> = 39_000.0..48_000.0;
 
-/// Responses that wait for an acknowledgement.
-pub(super) fn delayed_ack(facts: &Facts<'_>, findings: &mut Findings) {
+/// Detects responses that are held back until the client acknowledges their first part.
+pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     let times = &facts.run.service_time_us;
-    let (Some(p50), Some(p90)) = (times.p50, times.p90) else {
-        return;
+    let (p50, p90) = (times.p50?, times.p90?);
+    let (median, p90) = (show_ns(p50 * 1e3), show_ns(p90 * 1e3));
+    if !DELAYED_ACK_US.contains(&p50) {
+        return ruled_out(format!("median service time: {median}, not 40 ms"));
+    }
+    // After a 40 ms pause in the server, the first byte is late too.
+    let first_byte = facts.run.first_byte_us.p50;
+    if first_byte.is_none_or(|us| us >= p50 / 4.0) {
+        return ruled_out("the first byte arrived as late as the last");
+    }
+    let delayed = facts
+        .samples
+        .network(Role::Client, NetworkFigure::DelayedAcks);
+    if let Some(delayed) = delayed.filter(|n| *n < HALF * facts.responses_per_s) {
+        let delayed = per_s(delayed);
+        return ruled_out(format!("only {delayed} delayed ACKs (DelayedACKs)"));
+    }
+    let counter = match delayed {
+        None => {
+            "delayed ACKs: not measured (a pause of 40 ms in the server looks the same)".to_owned()
+        }
+        Some(delayed) => format!(
+            "{} delayed ACKs (DelayedACKs), {} responses",
+            per_s(delayed),
+            per_s(facts.responses_per_s)
+        ),
     };
-    if !LATE_US.contains(&p50) {
-        return findings.not(
-            Cause::DelayedAck,
-            format!(
-                "the median service time is {}, not 40 ms",
-                show_ns(p50 * 1e3)
-            ),
-        );
-    }
-    // A pause of 40 ms in the server looks the same but for the second half of the answer: its head comes at once.
-    let head = facts.run.first_byte_us.p50;
-    let early = head.is_some_and(|head| head < p50 / 4.0);
-    if !early {
-        return findings.not(
-            Cause::DelayedAck,
-            "the first byte came as late as the last, so that nothing was held back in between",
-        );
-    }
-    let late = facts.network.delayed_acks_per_s;
-    if let Some(late) = late.filter(|late| *late < HALF * facts.answered_per_s) {
-        return findings.not(
-            Cause::DelayedAck,
-            format!(
-                "only {} acknowledgements were late (DelayedACKs)",
-                per_s(late)
-            ),
-        );
-    }
-    let counted = late.map_or_else(
-        || {
-            "DelayedACKs were not read: a pause of 40 ms between head and body looks the same"
-                .to_owned()
-        },
-        |late| {
-            format!(
-                "{} late acknowledgements beside {} answers (DelayedACKs)",
-                per_s(late),
-                per_s(facts.answered_per_s)
-            )
-        },
-    );
-    findings.found(Candidate {
-        cause: Cause::DelayedAck,
-        shown: Shown::Counted,
-        used: 1.0,
-        limit_per_s: facts.under_way.map(|n| n / 0.04),
-        summary: "the server writes an answer in two pieces and holds the second back until the first is acknowledged, which the client's \
-                  kernel delays by 40 ms (Nagle's algorithm and delayed ACK)"
-            .to_owned(),
-        evidence: vec![
-            format!("service time: p50 {}, p90 {}", show_ns(p50 * 1e3), show_ns(p90 * 1e3)),
-            format!("first byte after {} (p50)", head.map_or_else(|| "an unknown time".to_owned(), |us| show_ns(us * 1e3))),
-            counted,
+    Candidate::new(
+        EvidenceRank::Counted,
+        "the second part of each response waits 40 ms for the acknowledgement of the first (Nagle's algorithm and delayed ACK)",
+        vec![
+            format!("service time: p50 {median}, p90 {p90}"),
+            format!("first byte: p50 {}", show_us(first_byte)),
+            counter,
         ],
-        next: "set TCP_NODELAY in the server, or write head and body at once".to_owned(),
-        takes: None,
-    });
+        "set TCP_NODELAY in the server, or write headers and body in one call",
+    )
+    .with_limit(facts.in_flight.map(|in_flight| in_flight / 0.04))
+    .found()
 }
 
-/// Functions of the kernel in which a thread waits for what it wrote: a pipe or terminal that nobody reads fast enough, a disk.
+/// Kernel functions in which a thread waits for its write to a pipe, terminal or disk.
 const WRITING: [&str; 8] = [
     "pipe_write",
     "anon_pipe_write",
@@ -87,77 +67,71 @@ const WRITING: [&str; 8] = [
     "submit_bio_wait",
 ];
 
-/// Threads that wait for what they write.
-pub(super) fn logging(facts: &Facts<'_>, findings: &mut Findings) {
-    if facts.kinds.is_empty() {
-        return;
-    }
-    let writes = |function: &str| WRITING.iter().any(|name| function.starts_with(name));
-    let each = facts.kinds.iter().map(|kind| kind.waiting_in(writes));
-    let writing = each.fold(0.0, |sum, threads| sum + threads);
-    let said = format!("{writing:.2} of the server's threads were found writing (wchan)");
+/// Detects server threads that wait for their writes.
+pub(super) fn logging(facts: &RunFacts<'_>) -> Option<Finding> {
+    let is_write = |function: &str| WRITING.iter().any(|name| function.starts_with(name));
+    let groups = facts.thread_groups.iter();
+    let writing = groups
+        .map(|group| group.waiting_in(is_write))
+        .reduce(|a, b| a + b)?;
+    let figure = format!("{writing:.2} of the server's threads were writing on average (wchan)");
     if writing < HALF {
-        return findings.not(Cause::SyncLogging, said);
+        return ruled_out(figure);
     }
-    let function = facts
-        .kinds
-        .iter()
-        .flat_map(|kind| &kind.waits_in)
-        .find(|(name, _)| writes(name));
-    findings.found(Candidate {
-        cause: Cause::SyncLogging,
-        shown: Shown::Placed,
-        used: 1.0,
-        limit_per_s: None,
-        summary: format!(
-            "requests wait for the server to write: {writing:.1} of its threads were waiting in {} on average",
+    let mut functions = facts.thread_groups.iter().flat_map(|group| &group.waits_in);
+    let function = functions.find(|(name, _)| is_write(name));
+    Candidate::new(
+        EvidenceRank::Located,
+        format!(
+            "requests wait for the server's writes: {writing:.1} threads wait in {} on average",
             function.map_or("a write", |(name, _)| name.as_str())
         ),
-        evidence: vec![said],
-        next: "let a thread of its own write the log, write less of it, and leave off the flush after each line".to_owned(),
-        takes: None,
-    });
+        vec![figure],
+        "log less, log from a separate thread, or flush less often",
+    )
+    .found()
 }
 
-/// What one segment of Ethernet carries, bytes. An answer that is smaller came as a whole, and is not acknowledged since the client's kernel
-/// waits for something to send along (delayed ACK).
+/// Payload of an Ethernet segment, bytes. The client's kernel may delay the ACK of a response that
+/// fits into one segment, so its unacknowledged bytes do not indicate a full link.
 const SEGMENT: f64 = 1_448.0;
 
-/// A link that is full: answers that have left the server and have not come to the client.
-pub(super) fn link(facts: &Facts<'_>, findings: &mut Findings) {
-    let (Some(under_way), Some(on_the_way)) = (facts.under_way, facts.network.unacknowledged)
-    else {
-        return;
-    };
+/// Maximum size of a response that is taken into account, bytes. Socket buffers limit what a
+/// connection has in transit; the value is a choice, not a kernel constant.
+const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
+
+/// Detects a saturated link: responses have left the server but have not reached the client.
+pub(super) fn link(facts: &RunFacts<'_>) -> Option<Finding> {
+    let in_flight = facts.in_flight?;
+    let samples = &facts.samples;
+    let in_transit = samples.sockets(Role::Server, SocketFigure::SendQueue)?;
+    let unread = samples.sockets(Role::Client, SocketFigure::ReceiveQueue);
+    let unread = unread.unwrap_or(0.0);
     let run = facts.run;
-    let answer = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
-    let unread = facts.network.unread_by_client.unwrap_or(0.0);
-    let said = format!(
-        "{} of answers sent and not acknowledged, {} not read by the client, on average (sock_diag)",
-        show_bytes(on_the_way as u64),
+    let response = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
+    let figure = format!(
+        "response bytes: {} not acknowledged, {} not read by the client (sock_diag)",
+        show_bytes(in_transit as u64),
         show_bytes(unread as u64)
     );
-    // A large answer is never on the way as a whole, for a connection holds no more than its buffers: one above half a megabyte counts as
-    // that much. A choice, not a figure of the kernel's.
-    let most = answer.min(512.0 * 1024.0) * under_way;
-    let small = answer < SEGMENT;
-    if small || on_the_way < HALF * most || unread > on_the_way * HALF || !working::has_time(facts)
+    let maximum = response.min(MAX_IN_TRANSIT) * in_flight;
+    if response < SEGMENT
+        || in_transit < HALF * maximum
+        || unread > in_transit * HALF
+        || !working::has_spare_cpu(facts)
     {
-        return findings.not(Cause::Bandwidth, said);
+        return ruled_out(figure);
     }
-    let bytes_per_s = answer * facts.ok_per_s;
-    findings.found(Candidate {
-        cause: Cause::Bandwidth,
-        shown: Shown::Placed,
-        used: 1.0,
-        limit_per_s: Some(facts.ok_per_s),
-        summary: format!(
-            "the link is full: {} a second come through, {} for each answer, and what the server has sent waits on the way",
-            show_bytes(bytes_per_s as u64),
-            show_bytes(answer as u64)
+    Candidate::new(
+        EvidenceRank::Located,
+        format!(
+            "the link is saturated: {} per second ({} per response); sent responses wait in transit",
+            show_bytes((response * facts.ok_per_s) as u64),
+            show_bytes(response as u64)
         ),
-        evidence: vec![said],
-        next: "make answers smaller (compress them), or use a faster link".to_owned(),
-        takes: None,
-    });
+        vec![figure],
+        "make responses smaller (compress them), or use a faster link",
+    )
+    .with_limit(Some(facts.ok_per_s))
+    .found()
 }

@@ -1,314 +1,268 @@
-//! How many requests the server works on at once, where no resource is full.
+//! Limits on the number of requests that the server works on at once, while no resource is
+//! saturated.
 
 use std::collections::BTreeMap;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::units::show_ns;
 
-use super::{HALF, IDLE, NEARLY, client, per_s, percent};
-use crate::why::candidate::{Candidate, Findings, Shown};
-use crate::why::facts::{Facts, ThreadKind, Upstream};
+use super::{HALF, IDLE, per_s, percent, saturated_thread, show_idle};
+use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
+use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts, used};
 
-/// From this share of the requests under way on that are worked on, none waits for another.
-const ALL: f64 = 0.8;
+/// Minimum share of the requests in flight that are in progress if none waits for another.
+const NO_QUEUE: f64 = 0.8;
 
-/// What works on one request at a time is told from what works on two.
+/// Range in which a mean number counts as one.
 pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
 
-/// Two counts are the same within a third: both are means of readings, and times differ from request to request.
+/// Range of the ratio of two numbers that count as equal. Both are means of samples, and service
+/// times vary.
 const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 
-/// Threads that do the work give the CPU up for each request at least now and then.
+/// Minimum number of waits per response at which threads take part in the work.
 const TAKES_PART: f64 = 0.3;
 
-/// Whether CPUs were idle that the server might use, and its busiest thread was not full.
-pub(super) fn has_time(facts: &Facts<'_>) -> bool {
-    let idle = facts
-        .idle_to_server()
-        .is_some_and(|(idle, of)| idle >= IDLE * of);
-    let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
-    idle && busiest.is_none_or(|busiest| busiest.busy() < NEARLY)
+/// Causes that this rule distinguishes.
+const CAUSES: [Cause; 4] = [
+    Cause::Concurrency,
+    Cause::Serialised,
+    Cause::WorkerPool,
+    Cause::ConnectionPool,
+];
+
+/// Returns whether the server had idle CPUs and its busiest thread was not saturated.
+pub(super) fn has_spare_cpu(facts: &RunFacts<'_>) -> bool {
+    let is_idle = facts
+        .idle_cpus()
+        .is_some_and(|(idle, cpus)| idle >= IDLE * cpus);
+    is_idle && saturated_thread(facts).is_none()
 }
 
-/// How many CPUs were idle, and how full the server's busiest thread was.
-pub(super) fn idle(facts: &Facts<'_>, idle: f64) -> String {
-    let busiest = facts.server.as_ref().and_then(|s| s.busiest.as_ref());
-    let busiest = busiest.map_or_else(String::new, |busiest| {
-        format!(
-            ", and the server's busiest thread was on one for {}",
-            percent(busiest.on_cpu)
-        )
+/// Describes idle CPUs and the server's busiest thread, or returns `None` if the idle CPUs are
+/// unknown.
+pub(super) fn show_spare_cpu(facts: &RunFacts<'_>) -> Option<String> {
+    let (idle, _) = facts.idle_cpus()?;
+    let busiest = facts.busiest_thread().map(|thread| {
+        let on_cpu = percent(thread.on_cpu);
+        format!("; busiest server thread: {on_cpu} of its time on a CPU")
     });
-    format!("{idle:.2} CPUs were idle{busiest}")
+    Some(format!(
+        "{idle:.2} CPUs idle{}",
+        busiest.unwrap_or_default()
+    ))
 }
 
-/// What limits the number of requests that are worked on at once.
-pub(super) fn at_once(facts: &Facts<'_>, findings: &mut Findings) {
-    const AMONG: [Cause; 4] = [
-        Cause::Concurrency,
-        Cause::Serialised,
-        Cause::WorkerPool,
-        Cause::ConnectionPool,
-    ];
-    let idle = facts.idle_to_server();
-    // Of a server of which nothing is known it is at least seen whether requests wait for one another at all.
-    if facts.server.is_some() {
-        let Some((idle, _)) = idle else {
-            return;
-        };
-        if !has_time(facts) {
-            let said = self::idle(facts, idle);
-            for cause in AMONG {
-                findings.not(cause, said.clone());
-            }
-            return;
+/// Detects a limit on the number of requests that the server works on at once.
+pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
+    // Even without server metrics, it is visible whether requests wait for one another.
+    if facts.server.is_some() && !has_spare_cpu(facts) {
+        for cause in CAUSES {
+            findings.add(cause, show_spare_cpu(facts).and_then(ruled_out));
         }
+        return;
     }
-    let (Some(under_way), Some(least_us)) = (facts.under_way, facts.run.least_service_time_us)
+    let (Some(in_flight), Some(shortest_us)) = (facts.in_flight, facts.run.least_service_time_us)
     else {
         return;
     };
-    let Some(at_once) = facts.at_once else {
-        findings.unseen.push(
-            "how long a request takes that meets no other (the server was cold, or was asked different things): without it waiting for one \
-             another is not told from work"
-                .to_owned(),
+    let Some(concurrency) = facts.concurrency else {
+        let missing = not_available(
+            "service time without queueing (the server was cold, or requests differ)",
         );
-        return;
+        return findings.add(Cause::Concurrency, missing);
     };
-    let mut evidence = vec![format!(
-        "the shortest of all answers took {} (least_service_time_us), the mean {}: at {} the server works on {at_once:.1} requests at \
-             once, of {under_way:.1} under way",
-        show_ns(least_us * 1e3),
-        show_ns(facts.run.service_time_us.mean.unwrap_or(least_us) * 1e3),
-        per_s(facts.ok_per_s)
-    )];
-    evidence
-        .extend(idle.map(|(idle, cpus)| format!("{idle:.2} of {cpus:.0} CPUs idle (/proc/stat)")));
-    let said =
-        format!("the server works on {at_once:.1} requests at once, of {under_way:.1} under way");
-    let limit = |count: f64| Some(count / (least_us / 1e6));
-    let mut found = |cause: Cause,
-                     limit_per_s: Option<f64>,
-                     summary: String,
-                     more: Vec<String>,
-                     next: String| {
-        findings.found(Candidate {
-            cause,
-            shown: match cause {
-                Cause::Concurrency => Shown::Asked,
-                _ => Shown::Waiting,
-            },
-            used: 1.0,
-            limit_per_s,
-            summary,
-            evidence: evidence.iter().cloned().chain(more).collect(),
-            next,
-            takes: None,
-        });
-    };
+    let figure =
+        format!("the server works on {concurrency:.1} of {in_flight:.1} requests in flight");
     let connections = f64::from(facts.run.plan.connections);
-    if client::is_closed(facts) && at_once >= ALL * connections.min(under_way) {
-        found(
-            Cause::Concurrency,
-            limit(connections),
+    let shortest = show_ns(shortest_us * 1e3);
+    let times = format!(
+        "shortest service time {shortest} (least_service_time_us), mean {}: at {}, {figure}",
+        show_ns(facts.run.service_time_us.mean.unwrap_or(shortest_us) * 1e3),
+        per_s(facts.ok_per_s)
+    );
+    let idle = facts.idle_cpus().map(show_idle);
+    let evidence: Vec<String> = [times].into_iter().chain(idle).collect();
+    let limit_of = |count: f64| count / (shortest_us / 1e6);
+    let is_closed = !facts.run.plan.is_open();
+    if is_closed && concurrency >= NO_QUEUE * connections.min(in_flight) {
+        let limit = limit_of(connections);
+        let more = (connections * 4.0).max(50.0);
+        let candidate = Candidate::new(
+            EvidenceRank::Demand,
             format!(
-                "{connections:.0} requests at a time are all that is asked, and none waits for another: each takes {}, so no more than {} \
-                 can come of it",
-                show_ns(least_us * 1e3),
-                per_s(connections / (least_us / 1e6))
+                "{connections:.0} concurrent requests are too few: each takes {shortest}, and none \
+                 waits for another"
             ),
-            Vec::new(),
-            format!(
-                "load it with more connections (-c {:.0})",
-                (connections * 4.0).max(50.0)
-            ),
+            evidence,
+            format!("use more connections: -c {more:.0}"),
         );
-        return;
+        return findings.add(
+            Cause::Concurrency,
+            candidate.with_limit(Some(limit)).found(),
+        );
     }
     if facts.server.is_none() {
-        findings.not(Cause::Concurrency, said.clone());
-        findings.unseen.push(format!(
-            "why {said}: its CPU, one thread of it, a lock and a pool all look alike from here"
-        ));
-        return;
+        let why = format!(
+            "why {figure}: without server metrics, its CPU, one thread, a lock and a pool look alike"
+        );
+        findings.add(Cause::Concurrency, ruled_out(figure));
+        return findings.add(Cause::Concurrency, not_available(why));
     }
-    findings_of_few(facts, at_once, &said, &mut found);
-    let named = |cause: &Cause| findings.candidates.iter().any(|c| c.cause == *cause);
-    let others: Vec<Cause> = AMONG.into_iter().filter(|cause| !named(cause)).collect();
-    let none = others.len() == AMONG.len();
+    let limit = limit_of(concurrency.round().max(1.0));
+    let found = limits_in_server(facts, concurrency, &figure);
+    let candidates = found.iter().chain(&findings.candidates);
+    let named: Vec<Cause> = candidates.map(|(cause, _)| *cause).collect();
+    let others = CAUSES.iter().filter(|cause| !named.contains(cause));
+    if others.clone().count() == CAUSES.len() {
+        let missing = format!(
+            "what limits the server to {concurrency:.1} requests at once: no pool of this size was found"
+        );
+        findings.add(Cause::Concurrency, not_available(missing));
+    }
     for cause in others {
-        findings.not(cause, said.clone());
+        findings.add(*cause, ruled_out(&figure));
     }
-    if none {
-        findings.unseen.push(format!(
-            "what lets the server work on {at_once:.1} requests at once and no more: no kind of its threads, and no connections of its own, \
-             are as many"
-        ));
+    for (cause, mut candidate) in found {
+        candidate.evidence.splice(..0, evidence.iter().cloned());
+        findings.add(cause, candidate.with_limit(Some(limit)).found());
     }
 }
 
-/// Says what was found: cause, most requests per second, summary, evidence, next step.
-type Say<'a> = dyn FnMut(Cause, Option<f64>, String, Vec<String>, String) + 'a;
-
-/// What it is that works on few requests at once.
-fn findings_of_few(facts: &Facts<'_>, at_once: f64, said: &str, found: &mut Say<'_>) {
-    let limit = facts
-        .run
-        .least_service_time_us
-        .map(|us| at_once.round().max(1.0) / (us / 1e6));
-    if let Some(kind) = facts
-        .kinds
-        .iter()
-        .find(|kind| is_pool(kind, at_once, facts))
-    {
-        let count = kind.threads.round();
-        let place = kind.waits_in.first();
-        found(
+/// Finds what limits the server to `concurrency` requests.
+fn limits_in_server(
+    facts: &RunFacts<'_>,
+    concurrency: f64,
+    figure: &str,
+) -> Vec<(Cause, Candidate)> {
+    let mut found = Vec::new();
+    let mut add = |cause, summary: &str, evidence, next: &str| {
+        let candidate = Candidate::new(EvidenceRank::Waiting, summary, evidence, next);
+        found.push((cause, candidate));
+    };
+    let raise_threads = raise(facts, concurrency, "thread");
+    let mut groups = facts.thread_groups.iter();
+    let pool = groups.find(|group| is_pool(group, concurrency, facts));
+    if let Some(group) = pool {
+        let (name, count) = (&group.name, group.threads.round());
+        let place = group
+            .waits_in
+            .first()
+            .map(|(function, threads)| format!("; {threads:.1} wait in {function} (wchan)"));
+        add(
             Cause::WorkerPool,
-            limit,
-            format!(
-                "all {count:.0} threads \"{}\" that do the work wait: {said}, and CPUs are idle",
-                kind.name
-            ),
+            &format!("all {count:.0} worker threads (\"{name}\") wait while {figure}"),
             vec![format!(
-                "{count:.0} threads \"{}\", {} waits a second, {:.2} CPUs{}",
-                kind.name,
-                kind.waits_per_s.round(),
-                kind.on_cpu,
-                place.map_or_else(String::new, |(function, threads)| format!(
-                    "; {threads:.1} of them found in {function} (wchan)"
-                ))
+                "threads \"{name}\": {count:.0}, {} waits per second, {:.2} CPUs{}",
+                group.waits_per_s.round(),
+                group.on_cpu,
+                place.unwrap_or_default()
             )],
-            format!(
-                "the pool of threads is full of calls that wait: {}",
-                raise(facts, at_once, "thread")
-            ),
+            &raise_threads,
         );
     }
-    if let Some(upstream) = facts
-        .upstreams
-        .iter()
-        .find(|upstream| is_full(upstream, at_once))
-    {
-        let count = upstream.established.round();
-        found(
+    let mut upstreams = facts.upstreams.iter();
+    let full_upstream = upstreams.find(|upstream| is_exhausted(upstream, concurrency));
+    if let Some(upstream) = full_upstream {
+        let (address, count) = (&upstream.address, upstream.established.round());
+        add(
             Cause::ConnectionPool,
-            limit,
-            format!(
-                "all {count:.0} connections of the server to {} wait for an answer all the time, and requests wait for one of them",
-                upstream.address
-            ),
+            &format!("all {count:.0} connections of the server to {address} are in use"),
             vec![format!(
-                "{:.1} of {count:.0} connections to {} wait for an answer (tcpi_last_data_sent not before tcpi_last_data_recv)",
-                upstream.perhaps_waiting, upstream.address
+                "{:.1} of {count:.0} connections to {address} wait for a response (sock_diag)",
+                upstream.perhaps_waiting
             )],
-            format!(
-                "the pool of connections is full: {}, or look at why an answer from there takes so long",
-                raise(facts, at_once, "connection")
-            ),
+            &raise(facts, concurrency, "connection"),
         );
     }
-    let pool = facts.kinds.iter().any(|kind| is_pool(kind, at_once, facts));
-    let full = facts
-        .upstreams
-        .iter()
-        .any(|upstream| is_full(upstream, at_once));
-    // Threads of several pools may have one name as far as the kernel keeps it (15 bytes): then the server's own setting says which of
-    // them are as many as are worked on.
-    let set = knob(&facts.run.setting, at_once, "thread")
-        .filter(|(name, _)| name.contains("thread") && !ONE.contains(&at_once));
-    if let (Some((name, value)), false, false) = (set, pool, full) {
+    // Pools can share a thread name, since the kernel keeps only 15 bytes. In that case, a setting
+    // of the server identifies the pool whose size is near `concurrency`.
+    let setting = setting_near(&facts.run.setting, concurrency, "thread")
+        .filter(|(name, _)| name.contains("thread") && !ONE.contains(&concurrency));
+    if let (Some((name, value)), None, None) = (setting, pool, full_upstream) {
         let waiting = facts.upstreams.iter().find_map(|upstream| {
-            let waiting = upstream.waiting.filter(|waiting| same(at_once, *waiting))?;
+            let waiting = upstream
+                .waiting
+                .filter(|waiting| same(concurrency, *waiting))?;
             Some(format!(
-                "{waiting:.1} of {:.0} connections to {} wait for an answer at a time: there are more than are used",
+                "{waiting:.1} of {:.0} connections to {} wait for a response",
                 upstream.established.round(),
                 upstream.address
             ))
         });
-        let evidence = format!("`{name}` of the server is set to {value}");
-        found(
+        let set_to = format!("setting `{name}` of the server: {value}");
+        add(
             Cause::WorkerPool,
-            limit,
-            format!(
-                "as many requests are worked on at once as `{name}` allows threads ({value}): {said}, and CPUs are idle"
-            ),
-            [evidence].into_iter().chain(waiting).collect(),
-            format!(
-                "the pool of threads is full of calls that wait: {}",
-                raise(facts, at_once, "thread")
-            ),
+            &format!("`{name}` ({value}) limits concurrency: {figure}"),
+            [set_to].into_iter().chain(waiting).collect(),
+            &raise_threads,
         );
     }
-    // What runs most of that time does not wait for others: it is one thread's work.
-    let runs = facts
-        .server
-        .as_ref()
-        .is_some_and(|server| server.used >= HALF);
-    if ONE.contains(&at_once) && !pool && !runs {
-        found(
+    // A server that uses half a CPU or more runs most of the time instead of waiting for a lock.
+    if ONE.contains(&concurrency) && pool.is_none() && used(&facts.server) < HALF {
+        add(
             Cause::Serialised,
-            limit,
-            "one request at a time is worked on, and all others wait for it: a lock, an actor or a single writer that each of them goes \
-             through"
-                .to_owned(),
+            "the server processes one request at a time, as behind a lock or a single writer",
             Vec::new(),
-            "find what all requests go through (a lock, an actor, a queue with one reader), and split it or make it shorter".to_owned(),
+            "find what all requests share (a lock, an actor, a queue), and split or shorten it",
         );
     }
+    found
 }
 
-/// What to do about a limit: the knob of the server that is set to it is named.
-fn raise(facts: &Facts<'_>, at_once: f64, called: &str) -> String {
-    knob(&facts.run.setting, at_once, called).map_or_else(
-        || "raise it, or make each request shorter".to_owned(),
-        |(name, value)| format!("raise `{name}` (it is {value}), or make each request shorter"),
+/// Returns the next step for a limit, with the setting that is near it.
+fn raise(facts: &RunFacts<'_>, concurrency: f64, kind: &str) -> String {
+    setting_near(&facts.run.setting, concurrency, kind).map_or_else(
+        || "raise the limit, or make requests shorter".to_owned(),
+        |(name, value)| format!("raise `{name}` (now {value}), or make requests shorter"),
     )
 }
 
-/// The knob that is set to as many as are worked on at once, of several the one that is called for what is limited.
-pub(in crate::why) fn knob<'a>(
+/// Returns a setting whose value is near `concurrency`. Settings with `kind` in their name come
+/// first.
+pub(in crate::why) fn setting_near<'a>(
     settings: &'a BTreeMap<String, String>,
-    at_once: f64,
-    called: &str,
+    concurrency: f64,
+    kind: &str,
 ) -> Option<(&'a str, &'a str)> {
-    let set_to_it = |value: &str| {
-        let value = value.parse::<f64>();
-        value.is_ok_and(|value| same(at_once, value))
-    };
-    let knobs = settings.iter().filter(|(_, value)| set_to_it(value));
-    let knobs: Vec<(&str, &str)> = knobs.map(|(name, value)| (&**name, &**value)).collect();
-    let named = knobs.iter().find(|(name, _)| name.contains(called));
-    named.or(knobs.first()).copied()
+    let is_near = |value: &str| value.parse().is_ok_and(|value| same(concurrency, value));
+    let mut near = settings
+        .iter()
+        .filter(|(_, value)| is_near(value))
+        .map(|(name, value)| (&**name, &**value));
+    let first = near.clone().next();
+    near.find(|(name, _)| name.contains(kind)).or(first)
 }
 
-/// From this share of a kind's threads on that wait for events, it is no pool of threads that wait for something else.
-const FOR_EVENTS: f64 = 0.25;
+/// Minimum share of threads that wait for events in an event loop.
+const EVENT_LOOP: f64 = 0.25;
 
-/// Whether threads of a kind are as many as the requests that are worked on, do that work, and wait for something else than work.
-pub(super) fn is_pool(kind: &ThreadKind, at_once: f64, facts: &Facts<'_>) -> bool {
-    let takes_part = |kind: &ThreadKind| kind.waits_per_s >= TAKES_PART * facts.answered_per_s;
-    // An event loop waits for events: what it works on is in no thread.
-    let for_events = kind.waiting_in(|f| f.contains("ep_poll") || f.contains("epoll_wait"));
-    if !takes_part(kind) || for_events >= FOR_EVENTS * kind.threads {
+/// Returns whether the threads of a group form an exhausted pool: as many as requests are worked
+/// on, taking part in the work, and not waiting for events.
+pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
+    let takes_part =
+        |group: &ThreadGroupFacts| group.waits_per_s >= TAKES_PART * facts.responses_per_s;
+    let in_event_loop = group.waiting_in(|f| f.contains("ep_poll") || f.contains("epoll_wait"));
+    if !takes_part(group) || in_event_loop >= EVENT_LOOP * group.threads {
         return false;
     }
-    if ONE.contains(&at_once) {
-        // One thread is a pool only where no other does any work: else it is one that the others wait for, or one of many that tick.
-        let alone = facts.kinds.iter().filter(|kind| takes_part(kind)).count() == 1;
-        return alone && kind.threads < ONE.end;
+    if ONE.contains(&concurrency) {
+        // A pool of one is the only group of threads at work; otherwise others wait for this thread.
+        let groups = facts.thread_groups.iter();
+        return groups.filter(|of| takes_part(of)).count() == 1 && group.threads < ONE.end;
     }
-    same(at_once, kind.threads) || same(at_once, kind.at_work)
+    same(concurrency, group.threads) || same(concurrency, group.at_work)
 }
 
-/// From this share of a pool's connections on that wait, it is full: between two uses one is with the server, however many want it.
-const BUSY: f64 = 0.75;
+/// Minimum share of connections in use in an exhausted pool. Between two uses, a connection is with
+/// the server.
+const IN_USE: f64 = 0.75;
 
-/// Whether all connections wait, and are as many as the requests that are worked on. One that is used again at once has sent within the
-/// tick in which it received: it counts as one that waits, for an idle pool is as large as what is worked on by chance alone.
-fn is_full(upstream: &Upstream, at_once: f64) -> bool {
-    upstream.perhaps_waiting >= BUSY * upstream.established && same(at_once, upstream.established)
+/// Returns whether all connections of a pool wait for responses and are as many as requests are
+/// worked on. A connection reused within a clock tick counts as waiting.
+fn is_exhausted(upstream: &UpstreamFacts, concurrency: f64) -> bool {
+    upstream.perhaps_waiting >= IN_USE * upstream.established
+        && same(concurrency, upstream.established)
 }
 
 fn same(a: f64, b: f64) -> bool {

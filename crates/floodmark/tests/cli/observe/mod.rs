@@ -1,16 +1,16 @@
-//! The server observed on its own machine, and what is observed there put beside a load: held against what the kernel says.
+//! `floodmark observe`, compared with the kernel's accounting.
 
-mod another_machine;
 mod refused;
+mod remote_clock;
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
 
-use floodmark_record::elsewhere::{Line, Method, schema};
+use floodmark_record::remote::{AlignmentMethod, ObserverLine, schema};
 use floodmark_record::run::Run;
 
 use crate::support::{
@@ -18,17 +18,17 @@ use crate::support::{
 };
 use crate::watching::cpu_s;
 
-/// Longest wait for the other tests to leave the machine some room.
+/// Maximum time to wait for other tests on this host.
 const CROWDED: Duration = Duration::from_secs(150);
 
-/// An observation under way, ended by SIGKILL at the latest with the test.
+/// A running observer, killed on drop.
 struct Observe {
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
 
 impl Observe {
-    /// Observes a server; its file has a first second when this returns.
+    /// Starts an observer and waits for its first second.
     fn start(server: &Serve) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("server.jsonl");
@@ -44,30 +44,32 @@ impl Observe {
         observe
     }
 
-    /// Waits until connections are looked at each second: while other tests have thousands of sockets, that costs too much, and a
-    /// short load may come and go between two looks.
+    /// Waits until connections are sampled every second. They are sampled less often while other
+    /// tests hold thousands of sockets.
     fn settled(self) -> Self {
         let end = Instant::now() + CROWDED;
         while self.step_of("server sockets").is_none_or(|ms| ms > 1_000) {
-            assert!(Instant::now() < end, "connections are looked at too seldom");
+            assert!(Instant::now() < end, "connections are sampled too rarely");
             std::thread::sleep(Duration::from_millis(200));
         }
         self
     }
 
-    /// Distance of the last values of a subject, ms.
+    /// Returns the interval of the latest values of a subject, ms.
     fn step_of(&self, subject: &str) -> Option<u64> {
         let text = self.text();
-        // The last line may be half written yet.
+        // The last line may be incomplete.
         let whole = &text[..text.rfind('\n')? + 1];
         let mut group = None;
         let mut step_ms = None;
         for line in lines(whole) {
             match line {
-                Line::Group(g) if g.series.iter().any(|s| s.subject == subject) => {
+                ObserverLine::Group(g)
+                    if g.series.iter().any(|s| s.metric.subject() == subject) =>
+                {
                     group = Some(g.group);
                 }
-                Line::Second(second) => {
+                ObserverLine::Second(second) => {
                     let of = second.groups.iter().find(|v| Some(v.group) == group);
                     step_ms = of.map(|values| values.step_ms).or(step_ms);
                 }
@@ -85,8 +87,8 @@ impl Observe {
         fs::read_to_string(self.file()).unwrap_or_default()
     }
 
-    /// Ends it as its user does.
-    fn end(mut self) -> Vec<Line> {
+    /// Interrupts the observer and returns its lines.
+    fn end(mut self) -> Vec<ObserverLine> {
         let child = self.child.take().unwrap();
         signal(child.id(), libc::SIGINT);
         let output = finish(child);
@@ -108,8 +110,8 @@ impl Drop for Observe {
     }
 }
 
-/// A load that was observed, and the CPU that the kernel charged the server with meanwhile. It is sent again where connections were
-/// looked at less than each second during it, however often that was before: then none may have been open at any look.
+/// Runs a load and returns it with the CPU time of the server, seconds. Repeats the load if
+/// connections were sampled less than once per second, because samples may then miss them.
 fn observed(server: &Serve, send: impl Fn() -> Load) -> (Load, f64) {
     let end = Instant::now() + CROWDED;
     loop {
@@ -117,11 +119,11 @@ fn observed(server: &Serve, send: impl Fn() -> Load) -> (Load, f64) {
         let load = send();
         let truth = cpu_s(server.pid()) - before;
         let sockets = load.run().observations.iter();
-        let mut sockets = sockets.filter(|o| o.subject == "server sockets");
+        let mut sockets = sockets.filter(|o| o.metric.subject() == "server sockets");
         if sockets.next().is_some_and(|o| o.step_ms <= 1_000) {
             return (load, truth);
         }
-        assert!(Instant::now() < end, "connections are looked at too seldom");
+        assert!(Instant::now() < end, "connections are sampled too rarely");
     }
 }
 
@@ -131,8 +133,8 @@ fn start_observe(server: &Serve, arguments: &[&str]) -> Child {
     floodmark(&all).spawn().unwrap()
 }
 
-/// The lines of a file, each held against the schema.
-fn lines(file: &str) -> Vec<Line> {
+/// Parses and validates the lines of a file.
+fn lines(file: &str) -> Vec<ObserverLine> {
     let schema = jsonschema::validator_for(&schema()).unwrap();
     let parse = |line: &str| {
         let value = serde_json::from_str(line).unwrap();
@@ -151,22 +153,22 @@ fn port(server: &Serve) -> &str {
     port
 }
 
-/// What a counter of a run grew by.
+/// Returns the increase of a counter during a run.
 fn grown(run: &Run, subject: &str, metric: &str) -> f64 {
     let mut all = run.observations.iter();
-    let seen = all.find(|o| o.subject == subject && o.metric == metric);
+    let seen = all.find(|o| o.metric.subject() == subject && o.metric.name() == metric);
     let seen = seen.unwrap_or_else(|| panic!("no {subject} {metric}: {:?}", run.missing));
     seen.values.iter().sum()
 }
 
-/// Holds the server's side of a load against what the kernel charged the server with.
-fn as_the_kernel_says(load: &Load, server: &Serve, truth: f64) {
+/// Compares the server's figures with the kernel's accounting.
+fn matches_the_kernel(load: &Load, server: &Serve, truth: f64) {
     let run = load.run();
     let there = run
-        .elsewhere
+        .remote
         .as_ref()
         .unwrap_or_else(|| panic!("{:?}", run.missing));
-    assert_eq!(there.aligned.method, Method::SameClock);
+    assert_eq!(there.aligned.method, AlignmentMethod::SameClock);
     let seen = run
         .server
         .as_ref()
@@ -182,22 +184,17 @@ fn as_the_kernel_says(load: &Load, server: &Serve, truth: f64) {
     let threads: f64 = seen.seen.threads.iter().map(|t| t.on_cpu_s).sum();
     near(threads, "threads");
     assert!(seen.seen.threads.len() <= 16 && seen.seen.peak_rss_bytes > 1 << 20);
-    // The last second may end after the watching.
+    // The last second may extend beyond the monitoring.
     let rows = run.series.iter().filter_map(|row| {
         let cpus = row.server_user_cpus? + row.server_system_cpus?;
         Some(cpus * (row.to_s - row.from_s))
     });
     near(rows.sum(), "by the second");
     near(grown(run, "server", "on_cpu"), "on_cpu");
-    // Each series comes from one machine.
-    let mut series = BTreeSet::new();
+    // No series comes from two hosts.
+    let mut series = HashSet::new();
     for o in &run.observations {
-        assert!(
-            series.insert((&o.subject, &o.metric)),
-            "{} {}",
-            o.subject,
-            o.metric
-        );
+        assert!(series.insert((&o.metric, o.is_peak)), "{:?}", o.metric);
     }
     for subject in [
         "client",
@@ -207,7 +204,7 @@ fn as_the_kernel_says(load: &Load, server: &Serve, truth: f64) {
         "server disk",
     ] {
         assert!(
-            series.iter().any(|(s, _)| *s == subject),
+            series.iter().any(|(metric, _)| metric.subject() == subject),
             "no {subject}: {series:?}"
         );
     }
@@ -217,24 +214,25 @@ fn as_the_kernel_says(load: &Load, server: &Serve, truth: f64) {
 }
 
 #[test]
-fn what_was_observed_stands_beside_the_load_as_if_it_had_been_watched_here() {
+fn adds_the_observation_of_the_server_to_the_load() {
     let server = Serve::start(&["hello"]);
     let observe = Observe::start(&server).settled();
     let file = observe.file();
     let arguments = ["-c", "20", "-d", "2s", "--with", named(&file)];
     let (load, truth) = observed(&server, || load(&server.url, &arguments));
-    as_the_kernel_says(&load, &server, truth);
+    matches_the_kernel(&load, &server, truth);
     let lines = observe.end();
-    assert!(matches!(lines.first(), Some(Line::Opened(_))));
-    assert!(matches!(lines.last(), Some(Line::Ended { .. })));
+    assert!(matches!(lines.first(), Some(ObserverLine::Opened(_))));
+    assert!(matches!(lines.last(), Some(ObserverLine::Ended { .. })));
 }
 
 #[test]
-fn a_load_in_another_network_takes_the_servers_side_from_the_file() {
-    let Ok((client, there)) = floodmark_host::wire::pair() else {
-        println!("skipped: no network namespaces here");
-        return;
-    };
+#[cfg_attr(
+    not(network_namespaces),
+    ignore = "network namespaces are not allowed on this host"
+)]
+fn a_load_in_another_namespace_uses_the_observer_file() {
+    let (client, there) = floodmark_host::wire::pair().unwrap();
     let start = || {
         let server = Serve::start_on("10.99.0.2:0", &["hello"]);
         let observe = Observe::start(&server).settled();
@@ -245,7 +243,7 @@ fn a_load_in_another_network_takes_the_servers_side_from_the_file() {
     let arguments = ["-c", "20", "-d", "2s", "--with", named(&file)];
     let send = || client.within(|| load(&server.url, &arguments)).unwrap();
     let (load, truth) = observed(&server, send);
-    as_the_kernel_says(&load, &server, truth);
+    matches_the_kernel(&load, &server, truth);
     let run = load.run();
     assert!(grown(run, "server network", "PassiveOpens") >= 20.0);
     assert!(grown(run, "network", "PassiveOpens") < 1.0);
@@ -253,7 +251,7 @@ fn a_load_in_another_network_takes_the_servers_side_from_the_file() {
 }
 
 #[test]
-fn each_attempt_has_its_own_part() {
+fn splits_the_observation_by_attempt() {
     let server = Serve::start(&["hello"]);
     let observe = Observe::start(&server);
     let file = observe.file();
@@ -262,14 +260,14 @@ fn each_attempt_has_its_own_part() {
     assert_eq!(load.record.runs.len(), 2);
     for run in &load.record.runs {
         assert!(
-            run.server.is_some() && run.elsewhere.is_some(),
+            run.server.is_some() && run.remote.is_some(),
             "{:?}",
             run.missing
         );
         let user = run
             .observations
             .iter()
-            .find(|o| o.subject == "server")
+            .find(|o| o.metric.subject() == "server")
             .unwrap();
         let wall_ms = run.watcher.unwrap().wall_s * 1e3;
         let length_ms = user.step_ms as f64 * user.values.len() as f64;
@@ -281,7 +279,7 @@ fn each_attempt_has_its_own_part() {
 }
 
 #[test]
-fn an_observer_that_is_killed_midway_leaves_what_it_had_written() {
+fn a_killed_observer_leaves_its_lines() {
     let server = Serve::start(&["hello"]);
     let mut observe = Observe::start(&server);
     let load = start_load(
@@ -315,8 +313,8 @@ fn an_observer_that_is_killed_midway_leaves_what_it_had_written() {
         known.contains(&true) && known.last() == Some(&false),
         "{known:?}"
     );
-    let said = |line: &String| line.contains("of the attempt only");
-    assert!(run.missing.iter().any(said), "{:?}", run.missing);
+    let printed = |line: &String| line.contains("were observed");
+    assert!(run.missing.iter().any(printed), "{:?}", run.missing);
 }
 
 fn observe(arguments: &[&str]) -> Output {
@@ -326,15 +324,15 @@ fn observe(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn one_of_several_servers_on_a_port_is_named_by_its_address() {
+fn selects_a_server_by_its_address() {
     let first = Serve::start(&["hello"]);
     let second = Serve::start_on(&format!("127.0.0.2:{}", port(&first)), &["hello"]);
     let output = observe(&["--port", port(&first), "--out", "-", "--duration", "1s"]);
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{printed}");
     assert!(
-        said.contains("127.0.0.2:") && said.contains("--address"),
-        "{said}"
+        printed.contains("127.0.0.2:") && printed.contains("--address"),
+        "{printed}"
     );
     for (server, address) in [(&first, "127.0.0.1"), (&second, "127.0.0.2")] {
         let arguments = [
@@ -350,16 +348,16 @@ fn one_of_several_servers_on_a_port_is_named_by_its_address() {
         let output = observe(&arguments);
         assert_eq!(code(&output), 0, "{output:?}");
         let lines = lines(&text(&output.stdout));
-        let Some(Line::Opened(opened)) = lines.first() else {
+        let Some(ObserverLine::Opened(opened)) = lines.first() else {
             panic!("{lines:?}")
         };
         assert_eq!(opened.pids, [server.pid()]);
-        assert!(text(&output.stderr).contains("observing floodmark (process "));
+        assert!(text(&output.stderr).contains("monitoring floodmark (process "));
     }
 }
 
 #[test]
-fn it_ends_with_the_server_and_with_its_reader() {
+fn ends_when_the_server_or_its_reader_ends() {
     let mut server = Serve::start(&["hello"]);
     let mut child = start_observe(&server, &["--out", "-", "--quiet"]);
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -379,16 +377,16 @@ fn it_ends_with_the_server_and_with_its_reader() {
     });
     server.kill();
     let output = finish(child);
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 3, "{said}");
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 3, "{printed}");
     assert!(
-        said.contains("has ended; what was observed until then is kept"),
-        "{said}"
+        printed.contains("has ended; the data until then is saved"),
+        "{printed}"
     );
     let lines = lines(&fs::read_to_string(&file).unwrap());
-    let [.., Line::Second(last), Line::Ended { why }] = &lines[..] else {
+    let [.., ObserverLine::Second(last), ObserverLine::Ended { why }] = &lines[..] else {
         panic!("{lines:?}")
     };
-    assert_eq!(last.missing, ["server: its process ended"]);
+    assert_eq!(last.missing, ["server: the process ended"]);
     assert_eq!(why, "the server's process ended");
 }

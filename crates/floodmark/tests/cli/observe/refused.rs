@@ -1,4 +1,4 @@
-//! What cannot be observed, or not be put beside a load.
+//! Refusals of `floodmark observe` and `--with`.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::{Observe, named, observe, port};
 use crate::support::{Serve, code, run, signal, text, wait_for};
 
 #[test]
-fn a_file_that_cannot_be_put_beside_the_load_is_refused_before_it() {
+fn refuses_an_unsuitable_file_before_the_load() {
     let server = Serve::start(&["hello"]);
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -35,14 +35,14 @@ fn a_file_that_cannot_be_put_beside_the_load_is_refused_before_it() {
     fs::write(at("empty"), "").unwrap();
     let cases = [
         ("absent", "name the file that floodmark observe writes"),
-        (".", "is no regular file"),
-        ("empty", ":1: is empty"),
-        ("other", ":1: is no file of floodmark observe"),
-        ("version", ":1: is of version 7 of the format"),
-        ("port", ":1: observes the server on port 9"),
-        ("garbled", ":2: no line of floodmark observe"),
-        ("twice", ":2: a second observation begins here"),
-        ("ended", "the observation has ended (it was interrupted)"),
+        (".", "not a regular file"),
+        ("empty", ":1: the file is empty"),
+        ("other", ":1: not a file written by floodmark observe"),
+        ("version", ":1: format version 7 is not supported"),
+        ("port", ":1: port 9 is observed"),
+        ("garbled", ":2: not a line written by floodmark observe"),
+        ("twice", ":2: the file contains a second observation"),
+        ("ended", "the observation has ended (interrupted)"),
         ("still", "has not grown for 3 s"),
     ];
     let result = at("result");
@@ -58,11 +58,11 @@ fn a_file_that_cannot_be_put_beside_the_load_is_refused_before_it() {
             "--with",
             named(&file),
         ]);
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 2, "{name}: {said}");
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{name}: {printed}");
         assert!(
-            said.contains(expected) && said.lines().count() == 1,
-            "{name}: {said}"
+            printed.contains(expected) && printed.lines().count() == 1,
+            "{name}: {printed}"
         );
         assert!(!result.exists(), "{name}");
     }
@@ -79,7 +79,7 @@ fn a_file_that_cannot_be_put_beside_the_load_is_refused_before_it() {
 }
 
 #[test]
-fn what_cannot_be_observed_is_said_in_one_line() {
+fn reports_observe_errors_in_one_line() {
     let server = Serve::start(&["hello"]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("f");
@@ -90,15 +90,15 @@ fn what_cannot_be_observed_is_said_in_one_line() {
     fs::write(&there, "mine").unwrap();
     let nowhere = folder.path().join("no/folder");
     let ours = port(&server);
-    for (expected, said, arguments) in [
+    for (expected, printed, arguments) in [
         (
             3,
-            "nothing listens on port",
+            "no process listens on port",
             &["--port", &nobody, "--out", named(&file)][..],
         ),
         (
             3,
-            "at 127.9.9.9 here",
+            "at 127.9.9.9 in this network namespace",
             &[
                 "--port",
                 ours,
@@ -108,19 +108,15 @@ fn what_cannot_be_observed_is_said_in_one_line() {
                 named(&file),
             ],
         ),
+        (2, "file exists", &["--port", ours, "--out", named(&there)]),
         (
             2,
-            "exists already",
-            &["--port", ours, "--out", named(&there)],
-        ),
-        (
-            2,
-            "in a folder that exists",
+            "in an existing, writable folder",
             &["--port", ours, "--out", named(&nowhere)],
         ),
         (
             2,
-            "there is no such process",
+            "no such process",
             &[
                 "--port",
                 ours,
@@ -135,7 +131,7 @@ fn what_cannot_be_observed_is_said_in_one_line() {
     ] {
         let output = observe(arguments);
         assert_eq!(code(&output), expected, "{arguments:?} {output:?}");
-        assert!(text(&output.stderr).contains(said), "{output:?}");
+        assert!(text(&output.stderr).contains(printed), "{output:?}");
         assert!(!file.exists());
     }
     assert_eq!(fs::read_to_string(there).unwrap(), "mine");

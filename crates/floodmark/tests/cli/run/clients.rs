@@ -1,12 +1,13 @@
-//! Other load generators as drivers: what they say is kept, and one that fails is one line.
+//! External clients.
 
+use floodmark_record::Metric;
 use floodmark_record::events::EndReason;
 use floodmark_record::run::Status;
 
-use super::{Lab, NATIVE, installed, leases, processes_of, python};
+use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
 
-/// A client of the given name whose commands are those of a shell.
-fn shell(lab: &Lab, name: &str, script: &str, more: &str) -> String {
+/// Writes a client that runs a shell script. Returns a trial that uses it.
+fn shell(lab: &ExperimentFolder, name: &str, script: &str, more: &str) -> String {
     let text = format!(
         "name = \"{name}\"\nneeds = [\"sh\"]\n{more}\n[kept]\nduration = \"sh client.sh {{connections}} {{seconds}} {{url}}\"\n\
          [figures]\nanswers = {{ find = '^(\\d+) answers' }}\nwrong = {{ find = '(\\d+) wrong', sum = true }}\n\
@@ -20,16 +21,16 @@ fn shell(lab: &Lab, name: &str, script: &str, more: &str) -> String {
 }
 
 #[test]
-fn what_a_client_says_is_kept_beside_what_it_used() {
-    let lab = Lab::new("");
+fn records_the_figures_and_cpu_use_of_a_client() {
+    let lab = ExperimentFolder::new("");
     let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done\n\
                   echo \"$1 connections, $2 s, $3\" >&2; echo '400 answers, 100 wrong, 200.5/s, p99 1.5'";
     let trial = shell(&lab, "teller", script, "version = \"echo teller 1.2\"");
     lab.write(&format!(
         "question = \"?\"\n[load]\nconnections = 3\nduration = \"1s\"\nattempts = 2\n{trial}"
     ));
-    let (code, record, said) = lab.run(&[]);
-    assert_eq!(code, 0, "{said}");
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 0, "{printed}");
     assert_eq!(record.runs.len(), 2);
     for run in &record.runs {
         let tool = run.client.tool.as_ref().unwrap();
@@ -41,7 +42,7 @@ fn what_a_client_says_is_kept_beside_what_it_used() {
             log.contains("3 connections, 1 s, http://127.0.0.1:"),
             "{log}"
         );
-        // A quarter of its answers is none that counts.
+        // A quarter of the responses are unexpected and do not count.
         assert_eq!(run.throughput_per_s, Some(200.5 * 0.75));
         assert_eq!((run.requests.ok, run.requests.wrong), (300, 100));
         assert_eq!(run.requests.balance(), Ok(()));
@@ -53,59 +54,57 @@ fn what_a_client_says_is_kept_beside_what_it_used() {
         assert_eq!(run.ended.reason, EndReason::Completed);
     }
     assert!(
-        said.contains("teller 1.2 – sh client.sh 3 1 http://"),
-        "{said}"
+        printed.contains("teller 1.2 – sh client.sh 3 1 http://"),
+        "{printed}"
     );
     assert_eq!((processes_of(lab.0.path()), leases(&lab)), (vec![], 0));
 }
 
 #[test]
-fn of_a_delayed_server_the_proxys_cpu_is_kept() {
-    if !installed("curl") {
-        return;
-    }
+#[cfg_attr(not(installed = "curl"), ignore = "curl is not installed")]
+fn records_the_cpu_of_the_delay_proxy() {
     let trial = "[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\nclient = \"curl-loop\"\ndelay = \"0s\"\n";
-    let lab = Lab::new(&format!(
+    let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 1\nduration = \"1s\"\nfresh = true\n{trial}"
     ));
-    let (code, record, said) = lab.run(&[]);
-    assert_eq!(code, 0, "{said}");
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 0, "{printed}");
     let mut seen = record.runs[0].observations.iter();
-    let proxy = seen.find(|seen| seen.subject == "delay proxy").unwrap();
-    // Over the client's second.
+    let proxy = seen
+        .find(|seen| seen.metric == Metric::DelayProxyCpu)
+        .unwrap();
+    // The value covers the second in which the client ran.
     assert!(proxy.step_ms >= 1000 && proxy.values[0] >= 0.0, "{proxy:?}");
 }
 
 #[test]
-fn curl_loops_count_what_the_server_counts() {
-    if !installed("curl") {
-        return;
-    }
+#[cfg_attr(not(installed = "curl"), ignore = "curl is not installed")]
+fn curl_loops_agree_with_the_server() {
     let trial =
         "[[trial]]\nsystem = \"native\"\nworkload = \"dispatcher\"\nclient = \"curl-loop\"\n";
-    let lab = Lab::new(&format!(
+    let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"3s\"\nfresh = true\n{trial}"
     ));
-    let (code, record, said) = lab.run(&[]);
-    assert_eq!(code, 0, "{said}");
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 0, "{printed}");
     let run = &record.runs[0];
     let tool = run.client.tool.as_ref().unwrap();
     let counter = tool.counter.as_ref().unwrap();
     assert!(counter.readings >= 1, "{counter:?}");
-    assert_eq!(tool.said.answers, Some(counter.answers()), "{said}");
-    assert!(said.contains("by the server's own counter"), "{said}");
-    // Second by second the same counter.
+    assert_eq!(tool.said.answers, Some(counter.answers()), "{printed}");
+    assert!(printed.contains("by the server"), "{printed}");
+    // The per-second values come from the same counter.
     let mut seen = run.observations.iter();
-    let seen = seen.find(|seen| seen.subject == "server").unwrap();
+    let seen = seen.find(|seen| seen.metric.subject() == "server").unwrap();
     assert!(seen.values.iter().sum::<f64>() <= counter.answers() as f64);
-    // Each request has processes of its own: a shell and curl.
+    // Each request starts a shell and curl.
     assert!(run.client.cpu_us_per_request.unwrap() > 500.0);
     assert_eq!(run.response_time_us.count, 0);
 }
 
 #[test]
-fn a_client_that_fails_is_one_line_and_the_rest_goes_on() {
-    let lab = Lab::new("");
+fn reports_a_failed_client_in_one_line_and_continues() {
+    let lab = ExperimentFolder::new("");
     let trials = [
         shell(&lab, "fails", "echo cannot connect; exit 7", ""),
         shell(&lab, "mute", "echo nothing of use", ""),
@@ -119,18 +118,18 @@ fn a_client_that_fails_is_one_line_and_the_rest_goes_on() {
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"1s\"\n[place]\nprocesses = 2\n{}{NATIVE}",
         trials.concat()
     ));
-    let (code, record, said) = lab.run(&[]);
-    assert_eq!(code, 3, "{said}");
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 3, "{printed}");
     let expected = [
         "client exotic is skipped: no-such-program-here is not installed",
-        "fails: fails failed (exit status: 7) – it said \"cannot connect\"; its log is ",
-        "mute: mute counted no answer – it said \"nothing of use\"",
-        "hangs: hangs did not end within 1.2 s and was ended",
+        "fails: fails failed (exit status: 7): \"cannot connect\"; see ",
+        "mute: mute reported no responses: \"nothing of use\"",
+        "hangs: hangs did not end within 1.2 s and was stopped",
     ];
     assert_eq!(record.skipped.len(), expected.len(), "{:?}", record.skipped);
     for (line, expected) in record.skipped.iter().zip(expected) {
         assert!(line.starts_with(expected), "{line}");
-        assert!(said.contains(line.as_str()), "{said}");
+        assert!(printed.contains(line.as_str()), "{printed}");
     }
     let ended: Vec<(&str, EndReason)> = record
         .runs
@@ -157,11 +156,9 @@ fn a_client_that_fails_is_one_line_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_script_of_the_clients_own_asks_for_its_own_path() {
-    if !installed("wrk") {
-        return;
-    }
-    let lab = Lab::new("");
+#[cfg_attr(not(installed = "wrk"), ignore = "wrk is not installed")]
+fn a_client_script_may_request_its_own_path() {
+    let lab = ExperimentFolder::new("");
     let server = python(lab.0.path(), "").replace("workload = \"hello\"\n", "");
     let path = lab.0.path().join("server.py");
     let scores = "    def do_POST(self):\n\
@@ -180,8 +177,8 @@ fn a_script_of_the_clients_own_asks_for_its_own_path() {
     lab.write(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nthreads = 1\nduration = \"1s\"\n{server}client = \"wrk-scoring\"\n"
     ));
-    let (code, record, said) = lab.run(&[]);
-    assert_eq!(code, 0, "{said}");
+    let (code, record, printed) = lab.run(&[]);
+    assert_eq!(code, 0, "{printed}");
     let requests = &record.runs[0].requests;
     assert!(requests.ok > 0 && requests.wrong == 0, "{requests:?}");
 }

@@ -1,44 +1,45 @@
-//! Whatever a run is in the middle of when it ends, nothing of it is left running.
+//! No process survives the end of an experiment, in any phase.
 
 use std::path::Path;
 use std::process::Child;
 
 use floodmark_record::run::Status;
 
-use super::{Lab, NATIVE, leases, processes_of, python};
-use crate::support::{alive, code, finish, folded, signal, text, valid, wait_for};
+use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
+use crate::support::{alive, code, ends_with, finish, folded, signal, text, valid, wait_for};
 
-/// What an experiment is in the middle of.
+/// Phase in which an experiment is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum ExperimentPhase {
     Building,
     Starting,
     Loading,
-    /// As loading, by another load generator.
+    /// Loading by an external client.
     Driving,
     Stopping,
 }
 
-impl Phase {
-    /// How many notes of what runs there are: of the server, and of a client.
+impl ExperimentPhase {
+    /// Returns the number of leases: one for the server, and one for an external client.
     fn leases(self) -> usize {
         match self {
-            Phase::Driving => 2,
+            ExperimentPhase::Driving => 2,
             _ => 1,
         }
     }
 }
 
-/// Starts something that outlives its parent, and says so in the file `begun`.
+/// Python code that starts a process, which outlives its parent, and creates the file `begun`.
 const BEGIN: &str = "subprocess.Popen(['sleep', '300'])\nopen('begun', 'w').close()";
 
-/// An experiment that stays in a phase, with what it has started by then: a process, and one that this one started.
-fn under_way(phase: Phase) -> (Lab, Child, Vec<u32>) {
-    let lab = Lab::new("");
+/// Starts an experiment that stays in a phase. Returns it with the IDs of the processes that it
+/// started.
+fn start_and_wait(phase: ExperimentPhase) -> (ExperimentFolder, Child, Vec<u32>) {
+    let lab = ExperimentFolder::new("");
     let folder = lab.0.path();
     let mut begun = folder.join("begun");
     let trial = match phase {
-        Phase::Building => {
+        ExperimentPhase::Building => {
             begun = lab.system(
                 "built",
                 "name = \"built\"\nworkloads = [\"hello\"]\n[start]\ncommand = \"x {port}\"\n\
@@ -47,9 +48,9 @@ fn under_way(phase: Phase) -> (Lab, Child, Vec<u32>) {
             begun.push("begun");
             "[[trial]]\nsystem = \"built\"\nworkload = \"hello\"\n".to_owned()
         }
-        Phase::Starting => python(folder, &format!("{BEGIN}\ntime.sleep(300)")),
-        Phase::Loading => python(folder, BEGIN),
-        Phase::Driving => {
+        ExperimentPhase::Starting => python(folder, &format!("{BEGIN}\ntime.sleep(300)")),
+        ExperimentPhase::Loading => python(folder, BEGIN),
+        ExperimentPhase::Driving => {
             let client = folder.join("clients/endless");
             std::fs::create_dir(&client).unwrap();
             let text = "name = \"endless\"\n[kept]\nduration = \"sh -c 'sleep 300 & touch begun; wait'\"\n\
@@ -58,7 +59,7 @@ fn under_way(phase: Phase) -> (Lab, Child, Vec<u32>) {
             begun = client.join("begun");
             python(folder, "") + "client = \"endless\"\n"
         }
-        Phase::Stopping => {
+        ExperimentPhase::Stopping => {
             let deaf = BEGIN.replace("\nopen", "; open");
             python(
                 folder,
@@ -79,112 +80,120 @@ fn under_way(phase: Phase) -> (Lab, Child, Vec<u32>) {
     (lab, child, started)
 }
 
-fn reached(phase: Phase, lab: &Lab, begun: &Path) -> bool {
+fn reached(phase: ExperimentPhase, lab: &ExperimentFolder, begun: &Path) -> bool {
     match phase {
-        Phase::Loading => {
+        ExperimentPhase::Loading => {
             let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
             events.is_ok_and(|text| text.contains("\"event\":\"second\""))
         }
-        // The note comes right after the child.
+        // The lease is written after the child starts.
         _ => begun.is_file() && leases(lab) == phase.leases(),
     }
 }
 
-fn ctrl_c(phase: Phase) {
-    let (lab, child, started) = under_way(phase);
+fn ctrl_c(phase: ExperimentPhase) {
+    let (lab, child, started) = start_and_wait(phase);
     signal(child.id(), libc::SIGINT);
     let output = finish(child);
     assert_eq!(code(&output), 130, "{}", text(&output.stderr));
-    // What was killed is gone as soon as the kernel gets to it.
+    // Killed processes take a moment to disappear.
     for id in started {
-        wait_for("the end of what was started", || (!alive(id)).then_some(()));
+        wait_for("the started processes to end", || {
+            (!alive(id)).then_some(())
+        });
     }
     assert_eq!(leases(&lab), 0);
     let record = valid(serde_json::from_slice(&output.stdout).unwrap());
-    let begun = !matches!(phase, Phase::Building | Phase::Starting);
+    let begun = !matches!(phase, ExperimentPhase::Building | ExperimentPhase::Starting);
     assert_eq!(record.runs.len(), usize::from(begun));
-    // Another load generator is ended before it says what it has.
+    // An interrupted external client prints no figures.
     let own = record.runs.iter().filter(|run| run.client.name.is_none());
     assert!(own.clone().all(|run| run.requests.ok > 0));
-    assert_eq!(own.count(), usize::from(begun && phase != Phase::Driving));
-    let said = text(&output.stderr);
-    assert!(said.contains("interrupted"), "{said}");
+    assert_eq!(
+        own.count(),
+        usize::from(begun && phase != ExperimentPhase::Driving)
+    );
+    let printed = text(&output.stderr);
+    assert!(printed.contains("interrupted"), "{printed}");
 }
 
 #[test]
-fn ctrl_c_in_a_build_leaves_nothing() {
-    ctrl_c(Phase::Building);
+fn ctrl_c_ends_a_build() {
+    ctrl_c(ExperimentPhase::Building);
 }
 
 #[test]
-fn ctrl_c_before_a_server_is_ready_leaves_nothing() {
-    ctrl_c(Phase::Starting);
+fn ctrl_c_ends_a_server_that_is_not_ready() {
+    ctrl_c(ExperimentPhase::Starting);
 }
 
 #[test]
-fn ctrl_c_in_a_load_leaves_nothing_and_reports_what_was_taken() {
-    ctrl_c(Phase::Loading);
+fn ctrl_c_ends_a_load_and_reports_it() {
+    ctrl_c(ExperimentPhase::Loading);
 }
 
 #[test]
-fn ctrl_c_while_a_server_will_not_stop_leaves_nothing() {
-    ctrl_c(Phase::Stopping);
+fn ctrl_c_kills_a_server_that_does_not_stop() {
+    ctrl_c(ExperimentPhase::Stopping);
 }
 
 #[test]
-fn ctrl_c_while_another_client_drives_leaves_nothing() {
-    ctrl_c(Phase::Driving);
+fn ctrl_c_ends_an_external_client() {
+    ctrl_c(ExperimentPhase::Driving);
 }
 
-/// SIGKILL; then the next start ends what is left, and measures.
-fn sigkill(phase: Phase) {
-    let (lab, mut child, started) = under_way(phase);
+/// Kills floodmark. Expects the next start to end the remaining processes and to measure.
+fn sigkill(phase: ExperimentPhase) {
+    let (lab, mut child, started) = start_and_wait(phase);
     child.kill().unwrap();
     child.wait().unwrap();
     let runs = folded(&lab.result()).runs;
-    let measured = matches!(phase, Phase::Loading | Phase::Driving | Phase::Stopping);
+    let measured = matches!(
+        phase,
+        ExperimentPhase::Loading | ExperimentPhase::Driving | ExperimentPhase::Stopping
+    );
     assert_eq!(runs.len(), usize::from(measured), "{phase:?}");
-    if phase == Phase::Driving {
-        // Cut off or not, it is known by what drove it, and for what it is.
+    if phase == ExperimentPhase::Driving {
+        // The partial run names its client.
         assert_eq!(runs[0].client.name.as_deref(), Some("endless"));
         assert_eq!(runs[0].validity.status, Status::Invalid);
         let why = runs[0].validity.reasons.join("\n");
-        assert_eq!(why, "floodmark was ended before endless was");
+        assert_eq!(why, "floodmark ended before endless");
     }
     let left = || started.iter().filter(|id| alive(**id)).count();
-    // What floodmark started dies with it, by the kernel; what that has started does not.
-    wait_for("the end of the first", || (left() <= 1).then_some(()));
+    // Children die with floodmark, grandchildren do not.
+    wait_for("the children to end", || (left() <= 1).then_some(()));
     assert_eq!(left(), 1, "{phase:?}");
     std::fs::rename(lab.result(), lab.0.path().join("killed")).unwrap();
-    let (code, record, said) = lab.run(&["--only", "native", "--duration", "200ms"]);
-    assert!(matches!(code, 0 | 4), "{said}");
+    let (code, record, printed) = lab.run(&["--only", "native", "--duration", "200ms"]);
+    ends_with(code, &printed, 0);
     assert_eq!(record.runs.len(), 1);
-    assert!(said.contains("a killed floodmark left running"), "{said}");
-    assert_eq!(left(), 0, "{phase:?}: {said}");
+    assert!(printed.contains("left by a killed floodmark"), "{printed}");
+    assert_eq!(left(), 0, "{phase:?}: {printed}");
     assert_eq!(leases(&lab), 0);
 }
 
 #[test]
-fn after_sigkill_in_a_build_the_next_start_ends_what_is_left() {
-    sigkill(Phase::Building);
+fn the_next_start_ends_a_leftover_build() {
+    sigkill(ExperimentPhase::Building);
 }
 
 #[test]
-fn after_sigkill_before_a_server_is_ready_the_next_start_ends_what_is_left() {
-    sigkill(Phase::Starting);
+fn the_next_start_ends_a_leftover_starting_server() {
+    sigkill(ExperimentPhase::Starting);
 }
 
 #[test]
-fn after_sigkill_in_a_load_the_next_start_ends_what_is_left() {
-    sigkill(Phase::Loading);
+fn the_next_start_ends_a_leftover_server() {
+    sigkill(ExperimentPhase::Loading);
 }
 
 #[test]
-fn after_sigkill_while_another_client_drives_the_next_start_ends_what_is_left() {
-    sigkill(Phase::Driving);
+fn the_next_start_ends_a_leftover_client() {
+    sigkill(ExperimentPhase::Driving);
 }
 
 #[test]
-fn after_sigkill_while_a_server_will_not_stop_the_next_start_ends_what_is_left() {
-    sigkill(Phase::Stopping);
+fn the_next_start_ends_a_leftover_stubborn_server() {
+    sigkill(ExperimentPhase::Stopping);
 }

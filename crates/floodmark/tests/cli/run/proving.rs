@@ -1,14 +1,14 @@
-//! Verdicts that are proven by changing parts of a setup.
+//! Proofs of verdicts.
 
-use floodmark_record::proof::Change;
+use floodmark_record::proof::Perturbation;
 
-use super::{Lab, processes_of, python};
-use crate::support::{Serve, code, run, text};
+use super::{ExperimentFolder, processes_of, python};
+use crate::support::{Serve, code, ends_with, run, succeeds, text};
 
 #[test]
-fn parts_are_changed_in_turn_and_what_comes_of_it_is_kept() {
-    let lab = Lab::new("");
-    // Each answer takes 20 ms of waiting: four connections are four at a time.
+fn applies_one_perturbation_at_a_time_and_records_the_outcome() {
+    let lab = ExperimentFolder::new("");
+    // Each response takes 20 ms, so four connections limit the throughput.
     let server = python(lab.0.path(), "") + "load = { connections = 4, duration = \"1s\" }\n";
     let script = lab.0.path().join("server.py");
     let slow = std::fs::read_to_string(&script).unwrap();
@@ -18,16 +18,16 @@ fn parts_are_changed_in_turn_and_what_comes_of_it_is_kept() {
     );
     std::fs::write(&script, slow).unwrap();
     lab.write(&format!("question = \"Why?\"\nprove = true\n{server}"));
-    let (code_of_run, record, said) = lab.run(&[]);
-    assert!(matches!(code_of_run, 0 | 4), "{said}");
+    let (code_of_run, record, printed) = lab.run(&[]);
+    ends_with(code_of_run, &printed, 0);
     let run_of = &record.runs[0];
-    let changed: Vec<Change> = run_of.perturbed.iter().map(|w| w.change).collect();
+    let changed: Vec<Perturbation> = run_of.perturbed.iter().map(|w| w.change).collect();
     let all = [
-        Change::TwiceConnections,
-        Change::SlowedClient,
-        Change::SlowedServer,
+        Perturbation::TwiceConnections,
+        Perturbation::SlowedClient,
+        Perturbation::SlowedServer,
     ];
-    assert_eq!(changed, all, "{said}");
+    assert_eq!(changed, all, "{printed}");
     for windows in &run_of.perturbed {
         let taken = windows.base_per_s.iter().chain(&windows.changed_per_s);
         assert_eq!(taken.clone().count(), 12);
@@ -39,24 +39,27 @@ fn parts_are_changed_in_turn_and_what_comes_of_it_is_kept() {
     let folder = lab.result();
     let folder = folder.to_str().unwrap();
     let judged = text(&run(&["why", folder]).stdout);
-    let tried = judged.lines().filter(|line| line.starts_with("tried "));
+    let tried = judged.lines().filter(|line| line.starts_with("tested "));
     assert_eq!(tried.count(), 3, "{judged}");
     assert_eq!(processes_of(lab.0.path()), Vec::<u32>::new());
-    // Its server is gone, and only a run starts it again.
+    // Only `floodmark run` can restart the server.
     let again = run(&["why", folder, "--prove"]);
-    let said = text(&again.stderr);
-    assert_eq!((code(&again), said.lines().count()), (2, 1), "{said}");
-    assert!(said.contains("floodmark run EXPERIMENT --prove"), "{said}");
+    let printed = text(&again.stderr);
+    assert_eq!((code(&again), printed.lines().count()), (2, 1), "{printed}");
+    assert!(
+        printed.contains("floodmark run EXPERIMENT --prove"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn a_server_that_is_gone_is_said_and_the_result_stays() {
+fn names_a_missing_server_and_keeps_the_result() {
     let mut server = Serve::start(&["hello"]);
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("result");
     let out = out.to_str().unwrap();
     let loaded = run(&["load", &server.url, "-c", "1", "-d", "500ms", "--out", out]);
-    assert!(matches!(code(&loaded), 0 | 4));
+    succeeds(&loaded);
     let record = || std::fs::read_to_string(folder.path().join("result/record.json")).unwrap();
     let before: serde_json::Value = serde_json::from_str(&record()).unwrap();
     for (flags, named) in [
@@ -65,14 +68,14 @@ fn a_server_that_is_gone_is_said_and_the_result_stays() {
     ] {
         let wrong = run(&[&["why", out][..], flags].concat());
         assert_eq!(code(&wrong), 2);
-        let said = text(&wrong.stderr);
-        assert!(said.contains(named), "{said}");
+        let printed = text(&wrong.stderr);
+        assert!(printed.contains(named), "{printed}");
     }
     server.kill();
     let gone = run(&["why", out, "--prove"]);
-    let said = text(&gone.stderr);
+    let printed = text(&gone.stderr);
     let cause = &before["runs"][0]["verdict"]["cause"];
-    // What no change tells from others is not tried.
+    // No perturbation tests the other causes.
     let provable = [
         "unknown",
         "concurrency",
@@ -81,8 +84,11 @@ fn a_server_that_is_gone_is_said_and_the_result_stays() {
         "server-cpu",
     ];
     if provable.iter().any(|id| cause == id) {
-        assert_eq!(code(&gone), 3, "{said}");
-        assert!(said.contains("is the server still there?"), "{said}");
+        assert_eq!(code(&gone), 3, "{printed}");
+        assert!(
+            printed.contains("check that the server is running"),
+            "{printed}"
+        );
     }
     let after: serde_json::Value = serde_json::from_str(&record()).unwrap();
     assert_eq!(before["runs"][0]["requests"], after["runs"][0]["requests"]);

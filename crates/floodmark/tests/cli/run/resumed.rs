@@ -1,45 +1,45 @@
-//! A result that was cut short is gone on with: what it holds whole stays, the rest is measured anew.
+//! Resuming an interrupted experiment.
 
 use floodmark_record::events::Event;
 
-use super::{Lab, NATIVE, leases};
-use crate::support::{code, finish, signal, text, wait_for};
+use super::{ExperimentFolder, NATIVE, leases};
+use crate::support::{code, ends_with, finish, signal, text, wait_for};
 
-/// Two trials, two processes of each, two attempts on each process.
-fn experiment() -> Lab {
+/// Returns an experiment of two trials, two processes each, two attempts per process.
+fn experiment() -> ExperimentFolder {
     let second = NATIVE.replace("hello", "dispatcher") + "name = \"second\"\n";
     let check = "load = { check = \"sequence\" }\n";
-    Lab::new(&format!(
+    ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"400ms\"\nattempts = 2\n[place]\nprocesses = 2\n\
          {NATIVE}{second}{check}"
     ))
 }
 
-/// Events of a kind that a result holds so far.
-fn count(lab: &Lab, event: &str) -> usize {
+/// Counts events of a kind in the result.
+fn count(lab: &ExperimentFolder, event: &str) -> usize {
     let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
     let named = format!("\"event\":\"{event}\"");
     events.map_or(0, |text| text.matches(&named).count())
 }
 
 #[test]
-fn what_is_whole_stays_and_the_rest_is_measured_anew() {
+fn keeps_complete_processes_and_repeats_the_rest() {
     for kill in [libc::SIGINT, libc::SIGKILL] {
         let lab = experiment();
         let mut child = lab.start(&["--quiet"]);
-        // In the second attempt on the first process of the second trial.
+        // The fourth run is the second attempt of the second trial's first process.
         wait_for("the fourth run", || {
             (count(&lab, "run_began") == 4).then_some(())
         });
         let begun = finish(lab.begin("--resume", &[]));
         assert_eq!(code(&begun), 2);
-        let said = text(&begun.stderr);
-        assert!(said.contains("another floodmark"), "{said}");
+        let printed = text(&begun.stderr);
+        assert!(printed.contains("another floodmark"), "{printed}");
         signal(child.id(), kill);
         child.wait().unwrap();
 
-        let (code, record, said) = lab.ended(lab.begin("--resume", &[]));
-        assert!(matches!(code, 0 | 4), "{said}");
+        let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
+        ends_with(code, &printed, 0);
         let order: Vec<(&str, u32, u32)> = record
             .runs
             .iter()
@@ -67,43 +67,46 @@ fn what_is_whole_stays_and_the_rest_is_measured_anew() {
         let checks = record.runs.iter().flat_map(|run| &run.checks);
         assert_eq!(checks.clone().filter(|check| !check.held).count(), 0);
         assert!(checks.count() >= 4);
-        assert!(said.contains("1/6") && said.contains("resumed"), "{said}");
+        assert!(
+            printed.contains("1/6") && printed.contains("resumed"),
+            "{printed}"
+        );
         assert_eq!(leases(&lab), 0);
 
-        // Whole as it is now, there is nothing left to measure.
+        // A complete result has nothing left to measure.
         let before = record.runs.clone();
-        let (_, record, said) = lab.ended(lab.begin("--resume", &[]));
-        assert_eq!(record.runs, before, "{said}");
+        let (_, record, printed) = lab.ended(lab.begin("--resume", &[]));
+        assert_eq!(record.runs, before, "{printed}");
         assert_eq!(record.resumed.len(), 2);
     }
 }
 
 #[test]
-fn another_question_or_load_is_refused() {
+fn refuses_to_resume_another_experiment() {
     let lab = experiment();
     let only = ["--processes", "1", "--attempts", "1", "--quiet"];
-    let (code_of_first, ..) = lab.run(&only);
-    assert!(matches!(code_of_first, 0 | 4));
+    let (code_of_first, _, printed) = lab.run(&only);
+    ends_with(code_of_first, &printed, 0);
     let events = || std::fs::read(lab.result().join("events.jsonl")).unwrap();
     let before = events();
-    for (flags, said) in [
+    for (flags, printed) in [
         (vec!["--processes", "2", "--attempts", "1"], "1 processes"),
         (
             [&only[..], &["--duration", "300ms"]].concat(),
-            "native was loaded otherwise",
+            "the load of native has changed",
         ),
         (
             [&only[..], &["--only", "second"]].concat(),
-            "its trials are native, second",
+            "the result has the trials native, second",
         ),
         ([&only[..], &["--out", "other"]].concat(), "--out"),
     ] {
         let output = finish(lab.begin("--resume", &flags));
         assert_eq!(code(&output), 2, "{flags:?}");
         let stderr = text(&output.stderr);
-        assert!(stderr.contains(said), "{flags:?}: {stderr}");
+        assert!(stderr.contains(printed), "{flags:?}: {stderr}");
     }
-    assert_eq!(events(), before, "a refusal leaves the result as it is");
+    assert_eq!(events(), before, "the refused command changed the result");
     let own = std::fs::read_to_string(lab.0.path().join("e.toml")).unwrap();
     let cpus = floodmark_host::Cpus::allowed().unwrap();
     lab.write(&format!(
@@ -112,7 +115,7 @@ fn another_question_or_load_is_refused() {
     let output = finish(lab.begin("--resume", &only));
     let stderr = text(&output.stderr);
     assert!(
-        stderr.contains("ran on other hosts or CPUs then"),
+        stderr.contains("the placement of second has changed"),
         "{stderr}"
     );
     lab.write(&own);
@@ -125,17 +128,17 @@ fn another_question_or_load_is_refused() {
     assert_eq!(code(&output), 2);
     let stderr = text(&output.stderr);
     assert!(
-        stderr.contains("name another one with --resume"),
+        stderr.contains("choose another folder with --resume"),
         "{stderr}"
     );
 }
 
 #[test]
-fn events_of_one_load_are_no_experiment() {
+fn refuses_to_resume_a_single_load() {
     let lab = experiment();
     let folder = lab.result();
     std::fs::create_dir(&folder).unwrap();
-    let (code_of_load, record, _) = {
+    let (code_of_load, record, printed) = {
         let other = experiment();
         let ran = other.run(&["--processes", "1", "--quiet"]);
         let text = std::fs::read_to_string(other.result().join("events.jsonl")).unwrap();
@@ -147,9 +150,13 @@ fn events_of_one_load_are_no_experiment() {
         std::fs::write(folder.join("events.jsonl"), text).unwrap();
         ran
     };
-    assert!(matches!(code_of_load, 0 | 4) && record.resumed.is_empty());
+    ends_with(code_of_load, &printed, 0);
+    assert!(record.resumed.is_empty());
     let output = finish(lab.begin("--resume", &["--processes", "1"]));
     assert_eq!(code(&output), 2);
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("no result of an experiment"), "{stderr}");
+    assert!(
+        stderr.contains("not the result of an experiment"),
+        "{stderr}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Client and server as on two machines, in network namespaces of their own.
+//! Client and server in separate network namespaces.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -6,31 +6,22 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use floodmark_record::place::Hosts;
+use floodmark_record::place::HostLayout;
 
-use super::{Lab, NATIVE, installed, processes_of, python};
-use crate::support::{alive, code, finish, folded, signal, text, wait_for};
+use super::{ExperimentFolder, NATIVE, processes_of, python};
+use crate::support::{alive, code, ends_with, finish, folded, signal, succeeds, text, wait_for};
 
 const SEPARATE: &str = "[place]\nhosts = \"separate\"\n";
 
-/// Connections that are made before the load: whether the server is ready, and whether it answers rightly.
+/// Connections before the load: one readiness probe and one probe of the response.
 const PROBES: f64 = 2.0;
 
-/// Whether this machine has network namespaces for us; where not, says so.
-fn allowed() -> bool {
-    let allowed = floodmark_host::wire::pair();
-    if let Err(error) = &allowed {
-        println!("skipped: no network namespaces here: {error}");
-    }
-    allowed.is_ok()
-}
-
-/// Which network namespace a process is in.
+/// Returns the network namespace of a process.
 fn network_of(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
 }
 
-/// All network namespaces that a process is in.
+/// Returns all network namespaces in use.
 fn networks() -> BTreeSet<PathBuf> {
     let entries = std::fs::read_dir("/proc").unwrap();
     entries
@@ -38,7 +29,7 @@ fn networks() -> BTreeSet<PathBuf> {
         .collect()
 }
 
-/// Names of the interfaces beside which nothing may be left.
+/// Returns the names of all network interfaces.
 fn interfaces() -> BTreeSet<String> {
     let entries = std::fs::read_dir("/sys/class/net").unwrap();
     entries
@@ -46,16 +37,18 @@ fn interfaces() -> BTreeSet<String> {
         .collect()
 }
 
-/// Runs a command as root of a user namespace in which no further network namespace may be made.
+/// Runs a command as root of a user namespace that forbids network namespaces.
 const FORBIDDEN: &str = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\"";
 
 #[test]
-fn where_namespaces_are_forbidden_a_trial_is_left_out_with_one_line() {
-    if !allowed() || !installed("unshare") {
-        return;
-    }
+#[cfg_attr(
+    not(network_namespaces),
+    ignore = "network namespaces are not allowed on this host"
+)]
+#[cfg_attr(not(installed = "unshare"), ignore = "unshare is not installed")]
+fn skips_a_trial_without_network_namespaces() {
     let near = NATIVE.replace("native\"\n", "native\"\nname = \"near\"\n");
-    let lab = Lab::new(&format!(
+    let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"200ms\"\n\
          {NATIVE}place = {{ hosts = \"separate\" }}\n{near}"
     ));
@@ -67,43 +60,55 @@ fn where_namespaces_are_forbidden_a_trial_is_left_out_with_one_line() {
         .env("TMPDIR", lab.0.path().join("tmp"))
         .output()
         .unwrap();
-    let said = text(&output.stderr) + &text(&output.stdout);
+    let printed = text(&output.stderr) + &text(&output.stdout);
     let record = folded(&lab.result());
     let [skipped] = &record.skipped[..] else {
-        panic!("{:?}: {said}", record.skipped);
+        panic!("{:?}: {printed}", record.skipped);
     };
     assert!(skipped.starts_with("native is skipped: "), "{skipped}");
     assert!(skipped.contains("user.max_net_namespaces"), "{skipped}");
-    assert!(said.contains("native is skipped: "), "{said}");
-    // What needs none is measured, and nothing has failed.
-    assert!(matches!(code(&output), 0 | 4), "{said}");
+    assert!(printed.contains("native is skipped: "), "{printed}");
+    // The other trial is measured, and no trial fails.
+    succeeds(&output);
     let trials: Vec<_> = record.runs.iter().map(|run| run.trial.as_deref()).collect();
-    assert_eq!(trials, [Some("near")], "{said}");
+    assert_eq!(trials, [Some("near")], "{printed}");
 }
 
 #[test]
-fn settings_ports_and_counters_are_the_clients_own() {
-    if !allowed() {
-        return;
-    }
-    let nginx = match installed("nginx") {
-        true => NATIVE.replace("native", "nginx"),
-        false => String::new(),
-    };
-    let lab = Lab::new(&format!(
+#[cfg_attr(
+    not(network_namespaces),
+    ignore = "network namespaces are not allowed on this host"
+)]
+fn the_client_has_its_own_settings_ports_and_counters() {
+    separate_client(NATIVE);
+}
+
+#[test]
+#[cfg_attr(
+    not(network_namespaces),
+    ignore = "network namespaces are not allowed on this host"
+)]
+#[cfg_attr(not(installed = "nginx"), ignore = "nginx is not installed")]
+fn the_client_of_nginx_has_its_own_settings_ports_and_counters() {
+    separate_client(&NATIVE.replace("native", "nginx"));
+}
+
+/// Runs a trial with client and server in separate namespaces and checks the client's.
+fn separate_client(trial: &str) {
+    let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"1200ms\"\nfresh = true\nclose-first = \"client\"\n{SEPARATE}\
          sysctls = {{ client = {{ \"net.ipv4.ip_local_port_range\" = \"20000 20999\", \"net.ipv4.tcp_tw_reuse\" = 0 }} }}\n\
-         {NATIVE}{nginx}"
+         {trial}"
     ));
     let ports = || std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
     let (before, had) = (ports(), interfaces());
-    let (code, record, said) = lab.run(&[]);
-    assert!(matches!(code, 0 | 4), "{said}");
-    assert_eq!(record.skipped, [""; 0], "{said}");
+    let (code, record, printed) = lab.run(&[]);
+    ends_with(code, &printed, 0);
+    assert_eq!(record.skipped, [""; 0], "{printed}");
     assert_eq!((ports(), interfaces()), (before, had));
     for run in &record.runs {
         let place = run.place.as_ref().unwrap();
-        assert_eq!(place.hosts, Hosts::Separate);
+        assert_eq!(place.hosts, HostLayout::Separate);
         assert_eq!(place.client.sysctls["net.ipv4.tcp_tw_reuse"], "0");
         assert!(place.server.sysctls.is_empty());
         assert_eq!(place.client.address.as_deref(), Some("10.99.0.1"));
@@ -121,20 +126,20 @@ fn settings_ports_and_counters_are_the_clients_own() {
         let waiting = run
             .observations
             .iter()
-            .find(|seen| seen.metric == "tw")
+            .find(|seen| seen.metric.name() == "tw")
             .unwrap();
         let most = waiting.values.iter().copied().fold(0.0, f64::max);
-        // One of the two sides has each; the host's own sockets are in neither.
+        // TIME_WAIT sockets belong to the client's or the server's namespace, never to the host's.
         assert!(most > 0.0 && most <= 1000.0, "{waiting:?}");
-        // Asking whether it is ready and answers rightly takes a connection each, from the client's side too. The
-        // last value may be the mean of two readings, a fifth of the run apart.
+        // Each of the two probes uses a connection. The last value may be the mean of two samples
+        // that are a fifth of the run apart.
         let ok = run.requests.ok as f64;
         let expected = 0.9 * ok..=ok + PROBES;
         assert!(expected.contains(&most), "{most} {:?}", run.requests);
-        // Each side's network is watched for itself: connections are opened in one and taken in the other.
+        // Each namespace has its own counters of opened and accepted connections.
         let grown = |subject: &str, metric: &str| -> f64 {
             let mut all = run.observations.iter();
-            let seen = all.find(|o| o.subject == subject && o.metric == metric);
+            let seen = all.find(|o| o.metric.subject() == subject && o.metric.name() == metric);
             let seen = seen.unwrap_or_else(|| panic!("no {subject}: {:?}", run.missing));
             seen.values.iter().sum()
         };
@@ -146,35 +151,40 @@ fn settings_ports_and_counters_are_the_clients_own() {
         }
         assert!(grown("network", "PassiveOpens") < 1.0);
         assert!(grown("listener", "accept_queue_limit") > 0.0);
-        let subjects = |subject: &str| run.observations.iter().any(|o| o.subject == subject);
+        let subjects = |subject: &str| {
+            run.observations
+                .iter()
+                .any(|o| o.metric.subject() == subject)
+        };
         assert!(subjects("server sockets") && subjects("client sockets"));
         assert!(
             !subjects("client network"),
-            "it is the watching thread's own"
+            "it is the monitoring thread's own"
         );
     }
-    assert!(said.contains("as on two machines"), "{said}");
+    assert!(printed.contains("separate network namespaces"), "{printed}");
 }
 
 #[test]
-fn a_setting_that_a_network_does_not_have_is_refused_before_anything_starts() {
-    if !allowed() {
-        return;
-    }
+#[cfg_attr(
+    not(network_namespaces),
+    ignore = "network namespaces are not allowed on this host"
+)]
+fn refuses_an_unknown_network_setting() {
     for (setting, line, what) in [
         (
             "\"net.core.rmem_max\" = 1",
             5,
-            "is not one that each network has for itself",
+            "it is not a setting of a network namespace",
         ),
         (
             "\"net.ipv4.tcp_tw_reuse\" = \"x\"",
             5,
-            "does not take this value",
+            "the value is invalid",
         ),
-        ("\"vm.swappiness\" = 1", 4, "the whole machine's"),
+        ("\"vm.swappiness\" = 1", 4, "expected a network setting"),
     ] {
-        let lab = Lab::new(&format!(
+        let lab = ExperimentFolder::new(&format!(
             "question = \"?\"\n{SEPARATE}sysctls = {{ server = {{ {setting} }} }}\n{NATIVE}"
         ));
         let output = finish(lab.start(&[]));
@@ -188,9 +198,9 @@ fn a_setting_that_a_network_does_not_have_is_refused_before_anything_starts() {
     }
 }
 
-/// A load in namespaces of its own, with the processes in them.
-fn under_way() -> (Lab, Child, Vec<u32>, BTreeSet<PathBuf>) {
-    let lab = Lab::new("");
+/// Starts a load in separate namespaces. Returns its processes and their namespaces.
+fn start_and_wait() -> (ExperimentFolder, Child, Vec<u32>, BTreeSet<PathBuf>) {
+    let lab = ExperimentFolder::new("");
     let trial = python(lab.0.path(), "").replace("{port}", "{port} {host}");
     let script = lab.0.path().join("server.py");
     let text = std::fs::read_to_string(&script).unwrap();
@@ -218,22 +228,23 @@ fn under_way() -> (Lab, Child, Vec<u32>, BTreeSet<PathBuf>) {
 }
 
 fn nothing_is_left(started: &[u32], entered: &BTreeSet<PathBuf>, had: &BTreeSet<String>) {
-    wait_for("the end of what was started", || {
+    wait_for("the started processes to end", || {
         started.iter().all(|id| !alive(*id)).then_some(())
     });
-    wait_for("the end of the namespaces", || {
+    wait_for("the namespaces to vanish", || {
         networks().is_disjoint(entered).then_some(())
     });
     assert_eq!(&interfaces(), had);
 }
 
 #[test]
-fn after_sigkill_neither_process_nor_namespace_is_left() {
-    if !allowed() {
-        return;
-    }
+#[cfg_attr(
+    not(network_namespaces),
+    ignore = "network namespaces are not allowed on this host"
+)]
+fn sigkill_leaves_no_process_or_namespace() {
     let had = interfaces();
-    let (lab, mut child, started, entered) = under_way();
+    let (lab, mut child, started, entered) = start_and_wait();
     child.kill().unwrap();
     child.wait().unwrap();
     nothing_is_left(&started, &entered, &had);
@@ -241,20 +252,21 @@ fn after_sigkill_neither_process_nor_namespace_is_left() {
 }
 
 #[test]
-fn after_ctrl_c_neither_process_nor_namespace_is_left() {
-    if !allowed() {
-        return;
-    }
+#[cfg_attr(
+    not(network_namespaces),
+    ignore = "network namespaces are not allowed on this host"
+)]
+fn ctrl_c_leaves_no_process_or_namespace() {
     let had = interfaces();
-    let (_lab, child, started, entered) = under_way();
+    let (_lab, child, started, entered) = start_and_wait();
     signal(child.id(), libc::SIGINT);
     let output = finish(child);
     assert_eq!(code(&output), 130, "{}", text(&output.stderr));
     nothing_is_left(&started, &entered, &had);
 }
 
-/// A user without privileges, for whom the program is copied where that user reaches it.
-fn as_nobody(lab: &Lab) -> Command {
+/// Returns the command for the user nobody, run from a copy that this user can read.
+fn as_nobody(lab: &ExperimentFolder) -> Command {
     const NOBODY: u32 = 65_534;
     let program = lab.0.path().join("floodmark");
     std::fs::copy(env!("CARGO_BIN_EXE_floodmark"), &program).unwrap();
@@ -275,23 +287,19 @@ fn as_nobody(lab: &Lab) -> Command {
 }
 
 #[test]
-fn without_privileges_user_namespaces_serve_or_the_trial_is_left_out_in_one_line() {
-    // SAFETY: the call takes nothing and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
-        println!("skipped: only root can become another user");
-        return;
-    }
+#[cfg_attr(not(root), ignore = "only root can become another user")]
+fn uses_user_namespaces_without_privileges_or_skips_the_trial() {
     let own = "[[trial]]\nname = \"mine\"\ncommand = \"{floodmark} serve hello --listen {host}:{port}\"\nworkload = \"hello\"\n";
-    let lab = Lab::new(&format!(
+    let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"300ms\"\n{SEPARATE}{own}"
     ));
     let output = finish(as_nobody(&lab).spawn().unwrap());
     let record = crate::support::valid(serde_json::from_slice(&output.stdout).unwrap());
     match &record.skipped[..] {
         [] => {
-            assert!(matches!(code(&output), 0 | 4), "{}", text(&output.stderr));
+            succeeds(&output);
             let place = record.runs[0].place.as_ref().unwrap();
-            assert_eq!(place.hosts, Hosts::Separate);
+            assert_eq!(place.hosts, HostLayout::Separate);
             assert!(record.runs[0].requests.ok > 0);
         }
         [line] => {
@@ -300,5 +308,4 @@ fn without_privileges_user_namespaces_serve_or_the_trial_is_left_out_in_one_line
         }
         more => panic!("{more:?}"),
     }
-    println!("{:?} {}", record.skipped, record.runs.len());
 }

@@ -1,4 +1,4 @@
-//! A server that speaks HTTPS, in threads of the test.
+//! An HTTPS server in threads of the test.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -9,7 +9,7 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Answers every request at an address of its own on `host`.
+/// Starts a server on a free port of `host`.
 pub fn serve(host: &str, config: ServerConfig) -> SocketAddr {
     let listener = TcpListener::bind((host, 0)).unwrap();
     let address = listener.local_addr().unwrap();

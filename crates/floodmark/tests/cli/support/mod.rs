@@ -1,4 +1,4 @@
-//! Running the command, with an end to everything.
+//! Runs the command with a time limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,10 +15,10 @@ pub mod https;
 #[path = "../../../../load/src/tls/testing.rs"]
 pub mod tls;
 
-/// Longest time any command here may take: far beyond what each needs, so that only a hang meets it.
+/// Time limit of any command, far longer than each needs.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The command, without a terminal; what it keeps where no folder is named stays within the build folder.
+/// Returns the command without a terminal, with its temporary folder in the build folder.
 pub fn floodmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
     command
@@ -36,7 +36,7 @@ pub fn run(arguments: &[&str]) -> Output {
     finish(floodmark(arguments).spawn().unwrap())
 }
 
-/// Waits for the end of a command, which must not hang.
+/// Waits for the end of a command.
 pub fn finish(mut child: Child) -> Output {
     let read = |stream: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
@@ -57,7 +57,7 @@ pub fn finish(mut child: Child) -> Output {
         if Instant::now() > end {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("hangs: {}", text(&stderr.join().unwrap()));
+            panic!("timed out: {}", text(&stderr.join().unwrap()));
         }
         thread::sleep(Duration::from_millis(5));
     };
@@ -72,7 +72,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The exit code; a signal or a panic is none.
+/// Returns the exit code; panics after a signal or panic of the command.
 pub fn code(output: &Output) -> i32 {
     assert_eq!(output.status.signal(), None, "{output:?}");
     let code = output.status.code().unwrap();
@@ -80,12 +80,20 @@ pub fn code(output: &Output) -> i32 {
     code
 }
 
-/// Holds that a load without a record to look at was fine, or invalid for the machine's noise.
-pub fn was_fine(output: &Output) {
-    assert!(matches!(code(output), 0 | 4), "{output:?}");
+/// Expects success, or an invalid result as in [`ends_with`].
+pub fn succeeds(output: &Output) {
+    ends_with(code(output), &text(&output.stderr), 0);
 }
 
-/// A load that was taken, with its record and its folder.
+/// Expects the exit code `expected`, or 4 if stderr reports an invalid result. Other load on this
+/// host can invalidate a result.
+pub fn ends_with(code: i32, stderr: &str, expected: i32) {
+    let messages = ["the result is invalid: ", ": every run is invalid;"];
+    let invalid = messages.iter().any(|message| stderr.contains(message));
+    assert_eq!(code, if invalid { 4 } else { expected }, "{stderr}");
+}
+
+/// A finished load with its record and folder.
 pub struct Load {
     pub output: Output,
     pub record: Record,
@@ -97,16 +105,13 @@ impl Load {
         code(&self.output)
     }
 
-    /// Holds the exit code against `expected`, 0 or 1. A busy machine can make any run invalid, which goes before both.
+    /// Expects the exit code `expected`, or 4 if a run is invalid. Other load on this host can
+    /// invalidate a run.
     pub fn ends_with(&self, expected: i32) {
-        let invalid = |run: &floodmark_record::Run| run.validity.status == Status::Invalid;
-        let noisy = self.record.runs.iter().any(invalid);
-        assert_eq!(
-            self.code(),
-            if noisy { 4 } else { expected },
-            "{}",
-            self.stderr()
-        );
+        let is_invalid = |run: &floodmark_record::Run| run.validity.status == Status::Invalid;
+        let invalid = self.record.runs.iter().any(is_invalid);
+        let expected = if invalid { 4 } else { expected };
+        assert_eq!(self.code(), expected, "{}", self.stderr());
     }
 
     pub fn stderr(&self) -> String {
@@ -127,30 +132,31 @@ impl Load {
     }
 }
 
-/// Runs `floodmark load`, and holds the record against the schema and the outcome equations. Stdout carries nothing but it.
+/// Runs `floodmark load` and validates the record, which is all of stdout.
 pub fn load(url: &str, arguments: &[&str]) -> Load {
     start_load(url, arguments).end()
 }
 
-/// A load under way.
-pub struct Started {
+/// A running load.
+pub struct RunningLoad {
     child: Child,
     folder: tempfile::TempDir,
 }
 
 /// Starts `floodmark load`.
-pub fn start_load(url: &str, arguments: &[&str]) -> Started {
+pub fn start_load(url: &str, arguments: &[&str]) -> RunningLoad {
     start_load_as(url, arguments, |_| {})
 }
 
-/// Gives a command's process limits on open files.
+/// Sets the limits on open files of a command.
 pub fn limited(command: &mut Command, soft: u64, hard: u64) {
     let limit = libc::rlimit {
         rlim_cur: soft,
         rlim_max: hard,
     };
     let set = move || {
-        // SAFETY: one system call between fork and exec, with a pointer to memory of the closure's own.
+        // SAFETY: one system call between fork and exec, with a pointer to memory that the closure
+        // owns.
         match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
@@ -160,21 +166,25 @@ pub fn limited(command: &mut Command, soft: u64, hard: u64) {
     unsafe { command.pre_exec(set) };
 }
 
-/// Starts `floodmark load` after `prepare` has had its way with the command.
-pub fn start_load_as(url: &str, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Started {
+/// Starts `floodmark load` after `prepare` has changed the command.
+pub fn start_load_as(
+    url: &str,
+    arguments: &[&str],
+    prepare: impl FnOnce(&mut Command),
+) -> RunningLoad {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("result");
     let mut all = vec!["load", url, "--json", "-", "--out", out.to_str().unwrap()];
     all.extend_from_slice(arguments);
     let mut command = floodmark(&all);
     prepare(&mut command);
-    Started {
+    RunningLoad {
         child: command.spawn().unwrap(),
         folder,
     }
 }
 
-impl Started {
+impl RunningLoad {
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -183,7 +193,7 @@ impl Started {
         self.folder.path().join("result")
     }
 
-    /// The worker's id, as soon as its stream names it.
+    /// Waits for the worker process to start and returns its ID.
     pub fn worker(&self) -> u32 {
         let events = self.result().join("events.jsonl");
         wait_for("the worker's first event", || {
@@ -196,7 +206,7 @@ impl Started {
         })
     }
 
-    /// Waits until a second of the measurement is written down.
+    /// Waits until the first second of the measurement is recorded.
     pub fn wait_for_a_second(&self) {
         let events = self.result().join("events.jsonl");
         wait_for("the first second", || {
@@ -208,7 +218,7 @@ impl Started {
     pub fn end(self) -> Load {
         let output = finish(self.child);
         let value = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("stdout is no JSON ({error}): {output:?}"));
+            .unwrap_or_else(|error| panic!("stdout is not JSON ({error}): {output:?}"));
         Load {
             record: valid(value),
             output,
@@ -216,7 +226,7 @@ impl Started {
         }
     }
 
-    /// SIGKILL.
+    /// Kills floodmark with SIGKILL and returns the folder.
     pub fn kill(mut self) -> tempfile::TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -224,7 +234,7 @@ impl Started {
     }
 }
 
-/// Holds a record against the schema and the outcome equations.
+/// Validates a record against the schema and the outcome equations.
 pub fn valid(value: serde_json::Value) -> Record {
     let schema = jsonschema::validator_for(&floodmark_record::schema()).unwrap();
     let errors: Vec<String> = schema
@@ -242,37 +252,37 @@ pub fn valid(value: serde_json::Value) -> Record {
     record
 }
 
-/// Waits for something that must come about.
+/// Polls until a condition holds.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
 pub fn alive(pid: u32) -> bool {
-    // A zombie has ended: it only waits for whoever inherited it.
+    // A zombie counts as ended.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
 }
 
 pub fn signal(pid: u32, number: libc::c_int) {
-    // SAFETY: kill has no memory to violate; the id is that of a process this test started and has not reaped.
+    // SAFETY: kill takes plain numbers; this test has not reaped the process.
     assert_eq!(unsafe { libc::kill(pid.cast_signed(), number) }, 0);
 }
 
-/// `floodmark serve`, ended by SIGKILL at the latest with the test.
+/// `floodmark serve`, killed on drop.
 pub struct Serve {
     child: Child,
     pub url: String,
 }
 
 impl Serve {
-    /// Starts it on a free port.
+    /// Starts the server on a free port.
     pub fn start(arguments: &[&str]) -> Serve {
         Serve::start_on("127.0.0.1:0", arguments)
     }
@@ -301,7 +311,7 @@ impl Serve {
         self.child.wait().unwrap();
     }
 
-    /// Waits until it ends by itself.
+    /// Waits for the server to end.
     pub fn wait(&mut self) -> std::process::ExitStatus {
         wait_for("the server's end", || self.child.try_wait().unwrap())
     }
@@ -314,14 +324,14 @@ impl Drop for Serve {
     }
 }
 
-/// A known-truth server, and the URL of it.
-pub fn truth(scenario: floodmark_truth::Scenario) -> (floodmark_truth::Server, String) {
-    let server = floodmark_truth::Server::start(scenario).unwrap();
+/// Starts a known-truth server and returns its URL.
+pub fn truth(scenario: floodmark_truth::Scenario) -> (floodmark_truth::TruthServer, String) {
+    let server = floodmark_truth::TruthServer::start(scenario).unwrap();
     let url = format!("http://{}/", server.address());
     (server, url)
 }
 
-/// The record in a folder, folded again from its events.
+/// Folds the record of a folder from its events.
 pub fn folded(result: &Path) -> Record {
     let record = floodmark_lab::fold(result).unwrap();
     valid(serde_json::to_value(record).unwrap())

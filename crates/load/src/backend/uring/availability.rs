@@ -1,4 +1,4 @@
-//! Whether io_uring can be used, and why not.
+//! Availability of io_uring, with the reason if it is unavailable.
 
 use std::io;
 
@@ -6,14 +6,15 @@ use floodmark_record::plan::Plan;
 
 use super::queue::AT_ONCE;
 use super::{Uring, bound};
-use crate::budget::Sockets;
+use crate::budget::SocketLocation;
 use crate::clock::Clock;
 
 impl Uring {
-    /// Finds out whether this kernel lets us, by making all that a thread needs, and what it can do.
+    /// Checks whether io_uring works here by creating everything that a thread needs, and returns
+    /// its abilities.
     ///
     /// # Errors
-    /// Why it does not: see [`Uring::new`].
+    /// The reason why it does not work: see [`Uring::new`].
     pub fn probe(most: usize) -> io::Result<Abilities> {
         let uring = Self::new(Clock::start(), &[], most, 0)?;
         Ok(Abilities {
@@ -22,52 +23,49 @@ impl Uring {
     }
 }
 
-/// What the io_uring of a kernel can do that not every one can.
+/// Abilities of io_uring that not every kernel has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abilities {
-    /// Bind sockets in a ring's table to source addresses (Linux 6.11).
+    /// Binds sockets in a ring's table to source addresses (Linux 6.11).
     pub bind: bool,
 }
 
 impl Abilities {
-    /// Where the sockets of a plan live whose requests have at most `longest` bytes.
+    /// Returns where the sockets of a plan are kept whose requests have at most `longest` bytes.
     #[must_use]
-    pub fn sockets(self, plan: &Plan, longest: usize) -> Sockets {
+    pub fn sockets(self, plan: &Plan, longest: usize) -> SocketLocation {
         let unix = plan.target.addresses().any(|to| to.unix().is_some());
         let bindable = self.bind || plan.sources.is_none();
         if longest <= AT_ONCE && plan.tls.is_none() && bindable && !unix {
-            Sockets::Tables
+            SocketLocation::Tables
         } else {
-            Sockets::Files
+            SocketLocation::Files
         }
     }
 }
 
-/// Why io_uring cannot be used, with the mend.
+/// Explains why io_uring cannot be used, with a fix.
 #[must_use]
 pub fn unavailable(error: &io::Error) -> String {
-    let (why, mend) = match error.raw_os_error() {
+    let (why, fix) = match error.raw_os_error() {
         Some(libc::ENOSYS) => (
-            "this kernel or its seccomp profile has no io_uring",
-            "use Linux 6.1 or later, or another profile",
+            "the kernel or a seccomp profile does not provide io_uring",
+            "use Linux 6.1 or later and a profile that allows io_uring",
         ),
         Some(libc::EPERM | libc::EACCES) => (
-            "io_uring is forbidden here",
-            "see kernel.io_uring_disabled and the container's seccomp profile",
+            "io_uring is not permitted on this host",
+            "check kernel.io_uring_disabled and the container's seccomp profile",
         ),
         Some(libc::ENOMEM) => (
-            "io_uring gets no locked memory",
+            "io_uring cannot lock enough memory",
             "raise the limit (ulimit -l)",
         ),
-        Some(libc::EINVAL) => (
-            "this kernel's io_uring is too old",
-            "use Linux 6.1 or later",
-        ),
+        Some(libc::EINVAL) => ("the kernel's io_uring is too old", "use Linux 6.1 or later"),
         Some(libc::EMFILE) => (
-            "there are more connections than open files allowed",
+            "the number of connections exceeds the limit on open files",
             "raise the limit (ulimit -n)",
         ),
-        _ => ("io_uring cannot be used", "see floodmark doctor"),
+        _ => ("io_uring is unavailable", "run floodmark doctor"),
     };
-    format!("{why} ({error}); {mend}")
+    format!("{why} ({error}); {fix}")
 }

@@ -1,4 +1,4 @@
-//! Sockets in the ring's table that come from a source address (Linux 6.11).
+//! Sockets in the ring's table that are bound to a source address (Linux 6.11).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,13 +8,13 @@ use io_uring::types::Fixed;
 use io_uring::{IoUring, Probe};
 use socket2::SockAddr;
 
-use super::tag::{Op, user_data};
+use super::tag::{RingOperation, user_data};
 use super::{ENTRIES, Uring};
 use crate::backend::Slot;
 use crate::backend::calls::ON;
 
-/// Addresses of binds that the kernel has not taken yet: it copies one when its bind is submitted, so the ring of them is as long as
-/// the submission queue.
+/// Addresses of binds that the kernel has not read yet. It copies an address when its bind is
+/// submitted, so this list is as long as the submission queue.
 pub(super) struct Addresses {
     held: Box<[SockAddr]>,
     next: usize,
@@ -29,7 +29,7 @@ impl Addresses {
         }
     }
 
-    /// A place for the address that stays untouched while its bind may be in the queue.
+    /// Stores an address where it stays unchanged while its bind may be in the queue.
     fn hold(&mut self, source: IpAddr) -> &SockAddr {
         self.next = (self.next + 1) % self.held.len();
         let held = &mut self.held[self.next];
@@ -38,18 +38,20 @@ impl Addresses {
     }
 }
 
-/// Whether sockets in the ring's table can be bound.
+/// Returns whether sockets in the ring's table can be bound.
 pub(super) fn can_bind(ring: &IoUring) -> bool {
     let mut probe = Probe::new();
-    // A kernel without binding, which came last, may lack the socket option's command too.
+    // Bind is the newest operation needed; a kernel without it may lack the socket option's command
+    // too.
     ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Bind::CODE)
 }
 
 impl Uring {
     /// Connects the slot's socket, which is in the table, from `source`.
     ///
-    /// A chain, so that a bind that fails is not followed by a connect from an address of the kernel's choice: of a broken one only the
-    /// part that failed is told. It is submitted as a whole; see [`Uring::push_socket`] why the socket is not in it.
+    /// A chain prevents a failed bind from being followed by a connect from an address of the
+    /// kernel's choice; of a broken chain only the failed part is reported. It is submitted as a
+    /// whole. [`Uring::push_socket`] explains why the socket is not part of it.
     pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {
         let generation = self.slots[slot as usize].generation;
         let data = |op| user_data(op, slot, generation);
@@ -68,9 +70,14 @@ impl Uring {
         let to = &self.endpoints[self.slots[slot as usize].target as usize].address;
         let connect = opcode::Connect::new(socket, to.as_ptr().cast(), to.len());
         let chain = [
-            port_later.build().flags(before).user_data(data(Op::Bind)),
-            bind.build().flags(before).user_data(data(Op::Bind)),
-            connect.build().user_data(data(Op::Connect)),
+            port_later
+                .build()
+                .flags(before)
+                .user_data(data(RingOperation::Bind)),
+            bind.build()
+                .flags(before)
+                .user_data(data(RingOperation::Bind)),
+            connect.build().user_data(data(RingOperation::Connect)),
         ];
         self.push_chain(&chain);
     }

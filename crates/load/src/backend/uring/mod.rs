@@ -1,17 +1,18 @@
-//! The io_uring backend: all that a turn leads to goes to the kernel in one `io_uring_enter`, which also waits.
+//! The io_uring backend: one `io_uring_enter` per loop iteration submits all commands and waits.
 //!
-//! Sockets are direct descriptors in a table of the ring, received bytes come through one multishot receive per TCP connection
-//! into provided buffers, sends and closes leave no completion unless they fail. Task work is deferred to the enter call,
-//! since only one thread issues. Needs Linux 6.1.
+//! Sockets are direct descriptors in a table of the ring. One multishot receive per TCP connection
+//! fills provided buffers. Sends and closes produce a completion only on failure. Task work is
+//! deferred to the enter call, since only one thread submits. Needs Linux 6.1.
 //!
-//! `connect` and the first send are not linked: a linked send leaves when nobody is there to look at the clock, and the
-//! time it took would be counted as the server's or lost. Sent one turn later it costs no further system call.
+//! `connect` and the first send are not linked: a linked send leaves when no thread reads the
+//! clock, so its delay would be attributed to the server or lost. Sending one iteration later costs
+//! no further system call.
 //!
-//! Direct descriptors have no TCP_NODELAY and need none. Linux holds a small segment back only behind another small one that is not yet
-//! acknowledged; a request in one write has one at its end, and the answer acknowledges it. Requests too long for one
-//! write go through ordinary descriptors, which have it.
+//! Direct descriptors have no TCP_NODELAY and need none. Linux delays a small segment only behind
+//! another unacknowledged small segment. A request in one write has one at its end, which the
+//! response acknowledges. Requests too long for one write use ordinary descriptors with
+//! TCP_NODELAY.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::IntoRawFd;
 
@@ -22,16 +23,16 @@ use io_uring::{IoUring, cqueue, opcode};
 use socket2::Type;
 
 use self::bound::Addresses;
-use self::buffers::Buffers;
-use self::outcome::Found;
+use self::buffers::ReceiveBuffers;
+use self::outcome::RingEvent;
 use self::queue::AT_ONCE;
-use self::slot::{Descriptor, Entry};
+use self::slot::{Descriptor, RingSlot};
 use self::stamped::Stamping;
-use self::tag::{Op, next_generation, user_data};
+use self::tag::{RingOperation, next_generation, user_data};
 use super::calls::fire_when_due;
-use super::endpoint::Endpoint;
+use super::endpoint::KernelAddress;
 use super::full_queue::FullQueue;
-use super::{Backend, Bytes, Completion, Route, Slot};
+use super::{Completion, EarlyCompletions, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
 
@@ -50,57 +51,52 @@ pub use self::availability::{Abilities, unavailable};
 /// Entries of the submission queue.
 const ENTRIES: u32 = 256;
 
-/// Entries of the completion queue. The kernel keeps what does not fit until there is room.
+/// Entries of the completion queue. The kernel keeps completions that do not fit until there is
+/// room.
 const COMPLETIONS: u32 = 8 * ENTRIES;
 
-/// io_uring.
+/// The io_uring backend.
 pub struct Uring {
-    // The ring goes before what it reads and writes.
+    // The ring must be dropped before the memory that it reads and writes.
     ring: IoUring,
-    buffers: Buffers,
+    buffers: ReceiveBuffers,
     clock: Clock,
-    endpoints: Box<[Endpoint]>,
+    endpoints: Box<[KernelAddress]>,
     full_queue: FullQueue,
-    /// Whether sockets are made by plain calls.
+    /// Whether sockets are created by ordinary system calls.
     plain: bool,
-    /// Whether those that come from a source address are.
+    /// The same for sockets with a source address.
     plain_bound: bool,
     addresses: Addresses,
-    slots: Vec<Entry>,
-    /// What came about outside of the ring: at most two for each open slot.
-    early: VecDeque<(Early, Slot, u32)>,
+    slots: Vec<RingSlot>,
+    early: EarlyCompletions,
     batch: Vec<cqueue::Entry>,
-    /// When the batch was taken.
+    /// When the batch was read.
     taken: Ns,
     at: usize,
-    /// The buffer that the last completion lent out.
+    /// The buffer that the last completion borrowed.
     lent: Option<u16>,
-    /// Requests that were replaced, until the submission queue is empty.
-    retired: Vec<Bytes>,
-    /// Requests whose sending was cancelled, with the user data of the send, until the kernel says so.
-    cancelled: Vec<(u64, Bytes)>,
-    /// What is waited for where completions come thick and fast.
+    /// Replaced requests, kept until the submission queue is empty.
+    retired: Vec<SharedBytes>,
+    /// Requests whose send was cancelled, with the user data of the send, kept until the kernel
+    /// confirms.
+    cancelled: Vec<(u64, SharedBytes)>,
+    /// The batch to wait for while coalescing.
     coalesced: Option<Batch>,
-    /// Where answers are timed by the kernel's stamps.
+    /// Kernel timestamps of responses, if enabled.
     stamping: Option<Stamping>,
-    /// Why the kernel took no submissions.
+    /// Why the kernel accepted no submissions.
     failed: Option<io::Error>,
 }
 
-/// What came about outside of the ring.
-#[derive(Debug)]
-enum Early {
-    Connected(Ns),
-    ConnectFailed(io::Error),
-    Failed(io::Error),
-}
-
 impl Uring {
-    /// A backend for at most `most` connections to `targets`, whose requests have at most `longest` bytes.
+    /// Creates a backend for at most `most` connections to `targets`, with requests of at most
+    /// `longest` bytes.
     ///
     /// # Errors
-    /// A kernel that is too old, or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the limit on locked memory), or
-    /// more connections than open files allowed; [`unavailable`] puts it into words. Or a unix socket's path is too long.
+    /// The kernel is too old or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the limit on
+    /// locked memory), or there are more connections than allowed open files; [`unavailable`]
+    /// explains these errors. The path of a unix socket may also be too long.
     pub fn new(clock: Clock, targets: &[Address], most: usize, longest: usize) -> io::Result<Self> {
         fire_when_due()?;
         let ring = IoUring::builder()
@@ -111,19 +107,19 @@ impl Uring {
             .build(ENTRIES)?;
         let table = u32::try_from(most.max(1)).unwrap_or(u32::MAX);
         ring.submitter().register_files_sparse(table)?;
-        let buffers = Buffers::register(&ring)?;
+        let buffers = ReceiveBuffers::register(&ring)?;
         let plain_bound = !bound::can_bind(&ring);
         Ok(Uring {
             ring,
             buffers,
             clock,
-            endpoints: Endpoint::all(targets)?,
+            endpoints: KernelAddress::all(targets)?,
             full_queue: FullQueue::default(),
             plain: longest > AT_ONCE,
             plain_bound,
             addresses: Addresses::new(),
             slots: Vec::new(),
-            early: VecDeque::new(),
+            early: EarlyCompletions::default(),
             batch: Vec::with_capacity(COMPLETIONS as usize),
             taken: 0,
             at: 0,
@@ -136,10 +132,10 @@ impl Uring {
         })
     }
 
-    /// Takes note of what will be told when the kernel is asked next.
-    fn tell_early(&mut self, slot: Slot, what: Early) {
-        let generation = self.slots[slot as usize].generation;
-        self.early.push_back((what, slot, generation));
+    /// Reports a completion the next time that the engine asks.
+    fn report_early(&mut self, completion: Completion<'static>) {
+        let generation = self.slots[completion.slot() as usize].generation;
+        self.early.push(generation, completion);
     }
 
     fn give_back(&mut self, buffer: Option<u16>) {
@@ -150,16 +146,17 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// What is still held back are closes: without them the last connections would end otherwise than was asked.
+    /// Submits the delayed closes; otherwise the last connections would end in another way than
+    /// requested.
     fn drop(&mut self) {
         self.enter();
     }
 }
 
-impl Backend for Uring {
-    fn open(&mut self, slot: Slot, route: Route, _first: Option<&Bytes>) {
+impl IoBackend for Uring {
+    fn open(&mut self, slot: Slot, route: Route, _first: Option<&SharedBytes>) {
         if self.slots.len() <= slot as usize {
-            self.slots.resize_with(slot as usize + 1, Entry::default);
+            self.slots.resize_with(slot as usize + 1, RingSlot::default);
         }
         self.slots[slot as usize].target = route.target;
         let endpoint = &self.endpoints[route.target as usize];
@@ -174,7 +171,7 @@ impl Backend for Uring {
                     }
                     self.slots[slot as usize].socket = Descriptor::Plain(socket);
                 }
-                Err(error) => return self.tell_early(slot, Early::ConnectFailed(error)),
+                Err(error) => return self.report_early(Completion::ConnectFailed { slot, error }),
             }
         } else {
             self.slots[slot as usize].socket = Descriptor::Direct;
@@ -190,11 +187,12 @@ impl Backend for Uring {
         }
     }
 
-    fn send(&mut self, slot: Slot, bytes: &Bytes) {
+    fn send(&mut self, slot: Slot, bytes: &SharedBytes) {
         if self.slots[slot as usize].sending {
-            // The server answered before it had read the whole request before: nothing can follow on this one.
+            // The server responded before it had read the whole previous request: nothing can
+            // follow on this connection.
             let error = io::Error::from_raw_os_error(libc::EPIPE);
-            return self.tell_early(slot, Early::Failed(error));
+            return self.report_early(Completion::Failed { slot, error });
         }
         self.hold(slot, bytes);
         self.push_send(slot, bytes.len() > AT_ONCE);
@@ -216,28 +214,39 @@ impl Backend for Uring {
         let generation = entry.generation;
         let data = |op| user_data(op, slot, generation);
         let pending = [
-            (std::mem::take(&mut entry.connecting), Op::Connect),
-            (std::mem::take(&mut entry.receiving), Op::Receive),
-            (std::mem::take(&mut entry.sending), Op::Send),
+            (
+                std::mem::take(&mut entry.connecting),
+                RingOperation::Connect,
+            ),
+            (std::mem::take(&mut entry.receiving), RingOperation::Receive),
+            (std::mem::take(&mut entry.sending), RingOperation::Send),
         ];
         entry.generation = next_generation(generation);
         let socket = std::mem::take(&mut entry.socket);
         if pending[2].0
             && let Some(request) = entry.request.take()
         {
-            self.cancelled.push((data(Op::Send), request));
+            self.cancelled.push((data(RingOperation::Send), request));
         }
         // An armed operation would keep the socket open beyond its close.
         for (_, op) in pending.into_iter().filter(|(armed, _)| *armed) {
             let cancel = opcode::AsyncCancel::new(data(op)).build();
-            self.push(&cancel.flags(Flags::SKIP_SUCCESS).user_data(data(Op::Other)));
+            self.push(
+                &cancel
+                    .flags(Flags::SKIP_SUCCESS)
+                    .user_data(data(RingOperation::Other)),
+            );
         }
         let close = match socket {
             Descriptor::None => return,
             Descriptor::Direct => opcode::Close::new(Fixed(slot)).build(),
             Descriptor::Plain(socket) => opcode::Close::new(Fd(socket.into_raw_fd())).build(),
         };
-        self.push(&close.flags(Flags::SKIP_SUCCESS).user_data(data(Op::Other)));
+        self.push(
+            &close
+                .flags(Flags::SKIP_SUCCESS)
+                .user_data(data(RingOperation::Other)),
+        );
     }
 
     fn wait(&mut self, until: Ns) -> io::Result<()> {
@@ -264,7 +273,7 @@ impl Backend for Uring {
             _ => self.submit_and_wait(1, wait)?,
         }
         if let Some(stamping) = &mut self.stamping {
-            stamping.look();
+            stamping.read_wall();
         }
         self.taken = self.clock.now();
         self.batch.clear();
@@ -277,35 +286,22 @@ impl Backend for Uring {
     fn next(&mut self) -> Option<Completion<'_>> {
         let lent = self.lent.take();
         self.give_back(lent);
-        while let Some((early, slot, generation)) = self.early.pop_front() {
-            if self.slots[slot as usize].generation == generation {
-                let sent = false;
-                return Some(match early {
-                    Early::Connected(at) => Completion::Connected { slot, at, sent },
-                    Early::ConnectFailed(error) => Completion::ConnectFailed { slot, error },
-                    Early::Failed(error) => Completion::Failed { slot, error },
-                });
-            }
+        let slots = &self.slots;
+        if !self.early.is_empty()
+            && let Some(early) = self.early.take(|slot| slots[slot as usize].generation)
+        {
+            return Some(early);
         }
         while let Some(completion) = self.batch.get(self.at).cloned() {
             self.at += 1;
-            match self.look(&completion) {
-                Found::Nothing => {}
-                Found::Connected(slot) => {
-                    let (at, sent) = (self.taken, false);
-                    return Some(Completion::Connected { slot, at, sent });
-                }
-                Found::ConnectFailed(slot, error) => {
-                    self.close(slot, CloseFirst::Client);
-                    return Some(Completion::ConnectFailed { slot, error });
-                }
-                Found::Received(slot, id, bytes, at) => {
+            match self.interpret(&completion) {
+                RingEvent::Nothing => {}
+                RingEvent::Received(slot, id, bytes, at) => {
                     self.lent = Some(id);
                     let data = &self.buffers.filled(id, bytes.end)[bytes.start..];
                     return Some(Completion::Received { slot, data, at });
                 }
-                Found::Ended(slot) => return Some(Completion::Ended { slot }),
-                Found::Failed(slot, error) => return Some(Completion::Failed { slot, error }),
+                RingEvent::Other(completion) => return Some(completion),
             }
         }
         None

@@ -1,84 +1,83 @@
-//! What a completion means.
+//! Interprets completions.
 
 use std::io;
 use std::ops::Range;
 
+use floodmark_record::plan::CloseFirst;
 use io_uring::cqueue;
 
 use super::Uring;
 use super::slot::Descriptor;
-use super::tag::{Op, parts};
-use crate::backend::Slot;
+use super::tag::{RingOperation, parts};
+use crate::backend::{Completion, IoBackend, Slot};
 use crate::clock::Ns;
 
-/// What a completion means to the engine.
-pub(super) enum Found {
-    /// It is of a connection that has been closed, or there is nothing to tell.
+/// Meaning of a completion for the engine.
+pub(super) enum RingEvent {
+    /// It belongs to a closed connection, or there is nothing to report.
     Nothing,
-    Connected(Slot),
-    ConnectFailed(Slot, io::Error),
-    /// Bytes in the buffer of that number, and when the kernel had them.
+    /// Bytes in the buffer of that number, with the kernel's timestamp.
     Received(Slot, u16, Range<usize>, Option<Ns>),
-    Ended(Slot),
-    Failed(Slot, io::Error),
+    Other(Completion<'static>),
 }
 
 impl Uring {
-    pub(super) fn look(&mut self, completion: &cqueue::Entry) -> Found {
+    pub(super) fn interpret(&mut self, completion: &cqueue::Entry) -> RingEvent {
         let data = completion.user_data();
         let (op, slot, generation) = parts(data);
-        let current = |entry: &&mut super::Entry| entry.generation == generation;
+        let current = |entry: &&mut super::RingSlot| entry.generation == generation;
         let Some(entry) = self.slots.get_mut(slot as usize).filter(current) else {
-            if op == Op::Send {
+            if op == RingOperation::Send {
                 self.cancelled.retain(|(send, _)| *send != data);
             }
             self.give_back(cqueue::buffer_select(completion.flags()));
-            return Found::Nothing;
+            return RingEvent::Nothing;
         };
         let result = completion.result();
         let error = || io::Error::from_raw_os_error(-result);
         match op {
-            Op::Socket => {
-                // The connect behind it finds no socket; this is the reason, and comes first.
+            RingOperation::Socket => {
+                // The following connect finds no socket; this is the reason and is reported first.
                 entry.socket = Descriptor::None;
-                entry.connecting = false;
-                Found::ConnectFailed(slot, error())
+                self.connect_failed(slot, error())
             }
-            Op::Bind => {
-                // The connect behind it is cancelled without a word.
+            // The following connect is cancelled silently.
+            RingOperation::Bind => self.connect_failed(slot, error()),
+            RingOperation::Connect if result < 0 => self.connect_failed(slot, error()),
+            RingOperation::Connect => {
                 entry.connecting = false;
-                Found::ConnectFailed(slot, error())
-            }
-            Op::Connect => {
-                entry.connecting = false;
-                if result < 0 {
-                    return Found::ConnectFailed(slot, error());
-                }
                 self.push_receive(slot);
-                Found::Connected(slot)
+                let (at, sent) = (self.taken, false);
+                RingEvent::Other(Completion::Connected { slot, at, sent })
             }
-            Op::Send => self.sent(slot, result),
-            Op::Receive => self.received(slot, completion),
-            Op::Other => Found::Nothing,
+            RingOperation::Send => self.sent(slot, result),
+            RingOperation::Receive => self.received(slot, completion),
+            RingOperation::Other => RingEvent::Nothing,
         }
     }
 
-    /// The end of a send that was watched, or of one that the socket did not take whole.
-    fn sent(&mut self, slot: Slot, result: i32) -> Found {
+    fn connect_failed(&mut self, slot: Slot, error: io::Error) -> RingEvent {
+        self.slots[slot as usize].connecting = false;
+        self.close(slot, CloseFirst::Client);
+        RingEvent::Other(Completion::ConnectFailed { slot, error })
+    }
+
+    /// Handles the end of a watched send, or of one that the socket accepted only in part.
+    fn sent(&mut self, slot: Slot, result: i32) -> RingEvent {
         let entry = &mut self.slots[slot as usize];
         entry.sending = false;
         match result {
             n if n >= 0 => entry.sent += n as usize,
             n if n == -libc::EAGAIN => {}
-            n => return Found::Failed(slot, io::Error::from_raw_os_error(-n)),
+            n => return failed(slot, -n),
         }
         if entry.request.as_ref().is_some_and(|r| entry.sent < r.len()) {
             self.push_send(slot, true);
         }
-        Found::Nothing
+        RingEvent::Nothing
     }
 
-    fn received(&mut self, slot: Slot, completion: &cqueue::Entry) -> Found {
+    fn received(&mut self, slot: Slot, completion: &cqueue::Entry) -> RingEvent {
         let buffer = cqueue::buffer_select(completion.flags());
         let armed = cqueue::more(completion.flags());
         self.slots[slot as usize].receiving = armed;
@@ -86,27 +85,32 @@ impl Uring {
             (n, Some(id)) if n > 0 => {
                 let Some((bytes, at)) = self.payload(slot, id, n as usize) else {
                     self.give_back(buffer);
-                    return Found::Failed(slot, io::ErrorKind::InvalidData.into());
+                    return failed(slot, libc::EBADMSG);
                 };
                 if bytes.is_empty() {
                     self.give_back(buffer);
-                    return Found::Ended(slot);
+                    return RingEvent::Other(Completion::Ended { slot });
                 }
                 if !armed {
                     self.push_receive(slot);
                 }
-                Found::Received(slot, id, bytes, at)
+                RingEvent::Received(slot, id, bytes, at)
             }
             (0, buffer) => {
                 self.give_back(buffer);
-                Found::Ended(slot)
+                RingEvent::Other(Completion::Ended { slot })
             }
-            // All buffers are filled; they are given back before the kernel sees this.
+            // All buffers are in use; they are returned before the kernel handles the new receive.
             (n, _) if n == -libc::ENOBUFS => {
                 self.push_receive(slot);
-                Found::Nothing
+                RingEvent::Nothing
             }
-            (n, _) => Found::Failed(slot, io::Error::from_raw_os_error(-n)),
+            (n, _) => failed(slot, -n),
         }
     }
+}
+
+fn failed(slot: Slot, errno: i32) -> RingEvent {
+    let error = io::Error::from_raw_os_error(errno);
+    RingEvent::Other(Completion::Failed { slot, error })
 }

@@ -1,4 +1,4 @@
-//! What is put into the submission queue, and when it goes to the kernel.
+//! Entries of the submission queue, and their submission.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -7,21 +7,22 @@ use std::time::Duration;
 
 use io_uring::opcode;
 use io_uring::squeue::{self, Flags};
-use io_uring::types::{DestinationSlot, Fd, Fixed, SubmitArgs, Timespec};
+use io_uring::types::{DestinationSlot, Fd, SubmitArgs, Timespec};
 
 use super::Uring;
 use super::buffers::GROUP;
-use super::slot::{Descriptor, Target};
+use super::slot::Descriptor;
 use super::stamped::Stamping;
-use super::tag::{Op, user_data};
-use crate::backend::{Bytes, Slot};
+use super::tag::{RingOperation, user_data};
+use crate::backend::{SharedBytes, Slot};
 use crate::clock::Ns;
 
-/// A request up to this size goes into an empty socket buffer in one write (the smallest default of
-/// `net.ipv4.tcp_wmem`).
+/// Maximum request size that fits into an empty socket buffer in one write, bytes (the smallest
+/// default of `net.ipv4.tcp_wmem`).
 pub(super) const AT_ONCE: usize = 16 * 1024;
 
-/// An address of no family: connecting a TCP socket to it dissolves its connection, by RST where the peer still counts on it.
+/// An address without family. Connecting a TCP socket to it dissolves its connection, with RST if
+/// the peer still uses it.
 static NOWHERE: libc::sockaddr = libc::sockaddr {
     sa_family: libc::AF_UNSPEC as libc::sa_family_t,
     sa_data: [0; 14],
@@ -32,10 +33,11 @@ impl Uring {
         self.push_chain(std::slice::from_ref(entry));
     }
 
-    /// Pushes entries that are submitted together: a chain ends where a submission does.
+    /// Pushes entries that must be submitted together: a chain ends where a submission does.
     pub(super) fn push_chain(&mut self, entries: &[squeue::Entry]) {
-        // SAFETY: what entries point to lives until the kernel is through with it: addresses for good, as long as the
-        // ring or as `Addresses` says, requests as `Uring::hold` and `Uring::cancelled` say.
+        // SAFETY: everything that entries refer to lives until the kernel has finished with it.
+        // Addresses live as long as the ring or as documented at `Addresses`, requests as
+        // documented at `Uring::hold` and `Uring::cancelled`.
         let mut pushed = unsafe { self.ring.submission().push_multiple(entries) };
         if pushed.is_err() {
             self.enter();
@@ -43,15 +45,16 @@ impl Uring {
             pushed = unsafe { self.ring.submission().push_multiple(entries) };
         }
         if pushed.is_err() {
-            // The kernel takes nothing, though the queue is several times as long as what is held back.
+            // The kernel accepts nothing, although the queue is several times as long as the
+            // delayed commands.
             self.failed
                 .get_or_insert(io::Error::from_raw_os_error(libc::EBUSY));
         }
     }
 
-    /// Submits what is in the queue without waiting.
+    /// Submits the queue without waiting.
     pub(super) fn enter(&mut self) {
-        // A receive that found no buffer may be among what is submitted.
+        // The queue may contain a receive that found no buffer.
         self.buffers.publish();
         match self.ring.submit() {
             Err(error) if !passing(&error) => {
@@ -61,7 +64,7 @@ impl Uring {
         }
     }
 
-    /// Submits what is in the queue and waits for `n` completions, `most` ns at most.
+    /// Submits the queue and waits for `n` completions, for at most `most` ns.
     pub(super) fn submit_and_wait(&mut self, n: usize, most: Ns) -> io::Result<()> {
         let timeout = Timespec::from(Duration::from_nanos(most));
         let args = SubmitArgs::new().timespec(&timeout);
@@ -74,41 +77,46 @@ impl Uring {
         }
     }
 
-    /// What the kernel has taken no longer needs the requests that were replaced.
+    /// After a submission the kernel no longer needs replaced requests.
     pub(super) fn submitted(&mut self) {
         if !self.retired.is_empty() && self.ring.submission().is_empty() {
             self.retired.clear();
         }
     }
 
-    /// Pushes what `make` makes of the slot's descriptor.
+    /// Pushes the entry that `make` builds for the slot's descriptor.
     pub(super) fn push_on(
         &mut self,
         slot: Slot,
-        op: Op,
+        op: RingOperation,
         flags: Flags,
-        make: impl Fn(Target) -> squeue::Entry,
+        make: impl FnOnce(Fd) -> squeue::Entry,
     ) {
         let entry = &self.slots[slot as usize];
-        let target = match &entry.socket {
+        let (fd, place) = match &entry.socket {
             Descriptor::None => return,
-            Descriptor::Direct => Target::Direct(Fixed(slot)),
-            Descriptor::Plain(socket) => Target::Plain(Fd(socket.as_raw_fd())),
+            Descriptor::Direct => (Fd(slot.cast_signed()), Flags::FIXED_FILE),
+            Descriptor::Plain(socket) => (Fd(socket.as_raw_fd()), Flags::empty()),
         };
         let data = user_data(op, slot, entry.generation);
-        self.push(&make(target).flags(flags).user_data(data));
+        self.push(&make(fd).flags(flags | place).user_data(data));
     }
 
-    /// A socket in the ring's table.
+    /// Creates a socket in the ring's table.
     ///
-    /// The connect that follows is not linked to it. The kernel makes a socket before it looks at the next entry, so a link would only
-    /// cost another pass; and where a submission ends within a chain, the rest finds no socket (EBADF).
+    /// The following connect is not linked to it. The kernel creates a socket before it handles the
+    /// next entry, so a link would only cost another pass; and if a submission ends within a chain,
+    /// the rest finds no socket (EBADF).
     pub(super) fn push_socket(&mut self, slot: Slot) {
         let Ok(place) = DestinationSlot::try_from_slot_target(slot) else {
-            // No table is that long: the connect fails for want of a socket.
+            // No table is that long: the connect fails because there is no socket.
             return;
         };
-        let data = user_data(Op::Socket, slot, self.slots[slot as usize].generation);
+        let data = user_data(
+            RingOperation::Socket,
+            slot,
+            self.slots[slot as usize].generation,
+        );
         let target = self.slots[slot as usize].target as usize;
         let domain = self.endpoints[target].domain;
         let socket = opcode::Socket::new(domain.into(), libc::SOCK_STREAM, 0)
@@ -120,71 +128,51 @@ impl Uring {
     pub(super) fn push_connect(&mut self, slot: Slot) {
         let target = &self.endpoints[self.slots[slot as usize].target as usize].address;
         let (address, length) = (target.as_ptr().cast(), target.len());
-        self.push_on(slot, Op::Connect, Flags::empty(), |target| match target {
-            Target::Direct(fd) => opcode::Connect::new(fd, address, length).build(),
-            Target::Plain(fd) => opcode::Connect::new(fd, address, length).build(),
+        self.push_on(slot, RingOperation::Connect, Flags::empty(), |fd| {
+            opcode::Connect::new(fd, address, length).build()
         });
     }
 
-    /// Has the slot's connection cut by RST. What SO_LINGER does on close, in a form that a socket in the ring's table takes too.
+    /// Resets the slot's connection with RST, like SO_LINGER on close, in a form that works for
+    /// sockets in the ring's table.
     pub(super) fn push_disconnect(&mut self, slot: Slot) {
         let (address, length) = (&raw const NOWHERE, size_of::<libc::sockaddr>() as u32);
-        self.push_on(
-            slot,
-            Op::Other,
-            Flags::SKIP_SUCCESS,
-            |target| match target {
-                Target::Direct(fd) => opcode::Connect::new(fd, address, length).build(),
-                Target::Plain(fd) => opcode::Connect::new(fd, address, length).build(),
-            },
-        );
+        self.push_on(slot, RingOperation::Other, Flags::SKIP_SUCCESS, |fd| {
+            opcode::Connect::new(fd, address, length).build()
+        });
     }
 
-    /// Arms the slot's receive: a multishot one, except on a unix socket. There one misses an end
-    /// that comes right behind data, until a fix of March 2026 (liburing issue 1549), so that each is armed for once.
+    /// Arms the slot's receive. It is multishot except on a unix socket, where a multishot receive
+    /// misses an end directly behind data until a fix of March 2026 (liburing issue 1549).
     pub(super) fn push_receive(&mut self, slot: Slot) {
         let entry = &mut self.slots[slot as usize];
         entry.receiving = true;
-        if self.endpoints[entry.target as usize].is_unix() {
-            // As long as a buffer of the group is.
-            let (buffer, length) = (std::ptr::null_mut(), 0);
-            self.push_on(
-                slot,
-                Op::Receive,
-                Flags::BUFFER_SELECT,
-                |target| match target {
-                    Target::Direct(fd) => opcode::Recv::new(fd, buffer, length)
-                        .buf_group(GROUP)
-                        .build(),
-                    Target::Plain(fd) => opcode::Recv::new(fd, buffer, length)
-                        .buf_group(GROUP)
-                        .build(),
-                },
-            );
-            return;
-        }
-        if let Some(message) = self.stamping.as_ref().map(Stamping::message) {
-            self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
-                Target::Direct(fd) => opcode::RecvMsgMulti::new(fd, message, GROUP).build(),
-                Target::Plain(fd) => opcode::RecvMsgMulti::new(fd, message, GROUP).build(),
-            });
-            return;
-        }
-        self.push_on(slot, Op::Receive, Flags::empty(), |target| match target {
-            Target::Direct(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
-            Target::Plain(fd) => opcode::RecvMulti::new(fd, GROUP).build(),
+        let is_unix = self.endpoints[entry.target as usize].is_unix();
+        let message = self.stamping.as_ref().map(Stamping::message);
+        let flags = if is_unix {
+            Flags::BUFFER_SELECT
+        } else {
+            Flags::empty()
+        };
+        self.push_on(slot, RingOperation::Receive, flags, |fd| match message {
+            // The length is that of a buffer in the group.
+            _ if is_unix => opcode::Recv::new(fd, std::ptr::null_mut(), 0)
+                .buf_group(GROUP)
+                .build(),
+            Some(message) => opcode::RecvMsgMulti::new(fd, message, GROUP).build(),
+            None => opcode::RecvMulti::new(fd, GROUP).build(),
         });
     }
 
-    /// Sends what is left of the slot's request. `watched`, it goes on by itself until all is written, and the end is told. Else
-    /// the kernel takes what fits at once and tells only if that was not all, so that it never reads the bytes after
-    /// the submission.
+    /// Sends the rest of the slot's request. If `watched`, the kernel continues until everything is
+    /// written and reports the end. Otherwise it accepts what fits immediately and reports only if
+    /// that was not everything, so it never reads the bytes after the submission.
     pub(super) fn push_send(&mut self, slot: Slot, watched: bool) {
         let entry = &mut self.slots[slot as usize];
         let Some(rest) = entry.request.as_deref().and_then(|r| r.get(entry.sent..)) else {
             return;
         };
-        // Of more than 4 GiB the rest follows after the completion.
+        // Beyond 4 GiB the rest follows after the completion.
         let (start, length) = (rest.as_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX));
         entry.sending = watched;
         let whole = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
@@ -193,18 +181,17 @@ impl Uring {
         } else {
             (Flags::SKIP_SUCCESS, whole | libc::MSG_DONTWAIT)
         };
-        self.push_on(slot, Op::Send, flags, |target| match target {
-            Target::Direct(fd) => opcode::Send::new(fd, start, length).flags(how).build(),
-            Target::Plain(fd) => opcode::Send::new(fd, start, length).flags(how).build(),
+        self.push_on(slot, RingOperation::Send, flags, |fd| {
+            opcode::Send::new(fd, start, length).flags(how).build()
         });
     }
 
-    /// Makes `bytes` the slot's request. The one before may still be in the queue, so it is kept until that is submitted: at most
-    /// one for each entry of the queue.
-    pub(super) fn hold(&mut self, slot: Slot, bytes: &Bytes) {
+    /// Stores `bytes` as the slot's request. The previous request may still be in the queue, so it
+    /// is kept until that is submitted: at most one per queue entry.
+    pub(super) fn hold(&mut self, slot: Slot, bytes: &SharedBytes) {
         let entry = &mut self.slots[slot as usize];
         entry.sent = 0;
-        let same = |held: &Bytes| Rc::ptr_eq(held, bytes);
+        let same = |held: &SharedBytes| Rc::ptr_eq(held, bytes);
         if !entry.request.as_ref().is_some_and(same)
             && let Some(old) = entry.request.replace(Rc::clone(bytes))
         {
@@ -213,7 +200,8 @@ impl Uring {
     }
 }
 
-/// Endings of an enter call that are no failure: the time is up, a signal came, completions must be taken first.
+/// Returns whether an enter call ended without failure: the time is up, a signal arrived, or
+/// completions must be read first.
 pub(super) fn passing(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

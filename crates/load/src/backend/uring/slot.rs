@@ -1,26 +1,26 @@
-//! What the backend knows of a slot.
+//! State of a slot in the backend.
 
-use io_uring::types::{Fd, Fixed};
 use socket2::Socket;
 
-use crate::backend::Bytes;
+use crate::backend::SharedBytes;
 
 /// A connection's slot. Small, since there may be a hundred thousand.
 #[derive(Default)]
-pub(super) struct Entry {
-    /// Raised on each close, so that a completion of a closed connection is told from its successor's.
+pub(super) struct RingSlot {
+    /// Incremented on each close, to distinguish completions of a closed connection from its
+    /// successor's.
     pub generation: u32,
-    /// Index of the address it goes to.
+    /// Index of the target address.
     pub target: u32,
     pub socket: Descriptor,
     pub connecting: bool,
     /// A receive is armed.
     pub receiving: bool,
-    /// A send is under way whose end will be told.
+    /// A watched send is in progress.
     pub sending: bool,
-    /// The request sent last: whatever of it the socket did not take is sent from here.
-    pub request: Option<Bytes>,
-    /// How much of the request is known to be with the socket; a send that leaves no completion took it all.
+    /// The last request; the part that the socket has not accepted is sent from here.
+    pub request: Option<SharedBytes>,
+    /// Bytes of the request known to be accepted; a send without completion accepted all of them.
     pub sent: usize,
 }
 
@@ -31,13 +31,6 @@ pub(super) enum Descriptor {
     None,
     /// In the ring's table, at the slot's number.
     Direct,
-    /// An ordinary one: where something must be set before connecting.
+    /// An ordinary descriptor, for options that must be set before connecting.
     Plain(Socket),
-}
-
-/// A slot's descriptor as submissions take it.
-#[derive(Clone, Copy)]
-pub(super) enum Target {
-    Direct(Fixed),
-    Plain(Fd),
 }

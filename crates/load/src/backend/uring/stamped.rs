@@ -1,31 +1,32 @@
-//! Receives that bring the kernel's stamps with them.
+//! Receives with kernel timestamps.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use io_uring::opcode;
 use io_uring::squeue::Flags;
 use io_uring::types::RecvMsgOut;
 
 use super::Uring;
-use super::slot::Target;
-use super::tag::Op;
+use super::tag::RingOperation;
 use crate::backend::Slot;
 use crate::backend::calls::ON;
 use crate::backend::stamps::{self, Stamps};
 use crate::clock::Ns;
 
-/// What stamped receives need.
+/// State for receives with timestamps.
 pub(super) struct Stamping {
     pub stamps: Stamps,
-    /// What a receive has room for besides the bytes; the kernel reads it when a receive is submitted.
+    /// Room of a receive for data besides the bytes; the kernel reads it when a receive is
+    /// submitted.
     message: Box<libc::msghdr>,
-    /// The wall clock right before the last batch was timed by our own.
-    wall: libc::timespec,
+    /// The wall clock directly before our own clock timed the last batch.
+    wall: Duration,
 }
 
 impl Stamping {
     fn new(stamps: Stamps) -> Self {
-        // SAFETY: a msghdr of zeroes is valid.
+        // SAFETY: a zeroed msghdr is valid.
         let mut message: Box<libc::msghdr> = Box::new(unsafe { std::mem::zeroed() });
         message.msg_controllen = stamps::ROOM as _;
         Stamping {
@@ -39,15 +40,15 @@ impl Stamping {
         &raw const *self.message
     }
 
-    /// Looks at the wall clock, right before a batch is timed.
-    pub fn look(&mut self) {
+    /// Reads the wall clock, directly before a batch is timed.
+    pub fn read_wall(&mut self) {
         self.wall = stamps::wall();
     }
 }
 
 impl Uring {
-    /// Has answers timed by the kernel's stamps from now on, where it gives them. Sockets in the ring's table can be asked for
-    /// them where they can be bound (Linux 6.11).
+    /// Enables kernel timestamps of responses, if supported. Sockets in the ring's table support
+    /// them from Linux 6.11 on.
     #[must_use]
     pub fn stamped(mut self) -> Self {
         if self.plain || !self.plain_bound {
@@ -56,27 +57,18 @@ impl Uring {
         self
     }
 
-    /// Asks the slot's socket, which is in the table, for stamps. Where that fails there are none, and nothing else.
+    /// Enables timestamps on the slot's socket, which is in the table. A failure only means that
+    /// there are none.
     pub(super) fn push_stamp(&mut self, slot: Slot) {
         let (on, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
         let (level, option) = (libc::SOL_SOCKET as u32, libc::SO_TIMESTAMPNS as u32);
-        self.push_on(
-            slot,
-            Op::Other,
-            Flags::SKIP_SUCCESS,
-            |target| match target {
-                Target::Direct(fd) => {
-                    opcode::SetSockOpt::new(fd, level, option, on.cast(), length).build()
-                }
-                Target::Plain(fd) => {
-                    opcode::SetSockOpt::new(fd, level, option, on.cast(), length).build()
-                }
-            },
-        );
+        self.push_on(slot, RingOperation::Other, Flags::SKIP_SUCCESS, |fd| {
+            opcode::SetSockOpt::new(fd, level, option, on.cast(), length).build()
+        });
     }
 
-    /// Where the slot's bytes lie in a buffer that the kernel has filled up to `length`, and when it had the last of them.
-    /// None of one that is not laid out as asked for.
+    /// Returns where the slot's bytes are in a buffer filled up to `length`, with the timestamp of
+    /// the last byte. Returns `None` if the buffer does not have the requested layout.
     pub(super) fn payload(
         &self,
         slot: Slot,

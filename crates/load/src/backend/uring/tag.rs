@@ -1,18 +1,18 @@
-//! User data: which operation of which connection a completion is of.
+//! User data: the operation and connection that a completion belongs to.
 
 use crate::backend::Slot;
 
-/// What a completion is of.
+/// Operation of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum Op {
+pub(super) enum RingOperation {
     Socket = 1,
     Connect = 2,
     Send = 3,
     Receive = 4,
-    /// Closes and cancels, whose outcome tells nothing.
+    /// Closes and cancels, whose results are ignored.
     Other = 5,
-    /// What binds a socket before it connects.
+    /// Binds a socket before it connects.
     Bind = 6,
 }
 
@@ -20,28 +20,28 @@ const OP_SHIFT: u32 = 61;
 const GENERATION_SHIFT: u32 = 32;
 const GENERATION_MASK: u32 = (1 << (OP_SHIFT - GENERATION_SHIFT)) - 1;
 
-/// The operation in the top bits, below it the slot's generation, then the slot.
-pub(super) fn user_data(op: Op, slot: Slot, generation: u32) -> u64 {
+/// Encodes the operation in the top bits, followed by the slot's generation and the slot.
+pub(super) fn user_data(op: RingOperation, slot: Slot, generation: u32) -> u64 {
     (op as u64) << OP_SHIFT
         | u64::from(generation & GENERATION_MASK) << GENERATION_SHIFT
         | u64::from(slot)
 }
 
-/// What [`user_data`] was made of.
-pub(super) fn parts(user_data: u64) -> (Op, Slot, u32) {
+/// Decodes the value of [`user_data`].
+pub(super) fn parts(user_data: u64) -> (RingOperation, Slot, u32) {
     let op = match user_data >> OP_SHIFT {
-        1 => Op::Socket,
-        2 => Op::Connect,
-        3 => Op::Send,
-        4 => Op::Receive,
-        6 => Op::Bind,
-        _ => Op::Other,
+        1 => RingOperation::Socket,
+        2 => RingOperation::Connect,
+        3 => RingOperation::Send,
+        4 => RingOperation::Receive,
+        6 => RingOperation::Bind,
+        _ => RingOperation::Other,
     };
     let generation = (user_data >> GENERATION_SHIFT) as u32 & GENERATION_MASK;
     (op, user_data as Slot, generation)
 }
 
-/// The generation after `generation`: it comes round again after 2²⁹ closes of one slot.
+/// Returns the next generation; it repeats after 2²⁹ closes of one slot.
 pub(super) fn next_generation(generation: u32) -> u32 {
     generation.wrapping_add(1) & GENERATION_MASK
 }
@@ -51,14 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_back_and_generations_come_round() {
+    fn round_trips_parts_and_wraps_generations() {
         for op in [
-            Op::Socket,
-            Op::Connect,
-            Op::Send,
-            Op::Receive,
-            Op::Other,
-            Op::Bind,
+            RingOperation::Socket,
+            RingOperation::Connect,
+            RingOperation::Send,
+            RingOperation::Receive,
+            RingOperation::Other,
+            RingOperation::Bind,
         ] {
             for (slot, generation) in [(0, 0), (Slot::MAX, 0), (7, GENERATION_MASK)] {
                 assert_eq!(

@@ -1,21 +1,22 @@
-//! Unix sockets are connected by plain calls: that takes no time, and a full accept queue would else hold a worker thread of the
-//! kernel for each connection. What follows goes through the ring as with every socket.
+//! Unix sockets, which are connected by ordinary system calls. Such a connect takes no time, while
+//! in the ring a full accept queue would occupy a kernel worker thread per connection. Everything
+//! else uses the ring, as with other sockets.
 
 use std::io;
 
 use socket2::{Socket, Type};
 
+use super::Uring;
 use super::slot::Descriptor;
-use super::{Early, Uring};
-use crate::backend::Slot;
+use crate::backend::{Completion, Slot};
 
 impl Uring {
-    /// Connects a slot to the unix socket that is its target.
+    /// Connects a slot to its target, a unix socket.
     pub(super) fn open_unix(&mut self, slot: Slot) {
         let entry = &self.slots[slot as usize];
         let (generation, target) = (entry.generation, entry.target as usize);
         let endpoint = &self.endpoints[target];
-        // Blocking from when it stands, so that the ring waits for it.
+        // Blocking once connected, so that the ring waits for it.
         let made = endpoint.socket(Type::STREAM.nonblocking(), false, None);
         let connected = made.and_then(|socket| {
             let connected = socket.connect(&endpoint.address);
@@ -30,10 +31,10 @@ impl Uring {
         }
     }
 
-    /// Tries those again that found the accept queue full.
+    /// Retries connects that found the accept queue full.
     pub(super) fn try_again(&mut self) {
         let mut queue = std::mem::take(&mut self.full_queue);
-        queue.look(self.clock.now(), |slot, generation| {
+        queue.retry(self.clock.now(), |slot, generation| {
             let entry = &self.slots[slot as usize];
             let Descriptor::Plain(socket) = &entry.socket else {
                 return true;
@@ -62,11 +63,12 @@ impl Uring {
             Ok(()) => {
                 self.push_receive(slot);
                 let at = self.clock.now();
-                self.tell_early(slot, Early::Connected(at));
+                let sent = false;
+                self.report_early(Completion::Connected { slot, at, sent });
             }
             Err(error) => {
                 entry.socket = Descriptor::None;
-                self.tell_early(slot, Early::ConnectFailed(error));
+                self.report_early(Completion::ConnectFailed { slot, error });
             }
         }
     }

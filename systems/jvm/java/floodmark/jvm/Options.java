@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** What a server is told on its command line: pairs of {@code --name value}. What is wrong ends it with one line and code 2. */
+/** Command line of a server: pairs of {@code --name value}. An error ends it with one line and code 2. */
 public final class Options {
     private static final int WRONG_USAGE = 2;
     private static final int HIGHEST_PORT = 65535;
@@ -17,9 +17,9 @@ public final class Options {
     }
 
     /**
-     * Reads the arguments. Every server has {@code --port} and {@code --host}, an address of this machine, 127.0.0.1 where none is given.
+     * Parses the arguments. Every server has {@code --port} and {@code --host}, a local address (default: 127.0.0.1).
      *
-     * @param own the further options of a server with their defaults; an empty default means that there is none
+     * @param own further options of a server with their defaults; an empty default means none
      */
     public static Options read(String[] arguments, Map<String, String> own) {
         Map<String, String> values = new TreeMap<>(own);
@@ -38,7 +38,7 @@ public final class Options {
         return new Options(values);
     }
 
-    /** The value of an option, never empty. */
+    /** Returns the value of an option, never empty. */
     public String text(String name) {
         String value = values.get(name);
         if (value.isEmpty()) {
@@ -47,7 +47,7 @@ public final class Options {
         return value;
     }
 
-    /** One of several words. */
+    /** Returns an option that is one of several words. */
     public String word(String name, List<String> words) {
         String value = text(name);
         if (!words.contains(value)) {
@@ -56,7 +56,7 @@ public final class Options {
         return value;
     }
 
-    /** A whole number within bounds. */
+    /** Returns an option that is a whole number within bounds. */
     public int count(String name, int low, int high) {
         try {
             int count = Integer.parseInt(text(name));
@@ -64,17 +64,17 @@ public final class Options {
                 return count;
             }
         } catch (NumberFormatException notANumber) {
-            // Said below, as for one out of bounds.
+            // Reported below, like a number out of bounds.
         }
         throw refuse("--" + name + ": expected a whole number from " + low + " to " + high + ", not \"" + text(name) + "\"");
     }
 
-    /** The port to listen on. */
+    /** Returns the port to listen on. */
     public int port() {
         return count("port", 1, HIGHEST_PORT);
     }
 
-    /** An address of the form HOST:PORT, not looked up. */
+    /** Returns an unresolved address of the form HOST:PORT. */
     public InetSocketAddress address(String name) {
         String value = text(name);
         int colon = value.lastIndexOf(':');
@@ -85,7 +85,7 @@ public final class Options {
         }
     }
 
-    /** Ends the server for wrong usage; the exception is for the compiler, which does not know that. */
+    /** Ends the server for wrong usage; declares an exception only for the compiler. */
     public static RuntimeException refuse(String what) {
         System.err.println(what);
         System.exit(WRONG_USAGE);

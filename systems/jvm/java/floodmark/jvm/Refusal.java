@@ -1,6 +1,6 @@
 package floodmark.jvm;
 
-/** What is answered to a request that is refused: a status and one line of JSON. */
+/** Response to a refused request: a status and one line of JSON. */
 public enum Refusal {
     NOT_JSON(400, "the body is not the JSON that this path takes"),
     NO_SCORE(400, "the body needs a score that is a finite number, like {\\\"score\\\": 10}"),
@@ -12,10 +12,10 @@ public enum Refusal {
     FAILED(500, "the server failed; its log says why"),
     NOT_STORED(503, "the store did not answer; nothing was promised, try again later");
 
-    /** Longest body that is read, bytes. */
+    /** Maximum size of a request body in bytes. */
     public static final int LONGEST_BODY = 64 * 1024;
 
-    /** Value of Retry-After, seconds. */
+    /** Value of Retry-After in seconds. */
     public static final int RETRY_AFTER = 1;
 
     private final int status;

@@ -1,17 +1,17 @@
 package floodmark.jvm;
 
-/** The beginning and the early end of a server, said as every system says it. */
+/** Prints start and early end of a server, in the same way for all systems. */
 public final class Service {
     private static final int NOT_STARTED = 3;
 
     private Service() {}
 
-    /** Says that requests are answered from now on. */
+    /** Prints that the server accepts requests. */
     public static void listening(String host, int port) {
         System.out.println("listening on " + host + ":" + port);
     }
 
-    /** Ends the server that cannot start, with one line that says why. */
+    /** Ends a server that can't start, with a one-line reason. */
     public static void failed(String what, Throwable why) {
         Throwable cause = why;
         while (cause.getCause() != null && cause.getCause() != cause) {
@@ -20,10 +20,10 @@ public final class Service {
         failed(what + ": " + cause);
     }
 
-    /** The same where nothing was thrown. */
+    /** Ends a server that can't start, without an exception. */
     public static void failed(String what) {
         System.err.println(what);
-        // Not exit: a hook of a half-started library could hang.
+        // Halt, because a shutdown hook of a half-started library could hang.
         Runtime.getRuntime().halt(NOT_STARTED);
     }
 }

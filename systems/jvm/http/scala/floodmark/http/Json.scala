@@ -3,7 +3,7 @@ package floodmark.http
 import akka.http.scaladsl.marshallers.sprayjson.SprayJsonSupport
 import spray.json.{DefaultJsonProtocol, RootJsonFormat}
 
-/** `{"score": 10}`; a missing one is read as NaN, one too large for a double as infinite. */
+/** `{"score": 10}`; a missing score is NaN, one too large for a double is infinite. */
 final case class ScoringRequest(score: Double) {
   require(!score.isNaN && !score.isInfinite, "score is no finite number")
 }

@@ -10,7 +10,7 @@ import spray.json.DeserializationException
 
 import floodmark.jvm.Refusal
 
-/** One line of JSON for whatever is refused. */
+/** One line of JSON for every refusal. */
 object Refusals {
   private def refused(refusal: Refusal, headers: HttpHeader*) =
     HttpResponse(refusal.status, headers.toList, HttpEntity(`application/json`, refusal.json))
@@ -21,7 +21,7 @@ object Refusals {
     .handle {
       case MalformedRequestContentRejection(_, _: EntityStreamSizeException) => complete(refused(Refusal.TOO_LONG))
       case _: UnsupportedRequestContentTypeRejection => complete(refused(Refusal.TYPE))
-      // Numbers that are none, and JSON of another shape; this is the only path that takes a body.
+      // Invalid numbers and other JSON; only this path takes a body.
       case _: ValidationRejection | MalformedRequestContentRejection(_, _: DeserializationException) =>
         complete(refused(Refusal.NO_SCORE))
       case _: MalformedRequestContentRejection | RequestEntityExpectedRejection => complete(refused(Refusal.NOT_JSON))
@@ -36,7 +36,7 @@ object Refusals {
     case other => logged(other)(complete(refused(Refusal.FAILED)))
   }
 
-  /** Refuses a body that says that it is too long, on paths too that read none. */
+  /** Refuses a body by its declared length, even on paths that read none. */
   val tooLong: Directive0 = extractRequestEntity.flatMap { entity =>
     if (entity.contentLengthOption.exists(_ > Refusal.LONGEST_BODY)) complete(refused(Refusal.TOO_LONG)) else pass
   }

@@ -10,17 +10,17 @@ import akka.util.Timeout
 
 import floodmark.http.Json._
 
-/** What becomes of a score. */
+/** Records scores. */
 trait Scoring {
 
-  /** Waits until what was recorded before is known again. */
+  /** Waits for recovery of earlier scores. */
   def recovered: Future[Any]
 
-  /** Records a score; the answer is with it. */
+  /** Records a score and returns the response. */
   def record(score: Double): ToResponseMarshallable
 }
 
-/** Three plain variables that all threads change without a lock, as published: two requests at once can lose one. */
+/** Three variables changed by all threads without a lock, as published: concurrent requests can lose a score. */
 final class PlainScoring extends Scoring {
   private var averageScore: Double = 0
   private var totalScore: Double = 0
@@ -36,7 +36,7 @@ final class PlainScoring extends Scoring {
   }
 }
 
-/** One persistent actor that is asked, and answers when its event is in the journal, as published. */
+/** One persistent actor that responds after its event is in the journal, as published. */
 final class PersistentScoring(system: ActorSystem) extends Scoring {
   private implicit val timeout: Timeout = 3.seconds
   private val actor: ActorRef = system.actorOf(Props[ScoringActor](), "scoring")
@@ -49,6 +49,6 @@ final class PersistentScoring(system: ActorSystem) extends Scoring {
 
 object PersistentScoring {
 
-  /** Longest wait for the first connection to the journal and for all its events. */
+  /** Timeout for connecting to the journal and reading its events. */
   val Recovery: Timeout = 55.seconds
 }

@@ -5,10 +5,10 @@ import java.nio.ByteBuffer
 import akka.persistence.PersistentActor
 import akka.serialization.SerializerWithStringManifest
 
-/** The event: a score was given. */
+/** Event: a score was added. */
 final case class Scored(score: Double)
 
-/** Keeps scores one event at a time: the next one waits until the last one is in the journal. */
+/** Persists scores one event at a time: each waits until the previous one is in the journal. */
 class ScoringActor extends PersistentActor {
   import ScoringActor._
 
@@ -24,7 +24,7 @@ class ScoringActor extends PersistentActor {
     averageScore = totalScore / numberOfTrials
   }
 
-  // Nothing gets here before recovery is over.
+  // Nothing arrives before recovery is complete.
   def receiveCommand: Receive = {
     case Score(score) =>
       val asker = sender()

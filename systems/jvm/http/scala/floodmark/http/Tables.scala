@@ -7,16 +7,16 @@ import com.datastax.oss.driver.api.core.CqlSession
 import com.datastax.oss.driver.api.core.config.{DefaultDriverOption, DriverConfigLoader}
 import com.datastax.oss.driver.api.core.cql.SimpleStatement
 
-/** The journal's tables in Cassandra, as the plugin's manual has them, without those of tags, which are not used. */
+/** Tables of the journal in Cassandra, from the plugin's manual without the unused tag tables. */
 object Tables {
 
-  /** How long one statement may take: each of three nodes on two CPUs makes a table in seconds. */
+  /** Timeout of a statement: three nodes on two CPUs take seconds to create a table. */
   private val Patience = Duration.ofSeconds(20)
 
-  /** How long the nodes may take to agree on what was made. */
+  /** Timeout for schema agreement. */
   private val Agreement = Duration.ofSeconds(50)
 
-  /** Name of the data centre of a cluster that was not told another. */
+  /** Default name of the data center. */
   private val DataCenter = "datacenter1"
 
   private def statements(keyspace: String, replication: Int) = List(
@@ -43,8 +43,9 @@ object Tables {
   )
 
   /**
-   * Makes the tables that are missing, by one node and one after the other. The plugin's own way asks the next node for each statement,
-   * and a node that has not heard of the keyspace yet makes a table that the others do not know.
+   * Creates missing tables through one node, one after the other. The plugin itself sends each
+   * statement to the next node, and a node that doesn't know the keyspace yet creates a table that
+   * the others don't know.
    */
   def make(address: InetSocketAddress, keyspace: String, replication: Int): Unit = {
     val node = new InetSocketAddress(address.getHostString, address.getPort)

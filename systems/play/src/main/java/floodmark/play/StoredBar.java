@@ -7,7 +7,7 @@ import jakarta.persistence.GenerationType;
 import jakarta.persistence.Id;
 import jakarta.persistence.Table;
 
-/** A row of the table, as Ebean sees it. */
+/** A row of the table, for Ebean. */
 @Entity
 @Table(name = "bar")
 public class StoredBar {

@@ -11,17 +11,17 @@ import io.ebean.{Database, DatabaseFactory}
 
 final case class Bar(id: Long, name: String)
 
-/** The bars of the database. Every call blocks its thread until the database has answered. */
+/** The bars in the database. Every call blocks its thread until the database responds. */
 trait Bars {
 
-  /** All of them, in the order of their numbers. */
+  /** Returns all bars in the order of their ids. */
   def all(): Seq[Bar]
 
-  /** Stores one more. */
+  /** Stores a bar. */
   def add(name: String): Bar
 }
 
-/** By JDBC alone; each statement is a transaction. */
+/** JDBC only; each statement is a transaction. */
 final class JdbcBars(source: DataSource) extends Bars {
   def all(): Seq[Bar] = Using.resource(source.getConnection) { connection =>
     Using.resource(connection.prepareStatement("SELECT id, name FROM bar ORDER BY id")) { statement =>
@@ -44,7 +44,7 @@ final class JdbcBars(source: DataSource) extends Bars {
     }
 }
 
-/** By Ebean, as published. */
+/** Ebean, as published. */
 final class EbeanBars(source: DataSource) extends Bars {
   private val database: Database = {
     val config = new DatabaseConfig
@@ -66,7 +66,7 @@ final class EbeanBars(source: DataSource) extends Bars {
 
 object Bars {
 
-  /** Makes the table where there is none, and puts `count` bars into an empty one: two of them make an answer of 51 bytes, as published. */
+  /** Creates a missing table, and fills an empty one with `count` bars: two give a response of 51 bytes, as published. */
   def prepare(source: DataSource, count: Int): Unit = Using.resource(source.getConnection) { connection =>
     connection.setAutoCommit(true)
     Using.resource(connection.createStatement()) { statement =>

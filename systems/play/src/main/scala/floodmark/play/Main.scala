@@ -12,10 +12,10 @@ import floodmark.jvm.{Options, Service}
 
 object Main {
 
-  /** How long the database may take to be there, ms. */
+  /** Timeout for connecting to the database, ms. */
   private val Appearance = 50000L
 
-  /** How long a thread waits for a connection of the pool, and then for an answer of the database, s. */
+  /** Timeout for a pooled connection, and then for the database's response, s. */
   private val Patience = 5
 
   def main(arguments: Array[String]): Unit = {

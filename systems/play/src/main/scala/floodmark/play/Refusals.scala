@@ -11,7 +11,7 @@ import play.api.mvc.{RequestHeader, Result, Results}
 
 import floodmark.jvm.Refusal
 
-/** One line of JSON for whatever is refused. */
+/** One line of JSON for every refusal. */
 object Refusals extends HttpErrorHandler {
   private val log = Logger("floodmark.play")
 
@@ -33,7 +33,7 @@ object Refusals extends HttpErrorHandler {
     else refused(Refusal.FAILED)
   }
 
-  /** Whether the database or the pool of connections to it is at fault: Ebean wraps their exceptions in its own. */
+  /** Whether the database or its connection pool failed: Ebean wraps their exceptions. */
   private def fromDatabase(why: Throwable): Boolean =
     Iterator.iterate(why)(_.getCause).takeWhile(_ != null).take(10).exists(_.isInstanceOf[SQLException])
 }

@@ -14,7 +14,7 @@ import play.core.server.{DefaultPekkoHttpServerComponents, ServerConfig}
 
 import floodmark.jvm.Refusal
 
-/** `GET /bars` and `POST /bars`; `pool` gives the threads for calls of the database, the default pool where it is none. */
+/** `GET /bars` and `POST /bars`; `pool` has the threads for database calls (default: Play's pool). */
 final class Server(host: String, port: Int, bars: Bars, pool: Option[ExecutionContext]) extends DefaultPekkoHttpServerComponents {
   private implicit val barWrites: OWrites[Bar] = Json.writes[Bar]
   private lazy val blocking: ExecutionContext = pool.getOrElse(executionContext)
@@ -48,7 +48,7 @@ final class Server(host: String, port: Int, bars: Bars, pool: Option[ExecutionCo
   private def created(bar: Bar): Result =
     Results.Created(Json.toJson(bar)).withHeaders("Location" -> s"/bars/${bar.id}")
 
-  /** What the database takes as it is: PostgreSQL has no NUL in a text, and UTF-8 no half of a pair. */
+  /** Whether the database can store a text: PostgreSQL has no NUL, and UTF-8 no lone surrogate. */
   private def isName(name: String): Boolean = {
     val length = name.codePointCount(0, name.length)
     length >= 1 && length <= 255 && name.indexOf(0) < 0 && UTF_8.newEncoder().canEncode(name)

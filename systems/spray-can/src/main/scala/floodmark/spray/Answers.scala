@@ -9,7 +9,7 @@ import spray.routing.{HttpServiceActor, MethodRejection, RejectionHandler}
 
 import floodmark.jvm.Refusal
 
-/** One actor answers every connection, and holds the counter, as published. */
+/** One actor serves every connection and holds the counter, as published. */
 class Answers extends HttpServiceActor {
   private var counter = 0L
 
@@ -31,7 +31,7 @@ class Answers extends HttpServiceActor {
       sender ! HttpResponse(entity = HttpEntity(`application/json`, greeting))
   }
 
-  // The GETs of the last two are answered above; here they say which method is allowed.
+  // GETs of the last two are handled above; here they define the allowed method.
   private def routes =
     path("") {
       get {

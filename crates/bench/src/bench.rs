@@ -1,0 +1,173 @@
+//! Runs the release build of floodmark and stops it when the user interrupts.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use floodmark_host::{Child, Stop};
+use floodmark_record::units::show_duration;
+use floodmark_record::{Record, Run};
+
+/// Any error. It is printed, and the chore fails.
+pub type Failure = Box<dyn Error>;
+
+/// How often the interrupt flag is read.
+const POLL: Duration = Duration::from_millis(20);
+/// Time for a stopped process to end before it is killed.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Paths of the repository and of its release build, and the interrupt flag.
+pub struct Bench {
+    /// Root of the repository; commands run there.
+    pub root: PathBuf,
+    /// Cargo's target folder.
+    pub target: PathBuf,
+    /// Path of the measured `floodmark` binary.
+    pub floodmark: PathBuf,
+    /// Set by SIGINT and SIGTERM.
+    pub stop: Stop,
+}
+
+impl Bench {
+    /// Uses `floodmark` as the measured program, or the one in the folder of this executable.
+    pub fn new(floodmark: Option<&Path>) -> Result<Self, Failure> {
+        let executable = std::env::current_exe()?;
+        let folder = executable.parent().unwrap_or(Path::new("."));
+        let floodmark = floodmark.map_or(folder.join("floodmark"), Path::to_owned);
+        Ok(Bench {
+            root: repository()?,
+            target: folder.parent().unwrap_or(folder).to_owned(),
+            floodmark: floodmark
+                .canonicalize()
+                .map_err(|error| format!("{}: {error}", floodmark.display()))?,
+            stop: Stop::on_signals()?,
+        })
+    }
+
+    /// Runs a command in the repository's root until it ends. It inherits stdout and stderr.
+    ///
+    /// # Errors
+    /// The command cannot be started or exceeds `limit`, or the user interrupts.
+    pub fn run(&self, mut command: Command, limit: Duration) -> Result<ExitStatus, Failure> {
+        command.current_dir(&self.root).stdin(Stdio::null());
+        command.env("PATH", self.path());
+        let mut child = Child::start(command)?;
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = child.wait(POLL)? {
+                return Ok(status);
+            }
+            let expired = begin.elapsed() > limit;
+            if expired || self.stop.is_set() {
+                child.stop(GRACE)?;
+                self.check_interrupt()?;
+                return Err(format!(
+                    "stopped after {}: time limit exceeded",
+                    show_duration(limit)
+                )
+                .into());
+            }
+        }
+    }
+
+    /// Runs cargo in the repository; returns its output. The error also holds its output.
+    pub fn cargo(&self, words: &str) -> Result<String, Failure> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.args(words.split(' ')).current_dir(&self.root);
+        let output = command.output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        match output.status.success() {
+            true => Ok(text),
+            false => Err(format!("cargo {words}: {text}").into()),
+        }
+    }
+
+    /// Returns an error if the user has interrupted.
+    pub fn check_interrupt(&self) -> Result<(), Failure> {
+        match self.stop.is_set() {
+            true => Err("interrupted; nothing was written".into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Runs an experiment, writes its result to the new folder `out`, and returns the record.
+    /// Ignores the exit code if there is a record.
+    pub fn experiment(
+        &self,
+        file: &Path,
+        flags: &[&str],
+        out: &Path,
+        limit: Duration,
+    ) -> Result<Record, Failure> {
+        let mut run = Command::new(&self.floodmark);
+        run.arg("run").args(flags).arg(file).arg("--out").arg(out);
+        run.stdout(Stdio::null());
+        let status = self.run(run, limit)?;
+        floodmark_lab::read(out)
+            .map_err(|error| format!("{}: {status}: {error}", file.display()).into())
+    }
+
+    /// Runs `floodmark load`, with its summary on stdout unless the words disable it, and returns
+    /// its run, even if the run is invalid.
+    pub fn load(&self, words: &str, limit: Duration) -> Result<Run, Failure> {
+        println!("$ floodmark load {words}");
+        let folder = tempfile::tempdir()?;
+        let out = folder.path().join("result");
+        let mut load = Command::new(&self.floodmark);
+        load.arg("load").args(words.split(' '));
+        load.arg("--out").arg(&out);
+        let status = self.run(load, limit)?;
+        let record = floodmark_lab::read(&out).map_err(|error| format!("{status}: {error}"))?;
+        let run = record.runs.into_iter().next();
+        run.ok_or_else(|| format!("floodmark load: {status}, but the record has no run").into())
+    }
+
+    /// `PATH` with the folder of the measured floodmark first, for external clients that run it.
+    fn path(&self) -> OsString {
+        let mut path = OsString::from(self.floodmark.parent().unwrap_or(Path::new("/")));
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        path
+    }
+}
+
+/// Returns the word for the result of a check.
+pub fn word(passed: bool) -> &'static str {
+    if passed { "passed" } else { "FAILED" }
+}
+
+/// Returns the root of the repository that this program was built from.
+pub fn repository() -> Result<PathBuf, Failure> {
+    Ok(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize()?)
+}
+
+/// Returns the names of the files and folders in a folder, in alphabetical order.
+pub fn names(folder: &Path) -> Result<Vec<String>, Failure> {
+    let name = |entry: io::Result<DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = fs::read_dir(folder)?.map(name).collect::<io::Result<_>>()?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Reads a file. An error names the file.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+/// Writes a file. An error names the file.
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
+}
+
+/// Writes a generated file of the repository and prints its name.
+pub fn update(root: &Path, file: &str, text: &str) -> Result<(), Failure> {
+    write(&root.join(file), text)?;
+    println!("{file} written");
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! Conditions of a measurement, as rows of a page's table.
+
+use std::fs;
+use std::process::Command;
+
+use floodmark_observe::{Root, cpu, environment};
+
+use crate::bench::{Bench, Failure};
+use crate::table::DASH;
+
+/// Date, source revision and host of a measurement.
+pub struct Conditions {
+    /// Number of CPUs available to this process.
+    pub cpus: u32,
+    rows: [(&'static str, String); 5],
+}
+
+impl Conditions {
+    /// Reads the current conditions.
+    pub fn read(bench: &Bench) -> Result<Self, Failure> {
+        let git = |arguments: &str| {
+            let arguments = arguments.split(' ');
+            output(Command::new("git").args(arguments).current_dir(&bench.root))
+        };
+        let mut commit = git("rev-parse --short=12 HEAD")?;
+        if !git("status --porcelain -- crates xtask Cargo.toml")?.is_empty() {
+            commit.push_str(" with uncommitted changes");
+        }
+        let host = environment(&Root::host());
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        // The flag of a CPU in a virtual machine.
+        let kind = match cpuinfo.split_whitespace().any(|word| word == "hypervisor") {
+            true => "virtual machine",
+            false => "no hypervisor detected",
+        };
+        let model = host.cpu_model.as_deref().unwrap_or("unknown model");
+        let load = cpu::load_average(&Root::host());
+        Ok(Conditions {
+            cpus: host.cpus,
+            rows: [
+                (
+                    "date",
+                    output(Command::new("date").args(["--utc", "+%Y-%m-%d"]))?,
+                ),
+                ("commit", commit),
+                ("CPU", format!("{model}, {} CPUs, {kind}", host.cpus)),
+                ("kernel", format!("Linux {}", host.kernel)),
+                (
+                    "load average at the start",
+                    load.map_or(DASH.to_owned(), |load| load.to_string()),
+                ),
+            ],
+        })
+    }
+
+    /// Returns name and value of each condition and of some others.
+    pub fn rows(&self, others: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let rows = self
+            .rows
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()));
+        let rows = rows.chain(others.iter().copied());
+        rows.map(|(name, value)| vec![name.to_owned(), value.to_owned()])
+            .collect()
+    }
+}
+
+/// Runs a command and returns its stdout without surrounding whitespace.
+fn output(command: &mut Command) -> Result<String, Failure> {
+    let output = command.output()?;
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout)?.trim().to_owned()),
+        false => Err(format!("{command:?}: {}", output.status).into()),
+    }
+}
+
+/// Returns the first output line that contains a digit, or `not installed`.
+pub fn version(command: &[&str]) -> String {
+    let output = Command::new(command[0]).args(&command[1..]).output();
+    let text = output.map(|output| [output.stdout, output.stderr].concat());
+    let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+    let mut lines = text.lines().map(str::trim);
+    let line = lines.find(|line| line.contains(|c: char| c.is_ascii_digit()));
+    line.unwrap_or("not installed").to_owned()
+}

@@ -1,0 +1,241 @@
+//! Judges the runs of one case and decides whether the case counts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use floodmark_record::Record;
+use floodmark_record::cause::Cause;
+use floodmark_record::run::Run;
+use floodmark_record::units::show_rate;
+use floodmark_record::verdict::{Confidence, Verdict};
+
+use super::baseline;
+use crate::bench::{Failure, read};
+
+/// Name of the judged trial.
+pub const FAULT: &str = "fault";
+/// Name of the trial without the fault.
+const CONTROL: &str = "control";
+
+/// Minimum relative effect of a fault. A case with a smaller effect is void.
+const MIN_EFFECT: f64 = 0.05;
+
+/// A measured and judged case.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JudgedCase {
+    /// Name of the case.
+    pub name: String,
+    /// Expected causes, at least one; several if two limits are equal by design.
+    pub expected: Vec<Cause>,
+    /// Verdict on which most runs agree.
+    pub verdict: Option<Verdict>,
+    /// Cause named by the verdict.
+    pub judged: Cause,
+    /// Confidence of the verdict.
+    pub confidence: Confidence,
+    /// The cause of each run.
+    pub causes: Vec<Cause>,
+    /// Causes named by the baselines, in the order of [`baseline::NAMES`].
+    pub baselines: [Cause; 3],
+    /// Whether the case is hidden during work on the rules.
+    pub is_set_aside: bool,
+    /// Whether the case has no fault.
+    pub is_clean: bool,
+}
+
+/// Cases of one pass.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// Cases, judged by the rules of this build.
+    pub cases: Vec<JudgedCase>,
+    /// The same cases, judged by the rules of the floodmark that measured them.
+    pub as_measured: Vec<JudgedCase>,
+    /// Void cases with reasons.
+    pub void: Vec<(String, String)>,
+}
+
+impl Pass {
+    /// Judges the results of the named cases in a folder.
+    pub fn read<'a>(folder: &Path, names: impl IntoIterator<Item = &'a String>) -> Self {
+        let mut pass = Pass::default();
+        for name in names {
+            let result = folder.join(name);
+            let record = floodmark_lab::fold(&result).map_err(Failure::from);
+            match record.and_then(|record| judge(&record, name)) {
+                Ok(case) => {
+                    pass.cases.push(case);
+                    let record = as_measured(&result);
+                    let case = record.and_then(|record| judge(&record, name));
+                    pass.as_measured.extend(case);
+                }
+                Err(reason) => pass.void.push((name.clone(), reason.to_string())),
+            }
+        }
+        pass
+    }
+}
+
+impl JudgedCase {
+    /// Returns whether the verdict names an expected cause.
+    pub fn is_right(&self) -> bool {
+        self.expected.contains(&self.judged)
+    }
+
+    /// Returns the ids of the expected causes.
+    pub fn expected_ids(&self) -> String {
+        let ids: Vec<&str> = self.expected.iter().map(|cause| cause.name()).collect();
+        ids.join(" or ")
+    }
+
+    /// Returns the evidence against the expected causes of a wrong verdict.
+    pub fn ruled_out(&self) -> Vec<&str> {
+        let lines = self.verdict.iter().flat_map(|verdict| &verdict.ruled_out);
+        let is_expected = |line: &&String| {
+            let mut expected = self.expected.iter();
+            expected.any(|cause| line.starts_with(&format!("{cause}: ")))
+        };
+        lines.filter(is_expected).map(String::as_str).collect()
+    }
+
+    /// Summarizes the verdict, or describes how the runs disagree.
+    pub fn summary(&self) -> String {
+        if let Some(verdict) = &self.verdict {
+            return verdict.summary.clone();
+        }
+        let ids: Vec<&str> = self.causes.iter().map(|cause| cause.name()).collect();
+        format!("its processes have different verdicts: {}", ids.join(", "))
+    }
+}
+
+/// Reads the record with verdicts by the rules of the floodmark that measured it.
+fn as_measured(result: &Path) -> Result<Record, Failure> {
+    let file = result.join("record.json");
+    serde_json::from_str(&read(&file)?)
+        .map_err(|error| format!("{}: {error}", file.display()).into())
+}
+
+/// Judges a case.
+///
+/// # Errors
+/// The reason why the case is void.
+fn judge(record: &Record, name: &str) -> Result<JudgedCase, Failure> {
+    if let Some(skipped) = record.skipped.first() {
+        return Err(skipped.clone().into());
+    }
+    let runs = |trial: &str| -> Vec<&Run> {
+        let of = |run: &&Run| run.trial.as_deref() == Some(trial);
+        record.runs.iter().filter(of).collect()
+    };
+    let (fault, control) = (runs(FAULT), runs(CONTROL));
+    let last = fault.last().ok_or("the trial `fault` has no run")?;
+    let is_clean = control.is_empty();
+    if !is_clean && !has_effect(&fault, &control) {
+        let (fault, control) = (rates(&fault), rates(&control));
+        return Err(format!("the fault changed neither throughput nor p99 beyond the control's range ({fault}; control {control})").into());
+    }
+    let verdict = most_frequent(&fault);
+    let judged = verdict.as_ref().map(|v| (v.cause, v.confidence));
+    let (judged, confidence) = judged.unwrap_or((Cause::Unknown, Confidence::Unknown));
+    let verdicts = fault.iter().filter_map(|run| run.verdict.as_ref());
+    Ok(JudgedCase {
+        name: name.to_owned(),
+        expected: expected(record)?,
+        verdict,
+        judged,
+        confidence,
+        causes: verdicts.map(|verdict| verdict.cause).collect(),
+        baselines: baseline::of(last, f64::from(record.environment.cpus)),
+        is_set_aside: is_set_aside(name),
+        is_clean,
+    })
+}
+
+/// Returns whether a case is set aside: one in five, selected by a hash of its name.
+fn is_set_aside(name: &str) -> bool {
+    hash(name).is_multiple_of(5)
+}
+
+/// 64-bit FNV-1a hash.
+pub fn hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Returns the causes that the case's file expects.
+fn expected(record: &Record) -> Result<Vec<Cause>, Failure> {
+    let ids = record
+        .experiment
+        .iter()
+        .flat_map(|asked| &asked.expected_causes);
+    let cause = |id: &String| Cause::ALL.iter().find(|cause| cause.name() == id);
+    let causes: Vec<Cause> = ids.filter_map(cause).copied().collect();
+    match causes.is_empty() {
+        true => Err("no expected cause; add [expect] cause".into()),
+        false => Ok(causes),
+    }
+}
+
+/// Returns whether the fault had an effect: in every run with the fault, throughput was lower (or
+/// p99 higher) than in every control run, by at least [`MIN_EFFECT`]. With three runs per trial,
+/// this happens by chance in 1 of 20 cases per figure, and in at most 1 of 10 for either figure
+/// (permutation test).
+fn has_effect(fault: &[&Run], control: &[&Run]) -> bool {
+    let all_lower = |figure: fn(&Run) -> Option<f64>, a: &[&Run], b: &[&Run]| {
+        let max = a.iter().filter_map(|run| figure(run)).reduce(f64::max);
+        let min = b.iter().filter_map(|run| figure(run)).reduce(f64::min);
+        matches!((max, min), (Some(max), Some(min)) if max < min * (1.0 - MIN_EFFECT))
+    };
+    all_lower(|run| run.throughput_per_s, fault, control)
+        || all_lower(|run| run.response_time_us.p99, control, fault)
+}
+
+fn rates(runs: &[&Run]) -> String {
+    let each = runs.iter().filter_map(|run| run.throughput_per_s);
+    let each: Vec<String> = each.map(|rate| show_rate(rate) + "/s").collect();
+    each.join(", ")
+}
+
+/// Returns the last verdict with the most frequent cause, or `None` in a tie.
+fn most_frequent(runs: &[&Run]) -> Option<Verdict> {
+    let verdicts = || runs.iter().filter_map(|run| run.verdict.as_ref());
+    let mut counts: BTreeMap<Cause, usize> = BTreeMap::new();
+    for verdict in verdicts() {
+        *counts.entry(verdict.cause).or_default() += 1;
+    }
+    let most = counts.values().max()?;
+    let mut causes = counts.iter().filter(|(_, n)| *n == most);
+    let (cause, tie) = (causes.next()?.0, causes.next());
+    let found = verdicts().rfind(|verdict| verdict.cause == *cause);
+    found.filter(|_| tie.is_none()).cloned()
+}
+
+#[cfg(test)]
+impl JudgedCase {
+    /// A likely verdict on a case that is not set aside.
+    pub fn example(name: &str, expected: Cause, judged: Cause) -> Self {
+        JudgedCase {
+            name: name.to_owned(),
+            expected: vec![expected],
+            verdict: None,
+            judged,
+            confidence: Confidence::Likely,
+            causes: Vec::new(),
+            baselines: [Cause::ServerCpu; 3],
+            is_set_aside: false,
+            is_clean: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_aside_about_one_case_in_five() {
+        let names: Vec<String> = (0..1000).map(|i| format!("case-{i}")).collect();
+        let aside = names.iter().filter(|name| is_set_aside(name)).count();
+        assert!((150..250).contains(&aside), "{aside}");
+    }
+}

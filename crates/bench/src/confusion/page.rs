@@ -1,0 +1,207 @@
+//! Generates `docs/accuracy.md`.
+
+use floodmark_record::verdict::Confidence;
+
+use super::accuracy::{Accuracy, Proportion, matrix};
+use super::baseline;
+use super::judging::{JudgedCase, Pass};
+use crate::table::table;
+
+const INTRODUCTION: &str = "# How often verdicts are right
+
+Written by `cargo xtask confusion --write`. No figure is typed by hand. A case is a server with one fault (or none) under \
+load. It counts only if the fault moved throughput or p99 beyond the range of its control in every run. Intervals have a \
+level of 95 % (Wilson). One case in five, chosen by a hash of its name, is set aside: its verdict stays hidden during \
+work on the rules.
+
+";
+
+/// Returns the page as Markdown. `other` is another pass over the same cases, and `proofs` are
+/// verdicts after perturbations.
+pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
+    let cases = &pass.cases;
+    let aside = |aside: bool| cases.iter().filter(move |case| case.is_set_aside == aside);
+    let clean = |clean: bool| cases.iter().filter(move |case| case.is_clean == clean);
+    let mut rows = vec![
+        row("all", Accuracy::of(cases)),
+        row(
+            "all, by the rules at the time of measurement",
+            Accuracy::of(&pass.as_measured),
+        ),
+        row(
+            "visible during work on the rules",
+            Accuracy::of(aside(false)),
+        ),
+        row("set aside", Accuracy::of(aside(true))),
+        row("with a fault", Accuracy::of(clean(false))),
+        row("clean", Accuracy::of(clean(true))),
+    ];
+    for (i, name) in baseline::NAMES.iter().enumerate() {
+        let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
+        rows.push(row(&format!("all, by the baseline: {name}"), accuracy));
+    }
+    let mut text = INTRODUCTION.to_owned();
+    text.push_str(&table(
+        "cases | right | confident and wrong | no verdict",
+        rows,
+    ));
+    text.push_str(
+        "\nRules are improved based on the visible cases of a pass. So only the accuracy by the rules at the time of measurement is \
+         independent of the pass; later rules were fitted to it. ",
+    );
+    text.push_str(&agreement(cases, other));
+    if !proofs.is_empty() {
+        let verdicts = [Confidence::Proven, Confidence::Likely, Confidence::Unknown];
+        let rows = verdicts.map(|confidence| {
+            let proofs = proofs.iter().filter(|case| case.confidence == confidence);
+            let right = Proportion::of(proofs.map(JudgedCase::is_right));
+            vec![format!("{confidence:?}").to_lowercase(), right.to_string()]
+        });
+        text.push_str(
+            "\n## After perturbations\n\nEvery third case, one process each (`floodmark run --prove`).\n\n",
+        );
+        text.push_str(&table("verdict | right", rows));
+    }
+    let rows = matrix(aside(false)).into_iter().map(|(cause, judged)| {
+        let judged = judged.iter().map(|(other, n)| match *other == cause {
+            true => format!("{n} right"),
+            false => format!("**{n} {other}**"),
+        });
+        vec![cause.to_string(), judged.collect::<Vec<_>>().join(", ")]
+    });
+    text.push_str("\n## Confusion matrix\n\nExcludes cases that are set aside.\n\n");
+    text.push_str(&table("cause | verdict", rows));
+    let void = pass.void.iter();
+    let void: Vec<_> = void
+        .map(|(name, reason)| format!("{name}: {reason}"))
+        .collect();
+    text + &list("Wrong verdicts", &wrong(cases))
+        + &list("Wrong verdicts in the other pass", &wrong(&other.cases))
+        + &list("Void cases", &void)
+}
+
+fn row(name: &str, accuracy: Accuracy) -> Vec<String> {
+    let Accuracy {
+        right,
+        wrong,
+        abstains,
+    } = accuracy;
+    let cells = [right, wrong, abstains].map(|proportion| proportion.to_string());
+    [vec![name.to_owned()], cells.to_vec()].concat()
+}
+
+/// Compares another pass with this one.
+fn agreement(cases: &[JudgedCase], other: &Pass) -> String {
+    if other.cases.is_empty() {
+        return "There is no other pass.\n".to_owned();
+    }
+    let same = other.cases.iter().map(|there| {
+        let mut here = cases.iter();
+        here.any(|here| here.name == there.name && here.judged == there.judged)
+    });
+    let shares = |cases: &[JudgedCase]| {
+        let a = Accuracy::of(cases);
+        format!(
+            "right {}, confident and wrong {}, no verdict {}",
+            a.right, a.wrong, a.abstains
+        )
+    };
+    format!(
+        "In another pass, the verdict was the same in {}. Accuracy of that pass: {}; by the rules at its time: {}.\n",
+        Proportion::of(same),
+        shares(&other.cases),
+        shares(&other.as_measured)
+    )
+}
+
+/// Describes the wrong verdicts of cases that are not set aside.
+fn wrong(cases: &[JudgedCase]) -> Vec<String> {
+    let wrong = cases
+        .iter()
+        .filter(|case| !case.is_set_aside && !case.is_right());
+    let line = |case: &JudgedCase| {
+        let why = match (&case.verdict, &case.ruled_out()[..]) {
+            (None, _) => String::new(),
+            (Some(_), []) => "; no evidence against the expected cause".to_owned(),
+            (Some(_), lines) => format!("; ruled out {}", lines.join("; ")),
+        };
+        let (expected, summary) = (case.expected_ids(), case.summary());
+        let JudgedCase { name, judged, .. } = case;
+        format!("{name}: {judged} instead of {expected}: {summary}{why}")
+    };
+    wrong.map(line).collect()
+}
+
+/// Returns a section with a list, unless the list is empty.
+fn list(title: &str, lines: &[String]) -> String {
+    match lines {
+        [] => String::new(),
+        lines => format!("\n## {title}\n\n- {}\n", lines.join("\n- ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::cause::Cause;
+
+    #[test]
+    fn counts_but_does_not_name_cases_set_aside() {
+        let case = |expected, judged| JudgedCase::example("x", expected, judged);
+        let aside = JudgedCase {
+            is_set_aside: true,
+            ..case(Cause::Serialised, Cause::Concurrency)
+        };
+        let cases = vec![
+            case(Cause::Gc, Cause::Gc),
+            case(Cause::Gc, Cause::Jit),
+            aside,
+        ];
+        let proof = |confidence, judged| JudgedCase {
+            confidence,
+            ..case(Cause::Gc, judged)
+        };
+        let other = |name, judged| JudgedCase::example(name, Cause::Gc, judged);
+        let others = vec![
+            other("x", Cause::Gc),
+            other("x", Cause::Jit),
+            other("z", Cause::Unknown),
+        ];
+        let other = Pass {
+            as_measured: others[..2].to_vec(),
+            cases: others,
+            ..Pass::default()
+        };
+        let pass = Pass {
+            as_measured: cases[1..].to_vec(),
+            cases,
+            void: vec![("y".to_owned(), "it had no effect".to_owned())],
+        };
+        let proofs = [
+            proof(Confidence::Proven, Cause::Gc),
+            proof(Confidence::Likely, Cause::Gc),
+            proof(Confidence::Likely, Cause::Jit),
+        ];
+        let text = markdown(&pass, &other, &proofs);
+        let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        let words = words.join(" ");
+        for part in [
+            "- x: jit instead of gc",
+            "| proven | 1 of 1: 100.0 %",
+            "| likely | 1 of 2: 50.0 %",
+            "| gc | 1 right, **1 jit** |",
+            "| set aside | 0 of 1: 0.0 %",
+            "- y: it had no effect",
+            "the same in 2 of 3: 66.7 %",
+            "time of measurement | 0 of 2: 0.0 %",
+            "by the rules at its time: right 1 of 2: 50.0 %",
+            "other pass\n\n- x: jit instead of gc",
+            "- z: unknown instead of gc",
+        ] {
+            assert!(words.contains(part), "{part} in {text}");
+        }
+        let mut names = baseline::NAMES.iter();
+        assert!(names.all(|name| text.contains(name)), "{text}");
+        assert!(!text.contains("serialised"), "{text}");
+    }
+}

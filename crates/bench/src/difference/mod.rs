@@ -1,0 +1,259 @@
+//! `cargo xtask aa`: checks that `floodmark run` reports no difference between identical servers,
+//! and finds a difference that exists.
+//!
+//! First, the native server is compared with itself many times. Then it is compared with a copy
+//! that is stopped for 5 % of the time ([`slowed`]), with as many processes as floodmark asks for.
+
+pub mod slowed;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use floodmark_record::comparison::{ComparedMetric, Comparison, Conclusion};
+
+use crate::bench::{Bench, Failure, read, word};
+use crate::experiment::{Setup, TrialSetup};
+use crate::table::DASH;
+
+/// Share of the time for which the slower server is stopped.
+const STOPPED: f64 = 0.05;
+/// Accepted share of differences between identical servers: one in this many comparisons. One in 20
+/// is expected at 95 %; more than 2 of 20 occur by chance in 8 % of all runs.
+const ONE_IN: usize = 10;
+/// Maximum factor by which the number of processes grows per step.
+const GROWTH: u32 = 4;
+/// Maximum number of processes per server, which keeps the run below 15 minutes.
+const MAX_PROCESSES: u32 = 400;
+/// Time to start, probe and stop a process.
+const OVERHEAD: Duration = Duration::from_secs(10);
+
+/// Options of `cargo xtask aa`.
+#[derive(Debug, Args)]
+pub struct DifferenceOptions {
+    /// Number of comparisons of the server with itself
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    times: u32,
+    /// Try out the chore: compare twice, with 3 processes of 300 ms each; nothing is judged
+    #[arg(long, conflicts_with = "times")]
+    quick: bool,
+    /// Program to measure [default: a release build of this checkout]
+    #[arg(long, value_name = "FILE")]
+    pub floodmark: Option<PathBuf>,
+}
+
+/// Measures and prints the results; returns whether both parts passed.
+pub fn run(bench: &Bench, options: &DifferenceOptions) -> Result<bool, Failure> {
+    let folder = tempfile::tempdir()?;
+    let (times, processes, length) = match options.quick {
+        true => (2, 3, Duration::from_millis(300)),
+        false => (options.times, 5, Duration::from_secs(1)),
+    };
+    let series = ComparisonSeries {
+        bench,
+        folder: folder.path(),
+        length,
+    };
+    let alike = series.identical(times, processes)?;
+    let slower = series.slower(processes)?;
+    if options.quick {
+        println!("not judged: such short measurements only show that the chore works");
+        return Ok(true);
+    }
+    Ok(alike && slower)
+}
+
+/// Comparisons with the same measurement length.
+struct ComparisonSeries<'a> {
+    bench: &'a Bench,
+    folder: &'a Path,
+    length: Duration,
+}
+
+impl ComparisonSeries<'_> {
+    /// Compares the server with itself; returns whether reported differences are rare enough.
+    fn identical(&self, times: u32, processes: u32) -> Result<bool, Failure> {
+        let length = self.length;
+        println!(
+            "Identical native servers: throughput, {processes} processes each, {length:?} per process"
+        );
+        let native = "system = \"native\"\nworkload = \"hello\"";
+        let mut different = 0;
+        for time in 1..=times {
+            let trials = [("one", native.to_owned()), ("other", native.to_owned())];
+            let (comparison, _) = self.measure(&format!("identical-{time}"), trials, processes)?;
+            println!("  {time:>2}  {}", describe(&comparison));
+            different += usize::from(comparison.conclusion == Conclusion::Different);
+        }
+        let allowed = times as usize / ONE_IN;
+        let passed = different <= allowed;
+        println!(
+            "{different} of {times} comparisons differ, maximum {allowed}: {}\n",
+            word(passed)
+        );
+        Ok(passed)
+    }
+
+    /// Compares the server with a slower one; returns whether floodmark finds the difference.
+    fn slower(&self, processes: u32) -> Result<bool, Failure> {
+        println!(
+            "Native server stopped for {:.0} % of the time: throughput",
+            STOPPED * 100.0
+        );
+        let bench = std::env::current_exe()?;
+        let mut processes = processes;
+        let mut needed = None;
+        loop {
+            let trials = [("whole", 0.0), ("slower", STOPPED)];
+            let trials = trials.map(|(name, share)| (name, slowed_server(&bench, share)));
+            let (comparison, stopped) =
+                self.measure(&format!("slower-{processes}"), trials, processes)?;
+            let described = describe(&comparison);
+            println!("  {processes:>3} processes each: {described}; last process: {stopped}");
+            let more = comparison
+                .repetitions_needed
+                .filter(|_| needed != Some(processes));
+            let Some(more) = more else {
+                let passed = is_slower(&comparison);
+                println!("result with {processes} processes each: {}", word(passed));
+                return Ok(passed);
+            };
+            // An estimate from few processes is inaccurate, so approach it in steps.
+            processes = more.min(processes * GROWTH);
+            needed = Some(more);
+            if processes > MAX_PROCESSES {
+                println!(
+                    "{more} processes needed, maximum {MAX_PROCESSES}: {}",
+                    word(false)
+                );
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Runs two trials; returns the comparison of throughput, and the last line that the last
+    /// process of the second server printed.
+    fn measure(
+        &self,
+        name: &str,
+        trials: [(&str, String); 2],
+        processes: u32,
+    ) -> Result<(Comparison, String), Failure> {
+        let log = format!("result/{}-{processes}.log", trials[1].0);
+        let trials = trials.map(|(name, lines)| TrialSetup {
+            name: name.to_owned(),
+            lines,
+            client: None,
+        });
+        let length = self.length.as_millis();
+        let setup = Setup {
+            question: "Does the second server differ from the first?",
+            load: format!("connections = 50\nduration = \"{length}ms\""),
+            processes: processes as usize,
+            trials: trials.into(),
+        };
+        let folder = self.folder.join(name);
+        let limit = (self.length + OVERHEAD) * processes * 2;
+        let record = setup.run(self.bench, &folder, &["--quiet"], limit)?;
+        let log = read(&folder.join(log)).unwrap_or_default();
+        let last_line = log.lines().last().unwrap_or_default().to_owned();
+        let mut comparisons = record.comparisons.into_iter();
+        let comparison =
+            comparisons.find(|comparison| comparison.metric == ComparedMetric::Throughput);
+        let comparison = comparison.ok_or("the record has no comparison of throughput")?;
+        Ok((comparison, last_line))
+    }
+}
+
+/// Returns the manifest lines for the native server run by [`slowed`].
+fn slowed_server(bench: &Path, share: f64) -> String {
+    let quoted = bench.display().to_string().replace('\'', "'\\''");
+    let command = format!(
+        "'{quoted}' slowed --share {share} -- {{floodmark}} serve hello --listen 127.0.0.1:{{port}} --threads {{threads}}"
+    );
+    // A JSON string is also a TOML string.
+    let command = serde_json::Value::from(command);
+    format!("command = {command}\nworkload = \"hello\"")
+}
+
+/// Returns whether the second trial is slower.
+fn is_slower(comparison: &Comparison) -> bool {
+    comparison.conclusion == Conclusion::Different
+        && comparison.ratio.is_some_and(|ratio| ratio < 1.0)
+}
+
+/// Describes ratio, interval, conclusion and notes.
+fn describe(comparison: &Comparison) -> String {
+    let number = |value: Option<f64>| value.map_or(DASH.to_owned(), |v| format!("{v:.3}"));
+    let conclusion = match comparison.conclusion {
+        Conclusion::Different => "different",
+        Conclusion::Equivalent => "equivalent",
+        Conclusion::Undecided => "inconclusive",
+    };
+    let mut text = format!(
+        "{} ({} – {}) {conclusion}",
+        number(comparison.ratio),
+        number(comparison.low),
+        number(comparison.high)
+    );
+    if let Some(n) = comparison.repetitions_needed {
+        text += &format!(", needs {n} processes each");
+    }
+    for note in &comparison.notes {
+        text += &format!("\n        {note}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_record::comparison::Compared;
+
+    use super::*;
+
+    fn comparison(ratio: f64, conclusion: Conclusion) -> Comparison {
+        let figures = Compared {
+            figure: Some(1.0),
+            processes: 5,
+            attempts: 5,
+        };
+        Comparison {
+            a: "slower".to_owned(),
+            b: "whole".to_owned(),
+            metric: ComparedMetric::Throughput,
+            ratio: Some(ratio),
+            low: Some(ratio - 0.01),
+            high: Some(ratio + 0.01),
+            confidence: 0.95,
+            conclusion,
+            repetitions_needed: None,
+            method: String::new(),
+            figures_a: figures.clone(),
+            figures_b: figures,
+            notes: vec!["slower: 1 attempt invalid".to_owned()],
+        }
+    }
+
+    #[test]
+    fn only_a_slower_server_passes() {
+        assert!(is_slower(&comparison(0.95, Conclusion::Different)));
+        assert!(!is_slower(&comparison(1.05, Conclusion::Different)));
+        assert!(!is_slower(&comparison(0.95, Conclusion::Undecided)));
+        assert!(!is_slower(&comparison(0.99, Conclusion::Equivalent)));
+    }
+
+    #[test]
+    fn describes_a_comparison_with_its_notes() {
+        assert_eq!(
+            describe(&comparison(0.95, Conclusion::Different)),
+            "0.950 (0.940 – 0.960) different\n        slower: 1 attempt invalid"
+        );
+    }
+
+    #[test]
+    fn quotes_paths() {
+        let server = slowed_server(Path::new("/a 'b' \"c\"/bench"), 0.05);
+        let expected = r#"command = "'/a '\\''b'\\'' \"c\"/bench' slowed --share 0.05 -- "#;
+        assert!(server.contains(expected), "{server}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Writes experiments together with the external clients that they use, and runs them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use floodmark_record::Record;
+
+use crate::bench::{Bench, Failure, read, write};
+
+/// Folder of the systems used only to measure floodmark, relative to the root.
+const SYSTEMS: &str = "crates/bench/systems";
+
+/// Folders of external clients, relative to the root. The first one has precedence.
+const CLIENTS: [&str; 2] = ["crates/bench/clients", "clients"];
+
+/// An experiment to write.
+pub struct Setup {
+    /// Question that the experiment answers.
+    pub question: &'static str,
+    /// Lines of the section `[load]`.
+    pub load: String,
+    /// Server processes per trial.
+    pub processes: usize,
+    /// Trials in order.
+    pub trials: Vec<TrialSetup>,
+}
+
+/// One trial.
+pub struct TrialSetup {
+    /// Name of the trial and of its client.
+    pub name: String,
+    /// Manifest lines of the trial, besides its name and client.
+    pub lines: String,
+    /// External client; without one, floodmark sends the load.
+    pub client: Option<ClientSetup>,
+}
+
+/// An external client.
+pub struct ClientSetup {
+    /// `client.toml` without the client's name.
+    pub manifest: String,
+    /// Folder with the client's scripts.
+    pub scripts: Option<PathBuf>,
+}
+
+impl Setup {
+    /// Writes the experiment and its clients to a new `folder`, runs it and returns its record. The
+    /// result is in `folder/result`.
+    ///
+    /// # Errors
+    /// A file cannot be written, the run takes longer than `limit`, or it has no record.
+    pub fn run(
+        &self,
+        bench: &Bench,
+        folder: &Path,
+        flags: &[&str],
+        limit: Duration,
+    ) -> Result<Record, Failure> {
+        fs::create_dir_all(folder)?;
+        symlink(bench.root.join(SYSTEMS), folder.join("systems"))?;
+        let mut text = format!(
+            "question = {:?}\n[load]\n{}\n[place]\nprocesses = {}\n",
+            self.question, self.load, self.processes
+        );
+        for TrialSetup {
+            name,
+            lines,
+            client,
+        } in &self.trials
+        {
+            writeln!(text, "[[trial]]\nname = {name:?}\n{lines}")?;
+            if let Some(client) = client {
+                writeln!(text, "client = {name:?}")?;
+                let clients = folder.join("clients").join(name);
+                fs::create_dir_all(&clients)?;
+                for script in client.scripts.iter().flat_map(fs::read_dir).flatten() {
+                    let script = script?;
+                    fs::copy(script.path(), clients.join(script.file_name()))?;
+                }
+                let manifest = format!("name = {name:?}\n{}", client.manifest);
+                write(&clients.join("client.toml"), &manifest)?;
+            }
+        }
+        let file = folder.join("experiment.toml");
+        write(&file, &text)?;
+        bench.experiment(&file, flags, &folder.join("result"), limit)
+    }
+}
+
+/// A load for nginx with one worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NginxLoad {
+    /// Name on the pages.
+    pub name: &'static str,
+    /// Load threads.
+    pub threads: u32,
+    /// Whether each request has its own connection.
+    pub fresh: bool,
+    /// Whether connections use TLS.
+    pub tls: bool,
+    /// Requests per second; `None` for the closed model.
+    pub rate: Option<u64>,
+}
+
+/// Kept connections.
+pub const KEPT: NginxLoad = NginxLoad {
+    name: "kept",
+    threads: 1,
+    fresh: false,
+    tls: false,
+    rate: None,
+};
+/// One connection per request.
+pub const FRESH: NginxLoad = NginxLoad {
+    name: "fresh",
+    fresh: true,
+    ..KEPT
+};
+/// HTTPS on kept connections.
+pub const HTTPS: NginxLoad = NginxLoad {
+    name: "HTTPS kept",
+    tls: true,
+    ..KEPT
+};
+
+impl NginxLoad {
+    /// Returns the keys of the section `[load]`.
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys = vec![format!("threads = {}", self.threads)];
+        keys.extend(self.fresh.then(|| "fresh = true".to_owned()));
+        keys.extend(self.rate.map(|rate| format!("rate = {rate}")));
+        keys
+    }
+
+    /// Returns the manifest lines for the server.
+    pub fn server(&self) -> String {
+        let system = if self.tls { "nginx-tls" } else { "nginx" };
+        format!("system = {system:?}\nworkload = \"hello\"\nsetting = {{ threads = 1 }}")
+    }
+
+    /// Returns an external client for this load, or `None` if it cannot send the load. Its manifest
+    /// may contain texts to replace.
+    ///
+    /// # Errors
+    /// The client has no manifest.
+    pub fn client(
+        &self,
+        bench: &Bench,
+        name: &str,
+        replacements: &[(&str, &str)],
+    ) -> Result<Option<ClientSetup>, Failure> {
+        let folders = CLIENTS.map(|folder| bench.root.join(folder).join(name));
+        let folder = folders.into_iter().find(|folder| folder.is_dir());
+        let folder = folder
+            .ok_or_else(|| format!("client {name}: no folder in {}", CLIENTS.join(" or ")))?;
+        let manifest = read(&folder.join("client.toml"))?;
+        let mut manifest = manifest.replace(&format!("name = {name:?}\n"), "");
+        if self.tls {
+            manifest = manifest.replace("{url}", "https://{host}:{port}{path}");
+        }
+        for (from, to) in replacements {
+            manifest = manifest.replace(from, to);
+        }
+        let section = match (self.rate, self.fresh) {
+            (Some(_), _) => "\n[rate]\n",
+            (None, true) => "\n[fresh]\n",
+            (None, false) => "\n[kept]\n",
+        };
+        Ok(manifest.contains(section).then_some(ClientSetup {
+            manifest,
+            scripts: Some(folder),
+        }))
+    }
+
+    /// Returns floodmark as an external client for this load, run by a wrapper command.
+    pub fn floodmark(
+        &self,
+        bench: &Bench,
+        backend: &str,
+        wrapper: &str,
+    ) -> Result<Option<ClientSetup>, Failure> {
+        let rate = self.rate.unwrap_or_default().to_string();
+        let replacements = [
+            ("{backend}", backend),
+            ("{wrapper}", wrapper),
+            ("{rate}", &rate),
+            ("{flags}", if self.tls { "--insecure" } else { "" }),
+        ];
+        self.client(bench, "floodmark", &replacements)
+    }
+}

@@ -1,0 +1,94 @@
+//! Measurements of floodmark itself. `cargo xtask` builds this program and starts it with the
+//! release build of floodmark.
+
+mod bench;
+mod conditions;
+mod confusion;
+mod contracts;
+mod difference;
+mod experiment;
+mod monitoring;
+mod peers;
+mod performance;
+mod samples;
+mod scale;
+mod schema;
+mod statistics;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::bench::{Bench, Failure};
+
+/// Measurements of floodmark itself
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
+struct MeasurementArguments {
+    #[command(subcommand)]
+    measurement: Measurement,
+}
+
+#[derive(Subcommand)]
+enum Measurement {
+    /// Compare floodmark with itself and with a server slowed by 5 %
+    Aa(difference::DifferenceOptions),
+    /// Judge the cases that run on every change
+    Causes,
+    /// Count how often the verdict names the cause of a known fault
+    Confusion(confusion::ConfusionOptions),
+    /// Check a running server against a workload's contract
+    Contract(contracts::contract::ContractOptions),
+    /// Compare floodmark with other load generators, and write docs/peers.md
+    Peers(peers::PeersOptions),
+    /// Measure where the time of a request goes, and write docs/performance.md
+    Performance(performance::PerformanceOptions),
+    /// Measure the cost of each of many kept connections
+    Scale(scale::ScaleOptions),
+    /// Print the JSON Schemas
+    Schema,
+    /// Run a command that is stopped for a share of the time
+    Slowed(difference::slowed::SlowedOptions),
+    /// Check every system against the contracts of its workloads
+    Systems,
+    /// Measure what monitoring the server costs
+    Watching(monitoring::MonitoringOptions),
+}
+
+fn main() -> ExitCode {
+    match run(&MeasurementArguments::parse().measurement) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a measurement; returns whether it meets all requirements.
+fn run(measurement: &Measurement) -> Result<bool, Failure> {
+    let floodmark = match measurement {
+        Measurement::Aa(options) => options.floodmark.as_deref(),
+        Measurement::Watching(options) => options.program.as_deref(),
+        _ => None,
+    };
+    let bench = || Bench::new(floodmark);
+    match measurement {
+        Measurement::Aa(options) => difference::run(&bench()?, options),
+        Measurement::Causes => confusion::causes(&bench()?),
+        Measurement::Confusion(options) => confusion::run(&bench()?, options),
+        Measurement::Contract(options) => Ok(contracts::contract::run(options)),
+        Measurement::Peers(options) => peers::run(&bench()?, options).map(|()| true),
+        Measurement::Performance(options) => performance::run(&bench()?, options).map(|()| true),
+        Measurement::Scale(options) => scale::run(&bench()?, options),
+        Measurement::Schema => {
+            schema::run();
+            Ok(true)
+        }
+        Measurement::Slowed(options) => difference::slowed::run(options),
+        Measurement::Systems => contracts::run(&bench()?),
+        Measurement::Watching(options) => monitoring::run(&bench()?, options),
+    }
+}

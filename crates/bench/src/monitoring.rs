@@ -1,0 +1,137 @@
+//! `cargo xtask watching`: measures the cost of monitoring the server, and whether monitoring slows
+//! the server down.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use floodmark_record::Run;
+
+use crate::bench::{Bench, Failure, word};
+use crate::scale::capacity::{Capacity, ConnectionLimits};
+use crate::scale::servers::SharedPortServers;
+use crate::statistics::estimate;
+
+/// Time of a run beyond its duration, to open and close 10,000 connections.
+const OVERHEAD: Duration = Duration::from_secs(60);
+
+/// Connections of the closed-model runs.
+const FEW: u32 = 100;
+
+/// Held connections that share a rate.
+const MANY: u32 = 10_000;
+const RATE_PER_S: u32 = 10_000;
+
+/// Maximum CPU use of monitoring with few and with many connections, as a share of one CPU.
+const MAX_SHARES: [f64; 2] = [0.01, 0.03];
+
+/// Range that must contain the whole interval of the ratio of throughput with monitoring to
+/// throughput without it.
+const RATIO: (f64, f64) = (0.97, 1.03);
+
+/// Options of `cargo xtask watching`.
+#[derive(Debug, Args)]
+pub struct MonitoringOptions {
+    /// Take fewer and shorter runs, to try out the chore within a minute; the interval is wider
+    #[arg(long)]
+    quick: bool,
+    /// Program to measure [default: a release build of this checkout]
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+}
+
+/// Measures and prints the results; returns whether all limits were met.
+pub fn run(bench: &Bench, options: &MonitoringOptions) -> Result<bool, Failure> {
+    // Use many pairs, since the speed of a shared host changes within 30 s.
+    let (pairs, seconds, cost_seconds) = if options.quick {
+        (6, 2, 4)
+    } else {
+        (60, 4, 20)
+    };
+    let capacity = Capacity::of(MANY, ConnectionLimits::read()?);
+    let servers = SharedPortServers::start(bench, capacity.servers)?;
+    let load = |words: &str, seconds: u32| {
+        let words = format!("{} {words} --warmup 0s -d {seconds}s --quiet", servers.url);
+        bench.load(&words, OVERHEAD + Duration::from_secs(seconds.into()))
+    };
+    let closed = format!("-c {FEW} -t 1");
+    let held = format!(
+        "-c {MANY} -t {} --rate {RATE_PER_S} --hold --sources {}",
+        capacity.threads,
+        capacity.sources()
+    );
+    let costs = [
+        (FEW, share(&load(&closed, cost_seconds)?)?),
+        (MANY, share(&load(&held, cost_seconds)?)?),
+    ];
+    let unmonitored = format!("{closed} --no-watch");
+    let throughput = |words: &str| -> Result<f64, Failure> {
+        let per_s = load(words, seconds)?.throughput_per_s;
+        let per_s = per_s.filter(|per_s| *per_s > 0.0);
+        per_s.ok_or_else(|| "a run has no throughput; check the server and repeat".into())
+    };
+    let mut ratios = Vec::new();
+    for pair in 0..pairs {
+        // Alternate the order, so that changes of the host affect both alike.
+        ratios.push(match pair % 2 {
+            0 => throughput(&closed)? / throughput(&unmonitored)?,
+            _ => 1.0 / (throughput(&unmonitored)? / throughput(&closed)?),
+        });
+    }
+    println!();
+    let (text, mut passed) = judge(ratios);
+    for ((connections, share), limit) in costs.into_iter().zip(MAX_SHARES) {
+        passed &= share <= limit;
+        println!(
+            "{connections:>6} connections: monitoring uses {:.2} % of one CPU, including its setup; maximum {:.0} %: {}",
+            100.0 * share,
+            100.0 * limit,
+            word(share <= limit)
+        );
+    }
+    println!("{text}");
+    Ok(passed)
+}
+
+/// Returns the CPU use of monitoring, as a share of one CPU.
+fn share(run: &Run) -> Result<f64, Failure> {
+    let monitored = run.watcher.filter(|_| run.server.is_some());
+    let watcher = monitored.ok_or_else(|| format!("not monitored: {}", run.missing.join("; ")))?;
+    Ok(watcher.cpu_s / watcher.wall_s)
+}
+
+/// Describes the ratio of throughput; returns whether its whole interval is within [`RATIO`].
+fn judge(ratios: Vec<f64>) -> (String, bool) {
+    let (low, high) = RATIO;
+    let ratio = estimate(ratios);
+    let Some((ratio, i)) = ratio.and_then(|ratio| Some((ratio, ratio.interval?))) else {
+        return ("throughput: fewer than two pairs of runs".to_owned(), false);
+    };
+    let within = i.low >= low && i.high <= high;
+    let text = format!(
+        "throughput with ÷ without monitoring: median {:.4} of {} pairs, {:.1} % interval {:.4} to {:.4}, required {low:.2} to \
+         {high:.2}: {}",
+        ratio.median,
+        ratio.count,
+        100.0 * i.coverage,
+        i.low,
+        i.high,
+        word(within)
+    );
+    (text, within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_interval_must_be_within_the_range() {
+        let passes = |ratios: &[f64]| judge(ratios.to_vec()).1;
+        assert!(passes(&[0.99, 1.0, 1.01, 1.0, 0.995, 1.005]));
+        assert!(!passes(&[0.9; 6]));
+        // The mean is 1, but the interval is too wide.
+        assert!(!passes(&[0.9, 1.1, 0.9, 1.1, 1.0, 1.0]));
+        assert!(!passes(&[]));
+    }
+}

@@ -1,0 +1,282 @@
+//! Generates `docs/peers.md`. Every figure on the page is measured.
+
+use std::collections::BTreeSet;
+
+use floodmark_record::client::ExternalRun;
+use floodmark_record::units::show_count;
+
+use super::stalls::{self, StallRounds};
+use super::{CONNECTIONS, MeasuredPeers, OHA, Peer, targets};
+use crate::conditions::{Conditions, version};
+use crate::samples::{PeerSample, Rounds};
+use crate::statistics::{Median, estimate, show};
+use crate::table::{DASH, table};
+
+/// All measurements.
+pub struct PeersPage<'a> {
+    /// Number of rounds in the closed model.
+    pub rounds: usize,
+    /// Duration of a closed-model run, in seconds.
+    pub seconds: u64,
+    /// Host and source revision.
+    pub conditions: &'a Conditions,
+    /// Peers in order.
+    pub peers: &'a [&'static Peer],
+    /// Runs in the closed model, by load.
+    pub closed: Vec<MeasuredPeers>,
+    /// Runs at a fixed rate.
+    pub stalls: Vec<StallRounds>,
+}
+
+impl MeasuredPeers {
+    /// Returns the samples of a peer.
+    pub fn of(&self, name: &str) -> Option<&Rounds> {
+        let mut rows = self.rows.iter();
+        Some(&rows.find(|(peer, _)| peer.name == name)?.1)
+    }
+}
+
+impl PeersPage<'_> {
+    /// Returns the page as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!(
+            "# floodmark and its peers\n\nWritten by `cargo xtask peers --rounds {} --seconds {}`. No figure is typed by hand.\n\n",
+            self.rounds, self.seconds
+        );
+        text.push_str(&targets::section(self));
+        text.push_str(&self.conditions());
+        for measured in &self.closed {
+            text.push_str(match measured.load {
+                load if load.fresh => {
+                    "\n## Fresh connections\n\nClosed model, one connection per request.\n\n"
+                }
+                load if load.tls => {
+                    "\n## HTTPS, kept connections\n\nClosed model, kept connections, TLS 1.3.\n\n"
+                }
+                _ => {
+                    "\n## Kept connections\n\n\
+                     Closed model: each connection sends its next request after the response.\n\n"
+                }
+            });
+            text.push_str(&figures(measured));
+            text.push_str(&failures(measured));
+            text.push_str(&ratios(measured, self.rounds));
+        }
+        text.push_str(&stalls::section(self));
+        text.push_str(&self.notes());
+        text.push_str(&self.commands());
+        text
+    }
+
+    fn conditions(&self) -> String {
+        let server = format!("{}, 1 worker", version(&["nginx", "-v"]));
+        let tls = "1.3, X25519, TLS_AES_256_GCM_SHA384 for every peer";
+        let mut rows = self.conditions.rows(&[("server", &server), ("TLS", tls)]);
+        let mut row = |what: &str, value: &str| rows.push(vec![what.to_owned(), value.to_owned()]);
+        for (peer, version) in self.runs(|run| run.version.clone()) {
+            row(peer, version.as_deref().unwrap_or(DASH));
+        }
+        if self.peers.iter().any(|peer| peer.name == "oha") {
+            row("oha, built with release-ci", OHA);
+        }
+        let table = table("what | value", rows);
+        let mut text = format!("\n## Conditions\n\n{table}");
+        let closed = self.closed.iter();
+        let skipped: BTreeSet<&String> = closed.flat_map(|load| &load.record.skipped).collect();
+        for line in skipped {
+            text.push_str(&format!("\nSkipped: {line}.\n"));
+        }
+        text
+    }
+
+    /// Applies `read` to the first run of each peer.
+    fn runs<T>(&self, read: impl Fn(&ExternalRun) -> T) -> Vec<(&'static str, T)> {
+        let mut found: Vec<(&'static str, T)> = Vec::new();
+        for peer in self.peers {
+            let closed = self.closed.iter();
+            let runs = closed.flat_map(|measured| &measured.record.runs);
+            let mut own = runs.filter(|run| run.trial.as_deref() == Some(peer.name));
+            if let Some(tool) = own.find_map(|run| run.client.tool.as_ref()) {
+                found.push((peer.name, read(tool)));
+            }
+        }
+        found
+    }
+
+    fn notes(&self) -> String {
+        let (rounds, seconds) = (self.rounds, self.seconds);
+        let interval = estimate(vec![0.0; rounds]).and_then(|median| median.interval);
+        let level = match interval {
+            None => "One round gives no interval.".to_owned(),
+            Some(interval) => format!(
+                "The ends of an interval are two order statistics, without any assumption about the distribution. With {rounds} rounds, it \
+                 contains the true median with a probability of at least {:.1} %. If runs failed, the number of pairs and the level follow it.",
+                interval.coverage * 100.0
+            ),
+        };
+        let notes = self.peers.iter().map(|peer| peer.note);
+        let notes = notes.filter(|note| !note.is_empty());
+        let notes: String = notes.map(|note| format!("- {note}\n")).collect();
+        format!(
+            "\n## How to read this\n\n\
+- Each run has its own server process. The peers take turns for {rounds} rounds of {seconds} s, with {CONNECTIONS} connections and one \
+thread or process each.\n\
+- *Requests/s* is the rate of successful responses that the peer reports: median (minimum–maximum).\n\
+- *CPU* is the user and system time of the peer's whole process tree (wait4(2)), from start to exit, per request that the peer counted. \
+For floodmark, it includes command, worker and samplers. *Own figure* is the CPU time that the peer itself reports.\n\
+- *Peak* is the peak resident memory of the largest process.\n\
+- {level}\n{notes}\n\
+## Limits\n\n\
+- Client and server share {} CPUs. A client that uses less CPU leaves more to the server, so requests/s describes the pair. CPU per request \
+varies less, but depends on caches and batching.\n\
+- Loopback has no network card, packet loss or delay. The sender's thread also does the receiver's work in the kernel.\n\
+- Results with one thread, {CONNECTIONS} connections and bodies of 11 bytes do not apply to many threads or large bodies.\n",
+            self.conditions.cpus,
+        )
+    }
+
+    fn commands(&self) -> String {
+        let mut text = "\n## Commands\n\nWith kept connections:\n\n```text\n".to_owned();
+        for (_, command) in self.runs(|tool| tool.command.join(" ")) {
+            text.push_str(&format!("{command}\n"));
+        }
+        text.push_str(
+            "```\n\nThe servers are `systems/nginx` and `crates/bench/systems/nginx-tls`; the other commands are in `clients/` and \
+             `crates/bench/clients/`.\n",
+        );
+        text
+    }
+}
+
+/// Returns the table of figures that each peer measured.
+fn figures(measured: &MeasuredPeers) -> String {
+    let rows = measured.rows.iter().map(|(peer, rounds)| {
+        let over = |figure: &dyn Fn(&PeerSample) -> Option<f64>| {
+            estimate(rounds.iter().flatten().filter_map(figure).collect())
+        };
+        let range = |median, number: &dyn Fn(f64) -> String| {
+            show(median, |m| {
+                let [median, least, most] = [m.median, m.least, m.most].map(number);
+                format!("{median} ({least}–{most})")
+            })
+        };
+        let mib = over(&|s| Some(s.peak_bytes as f64 / f64::from(1 << 20)));
+        vec![
+            peer.name.to_owned(),
+            range(over(&|s| Some(s.per_s)), &|n| show_count(n as u64)),
+            range(over(&|s| Some(s.cpu_us)), &|us| format!("{us:.2}")),
+            show(over(&|s| s.own_cpu_us), |m| format!("{:.2}", m.median)),
+            show(mib, |m| format!("{:.1}", m.median)),
+        ]
+    });
+    let heads = "peer | requests/s | CPU µs/request | own figure | peak MiB";
+    table(heads, rows)
+}
+
+/// Lists the runs that failed, and the failures that peers reported.
+fn failures(measured: &MeasuredPeers) -> String {
+    let mut text = String::new();
+    for (peer, rounds) in &measured.rows {
+        let (name, of) = (peer.name, rounds.len());
+        let gaps = rounds.iter().filter(|sample| sample.is_none()).count();
+        if gaps > 0 {
+            text.push_str(&format!("\n{name}: {gaps} of {of} runs failed.\n"));
+        }
+        let reported = rounds.iter().flatten().filter_map(|s| s.failures.as_ref());
+        let reported: Vec<&String> = reported.collect();
+        if let Some(last) = reported.last() {
+            let runs = reported.len();
+            text.push_str(&format!(
+                "\n{name} reports failures in {runs} runs; the last failure: {last}\n"
+            ));
+        }
+    }
+    text
+}
+
+/// Compares each peer with wrk, and each row of floodmark with each peer.
+fn ratios(measured: &MeasuredPeers, rounds: usize) -> String {
+    let wrk = measured.of("wrk");
+    let ours = measured.rows.iter();
+    let ours: Vec<_> = ours.filter(|(peer, _)| peer.backend().is_some()).collect();
+    let mut heads = "peer".to_owned();
+    if wrk.is_some() {
+        heads.push_str(" | requests/s ÷ wrk's | CPU ÷ wrk's");
+    }
+    for (peer, _) in &ours {
+        heads.push_str(&format!(" | CPU of {} ÷ peer's", peer.name));
+    }
+    let cell = |a: &Rounds, b: &Rounds, figure: fn(&PeerSample) -> f64| match std::ptr::eq(a, b) {
+        true => "1".to_owned(),
+        false => interval(estimate(pairs(a, b, figure)), rounds),
+    };
+    let rows = measured.rows.iter().map(|(peer, samples)| {
+        let mut row = vec![peer.name.to_owned()];
+        if let Some(wrk) = wrk {
+            row.push(cell(samples, wrk, |sample| sample.per_s));
+            row.push(cell(samples, wrk, |sample| sample.cpu_us));
+        }
+        for (_, our) in &ours {
+            row.push(cell(our, samples, |sample| sample.cpu_us));
+        }
+        row
+    });
+    let table = table(&heads, rows);
+    format!(
+        "\nRatios of figures from the same round: median [interval]. CPU is per request.\n\n{table}"
+    )
+}
+
+/// Returns the ratios of a figure of two peers, for the rounds in which both have samples.
+pub fn pairs(a: &Rounds, b: &Rounds, figure: fn(&PeerSample) -> f64) -> Vec<f64> {
+    let both = a.iter().zip(b);
+    let both = both.filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
+    both.map(|(a, b)| figure(a) / figure(b)).collect()
+}
+
+/// Formats a median and its interval. With fewer pairs than rounds, adds their number and the
+/// level.
+fn interval(ratio: Option<Median>, rounds: usize) -> String {
+    show(ratio, |ratio| {
+        let median = ratio.median;
+        let has_gaps = ratio.count < rounds;
+        match ratio.interval {
+            None if has_gaps => format!("{median:.2} (one pair)"),
+            None => format!("{median:.2}"),
+            Some(i) => {
+                let mut text = format!("{median:.2} [{:.2}, {:.2}]", i.low, i.high);
+                if has_gaps {
+                    let (pairs, level) = (ratio.count, i.coverage * 100.0);
+                    text.push_str(&format!(" ({pairs} pairs, {level:.1} %)"));
+                }
+                text
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in super::super) fn sample(cpu_us: f64) -> Option<PeerSample> {
+        Some(PeerSample {
+            per_s: 1e6 / cpu_us,
+            cpu_us,
+            ..PeerSample::default()
+        })
+    }
+
+    #[test]
+    fn pairs_figures_of_the_same_round() {
+        let ours = vec![sample(3.0), None, sample(4.0), sample(9.0)];
+        let theirs = vec![sample(6.0), sample(1.0), sample(4.0), None];
+        assert_eq!(pairs(&ours, &theirs, |s| s.cpu_us), [0.5, 1.0]);
+        let both = || estimate(pairs(&ours, &theirs, |s| s.cpu_us));
+        assert_eq!(interval(both(), 2), "0.75 [0.50, 1.00]");
+        assert_eq!(interval(both(), 4), "0.75 [0.50, 1.00] (2 pairs, 50.0 %)");
+        assert_eq!(interval(estimate(vec![0.5]), 1), "0.50");
+        assert_eq!(interval(estimate(vec![0.5]), 2), "0.50 (one pair)");
+        assert_eq!(interval(estimate(Vec::new()), 2), "–");
+    }
+}

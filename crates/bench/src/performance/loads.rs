@@ -1,0 +1,141 @@
+//! The measured loads. They run as experiments with floodmark as an external client inside a
+//! wrapper program.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use floodmark_record::Run;
+
+use crate::bench::{Bench, Failure};
+use crate::experiment::{HTTPS, KEPT, NginxLoad, Setup, TrialSetup};
+use crate::samples::own_run;
+
+/// Maximum time of a run, including runs under Valgrind.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// Names of the backends, as accepted by `--backend`.
+pub const BACKENDS: [&str; 2] = ["uring", "epoll"];
+
+/// One handshake per request.
+pub const HTTPS_FRESH: NginxLoad = NginxLoad {
+    name: "HTTPS fresh",
+    fresh: true,
+    ..HTTPS
+};
+/// A rate at which the load thread is mostly idle.
+pub const RATE: NginxLoad = NginxLoad {
+    name: "5,000/s",
+    rate: Some(5_000),
+    ..KEPT
+};
+/// Two load threads.
+pub const TWO_THREADS: NginxLoad = NginxLoad {
+    name: "kept, 2 threads",
+    threads: 2,
+    ..KEPT
+};
+
+/// A load with a backend.
+#[derive(Debug, Clone)]
+pub struct Variant {
+    /// The load.
+    pub load: NginxLoad,
+    /// The backend.
+    pub backend: &'static str,
+    /// Number of requests; `None` uses the common duration.
+    pub requests: Option<u64>,
+    /// Placement, as the content of an inline table.
+    pub place: &'static str,
+    /// Command before `floodmark`, with a trailing space.
+    pub wrapper: String,
+}
+
+/// One run of a variant.
+pub struct VariantRun {
+    /// Run recorded by `floodmark run`, with the CPU time of the whole process tree.
+    pub outer: Run,
+    /// Run recorded by floodmark as the client.
+    pub own: Run,
+}
+
+/// Runs of one variant, and the folder of its client.
+pub struct VariantRuns {
+    /// Runs without those that failed.
+    pub runs: Vec<VariantRun>,
+    /// Working folder of the client.
+    pub folder: PathBuf,
+}
+
+impl Variant {
+    /// Creates a variant of each load for each backend, without placement.
+    pub fn all(loads: &[NginxLoad], wrapper: &str) -> Vec<Self> {
+        let variant = |load: &NginxLoad, backend| Variant {
+            load: *load,
+            backend,
+            requests: None,
+            place: "",
+            wrapper: wrapper.to_owned(),
+        };
+        let variants = loads.iter();
+        let variants = variants.flat_map(|load| BACKENDS.map(|backend| variant(load, backend)));
+        variants.collect()
+    }
+
+    /// Returns load and backend, as named on the page.
+    pub fn name(&self) -> String {
+        format!("{}, {}", self.load.name, self.backend)
+    }
+
+    fn trial(&self, bench: &Bench, index: usize) -> Result<TrialSetup, Failure> {
+        let mut keys = self.load.keys();
+        keys.extend(self.requests.map(|n| format!("requests = {n}")));
+        let (server, keys) = (self.load.server(), keys.join(", "));
+        let mut lines = format!("{server}\nload = {{ {keys} }}");
+        if !self.place.is_empty() {
+            lines.push_str(&format!("\nplace = {{ {} }}", self.place));
+        }
+        Ok(TrialSetup {
+            name: format!("v{index}"),
+            lines,
+            client: self.load.floodmark(bench, self.backend, &self.wrapper)?,
+        })
+    }
+}
+
+/// Measures all variants in `rounds` rounds of `seconds` each. Writes files to a new `folder`.
+pub fn measure(
+    bench: &Bench,
+    variants: &[Variant],
+    rounds: usize,
+    seconds: u64,
+    folder: &Path,
+) -> Result<Vec<VariantRuns>, Failure> {
+    let trials = variants.iter().enumerate();
+    let trials: Result<_, Failure> = trials.map(|(i, variant)| variant.trial(bench, i)).collect();
+    let setup = Setup {
+        question: "Where does the time of a request go?",
+        load: format!("connections = 100\nduration = \"{seconds}s\""),
+        processes: rounds,
+        trials: trials?,
+    };
+    let limit = LIMIT * u32::try_from(variants.len() * rounds)?;
+    let record = setup.run(bench, folder, &[], limit)?;
+    let runs = setup.trials.iter().map(|trial| {
+        let name = Some(trial.name.as_str());
+        let outer = record
+            .runs
+            .iter()
+            .filter(|run| run.trial.as_deref() == name);
+        let runs = outer.filter_map(|outer| {
+            let log = &outer.client.tool.as_ref()?.log;
+            let own = own_run(&folder.join("result"), log)?;
+            let outer = outer.clone();
+            (own.requests.ok > 0).then_some(VariantRun { outer, own })
+        });
+        VariantRuns {
+            runs: runs.collect(),
+            folder: folder.join("clients").join(&trial.name),
+        }
+    });
+    Ok(runs.collect())
+}

@@ -1,0 +1,62 @@
+//! Native servers that share one port.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use floodmark_host::Child;
+
+use crate::bench::{Bench, Failure};
+
+/// Idle timeout, longer than any run, so that the servers close no connection.
+const IDLE: &str = "3600s";
+
+/// Time for the servers to end. Each waits up to 5 s for requests in flight.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// `floodmark serve hello` processes with one thread each. Dropping the value stops them.
+pub struct SharedPortServers {
+    children: Vec<Child>,
+    /// URL of the servers.
+    pub url: String,
+}
+
+impl SharedPortServers {
+    /// Starts `count` servers on one free port of 127.0.0.1.
+    pub fn start(bench: &Bench, count: u32) -> Result<Self, Failure> {
+        let mut servers = SharedPortServers {
+            children: Vec::new(),
+            url: "http://127.0.0.1:0".to_owned(),
+        };
+        for _ in 0..count {
+            let listen = servers.url.trim_start_matches("http://");
+            let mut server = Command::new(&bench.floodmark);
+            server.args(["serve", "hello", "--share-port", "--threads", "1"]);
+            server.args(["--listen", listen, "--idle", IDLE]);
+            server.stdin(Stdio::null()).stdout(Stdio::piped());
+            server.stderr(Stdio::null());
+            let mut child = Child::start(server)?;
+            let mut line = String::new();
+            if let Some(stdout) = child.stdout() {
+                BufReader::new(stdout).read_line(&mut line)?;
+            }
+            servers.children.push(child);
+            let url = line.trim().strip_prefix("listening on ");
+            let url = url.ok_or("floodmark serve hello did not start; run it to see why")?;
+            servers.url = url.to_owned();
+        }
+        Ok(servers)
+    }
+}
+
+impl Drop for SharedPortServers {
+    fn drop(&mut self) {
+        for child in &self.children {
+            // The servers end in parallel. A server that has already ended is not an error.
+            let _ = child.signal(floodmark_host::Signal::TERM);
+        }
+        for child in &mut self.children {
+            let _ = child.stop(GRACE);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Medians of a few rounds, with distribution-free intervals.
+
+use crate::table::DASH;
+
+/// Target coverage of an interval.
+const LEVEL: f64 = 0.95;
+
+/// A median with its range and interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Median {
+    /// Number of values.
+    pub count: usize,
+    /// Median of the values.
+    pub median: f64,
+    /// Smallest value.
+    pub least: f64,
+    /// Largest value.
+    pub most: f64,
+    /// Interval of the median; `None` for fewer than two values.
+    pub interval: Option<MedianInterval>,
+}
+
+/// Interval of the median between two order statistics.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MedianInterval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Probability that the interval contains the true median.
+    pub coverage: f64,
+}
+
+/// Estimates the median; returns `None` without values.
+///
+/// The interval is the narrowest symmetric pair of order statistics that contains the true median
+/// with at least 95 % probability. The number of values below the median is binomial with p = ½
+/// (Conover, Practical Nonparametric Statistics, 3.2). With fewer than six values, the interval is
+/// their range, at a lower level.
+pub fn estimate(mut figures: Vec<f64>) -> Option<Median> {
+    figures.sort_by(f64::total_cmp);
+    let n = figures.len();
+    let (least, most) = (*figures.first()?, *figures.last()?);
+    let median = (figures[(n - 1) / 2] + figures[n / 2]) / 2.0;
+    let interval = (n > 1).then(|| {
+        let skipped = (0..n.div_ceil(2)).take_while(|k| coverage(n, *k) >= LEVEL);
+        let skipped = skipped.last().unwrap_or(0);
+        MedianInterval {
+            low: figures[skipped],
+            high: figures[n - 1 - skipped],
+            coverage: coverage(n, skipped),
+        }
+    });
+    Some(Median {
+        count: n,
+        median,
+        least,
+        most,
+        interval,
+    })
+}
+
+/// Formats a median, or a dash without values.
+pub fn show(median: Option<Median>, text: impl Fn(Median) -> String) -> String {
+    median.map_or(DASH.to_owned(), text)
+}
+
+/// Returns the probability that the median lies within n values without the `skipped` smallest and
+/// largest ones.
+fn coverage(n: usize, skipped: usize) -> f64 {
+    let mut ways = 1.0;
+    let mut outside = 0.0;
+    for k in 0..=skipped {
+        outside += ways;
+        ways *= (n - k) as f64 / (k + 1) as f64;
+    }
+    1.0 - 2.0 * outside / 2f64.powi(n as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_figures_yield_their_range() {
+        let e = estimate(vec![3.0, 1.0, 2.0, 5.0, 4.0]).unwrap();
+        assert_eq!((e.median, e.least, e.most), (3.0, 1.0, 5.0));
+        let interval = e.interval.unwrap();
+        assert_eq!((interval.low, interval.high), (1.0, 5.0));
+        assert!((interval.coverage - 0.9375).abs() < 1e-12);
+    }
+
+    /// From a table of the sign test: the 2nd and 8th of 9 values, 96.1 %; the 6th and 15th of 20,
+    /// 95.9 %.
+    #[test]
+    fn more_figures_narrow_the_interval() {
+        let of = |n: usize| estimate((1..=n).map(|i| i as f64).collect()).unwrap();
+        let nine = of(9).interval.unwrap();
+        assert_eq!((nine.low, nine.high), (2.0, 8.0));
+        assert!((nine.coverage - 0.9609).abs() < 1e-4);
+        let twenty = of(20).interval.unwrap();
+        assert_eq!((twenty.low, twenty.high), (6.0, 15.0));
+        assert!((twenty.coverage - 0.9586).abs() < 1e-4);
+        assert_eq!(of(20).median, 10.5);
+    }
+
+    #[test]
+    fn six_values_reach_the_level() {
+        assert!((coverage(5, 0) - 0.9375).abs() < 1e-12);
+        assert!(coverage(6, 0) >= LEVEL);
+    }
+
+    #[test]
+    fn one_figure_has_no_interval() {
+        assert_eq!(estimate(vec![2.0]).unwrap().interval, None);
+        assert_eq!(estimate(Vec::new()), None);
+    }
+}

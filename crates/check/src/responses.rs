@@ -1,0 +1,152 @@
+//! Responses kept for a check, and their binary file: triples of little-endian 64-bit words, 24 bytes
+//! per response. For numbers these are `number`, `sent_ns` and `done_ns`, for scores the words of a
+//! [`KeptScore`].
+
+use floodmark_record::kept::{KEPT_BYTES, KeptScore};
+
+/// A number drawn from a dispenser. Both times are of one monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DrawnNumber {
+    /// The number.
+    pub number: u64,
+    /// When the request was handed to the kernel, ns.
+    pub sent_ns: u64,
+    /// When the response was complete, ns; at least `sent_ns`.
+    pub done_ns: u64,
+}
+
+/// An invalid file of responses.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResponsesError {
+    /// The file ends within a response.
+    #[error(
+        "the file of kept responses ends within response {response} ({bytes} bytes are not a multiple of 24); repeat the run"
+    )]
+    Truncated {
+        /// Number of the incomplete response, from 1.
+        response: usize,
+        /// Length of the file, bytes.
+        bytes: usize,
+    },
+    /// A response came before its request was sent.
+    #[error(
+        "response {response} in the file of kept responses came before its request was sent ({done_ns} ns < {sent_ns} ns): the file is damaged; repeat the run"
+    )]
+    BackInTime {
+        /// Number of the response, from 1.
+        response: usize,
+        /// When its request was sent, ns.
+        sent_ns: u64,
+        /// When it was complete, ns.
+        done_ns: u64,
+    },
+}
+
+/// Reads a file of drawn numbers.
+///
+/// # Errors
+/// A truncated file, or a response that came before its request.
+pub fn decode_numbers(bytes: &[u8]) -> Result<Vec<DrawnNumber>, ResponsesError> {
+    let decode = |(i, [number, sent_ns, done_ns]): (usize, [u64; 3])| {
+        if done_ns < sent_ns {
+            return Err(ResponsesError::BackInTime {
+                response: i + 1,
+                sent_ns,
+                done_ns,
+            });
+        }
+        Ok(DrawnNumber {
+            number,
+            sent_ns,
+            done_ns,
+        })
+    };
+    triples(bytes)?.enumerate().map(decode).collect()
+}
+
+/// Reads a file of scores.
+///
+/// # Errors
+/// A truncated file.
+pub fn decode_scores(bytes: &[u8]) -> Result<Vec<KeptScore>, ResponsesError> {
+    Ok(triples(bytes)?.map(KeptScore).collect())
+}
+
+fn triples(bytes: &[u8]) -> Result<impl ExactSizeIterator<Item = [u64; 3]>, ResponsesError> {
+    let (triples, rest) = bytes.as_chunks::<KEPT_BYTES>();
+    if !rest.is_empty() {
+        return Err(ResponsesError::Truncated {
+            response: triples.len() + 1,
+            bytes: bytes.len(),
+        });
+    }
+    Ok(triples.iter().map(|triple| {
+        let (words, _) = triple.as_chunks::<8>();
+        [words[0], words[1], words[2]].map(u64::from_le_bytes)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encode(numbers: &[DrawnNumber]) -> Vec<u8> {
+        let words = numbers
+            .iter()
+            .flat_map(|n| [n.number, n.sent_ns, n.done_ns]);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn encodes_a_number_in_24_bytes() {
+        assert_eq!(size_of::<DrawnNumber>(), KEPT_BYTES);
+    }
+
+    #[test]
+    fn reports_the_position_of_damage() {
+        let good = DrawnNumber {
+            number: 1,
+            sent_ns: 5,
+            done_ns: 5,
+        };
+        let bytes = encode(&[good, DrawnNumber { sent_ns: 6, ..good }]);
+        let error = decode_numbers(&bytes).unwrap_err();
+        assert_eq!(
+            error,
+            ResponsesError::BackInTime {
+                response: 2,
+                sent_ns: 6,
+                done_ns: 5
+            }
+        );
+        let error = decode_numbers(&bytes[..47]).unwrap_err();
+        assert_eq!(
+            error,
+            ResponsesError::Truncated {
+                response: 2,
+                bytes: 47
+            }
+        );
+        assert_eq!(decode_numbers(&[]), Ok(Vec::new()));
+        assert_eq!(decode_scores(&bytes[..47]), Err(error));
+    }
+
+    proptest! {
+        #[test]
+        fn decodes_what_was_encoded(triples in proptest::collection::vec((any::<u64>(), 0..u64::MAX / 2, 0..u64::MAX / 2), 0..50)) {
+            let numbers: Vec<DrawnNumber> = triples
+                .into_iter()
+                .map(|(number, sent_ns, took)| DrawnNumber { number, sent_ns, done_ns: sent_ns + took })
+                .collect();
+            let bytes = encode(&numbers);
+            prop_assert_eq!(bytes.len(), numbers.len() * KEPT_BYTES);
+            prop_assert_eq!(decode_numbers(&bytes), Ok(numbers));
+        }
+
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (decode_numbers(&bytes), decode_scores(&bytes));
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Differences between two results other than their systems, and other weaknesses of a comparison.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use floodmark_record::Record;
+use floodmark_record::events::EndReason;
+use floodmark_record::run::{Environment, Run, Status};
+use floodmark_record::units::show_bytes;
+use serde_json::Value;
+
+use super::run_group::RunGroup;
+use crate::text::plural;
+
+/// Weaknesses of a comparison.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caveats {
+    /// Differences in load, host and version, which also affect the ratios.
+    pub unlike: Vec<String>,
+    /// Notes on validity, order and repetition.
+    pub notes: Vec<String>,
+}
+
+/// Values of each property over the runs of a group.
+type Properties = BTreeMap<String, BTreeSet<String>>;
+
+/// Maximum length of a printed value. For a longer value, only the name of the property is printed.
+const MAX_VALUE: usize = 40;
+
+/// Name of the first property listed.
+const WORKLOAD: &str = "workload";
+
+/// Fields of a plan that don't belong to the load.
+const NOT_OF_LOAD: [&str; 3] = ["target", "seed", "ports_per_source"];
+
+/// Returns the caveats of comparing two groups, each given with its records.
+#[must_use]
+pub fn caveats(a: (&RunGroup<'_>, &[&Record]), b: (&RunGroup<'_>, &[&Record])) -> Caveats {
+    let names = [a.0.name.as_str(), b.0.name.as_str()];
+    let mut unlike = differences(names, &load(a.0), &load(b.0));
+    unlike.extend(differences(names, &hosts(a.1), &hosts(b.1)));
+    let mut notes = Vec::new();
+    for (group, records) in [a, b] {
+        notes.extend(validity_notes(group));
+        notes.extend(unknown_processes(records).map(|note| format!("{}: {note}", group.name)));
+    }
+    notes.extend(not_interleaved(a.0, b.0));
+    Caveats { unlike, notes }
+}
+
+/// Returns whether two groups had the same workload and the same load.
+pub(super) fn is_same_load(a: &RunGroup<'_>, b: &RunGroup<'_>) -> bool {
+    load(a) == load(b)
+}
+
+/// Returns one line for each property that differs or has several values.
+fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> {
+    let none = BTreeSet::new();
+    let mut keys = Vec::from_iter(a.keys().chain(b.keys()).collect::<BTreeSet<_>>());
+    // The workload matters most.
+    keys.sort_by_key(|key| *key != WORKLOAD);
+    let lines = keys.into_iter().filter_map(|key| {
+        let [a, b] = [a, b].map(|properties| properties.get(key).unwrap_or(&none));
+        let list = |values: &BTreeSet<String>| {
+            let text = Vec::from_iter(values.iter().map(String::as_str)).join(" and ");
+            (!text.is_empty() && text.chars().count() <= MAX_VALUE).then_some(text)
+        };
+        let values = match (list(a), list(b)) {
+            _ if a == b && a.len() < 2 => return None,
+            (Some(values), _) if a == b => format!("{values} in both"),
+            _ if a == b => "several values in both".to_owned(),
+            (Some(a), Some(b)) => format!("{a} in {}, {b} in {}", names[0], names[1]),
+            _ => "different".to_owned(),
+        };
+        Some(format!("{}: {values}", key.replace('_', " ")))
+    });
+    lines.collect()
+}
+
+/// Returns the workload, the client and every field of the plans. New plan fields are thus compared
+/// automatically.
+fn load(group: &RunGroup<'_>) -> Properties {
+    let mut properties = Properties::new();
+    let mut add = |key: &str, value: String| {
+        let values = properties.entry(key.to_owned()).or_default();
+        values.insert(value);
+    };
+    for run in group.runs() {
+        add(WORKLOAD, run.workload.clone());
+        let client = run.client.name.as_deref().unwrap_or("floodmark");
+        add("load generator", client.to_owned());
+        let Ok(Value::Object(fields)) = serde_json::to_value(&run.plan) else {
+            continue;
+        };
+        for (key, mut value) in fields {
+            if NOT_OF_LOAD.contains(&key.as_str()) {
+                continue;
+            }
+            if let ("mix", Some(mix)) = (key.as_str(), value.as_object_mut()) {
+                // Different files can contain the same mix.
+                mix.remove("file");
+            }
+            let text = match value {
+                Value::Null => "none".to_owned(),
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            add(&key, text);
+        }
+    }
+    properties
+}
+
+fn hosts(records: &[&Record]) -> Properties {
+    let mut properties = Properties::new();
+    for record in records {
+        let Environment {
+            kernel,
+            cpus,
+            cpu_model,
+            memory_bytes,
+            cgroup,
+            limits,
+            sysctls,
+        } = &record.environment;
+        let named = [
+            ("kernel", kernel.clone()),
+            ("CPUs", cpus.to_string()),
+            ("CPU model", cpu_model.clone().unwrap_or_default()),
+            ("memory", memory_bytes.map(show_bytes).unwrap_or_default()),
+            ("control group", format!("{cgroup:?}")),
+            ("floodmark", record.tool.version.clone()),
+        ];
+        let named = named.map(|(name, value)| (name.to_owned(), value));
+        let limits = limits
+            .iter()
+            .map(|(name, value)| (format!("limit {name}"), value.to_string()));
+        let sysctls = sysctls.clone().into_iter();
+        for (name, value) in sysctls.chain(named).chain(limits) {
+            properties.entry(name).or_default().insert(value);
+        }
+    }
+    properties
+}
+
+/// Returns notes on bound, incomplete and incorrect runs.
+pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
+    let total = plural(group.runs().count() as u64, "attempt");
+    let note = |problem: fn(&Run) -> bool, meaning: &str| {
+        let n = group.runs().filter(|run| problem(run)).count();
+        (n > 0).then(|| format!("{}: {n} of {total} {meaning}", group.name))
+    };
+    [
+        note(
+            |run| run.validity.status == Status::Bound,
+            "bound by the client, so the ratio says little about the servers",
+        ),
+        note(
+            |run| run.ended.reason != EndReason::Completed,
+            "ended early",
+        ),
+        note(
+            |run| run.checks.iter().any(|check| !check.held),
+            "failed a check, so their figures are meaningless",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Notes unknown server processes: `floodmark load` cannot tell when its server was started.
+fn unknown_processes(records: &[&Record]) -> Option<String> {
+    let is_load = |record: &&&Record| record.tool.command.get(1).is_some_and(|c| c == "load");
+    let loads = records.iter().filter(is_load).count() as u64;
+    (loads > 0).then(|| {
+        format!(
+            "{} of `floodmark load`, each counted as one server process; if the server was not \
+             restarted in between, the interval is too narrow",
+            plural(loads, "result")
+        )
+    })
+}
+
+/// Notes runs that were not interleaved. Slow changes of the host affect interleaved runs equally.
+fn not_interleaved(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<String> {
+    let times = |group: &RunGroup<'_>| {
+        let starts = || group.runs().map(|run| run.started_unix_ms);
+        Some((starts().min()?, starts().max()?))
+    };
+    let ((from_a, to_a), (from_b, to_b)) = (times(a)?, times(b)?);
+    let (first, gap_ms) = match (from_b.checked_sub(to_a), from_a.checked_sub(to_b)) {
+        (Some(gap_ms @ 1..), _) => (a, gap_ms),
+        (_, Some(gap_ms @ 1..)) => (b, gap_ms),
+        _ => return None,
+    };
+    Some(format!(
+        "not interleaved: {} was measured {} earlier; changes of the host in between affect the \
+         ratios",
+        first.name,
+        show_gap(gap_ms)
+    ))
+}
+
+fn show_gap(ms: u64) -> String {
+    match ms / 1000 {
+        s if s < 120 => format!("{s} s"),
+        s if s < 7_200 => format!("{} min", s / 60),
+        s if s < 172_800 => format!("{} h", s / 3_600),
+        s => format!("{} days", s / 86_400),
+    }
+}

@@ -1,0 +1,148 @@
+//! One figure per server process, with notes on excluded attempts and outliers.
+
+use floodmark_record::comparison::ComparedMetric;
+use floodmark_record::run::{Run, Status, SteadyClass};
+use floodmark_record::watch::Server;
+use floodmark_stats::attempts::{median, outliers, slow_first};
+
+use super::run_group::RunGroup;
+use crate::conditions::{Figure, Subject};
+use crate::text::{per_s, plural, show_s};
+
+/// The figures of a group's processes.
+pub(super) struct ProcessFigures {
+    /// In the unit of the metric; infinite if above the timeout, 0 without a response.
+    pub(super) values: Vec<f64>,
+    /// Number of attempts used.
+    pub(super) attempts: usize,
+    pub(super) notes: Vec<String>,
+}
+
+impl ProcessFigures {
+    pub(super) fn of(group: &RunGroup<'_>, metric: ComparedMetric) -> Self {
+        let (mut values, mut numbers, mut used) = (Vec::new(), Vec::new(), 0);
+        let (mut invalid, mut warming, mut unmeasured) = (0, 0, 0);
+        let mut slow = Vec::new();
+        for (number, attempts) in (1..).zip(&group.processes) {
+            let is_valid = |run: &&&Run| run.validity.status != Status::Invalid;
+            let is_warm = |run: &&&Run| run.steady.class != SteadyClass::Warming;
+            let valid: Vec<&Run> = attempts.iter().filter(is_valid).copied().collect();
+            invalid += attempts.len() - valid.len();
+            let mut counted: Vec<&Run> = valid.iter().filter(is_warm).copied().collect();
+            if counted.is_empty() {
+                counted = valid;
+            } else {
+                warming += valid.len() - counted.len();
+            }
+            let figures = counted.iter().filter_map(|run| figure(run, metric));
+            let figures: Vec<f64> = figures.collect();
+            unmeasured += counted.len() - figures.len();
+            if metric == ComparedMetric::Throughput {
+                let rates: Vec<f64> = attempts.iter().filter_map(|r| r.throughput_per_s).collect();
+                slow.extend(slow_first(&rates));
+            }
+            if !figures.is_empty() {
+                used += figures.len();
+                values.push(geometric_median(&figures));
+                numbers.push(number);
+            }
+        }
+        let excluded = |n: usize, reason: &str| {
+            let attempts = plural(n as u64, "attempt");
+            (n > 0).then(|| format!("{attempts} excluded: {reason}"))
+        };
+        let slow = (!slow.is_empty()).then(|| {
+            format!(
+                "in {} of {} the first attempt was the slowest, {:.0} % below the others: the server \
+                 was warming up; add a warm-up",
+                slow.len(),
+                plural(group.processes.len() as u64, "process"),
+                median(&slow) * 100.0
+            )
+        });
+        let exclusions = [
+            excluded(invalid, "invalid"),
+            excluded(warming, "still warming up"),
+            excluded(unmeasured, "figure not measured"),
+        ];
+        let exclusions = exclusions.into_iter().flatten();
+        let notes = exclusions
+            .chain(slow)
+            .chain(not_comparable(&values, metric, group))
+            .chain(outlier_notes(&values, &numbers, metric))
+            .map(|note| format!("{}: {note}", group.name))
+            .collect();
+        ProcessFigures {
+            values,
+            attempts: used,
+            notes,
+        }
+    }
+
+    /// Returns the figures if all are finite and positive.
+    pub(super) fn usable(&self) -> Option<&[f64]> {
+        let known = |v: &f64| v.is_finite() && *v > 0.0;
+        (!self.values.is_empty() && self.values.iter().all(known)).then_some(&self.values[..])
+    }
+}
+
+/// Returns the reasons why the figures cannot be compared.
+fn not_comparable(values: &[f64], metric: ComparedMetric, group: &RunGroup<'_>) -> Vec<String> {
+    let all = plural(values.len() as u64, "process");
+    let mut reasons = Vec::new();
+    if values.is_empty() {
+        reasons.push(format!("the {metric} was not measured"));
+    }
+    let above = values.iter().filter(|v| v.is_infinite()).count();
+    if above > 0 {
+        let timeouts = group.runs().map(|run| run.plan.timeout.as_secs_f64());
+        reasons.push(format!(
+            "in {above} of {all} the {metric} is above the timeout ({}); repeat with a longer \
+             --timeout or less load",
+            show_s(timeouts.fold(0.0, f64::max))
+        ));
+    }
+    let zero = values.iter().filter(|v| **v <= 0.0).count();
+    if zero > 0 {
+        reasons.push(format!(
+            "in {zero} of {all} the {metric} is 0, so the ratio is undefined"
+        ));
+    }
+    reasons
+}
+
+/// Returns the median on a logarithmic scale, so that exchanging the systems inverts the ratio.
+fn geometric_median(values: &[f64]) -> f64 {
+    let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
+    median(&logs).exp()
+}
+
+/// Returns a run's figure in the unit of the metric; infinite if above the timeout.
+fn figure(run: &Run, metric: ComparedMetric) -> Option<f64> {
+    if metric == ComparedMetric::ServerCpuPerRequest {
+        let cpu_us = |of: &Server| of.cpu_us_per_request;
+        let store_us = run.store.as_ref().map_or(Some(0.0), cpu_us)?;
+        return Some(cpu_us(run.server.as_ref()?)? + store_us);
+    }
+    Figure::named(metric.name())?.of(Subject { run, group: None })
+}
+
+/// Returns a note per outlier. Outliers are included in the figures.
+fn outlier_notes(values: &[f64], numbers: &[u32], metric: ComparedMetric) -> Vec<String> {
+    if values.iter().any(|v| !v.is_finite()) {
+        return Vec::new();
+    }
+    let show = |value: f64| match metric {
+        ComparedMetric::Throughput | ComparedMetric::Goodput => per_s(value),
+        _ => show_s(value / 1e6),
+    };
+    let note = |i: usize| {
+        format!(
+            "process {} is an outlier ({}, median {}): it widens the interval; check this host for other work",
+            numbers[i],
+            show(values[i]),
+            show(median(values))
+        )
+    };
+    outliers(values).into_iter().map(note).collect()
+}

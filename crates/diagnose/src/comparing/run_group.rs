@@ -1,0 +1,147 @@
+//! Groups of runs to compare: one trial, or one system with its workload and settings.
+
+use std::collections::BTreeSet;
+
+use floodmark_record::Record;
+use floodmark_record::comparison::ComparedResult;
+use floodmark_record::run::Run;
+
+/// The runs of one trial or system.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunGroup<'a> {
+    /// Name of the trial or system.
+    pub name: String,
+    /// The attempts on each server process, in order.
+    pub processes: Vec<Vec<&'a Run>>,
+}
+
+/// An error in selecting a group.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    /// The result has no runs.
+    #[error("the result has no runs")]
+    Empty,
+    /// No name was given, and there are several groups.
+    #[error("the result has several trials or systems: {}", .0.join(", "))]
+    Several(Vec<String>),
+    /// The name is unknown; the known names follow.
+    #[error("the result has no trial or system \"{0}\"; available: {known}", known = .1.join(", "))]
+    Unknown(String, Vec<String>),
+}
+
+impl<'a> RunGroup<'a> {
+    /// Returns all its runs.
+    pub fn runs(&self) -> impl Iterator<Item = &'a Run> {
+        self.processes.iter().flatten().copied()
+    }
+
+    /// Returns whether the group is a trial of an experiment.
+    pub(super) fn is_trial(&self) -> bool {
+        self.runs().all(|run| run.trial.is_some())
+    }
+
+    /// Merges several results. Processes of different results stay separate.
+    #[must_use]
+    pub fn merged(name: String, parts: Vec<RunGroup<'a>>) -> RunGroup<'a> {
+        RunGroup {
+            name,
+            processes: parts.into_iter().flat_map(|part| part.processes).collect(),
+        }
+    }
+
+    /// Returns the name, the systems and the numbers of repetitions.
+    #[must_use]
+    pub fn summary(&self) -> ComparedResult {
+        let of: BTreeSet<String> = self
+            .runs()
+            .map(|run| format!("{} {}", run.system, run.workload))
+            .collect();
+        ComparedResult {
+            name: self.name.clone(),
+            of: of.into_iter().collect(),
+            processes: self.processes.len() as u32,
+            attempts: self.runs().count() as u32,
+        }
+    }
+}
+
+/// Returns the trials of a record in order, or its systems if it has no trials. A system with
+/// several workloads or settings becomes several groups with distinct names.
+#[must_use]
+pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
+    let mut groups: Vec<Vec<Vec<&Run>>> = Vec::new();
+    for run in &record.runs {
+        let is_same = |group: &&mut Vec<Vec<&Run>>| {
+            let first = group[0][0];
+            match (&first.trial, &run.trial) {
+                (None, None) => {
+                    (&first.system, &first.workload, &first.setting)
+                        == (&run.system, &run.workload, &run.setting)
+                }
+                (first, run) => first == run,
+            }
+        };
+        match groups.iter_mut().find(is_same) {
+            None => groups.push(vec![vec![run]]),
+            Some(processes) => match processes.iter_mut().find(|p| p[0].process == run.process) {
+                Some(attempts) => attempts.push(run),
+                None => processes.push(vec![run]),
+            },
+        }
+    }
+    let firsts: Vec<&Run> = groups.iter().map(|group| group[0][0]).collect();
+    groups
+        .into_iter()
+        .map(|processes| RunGroup {
+            name: name(processes[0][0], &firsts),
+            processes,
+        })
+        .collect()
+}
+
+/// Returns the trial's name, or the system's name with the workload and settings that distinguish
+/// it.
+fn name(run: &Run, all: &[&Run]) -> String {
+    if let Some(trial) = &run.trial {
+        return trial.clone();
+    }
+    let same_system = || all.iter().filter(|other| other.system == run.system);
+    let mut name = run.system.clone();
+    if same_system().any(|other| other.workload != run.workload) {
+        name += &format!(" {}", run.workload);
+    }
+    if same_system().any(|other| other.workload == run.workload && other.setting != run.setting) {
+        let settings = run.setting.iter();
+        let settings: Vec<String> = settings.map(|(k, v)| format!("{k}={v}")).collect();
+        name += &format!(" [{}]", settings.join(" "));
+    }
+    name
+}
+
+/// Returns the group called `name`, or else the only group of the system called `name`. Without a
+/// name, returns the only group.
+///
+/// # Errors
+/// There is no such group, or more than one.
+pub fn select<'s, 'a>(
+    groups: &'s [RunGroup<'a>],
+    name: Option<&str>,
+) -> Result<&'s RunGroup<'a>, GroupError> {
+    let known = || groups.iter().map(|group| group.name.clone()).collect();
+    let Some(name) = name else {
+        return match groups {
+            [] => Err(GroupError::Empty),
+            [only] => Ok(only),
+            _ => Err(GroupError::Several(known())),
+        };
+    };
+    let named = groups.iter().find(|group| group.name == name);
+    let mut of_system = groups
+        .iter()
+        .filter(|group| group.runs().all(|run| run.system == name));
+    match (named, of_system.next(), of_system.next()) {
+        (Some(group), ..) | (None, Some(group), None) => Ok(group),
+        _ if groups.is_empty() => Err(GroupError::Empty),
+        _ => Err(GroupError::Unknown(name.to_owned(), known())),
+    }
+}

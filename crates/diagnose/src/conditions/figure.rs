@@ -1,0 +1,227 @@
+//! Figures that a condition can name.
+
+use std::time::Duration;
+
+use floodmark_record::groups::GroupFigures;
+use floodmark_record::run::Run;
+use floodmark_record::times::Times;
+use floodmark_record::units::{show_count, show_duration, show_ns};
+
+use crate::text::per_s;
+
+/// Unit of a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FigureUnit {
+    /// Microseconds; a value needs a unit.
+    Time,
+    /// Per second.
+    Rate,
+    /// Share of all requests, 0 to 1.
+    Share,
+    /// Number of requests.
+    Count,
+    /// Microseconds of CPU; a value may omit the unit.
+    CpuTime,
+}
+
+/// A run, or one group of its mix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) group: Option<&'a GroupFigures>,
+}
+
+/// Returns a field of the group, or of the run.
+macro_rules! field {
+    ($subject:expr, $field:ident) => {
+        match $subject.group {
+            Some(group) => &group.$field,
+            None => &$subject.run.$field,
+        }
+    };
+}
+
+impl Subject<'_> {
+    /// Returns the number of requests with a known outcome: all except those in flight when the run
+    /// ended early.
+    fn known(self) -> u64 {
+        let requests = field!(self, requests);
+        requests.intended.saturating_sub(requests.in_flight_at_end)
+    }
+
+    /// Returns the number of requests that were due and not ok, whether they were sent or not.
+    fn failed(self) -> u64 {
+        self.known().saturating_sub(field!(self, requests).ok)
+    }
+}
+
+/// A figure that is not a request time.
+type Number = (&'static str, FigureUnit, fn(Subject<'_>) -> Option<f64>);
+
+/// A distribution of times.
+type Distribution = (&'static str, for<'a> fn(Subject<'a>) -> Option<&'a Times>);
+
+/// A statistic of a distribution, µs.
+type Statistic = (&'static str, fn(&Times) -> Option<f64>);
+
+macro_rules! count {
+    ($name:ident) => {
+        (stringify!($name), FigureUnit::Count, |subject| {
+            Some(field!(subject, requests).$name as f64)
+        })
+    };
+}
+
+static NUMBERS: [Number; 13] = [
+    ("throughput", FigureUnit::Rate, |s| {
+        *field!(s, throughput_per_s)
+    }),
+    ("goodput", FigureUnit::Rate, |s| *field!(s, goodput_per_s)),
+    ("errors", FigureUnit::Share, |s| {
+        (s.known() > 0).then(|| s.failed() as f64 / s.known() as f64)
+    }),
+    ("failed", FigureUnit::Count, |s| Some(s.failed() as f64)),
+    count!(rejected),
+    count!(wrong),
+    count!(malformed),
+    count!(reset),
+    count!(timed_out),
+    count!(connect_failed),
+    count!(unsent),
+    count!(reconnects),
+    ("cpu_us_per_request", FigureUnit::CpuTime, |s| {
+        s.run
+            .client
+            .cpu_us_per_request
+            .filter(|_| s.group.is_none())
+    }),
+];
+
+/// The first one is the default.
+static DISTRIBUTIONS: [Distribution; 8] = [
+    ("response", |s| Some(field!(s, response_time_us))),
+    ("service", |s| Some(field!(s, service_time_us))),
+    ("blocked", |s| Some(field!(s, blocked_us))),
+    ("lateness", |s| Some(field!(s, lateness_us))),
+    ("connect", |s| {
+        s.group.is_none().then_some(&s.run.connect_time_us)
+    }),
+    ("handshake", |s| {
+        s.group.is_none().then_some(&s.run.handshake_time_us)
+    }),
+    ("first_byte", |s| Some(field!(s, first_byte_us))),
+    ("error", |s| Some(field!(s, error_time_us))),
+];
+
+const MEAN: &str = "mean";
+
+static STATISTICS: [Statistic; 8] = [
+    ("p50", |t| t.p50),
+    ("p90", |t| t.p90),
+    ("p95", |t| t.p95),
+    ("p99", |t| t.p99),
+    ("p99.9", |t| t.p99_9),
+    ("p99.99", |t| t.p99_99),
+    ("max", |t| t.max),
+    (MEAN, |t| t.mean),
+];
+
+/// A figure of a run or group.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Figure {
+    Number(&'static Number),
+    Time(&'static Distribution, &'static Statistic),
+}
+
+impl Figure {
+    /// Finds a figure by name, such as `throughput`, `p99` or `service.p99.9`.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        if let Some(number) = NUMBERS.iter().find(|number| number.0 == name) {
+            return Some(Figure::Number(number));
+        }
+        let (distribution, rest) = DISTRIBUTIONS
+            .iter()
+            .find_map(|of| Some((of, name.strip_prefix(of.0)?.strip_prefix('.')?)))
+            .unwrap_or((&DISTRIBUTIONS[0], name));
+        let statistic = STATISTICS.iter().find(|statistic| statistic.0 == rest)?;
+        Some(Figure::Time(distribution, statistic))
+    }
+
+    pub(super) fn unit(self) -> FigureUnit {
+        match self {
+            Figure::Number((_, unit, _)) => *unit,
+            Figure::Time(..) => FigureUnit::Time,
+        }
+    }
+
+    /// Returns the figure in its unit, or `None` if not measured. A time above the timeout is
+    /// infinite.
+    pub(crate) fn of(self, subject: Subject<'_>) -> Option<f64> {
+        match self {
+            Figure::Number((_, _, number)) => number(subject),
+            Figure::Time((_, distribution), (name, statistic)) => {
+                let times = distribution(subject)?;
+                let above_timeout = times.censored > 0 && *name != MEAN;
+                statistic(times).or(above_timeout.then_some(f64::INFINITY))
+            }
+        }
+    }
+
+    /// Formats the figure.
+    pub(super) fn show(self, figure: Option<f64>, timeout_s: f64) -> String {
+        let Some(value) = figure else {
+            return "not measured".to_owned();
+        };
+        if value.is_infinite() {
+            let timeout = Duration::try_from_secs_f64(timeout_s).unwrap_or_default();
+            return format!("> {}", show_duration(timeout));
+        }
+        match self.unit() {
+            FigureUnit::Time | FigureUnit::CpuTime => show_ns(value * 1e3),
+            FigureUnit::Rate if value == 0.0 => "0/s".to_owned(),
+            FigureUnit::Rate => per_s(value),
+            FigureUnit::Share if value == 0.0 => "0 %".to_owned(),
+            // Three significant digits, so that rounding doesn't hide the difference from the value.
+            FigureUnit::Share => {
+                let percent = value * 100.0;
+                let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0);
+                format!("{percent:.0$} %", decimals as usize)
+            }
+            FigureUnit::Count => show_count(value as u64),
+        }
+    }
+
+    /// Suggests what to write instead of an unknown name.
+    pub(super) fn nearest(name: &str) -> String {
+        let numbers = NUMBERS.map(|number| number.0);
+        let statistics = STATISTICS.map(|statistic| statistic.0);
+        let distributions = DISTRIBUTIONS.map(|distribution| distribution.0);
+        let times = distributions.map(|of| statistics.map(|figure| format!("{of}.{figure}")));
+        let known = numbers
+            .iter()
+            .chain(&statistics)
+            .map(|name| (*name).to_owned());
+        // Normalize other spellings of the same name.
+        let normalized = name
+            .to_lowercase()
+            .replace("p99_", "p99.")
+            .replace('-', "_");
+        let nearest = known
+            .chain(times.into_iter().flatten())
+            .map(|known| (strsim::damerau_levenshtein(&normalized, &known), known))
+            .min();
+        match nearest {
+            // Up to a third of the letters may differ.
+            Some((distance, known)) if distance * 3 <= known.len().max(3) => {
+                format!("did you mean \"{known}\"?")
+            }
+            _ => format!(
+                "the figures are {}; {} (of response time); and those of other times, like \
+                 \"service.p99\" ({})",
+                numbers.join(", "),
+                statistics.join(", "),
+                distributions.join(", ")
+            ),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `--fail-if` conditions: their syntax, and whether a result meets them.
+
+mod figure;
+mod ratio;
+mod run;
+
+pub(crate) use figure::{Figure, Subject};
+pub use ratio::RatioCondition;
+pub use run::Condition;
+
+/// An invalid condition, with what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConditionError(String);
+
+/// How a figure is compared with a value.
+type Comparator = fn(&f64, &f64) -> bool;
+
+/// The parts of a condition.
+struct Parts<'a> {
+    /// The whole condition, trimmed.
+    text: &'a str,
+    figure: &'a str,
+    comparator: Comparator,
+    value: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    /// Splits a condition. `form` describes the expected form, for errors.
+    fn split(text: &'a str, form: &str) -> Result<Self, ConditionError> {
+        let text = text.trim();
+        let is_operator = |c: char| "<>=!".contains(c);
+        let parts = text.find(is_operator).and_then(|at| {
+            let (figure, rest) = text.split_at(at);
+            let (operator, value) = rest.split_at(rest.find(|c| !is_operator(c))?);
+            Some((figure.trim(), operator, value.trim()))
+        });
+        let parts = parts.filter(|(figure, _, value)| !figure.is_empty() && !value.is_empty());
+        let (figure, operator, value) = parts.ok_or_else(|| invalid_form(text, form))?;
+        let comparator: Result<Comparator, &str> = match operator {
+            ">" => Ok(f64::gt),
+            ">=" => Ok(f64::ge),
+            "<" => Ok(f64::lt),
+            "<=" => Ok(f64::le),
+            "==" => Ok(f64::eq),
+            "!=" => Ok(f64::ne),
+            "=" => Err("did you mean \"==\"?"),
+            "=>" => Err("did you mean \">=\"?"),
+            "=<" => Err("did you mean \"<=\"?"),
+            "<>" | "!" => Err("did you mean \"!=\"?"),
+            _ => Err("use >, >=, <, <=, == or !="),
+        };
+        let comparator = comparator.map_err(|fix| {
+            ConditionError(format!(
+                "unknown operator \"{operator}\" in \"{text}\"; {fix}"
+            ))
+        })?;
+        Ok(Parts {
+            text,
+            figure,
+            comparator,
+            value,
+        })
+    }
+
+    fn invalid_value(&self, problem: &str) -> ConditionError {
+        ConditionError(format!("in \"{}\": {problem}", self.text))
+    }
+
+    fn unknown_figure(&self, name: &str, fix: &str) -> ConditionError {
+        let text = self.text;
+        ConditionError(format!("unknown figure \"{name}\" in \"{text}\"; {fix}"))
+    }
+}
+
+fn invalid_form(text: &str, form: &str) -> ConditionError {
+    ConditionError(format!("\"{text}\" is not a condition; write {form}"))
+}
+
+#[cfg(test)]
+mod tests;

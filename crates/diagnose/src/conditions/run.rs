@@ -1,0 +1,147 @@
+//! Conditions on runs: `p99 > 50ms`, or `search: p99 > 50ms` for one group of a mix.
+
+use std::str::FromStr;
+
+use floodmark_record::plan::Rate;
+use floodmark_record::result::{Record, Threshold};
+use floodmark_record::run::Run;
+use floodmark_record::units::{parse_count, parse_duration, parse_rate};
+
+use super::figure::{Figure, FigureUnit, Subject};
+use super::{Comparator, ConditionError, Parts, invalid_form};
+
+const FORM: &str = "a figure, an operator and a value, such as 'p99 > 50ms'";
+
+/// A condition of `floodmark load --fail-if`.
+#[derive(Debug, Clone)]
+pub struct Condition {
+    /// The condition as given.
+    pub text: String,
+    /// The group that the condition applies to; `None` for the whole run.
+    pub group: Option<String>,
+    figure: Figure,
+    comparator: Comparator,
+    /// In the unit of the figure.
+    value: f64,
+}
+
+impl FromStr for Condition {
+    type Err = ConditionError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parts = Parts::split(text, FORM)?;
+        // The name of a figure never contains a colon.
+        let (group, name) = match parts.figure.split_once(':') {
+            Some((group, name)) => (Some(group.trim()), name.trim()),
+            None => (None, parts.figure),
+        };
+        if name.is_empty() || group == Some("") {
+            return Err(invalid_form(parts.text, FORM));
+        }
+        let unknown = || parts.unknown_figure(name, &Figure::nearest(name));
+        let figure = Figure::named(name).ok_or_else(unknown)?;
+        let value = parse_value(figure.unit(), parts.value);
+        Ok(Condition {
+            text: parts.text.to_owned(),
+            group: group.map(str::to_owned),
+            figure,
+            comparator: parts.comparator,
+            value: value.map_err(|problem| parts.invalid_value(&problem))?,
+        })
+    }
+}
+
+/// Parses a value in the unit of its figure.
+fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
+    let micros = |text| parse_duration(text).map(|time| time.as_nanos() as f64 / 1e3);
+    match unit {
+        FigureUnit::Time => micros(text),
+        FigureUnit::Rate => match text.strip_suffix("/s").unwrap_or(text).trim_end() {
+            "0" => Ok(0.0),
+            rate => parse_rate(rate).map(Rate::per_s),
+        },
+        FigureUnit::Count => parse_count(text).map(|n| n as f64),
+        FigureUnit::Share => parse_share(text),
+        FigureUnit::CpuTime => parse_rate(text)
+            .map(Rate::per_s)
+            .or_else(|_| micros(text))
+            .map_err(|_| {
+                format!("\"{text}\" is not a time; write microseconds, like \"5\" or \"5us\"")
+            }),
+    }
+}
+
+/// Parses `1%` or `0.01`. A bare `1` is ambiguous.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let invalid = || format!("\"{text}\" is not a share; write it like \"1%\" or \"0.01\"");
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(number) => (number.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    if !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+        return Err(invalid());
+    }
+    let value: f64 = number.parse().map_err(|_| invalid())?;
+    if scale == 1.0 && value >= 1.0 {
+        return Err(format!(
+            "\"{text}\" could be a percentage or a share; write \"{text}%\", or a share below 1 like \"0.01\""
+        ));
+    }
+    if value > scale {
+        return Err(format!("\"{text}\" exceeds the maximum of \"100%\""));
+    }
+    // Round, so that 2.4% equals exactly 24 of 1,000.
+    Ok((value / scale * 1e12).round() / 1e12)
+}
+
+impl Condition {
+    /// Judges all runs of a record. The condition is met if any run meets it. It is unknown if no
+    /// run meets it and the figure of at least one run is missing.
+    ///
+    /// Reports the figure of the first run that decides. A percentile or maximum among timed-out
+    /// requests counts as infinite.
+    #[must_use]
+    pub fn judge(&self, record: &Record) -> Threshold {
+        let runs = &record.runs;
+        let judged = runs
+            .iter()
+            .map(|run| match (self.judge_run(run), runs.len()) {
+                (judged, 1) => judged,
+                ((met, figure), _) => (met, format!("{figure} (attempt {})", run.attempt)),
+            });
+        let judged: Vec<(Option<bool>, String)> = judged.collect();
+        let decisive = [Some(true), None]
+            .into_iter()
+            .find_map(|met| judged.iter().find(|(m, _)| *m == met));
+        let (met, figure) = match decisive {
+            Some(decisive) => decisive.clone(),
+            None if judged.is_empty() => (None, "not measured".to_owned()),
+            None => {
+                let all: Vec<&str> = judged.iter().map(|(_, figure)| figure.as_str()).collect();
+                (Some(false), all.join(", "))
+            }
+        };
+        Threshold {
+            condition: self.text.clone(),
+            met,
+            figure,
+        }
+    }
+
+    /// Returns whether a run meets the condition, and the figure as text.
+    pub(super) fn judge_run(&self, run: &Run) -> (Option<bool>, String) {
+        let group = match &self.group {
+            None => None,
+            Some(name) => match run.groups.iter().find(|group| group.name == *name) {
+                None => return (None, "not measured (no such group)".to_owned()),
+                group => group,
+            },
+        };
+        let figure = self.figure.of(Subject { run, group });
+        let met = figure.map(|figure| (self.comparator)(&figure, &self.value));
+        (
+            met,
+            self.figure.show(figure, run.plan.timeout.as_secs_f64()),
+        )
+    }
+}

@@ -1,0 +1,71 @@
+//! CPU use of the client's load threads.
+
+use floodmark_record::events::ThreadUsage;
+
+use crate::text::{percent, plural};
+
+/// Mean shares of the load threads' time.
+pub(crate) struct ClientThreads {
+    pub(crate) n: usize,
+    /// Share on a CPU, in user mode or in the kernel.
+    pub(crate) on_cpu: f64,
+    /// Share runnable without a CPU; `None` if unknown for any thread.
+    pub(crate) runnable: Option<f64>,
+}
+
+impl ClientThreads {
+    /// Returns `None` without load threads.
+    pub(crate) fn of(threads: &[ThreadUsage]) -> Option<Self> {
+        let load = || threads.iter().filter(|t| t.drives_load && t.wall_s > 0.0);
+        let n = load().count();
+        let mean = |sum: f64| sum / n as f64;
+        let share = |seconds: f64, thread: &ThreadUsage| (seconds / thread.wall_s).min(1.0);
+        let on_cpu: f64 = load().map(|t| share(t.user_s + t.system_s, t)).sum();
+        let runnable: Option<f64> = load().map(|t| Some(share(t.run_delay_s?, t))).sum();
+        (n > 0).then(|| ClientThreads {
+            n,
+            on_cpu: mean(on_cpu),
+            runnable: runnable.map(mean),
+        })
+    }
+
+    /// Returns the share of time that the threads were running or runnable. An unknown
+    /// runnable share counts as 0.
+    pub(crate) fn busy(&self) -> f64 {
+        (self.on_cpu + self.runnable.unwrap_or(0.0)).min(1.0)
+    }
+
+    /// Returns the next larger useful number of threads, or `None` if no CPU is left for them.
+    pub(crate) fn more(&self, cpus: u32) -> Option<usize> {
+        let cpus = cpus as usize;
+        (self.n < cpus && !self.is_starved()).then(|| (self.n * 2).min(cpus))
+    }
+
+    /// Returns whether the threads waited for a CPU longer than they had one.
+    pub(super) fn is_starved(&self) -> bool {
+        self.runnable.is_some_and(|runnable| runnable > self.on_cpu)
+    }
+
+    /// Describes the use of the CPU: `2 threads, 98 % on a CPU, 1 % runnable`.
+    pub(crate) fn show_cpu_use(&self) -> String {
+        let runnable = match self.runnable {
+            Some(runnable) => format!("{} runnable", percent(runnable)),
+            None => "run delay unknown".to_owned(),
+        };
+        let threads = plural(self.n as u64, "thread");
+        format!("{threads}, {} on a CPU, {runnable}", percent(self.on_cpu))
+    }
+
+    /// Returns what to do about saturated threads.
+    pub(crate) fn fix(&self, cpus: u32) -> String {
+        if let Some(more) = self.more(cpus) {
+            format!("use more client threads: -t {more}")
+        } else if self.is_starved() {
+            "client and server compete for the same CPUs: give each its own (taskset -c), or run the \
+             client on another host"
+                .to_owned()
+        } else {
+            "each of its CPUs already has a thread: run the client on another host".to_owned()
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Samples within the window of a run.
+
+use super::consumed;
+use floodmark_record::metric::{
+    CgroupFigure, ListenerFigure, MetricKind, NetworkFigure, Role, SocketFigure,
+};
+use floodmark_record::run::Run;
+use floodmark_record::{Metric, Observation};
+
+/// The observations of a run, limited to its window.
+#[derive(Debug)]
+pub struct WindowSamples<'a> {
+    run: &'a Run,
+    from_ms: f64,
+    to_ms: f64,
+}
+
+impl<'a> WindowSamples<'a> {
+    pub(super) fn of(run: &'a Run) -> Self {
+        let begin = run.measured_from_ms.unwrap_or(0) as f64;
+        WindowSamples {
+            run,
+            from_ms: begin + run.window.from_s * 1e3,
+            to_ms: begin + run.window.to_s * 1e3,
+        }
+    }
+
+    /// Returns the series of a metric.
+    pub(super) fn series(&self, metric: &Metric) -> Option<&'a Observation> {
+        debug_assert!(consumed().contains(&metric.pattern()), "{metric:?}");
+        self.series_of(metric, false)
+    }
+
+    /// Returns the peaks of a metric at the original resolution, or its values if no steps were
+    /// merged.
+    pub fn peaks(&self, metric: &Metric) -> Option<&'a Observation> {
+        self.series_of(metric, true).or_else(|| self.series(metric))
+    }
+
+    fn series_of(&self, metric: &Metric, is_peak: bool) -> Option<&'a Observation> {
+        let of = |o: &&Observation| o.is_peak == is_peak && o.metric == *metric;
+        self.run.observations.iter().find(of)
+    }
+
+    /// Returns all metrics of the run, including those whose name contains data, such as thread
+    /// groups.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = &'a Metric> {
+        let series = self.run.observations.iter().filter(|of| !of.is_peak);
+        series.map(|of| &of.metric)
+    }
+
+    /// Returns the values of the steps within the window, each with its length in seconds. Empty if
+    /// the steps are longer than the window.
+    fn within(&self, series: &Observation) -> Vec<(f64, f64)> {
+        let step = series.step_ms as f64;
+        let beyond = |by: f64| -> Vec<(f64, f64)> {
+            let steps = (0_u32..).zip(&series.values);
+            let inside = steps.filter_map(|(i, value)| {
+                let begin = series.start_ms as f64 + f64::from(i) * step;
+                let mut end = begin + step;
+                // The last step ends with the load.
+                if i as usize + 1 == series.values.len() && begin < self.to_ms {
+                    end = end.min(self.to_ms);
+                }
+                let inside = begin >= self.from_ms - step * by && end <= self.to_ms + step * by;
+                (inside && end > begin).then_some((*value, (end - begin) / 1e3))
+            });
+            inside.collect()
+        };
+        // Use partial steps only if no step fits the window.
+        let steps = beyond(0.15);
+        if steps.is_empty() { beyond(0.5) } else { steps }
+    }
+
+    /// Returns the mean of a rarely sampled level. Each value is the level at the end of its step.
+    pub fn level(&self, metric: Metric) -> Option<f64> {
+        let series = self.series(&metric)?;
+        let (start, step) = (series.start_ms as f64, series.step_ms as f64);
+        let ends = (1_u32..).map(|i| start + f64::from(i) * step);
+        let inside = ends
+            .zip(&series.values)
+            .filter(|(end, _)| *end > self.from_ms && *end <= self.to_ms + step * 0.15);
+        let values: Vec<f64> = inside.map(|(_, value)| *value).collect();
+        if values.is_empty() {
+            return self.mean(metric);
+        }
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// Returns the mean over the window; for a counter, its increase per second.
+    pub fn mean(&self, metric: Metric) -> Option<f64> {
+        let steps = self.within(self.series(&metric)?);
+        let sum: f64 = steps.iter().map(|(value, _)| value).sum();
+        let divisor = match metric.kind() {
+            MetricKind::Counter => steps.iter().map(|(_, seconds)| seconds).sum(),
+            MetricKind::Mean | MetricKind::Level => steps.len() as f64,
+        };
+        (!steps.is_empty()).then(|| sum / divisor)
+    }
+
+    /// Returns the rate of a TCP counter in the role's own network namespace, or else in the shared
+    /// one.
+    pub fn network(&self, role: Role, figure: NetworkFigure) -> Option<f64> {
+        self.mean(Metric::Network(Some(role), figure))
+            .or_else(|| self.mean(Metric::Network(None, figure)))
+    }
+
+    /// Returns the rate of a counter of the server's control group, or else of floodmark's own.
+    pub fn cgroup(&self, figure: CgroupFigure) -> Option<f64> {
+        self.mean(Metric::Cgroup(Some(Role::Server), figure))
+            .or_else(|| self.mean(Metric::Cgroup(None, figure)))
+    }
+
+    /// Returns the mean of a figure of the target's connections at one end. Returns `None` for
+    /// an unobserved server on a remote host.
+    pub fn sockets(&self, role: Role, figure: SocketFigure) -> Option<f64> {
+        let mean = self.mean(Metric::Sockets(role, figure));
+        mean.filter(|_| role != Role::Server || self.is_server_local())
+    }
+
+    /// Returns the mean of a figure of the server's accept queue, or `None` for an unobserved
+    /// server on a remote host.
+    pub fn listener(&self, figure: ListenerFigure) -> Option<f64> {
+        let mean = self.mean(Metric::Listener(figure));
+        mean.filter(|_| self.is_server_local())
+    }
+
+    /// Returns whether the kernel counters include the server. Zeros of this host's kernel are no
+    /// evidence about an unobserved server on a remote host.
+    pub fn is_server_local(&self) -> bool {
+        let exists = |metric| self.mean(metric).is_some_and(|n| n > 0.0);
+        self.run.server.is_some()
+            || exists(Metric::Sockets(Role::Server, SocketFigure::Established))
+            || exists(Metric::Listener(ListenerFigure::AcceptQueueLimit))
+    }
+}

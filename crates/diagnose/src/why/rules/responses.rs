@@ -1,0 +1,159 @@
+//! Causes that the responses show: a rate limiter, failures, an offered rate that was met.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::units::show_count;
+
+use super::{HALF, per_s, percent};
+use crate::next::{MET_SHARE, STEP_UP};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
+use crate::why::facts::RunFacts;
+
+/// Minimum share of failures that affects the throughput more than noise does.
+const FAILED_SHARE: f64 = 0.1;
+
+/// Detects a rate limiter by responses with status 429 or 503.
+pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
+    let counts = &facts.run.requests;
+    let responses = counts.ok + counts.rejected + counts.wrong + counts.malformed;
+    let share = counts.rejected as f64 / responses.max(1) as f64;
+    let rejected = format!("{:.1} % of the responses were 429 or 503", share * 100.0);
+    if share < FAILED_SHARE {
+        return ruled_out(rejected);
+    }
+    let accepted = per_s(facts.ok_per_s);
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!("the server accepts {accepted} and rejects the rest: {rejected}"),
+        vec![format!(
+            "requests.rejected: {} of {} responses; {accepted} ok of {} responses",
+            show_count(counts.rejected),
+            show_count(responses),
+            per_s(facts.responses_per_s)
+        )],
+        format!("raise the server's limit, or measure latency below {accepted}"),
+    )
+    .with_limit(Some(facts.ok_per_s))
+    .found()
+}
+
+/// Detects unexpected and malformed responses.
+pub(super) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
+    let counts = &facts.run.requests;
+    let failed = counts.wrong + counts.malformed;
+    let responses = counts.ok + counts.rejected + failed;
+    if responses == 0 {
+        return no_response(facts);
+    }
+    let share = failed as f64 / responses as f64;
+    if share < FAILED_SHARE {
+        let percent = share * 100.0;
+        return ruled_out(format!(
+            "{percent:.1} % of the responses were unexpected or malformed"
+        ));
+    }
+    let statuses = counts
+        .statuses
+        .iter()
+        .filter(|(status, _)| !(200..400).contains(*status));
+    let most_frequent = statuses.max_by_key(|(_, n)| **n);
+    let kind = most_frequent.map_or_else(
+        || "unexpected body".to_owned(),
+        |(status, n)| format!("status {status}: {}", show_count(*n)),
+    );
+    Candidate::new(
+        EvidenceRank::Counted.unless_minor(share < HALF),
+        format!(
+            "{} of the responses were failures ({kind}), which can be faster than successes",
+            percent(share)
+        ),
+        vec![format!(
+            "requests.wrong: {}, requests.malformed: {}, of {} responses; {} ok of {} responses",
+            show_count(counts.wrong),
+            show_count(counts.malformed),
+            show_count(responses),
+            per_s(facts.ok_per_s),
+            per_s(facts.responses_per_s)
+        )],
+        match most_frequent {
+            Some((404 | 405, _)) => "check the method and path of the request",
+            Some((401 | 403, _)) => "add the required credentials (-H 'Authorization: ...')",
+            _ => "check the server's log; count only successful responses",
+        },
+    )
+    .found()
+}
+
+/// Handles a run in which no request got a response.
+fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
+    let run = facts.run;
+    let counts = &run.requests;
+    let outcomes = [
+        ("could not connect", counts.connect_failed),
+        ("lost their connection", counts.reset),
+        ("timed out", counts.timed_out),
+        ("failed otherwise", counts.failed),
+    ];
+    let outcomes = outcomes.iter().filter(|(_, n)| *n > 0);
+    let outcomes: Vec<String> = outcomes
+        .map(|(outcome, n)| format!("{} {outcome}", show_count(*n)))
+        .collect();
+    if outcomes.is_empty() {
+        return ruled_out("no request got a response or failed");
+    }
+    let errors = run.errors.iter();
+    let errors: Vec<String> = errors
+        .map(|(error, n)| format!("{error} × {}", show_count(*n)))
+        .collect();
+    let mut evidence = vec![format!("requests: {}, 0 responses", outcomes.join(", "))];
+    if !errors.is_empty() {
+        evidence.push(format!("errors: {}", errors.join(", ")));
+    }
+    let target = &run.plan.target;
+    Candidate::new(
+        // Causes that prevent the client from sending or the server from accepting are more
+        // specific.
+        EvidenceRank::Minor,
+        "no request got a response, so nothing about the server was measured",
+        evidence,
+        format!(
+            "check that the server listens on {} (curl -i {})",
+            target.authority, target.url
+        ),
+    )
+    .found()
+}
+
+/// Open model: detects that the server met the offered rate.
+pub(super) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Findings) {
+    let Some(offered) = facts.offered_per_s else {
+        return;
+    };
+    let share = facts.ok_per_s / offered;
+    let (offered_text, ok_text) = (per_s(offered), per_s(facts.ok_per_s));
+    if share < MET_SHARE {
+        let figure = format!("offered {offered_text}, ok {ok_text}: the offered rate was not met");
+        return findings.add(Cause::None, ruled_out(figure));
+    }
+    let candidate = Candidate::new(
+        EvidenceRank::Counted,
+        format!("the offered rate ({offered_text}) was met; the server's capacity was not reached"),
+        vec![format!(
+            "offered {offered_text}, ok {ok_text}: {:.1} %",
+            share * 100.0
+        )],
+        format!(
+            "to find the limit, offer more (--rate {:.0}) or omit the rate",
+            offered * STEP_UP
+        ),
+    );
+    // An external client reports the given rate as if it were a measured one.
+    let cause = match facts.run.client.name {
+        Some(_) => Cause::OfferedRate,
+        None => Cause::None,
+    };
+    let candidate = Candidate {
+        utilization: share,
+        ..candidate
+    };
+    findings.add(cause, candidate.found());
+}

@@ -1,0 +1,150 @@
+//! Consumers of a saturated server's CPU: JIT compiler, garbage collector and TLS handshakes.
+
+use floodmark_record::metric::JvmFigure;
+use floodmark_record::run::{Run, SteadyClass};
+use floodmark_record::units::show_count;
+
+use super::{HALF, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_available_cpus, show_us};
+use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
+use crate::why::facts::{CpuUse, RunFacts, used};
+
+/// Minimum share of the server's CPU spent on compilation that shows that much code is still
+/// interpreted.
+const COMPILING: f64 = 0.2;
+
+/// Minimum share while the server warms up or a compiler thread is never idle.
+const COMPILING_WHILE_COLD: f64 = 0.05;
+
+/// Returns whether the server is the main consumer of its CPUs and has saturated them, or one
+/// thread. Only then can a consumer of its CPU limit throughput.
+fn is_saturated(facts: &RunFacts<'_>, server: &CpuUse) -> bool {
+    let all = server.used + facts.client_on_server_cpus() + used(&facts.store);
+    let cpus = server.used >= NEAR_LIMIT * server_available_cpus(facts, server);
+    server.used >= HALF * all && (cpus || saturated_thread(facts).is_some())
+}
+
+/// Detects a server limited by the JVM's compiler.
+pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
+    let server = facts.server.as_ref()?;
+    let compiling = facts.jvm(JvmFigure::CompilerTime)?;
+    let share = compiling / server.used.max(1e-9);
+    let figure = format!(
+        "compiler threads: {compiling:.2} of the server's {:.2} CPUs (schedstat)",
+        server.used
+    );
+    let warming = facts.run.steady.class == SteadyClass::Warming;
+    // Interpreted code costs more than its compilation. With idle CPUs, requests don't wait for the
+    // compiler.
+    let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= NEAR_LIMIT);
+    let cold = warming || never_idle.is_some();
+    let compiles = share >= COMPILING || (cold && share > COMPILING_WHILE_COLD);
+    if !compiles || !is_saturated(facts, server) {
+        return ruled_out(figure);
+    }
+    let collecting = facts.jvm(JvmFigure::CollectionTime);
+    if let Some(collecting) = collecting.filter(|collecting| *collecting > share) {
+        return ruled_out(format!(
+            "{figure}; garbage collection takes more: {} of the time",
+            percent(collecting)
+        ));
+    }
+    let methods = facts
+        .jvm(JvmFigure::Compilations)
+        .map(|per_s| format!("{per_s:.0} methods compiled per second (sun.ci.totalCompiles)"));
+    let compiler = never_idle.map(|busy| {
+        format!(
+            "busiest compiler thread: running or runnable for {} of its time (schedstat)",
+            percent(busy)
+        )
+    });
+    let rise = "throughput still rose during the run (steady.class: warming)";
+    let rise = warming.then(|| rise.to_owned());
+    let evidence = [Some(figure), methods, compiler, rise];
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!(
+            "the JVM is still warming up: its compiler takes {} of the server's CPU",
+            percent(share)
+        ),
+        evidence.into_iter().flatten().collect(),
+        "use a warm-up that lasts until compilation stops (--warmup)",
+    )
+    .found()
+}
+
+/// Returns the busy share of the busiest compiler thread. The kernel truncates thread names to 15
+/// bytes.
+fn compiler_busy(run: &Run) -> Option<f64> {
+    const COMPILERS: [&str; 2] = ["C1 CompilerThre", "C2 CompilerThre"];
+    let server = run.server.as_ref().filter(|server| server.wall_s > 0.0)?;
+    let threads = server.seen.threads.iter();
+    let compilers = threads.filter(|thread| COMPILERS.contains(&&*thread.name));
+    compilers
+        .map(|thread| (thread.on_cpu_s + thread.run_delay_s) / server.wall_s)
+        .max_by(f64::total_cmp)
+}
+
+/// Detects a server limited by the JVM's garbage collector.
+pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
+    let server = facts.server.as_ref()?;
+    let time = facts.jvm(JvmFigure::CollectionTime)?;
+    let share = facts.jvm(JvmFigure::CollectorTime)? / server.used.max(1e-9);
+    let figure = format!(
+        "garbage collection: {} of the time (sun.gc.collector), {} of the server's CPU (schedstat)",
+        percent(time),
+        percent(share)
+    );
+    if time < PAUSED && share < HALF {
+        return ruled_out(figure);
+    }
+    let stopped = facts.jvm(JvmFigure::SafepointTime).map(|stopped| {
+        let stopped = percent(stopped);
+        format!("all threads paused for {stopped} of the time (sun.rt.safepointTime)")
+    });
+    let collections = facts
+        .jvm(JvmFigure::Collections)
+        .map(|per_s| format!("{per_s:.1} collections per second (sun.gc.collector.*.invocations)"));
+    let evidence = [Some(figure), stopped, collections];
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!(
+            "the JVM spends {} of the time on garbage collection",
+            percent(time)
+        ),
+        evidence.into_iter().flatten().collect(),
+        "increase the heap (-Xmx), or allocate less per request",
+    )
+    .found()
+}
+
+/// Detects TLS handshakes that use the CPU of a saturated server.
+pub(super) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
+    let run = facts.run;
+    let (tls, server) = (&run.tls.as_ref()?.used, facts.server.as_ref()?);
+    let full = tls.handshakes.saturating_sub(tls.resumed);
+    let per_request = full as f64 / run.requests.ok.max(1) as f64;
+    let in_user = 1.0 - server.in_kernel / server.used.max(1e-9);
+    let figure = format!(
+        "{} full handshakes for {} ok responses; {} of the server's CPU time in user mode",
+        show_count(full),
+        show_count(run.requests.ok),
+        percent(in_user)
+    );
+    // Handshake arithmetic runs in user mode; opening connections is kernel work.
+    if per_request < HALF || in_user < HALF || !is_saturated(facts, server) {
+        return ruled_out(figure);
+    }
+    Candidate::new(
+        EvidenceRank::Mechanism,
+        format!("the server is busy with TLS handshakes: {per_request:.2} full ones per request"),
+        vec![
+            figure + " (tls.handshakes, tls.resumed)",
+            format!(
+                "mean handshake time: {} (handshake_time_us)",
+                show_us(run.handshake_time_us.mean)
+            ),
+        ],
+        "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
+    )
+    .found()
+}

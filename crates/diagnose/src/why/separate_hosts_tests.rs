@@ -1,0 +1,91 @@
+//! Verdicts with client and server on separate hosts, and with larger consumers on shared CPUs.
+
+use floodmark_record::cause::Cause;
+use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservation};
+use floodmark_record::run::{Environment, Run};
+
+use super::tests::{is, run_with, series};
+use crate::testing::thread;
+
+/// A run on separate hosts: `busy` of the server host's two CPUs are busy, and the client's host
+/// has four idle ones.
+fn observed_on_remote_host(busy: f64, server: f64, busiest: f64) -> Run {
+    let mut run = run_with(0.2, server, busiest);
+    run.remote = Some(RemoteObservation {
+        environment: Environment {
+            cpus: 2,
+            ..Environment::default()
+        },
+        aligned: ClockAlignment {
+            method: AlignmentMethod::WallClocks,
+            offset_ms: 0.0,
+            error_ms: 1.0,
+            correlation: None,
+            but: None,
+        },
+        from_ms: 0,
+        to_ms: 10_000,
+        watcher_cpu_s: 0.1,
+    });
+    run.observations.push(series("server host", "busy", busy));
+    run
+}
+
+#[test]
+fn ignores_idle_cpus_of_the_clients_host() {
+    // The server saturates both CPUs of its host.
+    is(&observed_on_remote_host(1.99, 1.95, 0.97), Cause::ServerCpu);
+    // The server saturates one CPU.
+    is(
+        &observed_on_remote_host(1.02, 1.0, 0.99),
+        Cause::ServerCpuOneThread,
+    );
+}
+
+#[test]
+fn finds_low_concurrency_without_server_metrics() {
+    let mut run = run_with(0.2, 0.1, 0.1);
+    run.server = None;
+    run.warmup = Some(floodmark_record::run::WarmupRun {
+        duration_s: 1.0,
+        requests: run.requests.clone(),
+    });
+    // One request at a time: the limit may be a lock, a thread or a CPU.
+    run.least_service_time_us = Some(1_000.0);
+    let verdict = is(&run, Cause::Unknown);
+    let ambiguous = |line: &String| line.contains("a lock and a pool look alike");
+    assert!(verdict.unseen.iter().any(ambiguous), "{verdict:#?}");
+    // No request waits.
+    run.least_service_time_us = Some(49_000.0);
+    is(&run, Cause::Concurrency);
+}
+
+#[test]
+fn external_client_that_saturates_the_cpus_is_the_cause() {
+    let mut run = run_with(3.95, 0.3, 0.1);
+    run.client.threads.clear();
+    run.client.name = Some("curl-loop".to_owned());
+    // Most of its processes are short-lived and counted only in their parent's total.
+    (run.client.user_s, run.client.system_s) = (25.0, 11.5);
+    run.observations.push(series("client", "run_delay", 9.0));
+    is(&run, Cause::ClientCpu);
+    // The server is the larger consumer.
+    let mut run = run_with(3.95, 3.0, 0.8);
+    run.client.threads = vec![thread(0.6, 0.38)];
+    is(&run, Cause::ServerCpu);
+}
+
+#[test]
+fn distinguishes_store_cpu_from_shared_cpus() {
+    let mut run = run_with(3.98, 0.8, 0.3);
+    run.client.threads = vec![thread(0.7, 0.25)];
+    run.observations[3] = series("server", "run_delay", 1.0);
+    is(&run, Cause::SharedCpu);
+    let mut store = run.server.clone().unwrap();
+    store.cpu_s = 26.0;
+    run.store = Some(store);
+    run.observations
+        .extend([series("store", "user", 2.4), series("store", "system", 0.2)]);
+    let verdict = is(&run, Cause::StoreCpu);
+    assert!(!verdict.also.contains(&Cause::SharedCpu), "{verdict:#?}");
+}

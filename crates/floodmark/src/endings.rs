@@ -1,0 +1,94 @@
+//! Derives exit statuses from a record.
+
+use floodmark_host::Stop;
+use floodmark_record::Record;
+use floodmark_record::events::EndReason;
+use floodmark_record::plan::{Address, Target};
+use floodmark_record::run::{CheckResult, Run, Status};
+
+use crate::exit::{Ending, Exit};
+
+/// Returns an [`Ending`] if the run was interrupted and did not fail. `shown` is true if the
+/// summary has already reported the interruption.
+pub fn interrupted(record: &Record, stop: &Stop, failed: bool, shown: bool) -> Option<Ending> {
+    let is_interrupted = |run: &Run| run.ended.reason == EndReason::Interrupted;
+    // A failed load process also lacks its last event, so exclude failures.
+    let interrupted = stop.is_set() || (!failed && record.runs.iter().any(is_interrupted));
+    let message = match shown {
+        true => "",
+        false => "interrupted; the partial result is saved",
+    };
+    interrupted.then(|| Ending::new(Exit::Interrupted, message))
+}
+
+/// Returns an [`Ending`] with a one-line message if the server failed.
+pub fn server_fault(run: &Run) -> Option<Ending> {
+    let target = &run.plan.target;
+    let fault = |message: String| Some(Ending::server(format!("{}: {message}", place(target))));
+    if let Some(reason) = floodmark_diagnose::tls::handshake_failure(run) {
+        return fault(reason);
+    }
+    let responses: u64 = run.requests.statuses.values().sum();
+    let location = match target.address {
+        Address::Ip(_) => "host and port",
+        Address::Unix(_) => "the path",
+    };
+    match run.ended.reason {
+        EndReason::ServerGone if is_unreachable(run) && refused(run) => fault(format!(
+            "connection refused; start the server, or check {location}"
+        )),
+        EndReason::ServerGone => {
+            let detail = run.ended.detail.as_deref();
+            let detail = detail.unwrap_or("the server stopped responding");
+            fault(format!("{detail}; start the server, or check {location}"))
+        }
+        EndReason::NotHttp => fault(format!("the response is not HTTP/1.1; check {location}")),
+        EndReason::Completed
+            if responses == 0 && (run.requests.intended > 0 || !run.errors.is_empty()) =>
+        {
+            let most_frequent = run.errors.iter().max_by_key(|(_, n)| **n);
+            let error = match most_frequent {
+                Some((name, _)) => name.replace('_', " "),
+                None => format!("timeout after {} s", run.plan.timeout.as_secs_f64()),
+            };
+            fault(format!(
+                "no complete response ({error}); check the server's log"
+            ))
+        }
+        // The experiment reports failed clients itself.
+        EndReason::Completed | EndReason::Interrupted | EndReason::ClientFailed => None,
+    }
+}
+
+/// Returns whether the server failed before it received a request.
+pub fn is_unreachable(run: &Run) -> bool {
+    run.requests.sent == 0 && run.ended.reason == EndReason::ServerGone
+}
+
+fn refused(run: &Run) -> bool {
+    run.errors.keys().all(|name| name == "connect_refused") && !run.errors.is_empty()
+}
+
+/// Returns host and port, followed by the addresses if they differ.
+fn place(target: &Target) -> String {
+    let addresses = target.show_addresses();
+    match addresses == target.authority {
+        true => addresses,
+        false => format!("{} ({addresses})", target.authority),
+    }
+}
+
+/// Returns the [`Ending`] of a failed check.
+pub fn failed_check(check: &CheckResult) -> Ending {
+    let message = format!("check {} failed: {}", check.name, check.detail);
+    Ending::new(Exit::Check, message)
+}
+
+/// Returns an [`Ending`] with the message `what` if the run is invalid.
+pub fn invalid(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
+    let is_invalid = run.validity.status == Status::Invalid;
+    is_invalid.then(|| {
+        let message = format!("the result is invalid: {}", what());
+        Ending::new(Exit::Invalid, message)
+    })
+}

@@ -1,0 +1,150 @@
+//! Converts the flags of `floodmark load` to plan settings.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use floodmark_load::replay::TimestampUnit;
+use floodmark_plan::spec::{BackendChoice, BodySource, CheckKind, RateSteps, ReplaySpec};
+use floodmark_plan::{LoadSpec, PlanError, PlanSpec, values};
+use floodmark_record::plan::{CloseFirst, Spacing};
+
+use super::args::{BackendFlag, CheckArg, Closer, LoadArgs, SpacingFlag};
+use crate::exit::Ending;
+
+/// Flags for changing rates and for replays.
+#[derive(Debug, Clone, Args)]
+pub struct ChangingArgs {
+    /// Open model: increase or decrease the rate linearly from A to B per second over --duration:
+    /// 0-1000, 5k-500 [default: none]
+    #[arg(long, value_name = "A-B", value_parser = values::ramp, conflicts_with = "requests", help_heading = "Load")]
+    pub ramp: Option<(f64, f64)>,
+
+    /// Open model: send at each rate per second in turn: 1000,2000,5k for equal parts of
+    /// --duration, or 1000:10s,0:5s,5k:30s for the given times [default: none]
+    #[arg(long, value_name = "LIST", value_parser = values::steps, conflicts_with = "requests", help_heading = "Load")]
+    pub steps: Option<RateSteps>,
+
+    /// Open model: send requests at the times in a file, relative to the first one; one time per
+    /// line, such as 1763741296.123, 2026-11-21T16:08:16.123Z or an access log line with
+    /// [21/Nov/2026:16:08:16 +0000]; at most 10 million [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["requests", "duration", "arrivals"], help_heading = "Load")]
+    pub replay: Option<PathBuf>,
+
+    /// Speed of a replay relative to its file: 2x, 0.5x [default: 1x]
+    #[arg(long, value_name = "FACTOR", value_parser = values::speed, requires = "replay", help_heading = "Load")]
+    pub replay_speed: Option<f64>,
+
+    /// Unit of plain numbers in the --replay file
+    #[arg(long, value_enum, value_name = "UNIT", default_value_t = ReplayUnit::S, requires = "replay", help_heading = "Load")]
+    pub replay_unit: ReplayUnit,
+}
+
+/// Unit of plain numbers in a replay file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ReplayUnit {
+    /// Seconds
+    S,
+    /// Milliseconds
+    Ms,
+    /// Microseconds
+    Us,
+    /// Nanoseconds
+    Ns,
+}
+
+impl ChangingArgs {
+    /// Returns whether these flags set the duration of the run.
+    pub fn have_length(&self) -> bool {
+        self.replay.is_some() || matches!(self.steps, Some(RateSteps::Timed(_)))
+    }
+}
+
+impl LoadArgs {
+    /// Returns the plan settings given by the flags.
+    pub fn spec(&self) -> PlanSpec {
+        let changing = &self.changing;
+        let has_rate = self.rate.is_some() || changing.ramp.is_some() || changing.steps.is_some();
+        let spacing = match self.arrivals {
+            SpacingFlag::Constant => Spacing::Constant,
+            SpacingFlag::Poisson => Spacing::Poisson,
+        };
+        PlanSpec {
+            origin: floodmark_plan::Origin::CommandLine,
+            load: LoadSpec {
+                connections: self.connections,
+                threads: self.threads,
+                duration: self.duration,
+                requests: self.requests,
+                rate: self.rate,
+                burst: self.burst,
+                within: self.within,
+                arrivals: has_rate.then_some(spacing),
+                fresh: Some(self.fresh),
+                requests_per_connection: self.requests_per_connection,
+                close_first: Some(match self.close_first {
+                    Closer::Server => CloseFirst::Server,
+                    Closer::Client => CloseFirst::Client,
+                    Closer::Reset => CloseFirst::Reset,
+                }),
+                sources: self.sources,
+                warmup: Some(self.warmup),
+                attempts: Some(self.attempts.into()),
+                timeout: Some(self.timeout),
+                deadline: self.deadline,
+                seed: Some(self.seed),
+                check: self.check.map(|check| match check {
+                    CheckArg::Sequence => CheckKind::Sequence,
+                    CheckArg::Scoring => CheckKind::Scoring,
+                }),
+            },
+            ramp: changing.ramp,
+            steps: changing.steps.clone(),
+            replay: changing.replay.clone().map(|path| ReplaySpec {
+                path,
+                speed: changing.replay_speed.unwrap_or(1.0),
+                unit: match changing.replay_unit {
+                    ReplayUnit::S => TimestampUnit::Seconds,
+                    ReplayUnit::Ms => TimestampUnit::Milliseconds,
+                    ReplayUnit::Us => TimestampUnit::Microseconds,
+                    ReplayUnit::Ns => TimestampUnit::Nanoseconds,
+                },
+            }),
+            hold: self.hold,
+            backend: match self.backend {
+                BackendFlag::Auto => BackendChoice::Auto,
+                BackendFlag::Uring => BackendChoice::Uring,
+                BackendFlag::Epoll => BackendChoice::Epoll,
+            },
+            resolve: self.resolve.clone(),
+            unix_socket: self.unix_socket.clone(),
+            no_drain: self.no_drain,
+            insecure: self.insecure,
+            cacert: self.cacert.clone(),
+            no_resumption: self.no_resumption,
+            method: self.method.clone(),
+            headers: self.headers.clone(),
+            body: match (&self.body, &self.body_file) {
+                (Some(text), _) => Some(BodySource::Text(text.clone())),
+                (None, Some(path)) => Some(BodySource::File(path.clone())),
+                (None, None) => None,
+            },
+            mix: self.mix.clone(),
+            expect: self.expect.clone(),
+            public: self.public,
+            anyway: self.anyway,
+        }
+    }
+}
+
+impl From<PlanError> for Ending {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Invalid(message) => Ending::usage(message),
+            PlanError::Unreachable(message) => Ending::server(message),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "spec_tests.rs"]
+mod tests;

@@ -1,0 +1,91 @@
+//! Records written by earlier versions still open and keep their verdicts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use floodmark_record::Record;
+
+use super::support::{code, run, text};
+
+/// Each record with the verdicts (cause and confidence) of the version that wrote it.
+const RECORDS: [(&str, &[&str]); 10] = [
+    ("case-clean-rate-node", &["none (likely)"]),
+    ("case-curl-loop-python", &["client-cpu (likely)"]),
+    ("case-gc-java", &["gc (likely)", "gc (likely)"]),
+    ("case-lock-2ms-python", &["unknown ", "serialised (likely)"]),
+    (
+        "case-ports-1000-python",
+        &["server-cpu (likely)", "ephemeral-ports (likely)"],
+    ),
+    (
+        "case-store-lock-10ms-python",
+        &["connection-pool (likely)", "store-lock (likely)"],
+    ),
+    ("load-mix", &["shared-cpu (likely)", "shared-cpu (likely)"]),
+    ("load-ramp", &["none (likely)"]),
+    ("load-sequence", &["shared-cpu (likely)"]),
+    ("load-steps", &["none (likely)"]),
+];
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/records")
+        .join(format!("{name}.json"))
+}
+
+#[test]
+fn verdicts_stay_the_same() {
+    for (name, expected) in RECORDS {
+        let output = run(&["why", path(name).to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{name}: {output:?}");
+        let stdout = text(&output.stdout);
+        let verdicts: Vec<&str> = stdout
+            .lines()
+            .filter_map(|line| line.strip_prefix("why "))
+            .map(str::trim_start)
+            .collect();
+        let same = verdicts.len() == expected.len()
+            && verdicts
+                .iter()
+                .zip(expected)
+                .all(|(verdict, expected)| verdict.starts_with(expected));
+        assert!(same, "{name}: expected {expected:?}, got {verdicts:?}");
+    }
+}
+
+#[test]
+fn reports_render_and_keep_every_run() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, expected) in RECORDS {
+        let page = folder.path().join(format!("{name}.html"));
+        let copy = folder.path().join(format!("{name}.json"));
+        let output = run(&[
+            "report",
+            path(name).to_str().unwrap(),
+            "--html",
+            page.to_str().unwrap(),
+            "--json",
+            copy.to_str().unwrap(),
+        ]);
+        assert_eq!(code(&output), 0, "{name}: {output:?}");
+        let summary = run(&["report", path(name).to_str().unwrap()]);
+        assert_eq!(code(&summary), 0, "{name}: {summary:?}");
+        assert!(!summary.stdout.is_empty(), "{name}: no summary");
+        assert!(fs::read_to_string(page).unwrap().contains("</html>"));
+        let record: Record = serde_json::from_slice(&fs::read(copy).unwrap()).unwrap();
+        assert_eq!(record.runs.len(), expected.len(), "{name}");
+    }
+}
+
+#[test]
+fn a_record_compares_with_its_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["load-mix", "load-sequence"] {
+        let path = path(name);
+        let copy = folder.path().join(format!("{name}.json"));
+        fs::copy(&path, &copy).unwrap();
+        let output = run(&["compare", path.to_str().unwrap(), copy.to_str().unwrap()]);
+        assert_eq!(code(&output), 0, "{name}: {output:?}");
+        assert!(text(&output.stdout).contains("throughput"), "{name}");
+    }
+}

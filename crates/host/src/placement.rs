@@ -1,0 +1,82 @@
+//! Placement of child processes: CPUs and network namespace.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+
+use rustix::thread::sched_setaffinity;
+
+use crate::cpus::Cpus;
+use crate::namespace::{self, Namespace};
+
+/// Placement of the client's or server's processes. Defaults to floodmark's own placement.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessPlacement {
+    /// CPUs that processes may use; `None` for floodmark's own.
+    pub cpus: Option<Cpus>,
+    /// Network namespace; `None` for floodmark's own.
+    pub network: Option<Arc<Namespace>>,
+}
+
+impl ProcessPlacement {
+    /// Runs `work` on a thread in this network namespace, on any CPU. To start children, use
+    /// [`ProcessPlacement::place`] instead.
+    ///
+    /// # Errors
+    /// Same as [`Namespace::within`].
+    pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        match &self.network {
+            Some(network) => network.within(work),
+            None => Ok(work()),
+        }
+    }
+
+    /// Applies this placement to the command's process before exec. Its children inherit it.
+    pub fn place(&self, command: &mut Command) {
+        let mask = self.cpus.as_ref().map(|cpus| cpus.0);
+        let network = self.network.clone();
+        // SAFETY: between fork and exec the closure only makes async-signal-safe system calls; it
+        // does not allocate or lock.
+        unsafe {
+            command.pre_exec(move || {
+                if let Some(mask) = &mask {
+                    sched_setaffinity(None, mask)?;
+                }
+                network
+                    .as_ref()
+                    .map_or(Ok(()), |network| namespace::enter(network.fd()))
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::Child;
+    use std::io::Read;
+    use std::process::Stdio;
+
+    #[test]
+    fn children_inherit_their_cpus() {
+        let allowed = Cpus::allowed().unwrap();
+        let first = allowed.halves().map_or(allowed, |(first, _)| first);
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "sh -c 'grep Cpus_allowed_list /proc/self/status'"])
+            .stdout(Stdio::piped());
+        let placement = ProcessPlacement {
+            cpus: Some(first.clone()),
+            network: None,
+        };
+        placement.place(&mut command);
+        let mut child = Child::start(command).unwrap();
+        let mut output = String::new();
+        child.stdout().unwrap().read_to_string(&mut output).unwrap();
+        assert_eq!(
+            output.split_whitespace().last(),
+            Some(first.to_string().as_str())
+        );
+    }
+}

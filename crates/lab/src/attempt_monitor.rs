@@ -1,0 +1,127 @@
+//! Monitors one attempt with samplers.
+
+use std::time::Instant;
+
+use floodmark_host::ProcessPlacement;
+use floodmark_observe::sampler::{EVERY, Sampled};
+use floodmark_observe::{MonitorTargets, Sampler, UsedCpu};
+use floodmark_record::Event;
+use floodmark_record::events::Phase;
+use floodmark_record::plan::Plan;
+use floodmark_record::watch::{Observed, ServerUsed};
+
+use crate::remote::RemoteObserver;
+
+/// What is monitored during an attempt.
+#[derive(Debug, Clone)]
+pub enum Monitoring<'a> {
+    /// Nothing.
+    Off,
+    /// The host, the client, the server and its store. Without a process id, the server is the
+    /// process that listens on its address.
+    Local(MonitorTargets),
+    /// The host and the client; the server is observed on its own host.
+    Remote(&'a RemoteObserver),
+}
+
+/// The monitoring of one attempt.
+pub struct AttemptMonitor<'a> {
+    /// The sampler, or why it did not start.
+    sampler: Result<Sampler, String>,
+    remote: Option<&'a RemoteObserver>,
+    /// CPU of the server at the last event.
+    server: Option<UsedCpu>,
+    /// CPU of the store at the last event.
+    store: Option<UsedCpu>,
+}
+
+impl<'a> AttemptMonitor<'a> {
+    /// Starts monitoring in the client's network.
+    pub fn start(monitoring: &Monitoring<'a>, side: &ProcessPlacement, plan: &Plan) -> Self {
+        let (targets, remote) = match monitoring {
+            Monitoring::Off => (Err("--no-watch"), None),
+            Monitoring::Local(targets) => (Ok(targets.clone()), None),
+            Monitoring::Remote(remote) => {
+                let targets = MonitorTargets {
+                    observed_remotely: true,
+                    ..MonitorTargets::default()
+                };
+                (Ok(targets), Some(*remote))
+            }
+        };
+        let sampler = targets.map_err(str::to_owned).and_then(|mut targets| {
+            targets.addresses = plan.target.addresses().collect();
+            side.within(|| Sampler::start_at(Instant::now(), EVERY, targets))
+                .map_err(|error| error.to_string())
+        });
+        Self {
+            sampler,
+            remote,
+            server: None,
+            store: None,
+        }
+    }
+
+    /// Handles an event of the worker. Returns the events to record before it.
+    pub fn on(&mut self, event: &Event) -> impl Iterator<Item = Event> + use<> {
+        let mut used = [None, None];
+        if let Ok(sampler) = &self.sampler {
+            match event {
+                Event::Second(_) => {
+                    used = [
+                        used_since(&mut self.server, sampler.server_cpu()).map(Event::ServerUsed),
+                        used_since(&mut self.store, sampler.store_cpu()).map(Event::StoreUsed),
+                    ];
+                }
+                Event::Ready(ready) => sampler.client(ready.pid),
+                Event::Began { phase } => {
+                    if *phase == Phase::Measure {
+                        sampler.measuring();
+                    }
+                    self.server = sampler.server_cpu();
+                    self.store = sampler.store_cpu();
+                }
+                _ => {}
+            }
+        }
+        used.into_iter().flatten()
+    }
+
+    /// Handles the start of an external client, which also starts the measurement.
+    pub fn on_external_client(&self, pid: u32) {
+        if let Ok(sampler) = &self.sampler {
+            sampler.client(pid);
+            sampler.measuring();
+        }
+    }
+
+    /// Stops monitoring. Returns the samples, and one line per missing measurement.
+    pub fn stop(self) -> Sampled {
+        match self.sampler {
+            Ok(sampler) => {
+                let (mut observed, mut missing) = sampler.stop();
+                if let Some(remote) = self.remote {
+                    missing.extend(remote.add_to(&mut observed));
+                }
+                (observed, missing)
+            }
+            Err(reason) => (
+                Observed::default(),
+                vec![format!("server, client, host: not monitored ({reason})")],
+            ),
+        }
+    }
+}
+
+/// Returns the CPU used since the reading `last`, and replaces that reading.
+fn used_since(last: &mut Option<UsedCpu>, now: Option<UsedCpu>) -> Option<ServerUsed> {
+    let now = now?;
+    let before = last.replace(now)?;
+    let over_s = now.at.saturating_duration_since(before.at).as_secs_f64();
+    // An ended process has no new samples.
+    (over_s > 0.0).then(|| ServerUsed {
+        over_s,
+        user_s: now.user.saturating_sub(before.user).as_secs_f64(),
+        system_s: now.system.saturating_sub(before.system).as_secs_f64(),
+    })
+}

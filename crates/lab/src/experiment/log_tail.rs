@@ -1,0 +1,77 @@
+//! Quotes the end of a program's log in messages.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use crate::lines::without_colors;
+
+/// Maximum length of a quoted line, characters.
+const LINE_LIMIT: usize = 200;
+
+/// Length of the part of a log that is read, bytes.
+const TAIL_LENGTH: u64 = 4096;
+
+/// Quotes the last non-empty line of a log. Returns an empty string if there is none.
+pub fn last_line(log: &Path) -> String {
+    quote(lines(log).last())
+}
+
+/// Quotes the first error of a build log in Maven's format, or else the last line.
+pub fn error_line(log: &Path) -> String {
+    let lines = lines(log);
+    let error = lines.iter().find(|line| line.starts_with("[ERROR]"));
+    quote(error.or(lines.last()))
+}
+
+fn quote(line: Option<&String>) -> String {
+    line.map_or_else(String::new, |line| {
+        let line: String = line.chars().take(LINE_LIMIT).collect();
+        format!(": \"{line}\"")
+    })
+}
+
+/// Returns the non-empty lines at the end of a log.
+fn lines(log: &Path) -> Vec<String> {
+    let read = || -> io::Result<Vec<u8>> {
+        let mut file = File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_LENGTH)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_LENGTH).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text
+        .lines()
+        .map(|line| without_colors(line).trim().to_owned());
+    lines.filter(|line| !line.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn quotes_the_line_that_names_the_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        for (text, quoted) in [
+            ("one\ntwo\n\n", ": \"two\""),
+            ("\u{1b}[0m\u{1b}[0m\n", ""),
+            (
+                "a\n\u{1b}[31;1mred\u{1b}[0m thing\u{1b}[",
+                ": \"red thing\"",
+            ),
+        ] {
+            fs::write(&log, text).unwrap();
+            assert_eq!(last_line(&log), quoted, "{text:?}");
+        }
+        let maven = "fine\n[ERROR] A.scala:3: not found\n[ERROR] [Help 1] somewhere\n\u{1b}[0m";
+        fs::write(&log, maven).unwrap();
+        assert_eq!(error_line(&log), ": \"[ERROR] A.scala:3: not found\"");
+        assert_eq!(last_line(&folder.path().join("none")), "");
+    }
+}

@@ -1,0 +1,174 @@
+//! Measures one server process of a trial, and checks that server, store and client keep running.
+
+use std::cell::RefCell;
+
+use floodmark_observe::MonitorTargets;
+use floodmark_plan::Planned;
+use floodmark_record::Event;
+use floodmark_record::events::RunId;
+
+use super::client::ExternalClient;
+use super::delay_proxy::DelayProxy;
+use super::program::RunningProgram;
+use super::store::StoreInstance;
+use super::{ExperimentRunner, ExperimentState, TrialHosts, plan_trial, proof};
+use crate::attempt::{Attempts, LabError, Monitoring};
+use crate::exit_monitor::ExitMonitor;
+use crate::manifest::Trial;
+use crate::server_log::ServerLog;
+use crate::worker::WorkerFailure;
+
+/// The running processes of a trial.
+pub(super) struct TrialProcess<'a, 'b> {
+    pub(super) trial: &'a Trial,
+    /// Number of the process, from 1.
+    pub(super) process: u32,
+    pub(super) hosts: &'b TrialHosts,
+    pub(super) server: RunningProgram,
+    pub(super) store: Option<StoreInstance>,
+}
+
+impl TrialProcess<'_, '_> {
+    pub(super) fn store_pid(&self) -> Option<u32> {
+        self.store.as_ref().and_then(StoreInstance::pid)
+    }
+
+    /// Name of the first attempt.
+    fn run_id(&self) -> RunId {
+        let trial = self.trial;
+        let workload = trial.workload.map(|workload| workload.name());
+        RunId {
+            system: trial.server.name.clone(),
+            workload: workload.unwrap_or(&trial.path).to_owned(),
+            trial: Some(trial.name.clone()),
+            setting: trial.setting.clone(),
+            process: self.process,
+            attempt: 1,
+        }
+    }
+}
+
+/// Measures one process of a trial, then perturbs it if the experiment requests proof.
+pub(super) fn measure<'a>(
+    runner: &ExperimentRunner<'a>,
+    process: &mut TrialProcess<'a, '_>,
+    state: &mut ExperimentState<'a, '_>,
+) -> Result<Option<WorkerFailure>, LabError> {
+    let (trial, hosts) = (process.trial, process.hosts);
+    let server = process.server.address();
+    let proxy = trial
+        .at
+        .delay
+        .map(|delay| DelayProxy::start(&runner.floodmark, hosts, server, delay));
+    let proxy = match proxy.transpose() {
+        Ok(proxy) => proxy,
+        Err(what) => {
+            state.fail_trial(trial, format!("{}: {what}", trial.name))?;
+            return Ok(None);
+        }
+    };
+    let address = proxy.as_ref().map_or(server, DelayProxy::address);
+    let url = format!("http://{address}{}", trial.sent_to());
+    let mut planned = match plan_trial(trial, hosts, &url) {
+        Ok(planned) => planned,
+        Err(what) => {
+            state.fail_trial(trial, format!("{}: {what}", trial.place))?;
+            return Ok(None);
+        }
+    };
+    // The arrivals differ per process and are the same in all trials.
+    let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
+    planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
+    let proxy = proxy.as_ref().map(DelayProxy::pid);
+    let failure = run_attempts(runner, process, &planned, proxy, state)?;
+    let survived = check_survivors(process, state)?;
+    if survived && runner.experiment.prove && failure.is_none() {
+        proof::prove(runner, process, &planned, state)?;
+    }
+    Ok(failure)
+}
+
+fn run_attempts<'a>(
+    runner: &ExperimentRunner<'a>,
+    process: &TrialProcess<'a, '_>,
+    planned: &Planned,
+    proxy: Option<u32>,
+    state: &mut ExperimentState<'a, '_>,
+) -> Result<Option<WorkerFailure>, LabError> {
+    let (trial, hosts, server) = (process.trial, process.hosts, &process.server);
+    let behind = trial.at.store.as_ref();
+    let mut processes = vec![("the server".to_owned(), server.pid())];
+    if let Some((pid, behind)) = process.store_pid().zip(behind) {
+        processes.push((format!("the store {}", behind.name()), pid));
+    }
+    let exits = ExitMonitor::start(processes);
+    let runtime = trial.server.runtime.as_deref();
+    let log = ServerLog::from_now(server.log(), &trial.server.errors, runtime);
+    let log = RefCell::new(log);
+    let client = trial.client.as_ref().map(|client| ExternalClient {
+        client,
+        load: &trial.load,
+        address: server.address(),
+        counter: trial.workload.and_then(|workload| workload.counter()),
+        side: &hosts.client,
+        leases: &state.leases,
+    });
+    let store = process.store.as_ref().zip(behind);
+    let attempts = Attempts {
+        client: client.as_ref(),
+        planned,
+        attempts: trial.load.attempt_count(),
+        run: process.run_id(),
+        side: &hosts.client,
+        place: hosts.place.as_ref(),
+        proxy,
+        monitoring: Monitoring::Local(MonitorTargets {
+            server_pid: Some(server.pid()),
+            store: store.map(|(store, behind)| store.watched(behind)),
+            ..MonitorTargets::default()
+        }),
+        exits: Some(&exits),
+        log: Some(&log),
+        stop: runner.stop,
+    };
+    let listener = &mut *state.listener;
+    let mut client_failure = None;
+    let failure = attempts.measure(state.folder, &mut |event: &Event| {
+        if let Event::ClientRan(ran) = event {
+            client_failure.clone_from(&ran.failure);
+        }
+        listener.on_event(event);
+    })?;
+    if let Some(what) = client_failure {
+        state.fail_trial(trial, format!("{}: {what}", trial.name))?;
+    }
+    Ok(failure)
+}
+
+/// Records a server or store that ended under load. Returns whether both are still running.
+fn check_survivors<'a>(
+    process: &mut TrialProcess<'a, '_>,
+    state: &mut ExperimentState<'a, '_>,
+) -> Result<bool, LabError> {
+    let trial = process.trial;
+    let mut survived = true;
+    if let Some(status) = process.server.exit_status() {
+        survived = false;
+        let last_words = process.server.last_words();
+        state.fail(format!(
+            "{}: the server ended during the load ({status}){last_words}",
+            trial.name
+        ))?;
+    }
+    let exit = process.store.as_mut().and_then(StoreInstance::exit);
+    if let Some((exit, behind)) = exit.zip(trial.at.store.as_ref()) {
+        survived = false;
+        let what = format!(
+            "{}: the store {} ended during the load {exit}",
+            trial.name,
+            behind.name()
+        );
+        state.fail_trial(trial, what)?;
+    }
+    Ok(survived)
+}

@@ -1,0 +1,79 @@
+//! Prepares an experiment: checks required programs and builds systems, stores and clients.
+
+use std::collections::BTreeMap;
+
+use super::build;
+use super::{ExperimentRunner, ExperimentState, StepError};
+use crate::attempt::LabError;
+use crate::manifest::{Filler, ManifestPackage, Need, Trial};
+
+/// Returns the system, store and client of a trial with their names in messages.
+fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
+    let server: &ManifestPackage = &trial.server;
+    let mut parts = vec![(server.name.clone(), server)];
+    if let Some(store) = trial.at.store.as_ref().and_then(|behind| behind.started()) {
+        parts.push((format!("store {}", store.name), store));
+    }
+    if let Some(client) = &trial.client {
+        parts.push((format!("client {}", client.package.name), &client.package));
+    }
+    // Your own server may have the name of a system.
+    parts.retain(|(_, part)| !part.needs.is_empty() || part.build.is_some());
+    parts
+}
+
+/// Checks and builds every part once. Skips trials with an unavailable part.
+pub(super) fn prepare<'a>(
+    runner: &ExperimentRunner<'a>,
+    state: &mut ExperimentState<'a, '_>,
+) -> Result<(), LabError> {
+    let mut available: BTreeMap<String, bool> = BTreeMap::new();
+    for trial in &runner.experiment.trials {
+        for (label, part) in parts(trial) {
+            let is_available = match available.get(&label) {
+                Some(known) => *known,
+                None => match prepare_part(runner, &label, part, state)? {
+                    Some(is_available) => is_available,
+                    None => return Ok(()),
+                },
+            };
+            if !is_available {
+                state.leave_out(trial);
+            }
+            available.insert(label, is_available);
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a part is available, or `None` if floodmark was interrupted.
+fn prepare_part(
+    runner: &ExperimentRunner<'_>,
+    label: &str,
+    part: &ManifestPackage,
+    state: &mut ExperimentState<'_, '_>,
+) -> Result<Option<bool>, LabError> {
+    let missing: Vec<String> = part.needs.iter().filter_map(Need::missing).collect();
+    if !missing.is_empty() {
+        let missing = missing.join("; ");
+        state.skip(format!("{label} is skipped: {missing}"))?;
+        return Ok(Some(false));
+    }
+    let Some(command) = &part.build else {
+        return Ok(Some(true));
+    };
+    let step = format!("building {label} if needed");
+    state.listener.on_step(&step);
+    let log = format!("build-{}.log", part.name);
+    let log = state.folder.path().join(log);
+    let mut filler = Filler::default();
+    filler.set("floodmark", runner.floodmark.display().to_string());
+    match build::build(part, command, &log, &state.temporary, &filler, runner.stop) {
+        Ok(_) => Ok(Some(true)),
+        Err(StepError::Interrupted) => Ok(None),
+        Err(StepError::Failed(what)) => {
+            state.fail(what)?;
+            Ok(Some(false))
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A program that listens on a port: starts it, waits until it is ready, and stops it.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use floodmark_host::child::HURRIED;
+use floodmark_host::{Child, Lease, ProcessPlacement, Stop};
+use floodmark_record::units::show_duration;
+
+use super::log_tail::last_line;
+use super::{StepError, child};
+use crate::manifest::{Filler, Start};
+
+/// Interval between two readiness checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Signal number of SIGKILL.
+const SIGKILL: i32 = 9;
+
+/// What to start and how.
+#[derive(Debug)]
+pub struct ProgramSpec<'a> {
+    /// Name in messages.
+    pub name: &'a str,
+    /// The manifest's start section.
+    pub start: &'a Start,
+    /// Folder in which the command runs.
+    pub folder: &'a Path,
+    /// Where it runs.
+    pub side: &'a ProcessPlacement,
+    /// Address to listen on.
+    pub host: Ipv4Addr,
+    /// Fixed port; `None` for a free one.
+    pub port: Option<u16>,
+    /// Values of placeholders, except port and run folder.
+    pub filler: Filler,
+}
+
+/// Paths of a program's files.
+#[derive(Debug)]
+pub struct ProgramPaths<'a> {
+    /// Its output.
+    pub log: PathBuf,
+    /// Its run folder.
+    pub run: PathBuf,
+    /// Leases of running programs.
+    pub leases: &'a Path,
+}
+
+/// A running program. Dropping it kills its processes.
+#[derive(Debug)]
+pub struct RunningProgram {
+    child: Child,
+    lease: Lease,
+    log: PathBuf,
+    address: SocketAddr,
+    stop_within: Duration,
+    /// Declared last, so that it is dropped last.
+    _run: RunFolder,
+}
+
+/// The folder of a program's files. If empty, it is removed on drop.
+#[derive(Debug)]
+struct RunFolder(PathBuf);
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Checks whether a program is ready. The error is the reason why not.
+pub type ReadyCheck<'a> = dyn Fn(SocketAddr) -> Result<(), String> + 'a;
+
+impl ProgramSpec<'_> {
+    /// Starts the program and waits until it is ready.
+    pub fn start(
+        self,
+        paths: ProgramPaths<'_>,
+        ready: &ReadyCheck<'_>,
+        stop: &Stop,
+    ) -> Result<RunningProgram, StepError> {
+        let prefix = format!("{} does not start", self.name);
+        let started = self.try_start(paths, ready, stop);
+        started.map_err(|error| error.of(&prefix))
+    }
+
+    fn try_start(
+        mut self,
+        paths: ProgramPaths<'_>,
+        ready: &ReadyCheck<'_>,
+        stop: &Stop,
+    ) -> Result<RunningProgram, StepError> {
+        let address = child::within(self.side, || free_address(self.host, self.port))?;
+        self.filler.set("port", address.port().to_string());
+        self.filler.set("run", paths.run.display().to_string());
+        self.prepare(&paths.run)?;
+        let run = RunFolder(paths.run);
+        let words = self.filler.fill_words(&self.start.command);
+        let (child, lease) =
+            child::start(self.side, &words, self.folder, &paths.log, paths.leases)?;
+        let mut program = RunningProgram {
+            child,
+            lease,
+            log: paths.log,
+            address,
+            stop_within: self.start.stop_within(),
+            _run: run,
+        };
+        program.wait_until_ready(self.start.ready_within(), ready, stop)?;
+        Ok(program)
+    }
+
+    /// Creates the run folder and copies the manifest's files to it.
+    fn prepare(&self, run: &Path) -> Result<(), String> {
+        let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+        fs::create_dir_all(run).map_err(|error| failed(run, error))?;
+        for name in &self.start.files {
+            let (path, copy) = (self.folder.join(name.as_str()), run.join(name.as_str()));
+            let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
+            fs::write(&copy, self.filler.fill(&text)).map_err(|error| failed(&copy, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl RunningProgram {
+    /// Returns the address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the id of the started process. The process or a descendant listens.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// Returns the path of its log.
+    pub fn log(&self) -> &Path {
+        &self.log
+    }
+
+    fn wait_until_ready(
+        &mut self,
+        timeout: Duration,
+        ready: &ReadyCheck<'_>,
+        stop: &Stop,
+    ) -> Result<(), StepError> {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.exit_status() {
+                let last_words = self.last_words();
+                return Err(StepError::Failed(format!(
+                    "exited before it was ready ({status}){last_words}; run it in the foreground"
+                )));
+            }
+            if stop.is_set() {
+                return Err(StepError::Interrupted);
+            }
+            let Err(why) = ready(self.address) else {
+                return Ok(());
+            };
+            if begin.elapsed() > timeout {
+                let fix = match self.address.ip().is_loopback() {
+                    true => "",
+                    false => "; with hosts = \"separate\" it must listen on {host}:{port}",
+                };
+                let last_words = self.last_words();
+                return Err(StepError::Failed(format!(
+                    "not ready within {}: {}: {why}{fix}{last_words}",
+                    show_duration(timeout),
+                    self.address
+                )));
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    /// Returns its exit status if it has ended.
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.child.wait(Duration::ZERO).ok().flatten()
+    }
+
+    /// Quotes the end of its log and names the file. For a killed program it names only the file,
+    /// because the log's last lines are unrelated.
+    pub fn last_words(&mut self) -> String {
+        let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
+        let line = match killed {
+            true => String::new(),
+            false => last_line(&self.log),
+        };
+        format!("{line}; see {}", self.log.display())
+    }
+
+    /// Stops the program, faster once `stop` is set. Returns a message if it had to be killed.
+    pub fn stop(mut self, name: &str, stop: &Stop) -> Option<String> {
+        // A program that ended earlier has already been reported.
+        if self.exit_status().is_some() {
+            return None;
+        }
+        let stopped = self.child.stop_or_hurry(self.stop_within, stop);
+        drop(self.lease);
+        let within = match stop.is_set() {
+            true => self.stop_within.min(HURRIED),
+            false => self.stop_within,
+        };
+        match stopped {
+            Ok(status) if status.signal() == Some(SIGKILL) => Some(format!(
+                "{name} ignored SIGTERM for {} and was killed; see {}",
+                show_duration(within),
+                self.log.display()
+            )),
+            Ok(_) => None,
+            Err(error) => Some(error.to_string()),
+        }
+    }
+}
+
+/// Finds a free port of an address, or checks that the given one is free.
+pub fn free_address(host: Ipv4Addr, port: Option<u16>) -> Result<SocketAddr, String> {
+    let address = SocketAddr::from((host, port.unwrap_or(0)));
+    // Binding without accepting leaves no TIME_WAIT, so the port is free again at once.
+    TcpListener::bind(address)
+        .and_then(|listener| listener.local_addr())
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "port {} is in use; end the program that listens on it, or choose another port",
+                address.port()
+            ),
+            _ => format!("no free port on {host}: {error}"),
+        })
+}

@@ -1,0 +1,77 @@
+//! State and progress messages of a running experiment.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use floodmark_record::Event;
+
+use super::program::ProgramPaths;
+use crate::attempt::LabError;
+use crate::folder::Folder;
+use crate::manifest::Trial;
+
+/// Receives the events and the progress of an experiment.
+pub trait ExperimentListener {
+    /// Called with each event.
+    fn on_event(&mut self, event: &Event);
+    /// Called with one line when a step begins.
+    fn on_step(&mut self, step: &str);
+    /// Called with one line when something fails.
+    fn on_problem(&mut self, problem: &str);
+    /// Called when the rest of a trial is skipped.
+    fn on_trial_skipped(&mut self, trial: &str);
+}
+
+/// The state of a running experiment.
+pub struct ExperimentState<'a, 'b> {
+    pub folder: &'b mut Folder,
+    pub listener: &'b mut dyn ExperimentListener,
+    /// Temporary folder of this user.
+    pub temporary: PathBuf,
+    /// Leases of running programs.
+    pub leases: PathBuf,
+    /// Skipped trials.
+    pub left_out: BTreeSet<&'a str>,
+    /// Failures, one line each.
+    pub failures: Vec<String>,
+}
+
+impl<'a> ExperimentState<'a, '_> {
+    /// Skips the rest of a trial.
+    pub fn leave_out(&mut self, trial: &'a Trial) {
+        if self.left_out.insert(&trial.name) {
+            self.listener.on_trial_skipped(&trial.name);
+        }
+    }
+
+    /// Returns the paths of a program's files.
+    pub fn paths(&self, name: &str) -> ProgramPaths<'_> {
+        // Absolute, because programs run in other folders.
+        let result = std::path::absolute(self.folder.path());
+        let result = result.unwrap_or_else(|_| self.folder.path().to_owned());
+        ProgramPaths {
+            log: result.join(format!("{name}.log")),
+            run: result.join(name),
+            leases: &self.leases,
+        }
+    }
+
+    /// Records something skipped, which is not a failure.
+    pub fn skip(&mut self, what: String) -> Result<(), LabError> {
+        self.listener.on_problem(&what);
+        self.folder.append(&Event::Skipped { what })?;
+        Ok(())
+    }
+
+    /// Records a failure.
+    pub fn fail(&mut self, what: String) -> Result<(), LabError> {
+        self.failures.push(what.clone());
+        self.skip(what)
+    }
+
+    /// Records a failure and skips the rest of its trial.
+    pub fn fail_trial(&mut self, trial: &'a Trial, what: String) -> Result<(), LabError> {
+        self.leave_out(trial);
+        self.fail(what)
+    }
+}

@@ -1,0 +1,80 @@
+//! Lines of files: reads them up to a limit, names them in errors, and removes their colors.
+
+use std::fmt::Display;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+
+use floodmark_plan::FileError;
+
+/// Returns an error about a file.
+pub fn file_error(path: &Path, what: impl Display) -> FileError {
+    FileError {
+        place: path.display().to_string(),
+        what: what.to_string(),
+    }
+}
+
+/// Returns an error about a line of a file, from 1.
+pub fn line_error(path: &Path, line: usize, what: impl Display) -> FileError {
+    FileError {
+        place: format!("{}:{line}", path.display()),
+        what: what.to_string(),
+    }
+}
+
+/// Appends the rest of the next line to `line`, without its line feed. Returns whether the line is
+/// complete.
+///
+/// A later call completes an incomplete line.
+///
+/// # Errors
+/// The source cannot be read, or the line is longer than `limit` bytes.
+pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: usize) -> io::Result<bool> {
+    let room = (limit + 1).saturating_sub(line.len()) as u64;
+    reader.take(room).read_until(b'\n', line)?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        return Ok(true);
+    }
+    match line.len() > limit {
+        true => Err(io::Error::other(format!(
+            "a line is longer than {limit} bytes"
+        ))),
+        false => Ok(false),
+    }
+}
+
+/// Removes ANSI escape sequences (ECMA-48, section 5.4: `ESC [`, parameters, a letter).
+pub fn without_colors(text: &str) -> String {
+    let mut parts = text.split("\x1b[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| ('@'..='~').contains(&c));
+        plain.push_str(end.map_or("", |end| &part[end + 1..]));
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completes_a_line_over_several_reads() {
+        let mut line = Vec::new();
+        assert!(!read_line(&mut &b"ab"[..], &mut line, 4).unwrap());
+        assert!(!read_line(&mut &b""[..], &mut line, 4).unwrap());
+        let mut rest = &b"cd\nnext\n"[..];
+        assert!(read_line(&mut rest, &mut line, 4).unwrap());
+        assert_eq!(line, b"abcd");
+        assert_eq!(rest, b"next\n");
+    }
+
+    #[test]
+    fn refuses_a_line_over_the_limit() {
+        let mut line = Vec::new();
+        let error = read_line(&mut &b"abcde\n"[..], &mut line, 4).unwrap_err();
+        assert_eq!(error.to_string(), "a line is longer than 4 bytes");
+        assert!(line.len() <= 5, "{line:?}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Proves a cause by perturbation: loads the server of a run in short windows with and without a
+//! change (docs/decisions/0022-proof.md).
+
+use std::path::Path;
+use std::time::Duration;
+
+use floodmark_host::slow::Slowed;
+use floodmark_host::{ProcessPlacement, Stop};
+use floodmark_observe::{Root, family};
+use floodmark_plan::FileError;
+use floodmark_record::Event;
+use floodmark_record::events::RunId;
+use floodmark_record::plan::{FiguresOf, Model, Plan, WorkerInput};
+use floodmark_record::proof::{Perturbation, Windows};
+use floodmark_record::run::Run;
+use floodmark_record::tls::TrustAnchor;
+
+use crate::folder::Folder;
+use crate::worker;
+
+/// Minimum and maximum length of a window, in whole seconds, as the worker counts. Fits several
+/// hundred responses of a slow server, and keeps all windows within two minutes.
+const WINDOW_S: (f64, f64) = (1.0, 4.0);
+
+/// Minimum and maximum load time before a window, seconds. Connections open and the server finishes
+/// earlier requests in this time. A pause instead would put those responses in no window.
+const LEAD_S: (f64, f64) = (1.0, 4.0);
+
+/// Minimum length of a window, in mean service times. Twice the connections double the service
+/// time; the three that then remain are still enough for a figure.
+const SERVICE_TIMES: f64 = 6.0;
+
+/// Minimum warm-up of a second server, seconds.
+const WARMUP_S: f64 = 3.0;
+
+/// Number of rounds. Each round measures every perturbation twice.
+const ROUNDS: usize = 3;
+
+/// Number (`{seq}`) of the first request, larger than all numbers of the run.
+const FIRST_NUMBER: u64 = 1 << 40;
+
+/// Time that requests in flight must keep one process busy while another is paused, seconds.
+const BRIDGED_S: f64 = 0.004;
+
+/// Maximum number of connections that bridge pauses, as a multiple of the run's connections.
+const BRIDGE_LIMIT: u32 = 16;
+
+/// A perturbation test of a measured run.
+#[derive(Debug)]
+pub struct PerturbationTest<'a> {
+    /// Path of the running floodmark, started again to slow processes.
+    pub floodmark: &'a Path,
+    /// The plan of the run.
+    pub plan: &'a Plan,
+    /// Trusted certificate authorities.
+    pub anchors: &'a [TrustAnchor],
+    /// Where the client runs.
+    pub side: &'a ProcessPlacement,
+    /// Process id of the server, if it may be slowed.
+    pub server: Option<u32>,
+    /// Process id of the store, if it may be slowed.
+    pub store: Option<u32>,
+    /// A second server with a doubled setting: a description with both values, and the plan of the
+    /// load on this server.
+    pub doubled: Option<(&'a str, &'a Plan)>,
+    /// Ends the test early.
+    pub stop: &'a Stop,
+}
+
+/// Result of a perturbation test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProofOutcome {
+    /// All windows are recorded.
+    Measured,
+    /// No applicable perturbation separates the cause from others.
+    NothingToChange,
+    /// A perturbation or its measurement failed.
+    Failed(String),
+}
+
+/// Returns the number of connections needed to bridge a pause.
+fn bridging_connections(run: &Run) -> u32 {
+    let connections = run.plan.connections;
+    let needed = run.throughput_per_s.unwrap_or(0.0) * BRIDGED_S;
+    let limit = connections.saturating_mul(BRIDGE_LIMIT);
+    (needed.ceil() as u32).clamp(connections, limit.max(connections))
+}
+
+fn run_id(run: &Run) -> RunId {
+    RunId {
+        system: run.system.clone(),
+        workload: run.workload.clone(),
+        trial: run.trial.clone(),
+        setting: run.setting.clone(),
+        process: run.process,
+        attempt: run.attempt,
+    }
+}
+
+impl PerturbationTest<'_> {
+    /// Applies the perturbations that separate a run's cause from others, and records their
+    /// windows.
+    ///
+    /// # Errors
+    /// The folder cannot be written.
+    pub fn run(&self, run: &Run, folder: &mut Folder) -> Result<ProofOutcome, FileError> {
+        let mut changes = floodmark_diagnose::why::proof::changes(run);
+        changes.retain(|change| match change {
+            Perturbation::SlowedServer => self.server.is_some(),
+            Perturbation::SlowedStore => self.store.is_some(),
+            Perturbation::TwiceKnob => self.doubled.is_some(),
+            Perturbation::TwiceConnections | Perturbation::SlowedClient => true,
+        });
+        if changes.is_empty() {
+            return Ok(ProofOutcome::NothingToChange);
+        }
+        if self.doubled.is_some() {
+            changes.push(Perturbation::TwiceKnob);
+        }
+        let measured = self.measure(run, &changes);
+        let missing = measured.as_ref().err();
+        folder.append(&Event::Proved {
+            run: run_id(run),
+            missing: missing
+                .map(|what| format!("the verdict is not proven: {what}"))
+                .into_iter()
+                .collect(),
+            windows: measured.as_ref().cloned().unwrap_or_default(),
+        })?;
+        folder.sync()?;
+        Ok(match measured {
+            Ok(_) => ProofOutcome::Measured,
+            Err(what) => ProofOutcome::Failed(what),
+        })
+    }
+
+    /// Measures the perturbations in short windows. Each round has the order A B C C B A, where A
+    /// is the unchanged base, so that drift affects all alike.
+    fn measure(&self, run: &Run, changes: &[Perturbation]) -> Result<Vec<Windows>, String> {
+        let bridging = bridging_connections(run);
+        let windows_of = |change: &Perturbation| Windows {
+            change: *change,
+            knob: match change {
+                Perturbation::TwiceKnob => self.doubled.map(|(setting, _)| setting.to_owned()),
+                _ => None,
+            },
+            connections: match change {
+                Perturbation::TwiceConnections | Perturbation::TwiceKnob => run.plan.connections,
+                _ => bridging,
+            },
+            base_per_s: Vec::new(),
+            changed_per_s: Vec::new(),
+        };
+        let mut all: Vec<Windows> = changes.iter().map(windows_of).collect();
+        let mut conditions: Vec<(Option<Perturbation>, u32)> = Vec::new();
+        for windows in &all {
+            if !conditions.contains(&(None, windows.connections)) {
+                conditions.push((None, windows.connections));
+            }
+            conditions.push((Some(windows.change), windows.connections));
+        }
+        let mean_s = run.service_time_us.mean.map_or(0.0, |us| us / 1e6);
+        let whole = |s: f64, (min, max): (f64, f64)| s.ceil().clamp(min, max);
+        let lead_s = whole(mean_s * SERVICE_TIMES / 2.0, LEAD_S);
+        let length_s = whole(mean_s * SERVICE_TIMES, WINDOW_S);
+        let mut next_number = FIRST_NUMBER;
+        if self.doubled.is_some() {
+            let change = (Some(Perturbation::TwiceKnob), run.plan.connections);
+            let lead_s = self.plan.warmup.as_secs_f64().max(WARMUP_S).ceil();
+            self.measure_window(change, lead_s, length_s, &mut next_number)?;
+        }
+        for _ in 0..ROUNDS {
+            for &condition in conditions.iter().chain(conditions.iter().rev()) {
+                let (change, connections) = condition;
+                let per_s = self.measure_window(condition, lead_s, length_s, &mut next_number)?;
+                for windows in &mut all {
+                    if change == Some(windows.change) {
+                        windows.changed_per_s.push(per_s);
+                    } else if change.is_none() && windows.connections == connections {
+                        windows.base_per_s.push(per_s);
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns the ok responses per second within one window, with a perturbation and a number of
+    /// connections. The window follows `lead_s` of load.
+    fn measure_window(
+        &self,
+        (change, connections): (Option<Perturbation>, u32),
+        lead_s: f64,
+        length_s: f64,
+        next_number: &mut u64,
+    ) -> Result<f64, String> {
+        let plan = match (change, self.doubled) {
+            (Some(Perturbation::TwiceKnob), Some((_, plan))) => plan,
+            _ => self.plan,
+        };
+        let plan = Plan {
+            model: Model::closed(lead_s + length_s),
+            warmup: Duration::ZERO,
+            figures_of: FiguresOf::Whole,
+            // Later responses are outside the window, and waiting for missing ones would take a
+            // whole timeout.
+            drain: false,
+            check: None,
+            connections: match change {
+                Some(Perturbation::TwiceConnections) => connections.saturating_mul(2),
+                _ => connections,
+            },
+            ..plan.clone()
+        };
+        let slow = |pids: &[u32]| {
+            Slowed::start(self.floodmark, pids)
+                .map_err(|error| format!("a process cannot be slowed down: {error}"))
+        };
+        let slowed = match change {
+            Some(Perturbation::SlowedServer) => self.server,
+            Some(Perturbation::SlowedStore) => self.store,
+            _ => None,
+        };
+        let slowed = slowed.map(|pid| slow(&family(&Root::host(), pid)));
+        let mut slowed = slowed.transpose()?.map(Ok);
+        let input = WorkerInput {
+            plan,
+            start_unix_ns: None,
+            first_number: *next_number,
+            answers_file: None,
+            anchors: self.anchors.to_vec(),
+        };
+        let lead_ns = (lead_s * 1e9) as u64;
+        let (mut ok, mut window_ns) = (0, None);
+        let program = worker::this_program();
+        let on_event = |event| match event {
+            Event::Ready(ready) if change == Some(Perturbation::SlowedClient) => {
+                slowed = Some(slow(&[ready.pid]));
+            }
+            Event::Second(row) if row.from_ns >= lead_ns => ok += row.ok_in_window,
+            Event::End(end) => {
+                *next_number = end.next_number.max(*next_number);
+                window_ns = end.window_ns.checked_sub(lead_ns);
+            }
+            _ => {}
+        };
+        worker::run(&program, self.side, &input, self.stop, on_event)
+            .map_err(|error| error.to_string())?;
+        if let Some(slowed) = slowed {
+            slowed?
+                .end()
+                .map_err(|error| format!("a process was not slowed down: {error}"))?;
+        }
+        if self.stop.is_set() {
+            return Err("interrupted".to_owned());
+        }
+        if ok == 0 {
+            return Err("a window has no responses; check that the server is running".to_owned());
+        }
+        match window_ns {
+            Some(ns) if ns > 0 => Ok(ok as f64 / (ns as f64 / 1e9)),
+            _ => Err("a window has no length".to_owned()),
+        }
+    }
+}

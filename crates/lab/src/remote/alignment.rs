@@ -1,0 +1,123 @@
+//! Computes the offset between the clocks of two hosts from their kernels' clock readings.
+
+use floodmark_record::remote::{AlignmentMethod, ClockAlignment, ClockReading};
+
+/// Rounding error of a series' start, which is a whole number of milliseconds.
+const ROUNDING_MS: f64 = 0.5;
+
+/// Maximum difference between the wall-clock offsets from the monotonic clock that two processes on
+/// one host see, ns. A larger difference means a time namespace, or two copies of one virtual
+/// machine image.
+const SAME_HOST_NS: u128 = 100_000_000;
+
+/// Returns the offset to add to a time on the `remote` series clock to get a `local` one.
+///
+/// # Errors
+/// The hosts differ, and one of their clocks is not synchronized.
+pub fn align(local: &ClockReading, remote: &ClockReading) -> Result<ClockAlignment, String> {
+    let alignment = |method, start_ms: fn(&ClockReading) -> f64, error_ms| ClockAlignment {
+        method,
+        offset_ms: start_ms(remote) - start_ms(local),
+        error_ms: error_ms + ROUNDING_MS,
+        correlation: None,
+        but: None,
+    };
+    if is_same_host(local, remote) {
+        let start_ms = |clock: &ClockReading| start_ms(clock, clock.monotonic_ns);
+        return Ok(alignment(AlignmentMethod::SameClock, start_ms, 0.0));
+    }
+    let error_us = error_us(local, "this host")? + error_us(remote, "the server's host")?;
+    let start_ms = |clock: &ClockReading| start_ms(clock, clock.unix_ns);
+    let error_ms = error_us as f64 / 1e3;
+    Ok(alignment(AlignmentMethod::WallClocks, start_ms, error_ms))
+}
+
+/// Returns the maximum error of a wall clock, in microseconds.
+fn error_us(clock: &ClockReading, host: &str) -> Result<u64, String> {
+    let known = clock.max_error_us.filter(|_| clock.synchronised);
+    known.ok_or_else(|| {
+        format!(
+            "the clock of {host} is not synchronized (NTP), so the observation cannot be matched to the run; \
+             synchronize it"
+        )
+    })
+}
+
+/// Returns the start of a series on a clock that read `ns` when the reading was taken, in ms.
+fn start_ms(clock: &ClockReading, ns: u64) -> f64 {
+    // Nanoseconds since 1970 need 61 bits and an `f64` has 53, so the result is exact to 256 ns.
+    ns as f64 / 1e6 - clock.at_ms
+}
+
+fn is_same_host(local: &ClockReading, remote: &ClockReading) -> bool {
+    let wall_offset = |c: &ClockReading| i128::from(c.unix_ns) - i128::from(c.monotonic_ns);
+    local.boot_id.is_some()
+        && local.boot_id == remote.boot_id
+        && (wall_offset(local) - wall_offset(remote)).unsigned_abs() < SAME_HOST_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(at_ms: f64, monotonic_ms: u64, unix_ms: u64) -> ClockReading {
+        ClockReading {
+            at_ms,
+            boot_id: Some("a".to_owned()),
+            monotonic_ns: monotonic_ms * 1_000_000,
+            unix_ns: unix_ms * 1_000_000,
+            synchronised: true,
+            max_error_us: Some(1_000),
+        }
+    }
+
+    const UNIX_MS: u64 = 1_700_000_000_000;
+
+    #[test]
+    fn uses_the_monotonic_clock_on_one_host() {
+        // On the monotonic clock, the remote series starts at 100 ms and the local one at 5,000 ms.
+        let local = clock(1_000.0, 6_000, UNIX_MS + 6_000);
+        let remote = clock(6_100.0, 6_200, UNIX_MS + 6_200);
+        let alignment = align(&local, &remote).unwrap();
+        assert_eq!(alignment.method, AlignmentMethod::SameClock);
+        assert!(
+            (alignment.offset_ms - -4_900.0).abs() < 1e-6,
+            "{alignment:?}"
+        );
+        assert_eq!(alignment.error_ms, ROUNDING_MS);
+    }
+
+    #[test]
+    fn uses_synchronized_wall_clocks_on_two_hosts() {
+        let local = clock(1_000.0, 6_000, UNIX_MS);
+        let mut remote = clock(6_100.0, 900_000, UNIX_MS + 200);
+        // With the same boot id, only the monotonic clock reveals the time namespace.
+        for boot_id in [None, Some("b".to_owned()), Some("a".to_owned())] {
+            remote.boot_id = boot_id;
+            let alignment = align(&local, &remote).unwrap();
+            assert_eq!(alignment.method, AlignmentMethod::WallClocks);
+            assert!(
+                (alignment.offset_ms - -4_900.0).abs() < 1e-3,
+                "{alignment:?}"
+            );
+            assert!((alignment.error_ms - 2.5).abs() < 1e-9, "{alignment:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_an_unsynchronized_clock() {
+        let good = clock(0.0, 0, UNIX_MS);
+        let foreign = |synchronised, max_error_us| ClockReading {
+            boot_id: None,
+            synchronised,
+            max_error_us,
+            ..clock(0.0, 0, UNIX_MS)
+        };
+        for bad in [foreign(false, Some(1)), foreign(true, None)] {
+            let error = align(&good, &bad).unwrap_err();
+            assert!(error.contains("the server's host"), "{error}");
+            let error = align(&bad, &good).unwrap_err();
+            assert!(error.contains("this host"), "{error}");
+        }
+    }
+}

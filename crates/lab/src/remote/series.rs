@@ -1,0 +1,202 @@
+//! Joins remote series from several lines on the clock of the run.
+
+use floodmark_record::metric::MetricKind;
+
+/// Values from one line, on the clock of the run.
+#[derive(Debug, Clone, Copy)]
+pub struct SeriesPiece<'a> {
+    /// Start of the first step, ms; negative if before the start of the run's own series.
+    pub start_ms: i64,
+    /// Length of each step, ms.
+    pub step_ms: u64,
+    /// The values.
+    pub values: &'a [f64],
+}
+
+impl SeriesPiece<'_> {
+    fn end_ms(&self) -> i64 {
+        let length = self.step_ms.saturating_mul(self.values.len() as u64);
+        self.start_ms
+            .saturating_add(i64::try_from(length).unwrap_or(i64::MAX))
+    }
+
+    /// Returns each value with the start and end of its step, in ms.
+    fn steps(&self) -> impl Iterator<Item = (f64, f64, f64)> {
+        let (start, step) = (self.start_ms as f64, self.step_ms as f64);
+        (0..).zip(self.values).map(move |(i, value)| {
+            let begin = start + f64::from(i) * step;
+            (begin, begin + step, *value)
+        })
+    }
+}
+
+/// A series in which all steps have the same length.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct JoinedSeries {
+    /// Start of the first step, ms.
+    pub start_ms: u64,
+    /// Length of each step, ms.
+    pub step_ms: u64,
+    /// The values.
+    pub values: Vec<f64>,
+    /// Largest sample in each step, with increases as rates per second; empty if each value is a
+    /// single sample.
+    pub maximum: Vec<f64>,
+}
+
+/// Joins the part of a series between 0 and `end_ms`. Its steps are at least as long as
+/// `min_step_ms` and as the longest step in `pieces`.
+///
+/// `pieces` follow each other without gaps. In longer steps, increases are summed and other values
+/// are averaged. A sample that overlaps two steps counts in each by its share.
+///
+/// A step that starts before 0 is dropped, but its increase is added to the first step, because
+/// connections open as soon as a run starts. A level sampled after the end is dropped unless it is
+/// the only one.
+pub fn join(
+    kind: MetricKind,
+    pieces: &[SeriesPiece],
+    end_ms: u64,
+    min_step_ms: u64,
+) -> Option<JoinedSeries> {
+    let end = i64::try_from(end_ms).unwrap_or(i64::MAX);
+    let within = |piece: &&SeriesPiece| piece.end_ms() > 0 && piece.start_ms < end;
+    let pieces: Vec<&SeriesPiece> = pieces.iter().filter(within).collect();
+    let own_ms = pieces.iter().map(|piece| piece.step_ms).max()?;
+    let step_ms = own_ms.max(min_step_ms);
+    let steps = pieces.iter().flat_map(|piece| piece.steps());
+    let mut steps: Vec<_> = steps
+        .filter(|(begin, end, _)| *end > 0.0 && *begin < end_ms as f64)
+        .collect();
+    // A level is sampled at the end of its step. A short run may end before the first sample.
+    let sampled = |(_, end, _): &(f64, f64, f64)| *end <= end_ms as f64;
+    if kind == MetricKind::Level && steps.iter().any(|step| step.0 >= 0.0 && sampled(step)) {
+        steps.retain(sampled);
+    }
+    if steps.first()?.0 < 0.0 {
+        let (.., increase) = steps.remove(0);
+        if kind == MetricKind::Counter {
+            steps.first_mut()?.2 += increase;
+        }
+    }
+    let start = steps.first()?.0;
+    let mut joined = JoinedSeries {
+        start_ms: start as u64,
+        step_ms,
+        ..JoinedSeries::default()
+    };
+    if pieces.iter().all(|piece| piece.step_ms == step_ms) {
+        joined.values = steps.iter().map(|(.., value)| rounded(*value)).collect();
+        return Some(joined);
+    }
+    let step = step_ms as f64;
+    let last = steps.last().map_or(start, |(_, end, _)| *end);
+    let bins = ((last - start) / step).ceil() as usize;
+    let (mut sums, mut parts) = (vec![0.0; bins], vec![0.0; bins]);
+    joined.maximum = vec![f64::NEG_INFINITY; bins];
+    for (begin, end, value) in steps {
+        let reading = match kind {
+            MetricKind::Counter => value / (end - begin) * 1e3,
+            MetricKind::Mean | MetricKind::Level => value,
+        };
+        let first = ((begin - start) / step) as usize;
+        let bins = first..bins.min(((end - start) / step).ceil() as usize);
+        for bin in bins {
+            let from = start + bin as f64 * step;
+            let part = (end.min(from + step) - begin.max(from)) / (end - begin);
+            if part > 0.0 {
+                sums[bin] += value * part;
+                parts[bin] += part;
+                joined.maximum[bin] = joined.maximum[bin].max(rounded(reading));
+            }
+        }
+    }
+    let each = |(sum, part): (f64, f64)| match kind {
+        MetricKind::Counter => rounded(sum),
+        MetricKind::Mean | MetricKind::Level => rounded(sum / part),
+    };
+    joined.values = sums.into_iter().zip(parts).map(each).collect();
+    Some(joined)
+}
+
+/// Returns the increase of a counter between two times. A step that overlaps them partly counts by
+/// its share. Sampling ended at `end_ms`, possibly within the last step.
+pub fn increase(pieces: &[SeriesPiece], from_ms: f64, to_ms: f64, end_ms: f64) -> f64 {
+    let steps = pieces.iter().flat_map(SeriesPiece::steps);
+    let parts = steps.map(|(begin, end, value)| {
+        let end = end.min(end_ms).max(begin + 1.0);
+        let part = (to_ms.min(end) - from_ms.max(begin)) / (end - begin);
+        value * part.clamp(0.0, 1.0)
+    });
+    parts.sum()
+}
+
+/// Rounds to six decimals, as in all series.
+pub fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(start_ms: i64, step_ms: u64, values: &[f64]) -> SeriesPiece<'_> {
+        SeriesPiece {
+            start_ms,
+            step_ms,
+            values,
+        }
+    }
+
+    #[test]
+    fn joins_and_cuts_lines_of_one_step() {
+        let pieces = [
+            piece(-75, 50, &[1.0, 2.0, 3.0]),
+            piece(75, 50, &[4.0, 5.0]),
+            piece(175, 50, &[6.0]),
+        ];
+        let joined = join(MetricKind::Counter, &pieces, 170, 0).unwrap();
+        assert_eq!((joined.start_ms, joined.step_ms), (25, 50));
+        // The second step starts before 0 and ends after 0.
+        assert_eq!(joined.values, [5.0, 4.0, 5.0]);
+        let level = join(MetricKind::Level, &pieces, 170, 0).unwrap();
+        // The last level was sampled at 175 ms.
+        assert_eq!((level.start_ms, level.values), (25, vec![3.0, 4.0]));
+        assert!(joined.maximum.is_empty());
+        // The run ends before the first sample, so the next sample counts.
+        let level = join(MetricKind::Level, &pieces, 30, 0).unwrap();
+        assert_eq!((level.start_ms, level.values), (25, vec![3.0]));
+        assert_eq!(join(MetricKind::Counter, &pieces, 10, 0), None);
+        assert_eq!(join(MetricKind::Counter, &[], 10, 0), None);
+    }
+
+    #[test]
+    fn keeps_sums_and_means_in_longer_steps() {
+        let pieces = [piece(0, 50, &[1.0, 2.0, 3.0]), piece(150, 100, &[8.0, 2.0])];
+        for (kind, values, maximum) in [
+            // Half of the step from 150 to 250 ms counts in the second step and half in the third.
+            (
+                MetricKind::Counter,
+                [3.0, 7.0, 5.0, 1.0],
+                [40.0, 80.0, 80.0, 20.0],
+            ),
+            (
+                MetricKind::Level,
+                [1.5, 14.0 / 3.0, 5.0, 2.0],
+                [2.0, 8.0, 8.0, 2.0],
+            ),
+        ] {
+            let joined = join(kind, &pieces, 1_000, 0).unwrap();
+            assert_eq!((joined.start_ms, joined.step_ms), (0, 100), "{kind:?}");
+            let expected: Vec<f64> = values.into_iter().map(rounded).collect();
+            assert_eq!(joined.values, expected, "{kind:?}");
+            assert_eq!(joined.maximum, maximum, "{kind:?}");
+        }
+        assert_eq!(
+            increase(&pieces, 25.0, 175.0, f64::INFINITY),
+            0.5 + 2.0 + 3.0 + 2.0
+        );
+        let longer = join(MetricKind::Counter, &pieces, 1_000, 200).unwrap();
+        assert_eq!((longer.step_ms, longer.values), (200, vec![10.0, 6.0]));
+    }
+}

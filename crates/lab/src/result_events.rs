@@ -1,0 +1,100 @@
+//! Reads the event stream of a result folder.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use floodmark_plan::FileError;
+use floodmark_record::Event;
+use floodmark_record::experiment::{ExperimentDescription, Resumed};
+use floodmark_record::run::{Environment, ToolInfo};
+
+use crate::lines::{file_error, line_error, read_line};
+use crate::run_events::RunEvents;
+use crate::worker::EVENT_LIMIT;
+
+/// The events of a result folder, except histograms.
+#[derive(Debug, Default)]
+pub struct ResultEvents {
+    /// The tool and the host that it ran on.
+    pub opened: Option<(ToolInfo, Environment)>,
+    /// The experiment, if the result is one.
+    pub experiment: Option<ExperimentDescription>,
+    /// Each time the result was resumed.
+    pub resumed: Vec<Resumed>,
+    /// What was skipped, one line each.
+    pub skipped: Vec<String>,
+    /// The runs, including superseded ones.
+    pub runs: Vec<RunEvents>,
+}
+
+impl ResultEvents {
+    /// Reads an event stream. Ignores an incomplete last line.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is invalid.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let mut all = Self::default();
+        each_event(path, |event| all.take(event))?;
+        Ok(all)
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Opened {
+                tool, environment, ..
+            } => self.opened = Some((tool, environment)),
+            Event::Experiment(asked) => self.experiment = Some(asked),
+            Event::Resumed(resumed) => {
+                for run in &mut self.runs {
+                    run.superseded |= resumed.anew.contains(&run.id);
+                }
+                // A resumed experiment retries skipped systems.
+                self.skipped.clear();
+                self.resumed.push(resumed);
+            }
+            Event::Skipped { what } => self.skipped.push(what),
+            Event::RunBegan { run, plan, unix_ms } => {
+                self.runs.push(RunEvents::new(run, plan, unix_ms));
+            }
+            Event::Proved {
+                run,
+                windows,
+                missing,
+            } => {
+                // A superseded run has the same name as the run that replaced it.
+                if let Some(run) = self.runs.iter_mut().rfind(|other| other.id == run) {
+                    run.perturbed = windows;
+                    run.missing.extend(missing);
+                }
+            }
+            event => {
+                if let Some(run) = self.runs.last_mut() {
+                    run.take(event);
+                }
+            }
+        }
+    }
+}
+
+/// Calls `on` for each event of a file. Ignores an incomplete last line.
+pub fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FileError> {
+    let unread = |error| file_error(path, error);
+    let mut reader = BufReader::new(File::open(path).map_err(unread)?);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let complete = read_line(&mut reader, &mut line, EVENT_LIMIT)
+            .map_err(|error| line_error(path, number, error))?;
+        match serde_json::from_slice(&line) {
+            Ok(event) => on(event),
+            // The process or the host died while writing the line.
+            Err(_) if !complete => break,
+            Err(error) => {
+                let what = format!("not a floodmark event: {error}");
+                return Err(line_error(path, number, what));
+            }
+        }
+    }
+    Ok(())
+}

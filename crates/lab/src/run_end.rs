@@ -1,0 +1,45 @@
+//! Describes in one line why a run ended.
+
+use floodmark_record::WorkerEnd;
+use floodmark_record::client::ClientRan;
+use floodmark_record::events::EndReason;
+use floodmark_record::units::show_ns;
+
+/// Returns why an external client's run failed or is incomplete.
+pub fn client_failure(ran: &ClientRan) -> Option<String> {
+    let interrupted = || format!("{} was interrupted before it printed its figures", ran.name);
+    ran.failure
+        .clone()
+        .or_else(|| ran.interrupted.then(interrupted))
+}
+
+/// Returns why a worker's run is incomplete.
+pub fn interruption(end: &WorkerEnd) -> Option<String> {
+    let handshake_failure = end.tls.as_ref().and_then(|tls| tls.failure.as_deref());
+    match (end.reason, handshake_failure) {
+        // A worker never reports `ClientFailed`.
+        (EndReason::Completed | EndReason::ClientFailed, _) => None,
+        (EndReason::NotHttp, _) => Some("the server does not speak HTTP/1.1".to_owned()),
+        (EndReason::Interrupted, _) => Some(format!(
+            "interrupted after {}",
+            show_ns(end.ended_ns as f64)
+        )),
+        (EndReason::ServerGone, Some(why)) if end.connects == 0 => {
+            Some(format!("no TLS handshake succeeded: {why}"))
+        }
+        (EndReason::ServerGone, _) => {
+            let mut errors = end.errors.keys().map(String::as_str);
+            let error = errors.find(|name| name.starts_with("connect") || *name == "unreachable");
+            let error = error.unwrap_or("connect_failed").replace('_', " ");
+            Some(if end.counts.ok + end.connects == 0 {
+                format!("the server is unreachable ({error})")
+            } else {
+                let since = end.server_gone_since_ns.unwrap_or(end.ended_ns);
+                format!(
+                    "the server stopped responding {} into the run ({error})",
+                    show_ns(since as f64)
+                )
+            })
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Reads and classifies responses.
+
+use floodmark_record::plan::CloseFirst;
+use floodmark_wire::ReadError;
+
+use super::{Core, Uses};
+use crate::backend::Slot;
+use crate::clock::Ns;
+use crate::connection::ConnectionState;
+use crate::judge;
+
+impl Core {
+    pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        let group = connection.moments.pick.group;
+        // A timestamp before the request means that the clock was set.
+        let sent = connection.moments.sent;
+        let at = at.filter(|at| (sent..=now).contains(at)).unwrap_or(now);
+        self.recorder.received(group, data.len());
+        match connection.state {
+            ConnectionState::Busy => {}
+            ConnectionState::Closing => {
+                self.recorder.error(ReadError::DataAfterClose.name());
+                return self.done_with(slot, now);
+            }
+            ConnectionState::Idle => {
+                self.recorder.error(ReadError::Unsolicited.name());
+                self.idle.remove(&mut self.connections, slot);
+                return self.shut(slot, CloseFirst::Client, now);
+            }
+            ConnectionState::Closed | ConnectionState::Connecting | ConnectionState::Paused => {
+                return;
+            }
+        }
+        if !connection.reader.started() {
+            connection.moments.first = at;
+        }
+        let fed = if self.judges[group as usize].needs_body() {
+            self.body.clear();
+            let fed = connection.reader.feed(data, &mut self.body);
+            // A body that arrived in one piece is judged in place; otherwise it is collected first.
+            if !connection.body.is_empty() || !matches!(&fed, Ok(fed) if fed.response.is_some()) {
+                let room = (judge::LONGEST_BODY + 1).saturating_sub(connection.body.len());
+                let piece = &self.body[..self.body.len().min(room)];
+                connection.body.extend_from_slice(piece);
+            }
+            fed
+        } else {
+            connection.reader.feed(data, &mut ())
+        };
+        match fed {
+            Err(error) => self.malformed(slot, error.name(), now),
+            Ok(fed) => {
+                let Some(response) = fed.response else { return };
+                if fed.consumed < data.len() {
+                    let error = if response.keep_alive {
+                        ReadError::Unsolicited
+                    } else {
+                        ReadError::DataAfterClose
+                    };
+                    return self.malformed(slot, error.name(), now);
+                }
+                self.responded(slot, response.status, at, now);
+                self.go_on(slot, response.keep_alive, now);
+            }
+        }
+    }
+
+    /// Counts a response that ended with the connection.
+    pub(super) fn completed_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
+        self.body.clear();
+        self.responded(slot, status, now, now);
+    }
+
+    /// Classifies and counts a complete response that arrived at `at`.
+    fn responded(&mut self, slot: Slot, status: u16, at: Ns, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        let body = if connection.body.is_empty() {
+            &self.body
+        } else {
+            &connection.body
+        };
+        let judge = &self.judges[connection.moments.pick.group as usize];
+        let (outcome, figures) = judge.outcome(status, body);
+        self.recorder
+            .responded(&connection.moments, at, status, outcome);
+        if let Some(lacking) = judge.wants() {
+            match figures {
+                Some(figures) => {
+                    let sent = connection.moments.sent;
+                    self.responses
+                        .add(figures, sent, at, &mut connection.last_number);
+                }
+                None if (200..400).contains(&status) => self.recorder.error(lacking),
+                None => {}
+            }
+        }
+        connection.used += 1;
+        // An idle connection keeps no body.
+        connection.body = Vec::new();
+        self.last_life = now;
+        self.refused_since = None;
+        self.last_response = Some(now);
+        self.in_flight -= 1;
+        self.pressing.remove(&mut self.connections, slot);
+    }
+
+    /// Continues on a connection after a response.
+    fn go_on(&mut self, slot: Slot, keep_alive: bool, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        let used_up = matches!(self.uses, Uses::Limited(n) if connection.used >= n);
+        if used_up && self.close_first != CloseFirst::Server {
+            self.shut(slot, self.close_first, now);
+            self.refill(now);
+        } else if used_up || !keep_alive {
+            connection.state = ConnectionState::Closing;
+            connection.deadline = now + self.timeout;
+            self.pressing.push_back(&mut self.connections, slot);
+        } else {
+            self.vacant(slot, now, now);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Responses kept for a check (`--check`), 24 bytes each.
+
+use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, StrangeTotal, TotalLine};
+
+use crate::clock::Ns;
+use crate::judge::CheckedContent;
+use crate::scoring::ScoreResponse;
+
+/// Responses per block; blocks avoid copying when the list grows.
+const BLOCK: usize = 64 * 1024;
+
+/// The responses that one thread received.
+#[derive(Debug, Default)]
+pub struct KeptResponses {
+    blocks: Vec<Vec<[u64; 3]>>,
+    /// Number of responses whose number was not greater than the previous one on their connection.
+    pub out_of_order: u64,
+    /// Descriptions of the first such responses.
+    pub offenders: Vec<String>,
+    /// Reference for totals, set by the first response.
+    line: Option<TotalLine>,
+    scored: ScoringSummary,
+}
+
+impl KeptResponses {
+    /// Keeps one response; `last` is the previous number on its connection.
+    pub fn add(&mut self, figures: CheckedContent, sent: Ns, done: Ns, last: &mut Option<u64>) {
+        let (number, words) = match figures {
+            CheckedContent::Number(number) => (number, [number, sent, done]),
+            CheckedContent::Score(score, response) => {
+                let number = response.number_of_trials;
+                let distance = self.distance(score, &response);
+                let kept = KeptScore::new(number, distance, sent, done);
+                (number, kept.0)
+            }
+        };
+        if let Some(last) = *last
+            && number <= last
+        {
+            self.out_of_order += 1;
+            show(&mut self.offenders, || {
+                format!("{number} after {last} on one connection")
+            });
+        }
+        *last = Some(number);
+        match self.blocks.last_mut() {
+            Some(block) if block.len() < BLOCK => block.push(words),
+            _ => {
+                let mut block = Vec::with_capacity(BLOCK);
+                block.push(words);
+                self.blocks.push(block);
+            }
+        }
+    }
+
+    /// Returns the distance of a total from its expected value. Checks the average too.
+    fn distance(&mut self, score: f64, response: &ScoreResponse) -> Option<i32> {
+        let ScoreResponse {
+            average_score: average,
+            total_score: total,
+            number_of_trials: number,
+        } = *response;
+        if !response.averages() {
+            self.scored.wrong_averages += 1;
+            show(&mut self.scored.first_wrong_averages, || {
+                format!("{average} for {total} / {number}")
+            });
+        }
+        let line = self
+            .line
+            .get_or_insert_with(|| TotalLine::through(score, number, total));
+        let distance = line.distance(number, total);
+        if distance.is_none() {
+            self.scored.strange(StrangeTotal { number, total });
+        }
+        distance
+    }
+
+    /// Returns the number of responses.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.blocks.iter().map(Vec::len).sum()
+    }
+
+    /// Returns whether there are no responses.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Returns the totals of all threads, or `None` if the responses are not scores.
+    #[must_use]
+    pub fn scored<'a>(
+        all: impl Iterator<Item = &'a KeptResponses> + Clone,
+    ) -> Option<ScoringSummary> {
+        let mut together = ScoringSummary {
+            line: Some(Self::line(all.clone())?),
+            ..ScoringSummary::default()
+        };
+        for KeptResponses { scored, .. } in all {
+            together.join(scored);
+        }
+        Some(together)
+    }
+
+    /// Returns the reference that all threads' totals are compared with.
+    #[must_use]
+    pub fn line<'a>(mut all: impl Iterator<Item = &'a KeptResponses>) -> Option<TotalLine> {
+        all.find_map(|responses| responses.line)
+    }
+
+    /// Writes the responses as little-endian triples of 64 bits; scores relative to `line`.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn write(
+        &self,
+        line: Option<TotalLine>,
+        out: &mut impl std::io::Write,
+    ) -> std::io::Result<()> {
+        // Offset of this thread's reference: 0 if the server is correct.
+        let ahead = line.zip(self.line).map(|(line, mine)| mine.ahead_of(&line));
+        for words in self.blocks.iter().flatten() {
+            let words = match ahead {
+                None | Some(Some(0)) => *words,
+                Some(by) => KeptScore(*words).moved(by, 0).0,
+            };
+            for word in words {
+                out.write_all(&word.to_le_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(shown: &mut Vec<String>, words: impl FnOnce() -> String) {
+    if shown.len() < SHOWN {
+        shown.push(words());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::kept::KEPT_BYTES;
+
+    fn scores(responses: &[(u64, f64)]) -> KeptResponses {
+        let mut kept = KeptResponses::default();
+        for (number_of_trials, total_score) in responses {
+            let response = ScoreResponse {
+                average_score: 10.0,
+                total_score: *total_score,
+                number_of_trials: *number_of_trials,
+            };
+            kept.add(CheckedContent::Score(10.0, response), 1, 2, &mut None);
+        }
+        kept
+    }
+
+    fn distances(threads: &[KeptResponses]) -> Vec<Option<i32>> {
+        let mut bytes = Vec::new();
+        for responses in threads {
+            let line = KeptResponses::line(threads.iter());
+            responses.write(line, &mut bytes).unwrap();
+        }
+        let triples = bytes.chunks_exact(KEPT_BYTES).map(|triple| {
+            let word = |i: usize| u64::from_le_bytes(triple[8 * i..8 * i + 8].try_into().unwrap());
+            KeptScore([word(0), word(1), word(2)])
+        });
+        triples.map(|kept| kept.distance()).collect()
+    }
+
+    #[test]
+    fn compares_totals_of_all_threads_with_one_line() {
+        let threads = [
+            scores(&[]),
+            scores(&[(5, 55.0), (6, 55.0), (7, 70.1)]),
+            scores(&[(9, 75.0), (10, 105.0)]),
+            scores(&[(11, 3.0), (12, 13.0)]),
+        ];
+        assert_eq!(
+            distances(&threads),
+            [Some(0), Some(-1), None, Some(-2), Some(0), None, None]
+        );
+        let scored = KeptResponses::scored(threads.iter()).unwrap();
+        assert_eq!(scored.line, Some(TotalLine::through(10.0, 5, 55.0)));
+        let strange = StrangeTotal {
+            number: 7,
+            total: 70.1,
+        };
+        assert_eq!(scored.first_strange_totals, [strange]);
+        assert_eq!(scored.wrong_averages, 7);
+        assert_eq!(scored.first_wrong_averages.len(), SHOWN);
+        assert_eq!(scored.first_wrong_averages[0], "10 for 55 / 5");
+        assert_eq!(
+            KeptResponses::scored([KeptResponses::default()].iter()),
+            None
+        );
+    }
+}

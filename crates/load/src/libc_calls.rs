@@ -1,0 +1,76 @@
+//! System calls that `rustix` lacks. Those of the I/O backends are with the backends.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// Returns the CPU time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`).
+///
+/// Not through `rustix`, which reads clocks from the vDSO and crashes when valgrind hides the vDSO.
+pub(crate) fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes a timespec that outlives the call; it stays zero if it refuses.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Returns the resources that the process, or the calling thread, has used (`getrusage(2)`).
+pub(crate) fn resource_usage(who: libc::c_int) -> libc::rusage {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes into a zeroed rusage of the right size; all zeros is a valid value
+    // if it refuses.
+    unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
+        usage.assume_init()
+    }
+}
+
+/// Returns the scheduling attributes of the calling thread (`sched_getattr(2)`).
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn scheduling() -> io::Result<libc::sched_attr> {
+    let mut attributes = libc::sched_attr {
+        size: size_of::<libc::sched_attr>() as u32,
+        sched_policy: 0,
+        sched_flags: 0,
+        sched_nice: 0,
+        sched_priority: 0,
+        sched_runtime: 0,
+        sched_deadline: 0,
+        sched_period: 0,
+    };
+    // SAFETY: the kernel writes at most `size` bytes into a sched_attr that outlives the call; 0 is
+    // the calling thread.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_sched_getattr,
+            0,
+            &raw mut attributes,
+            attributes.size,
+            0,
+        )
+    };
+    result(done).map(|()| attributes)
+}
+
+/// Sets the scheduling attributes of the calling thread (`sched_setattr(2)`).
+///
+/// # Errors
+/// The kernel refuses.
+pub(crate) fn set_scheduling(attributes: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the kernel reads a sched_attr that outlives the call and states its own size; 0 is
+    // the calling thread.
+    result(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attributes, 0) })
+}
+
+fn result(done: libc::c_long) -> io::Result<()> {
+    if done < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Handshakes and records against an in-memory rustls server.
+
+use std::io::{Read, Write};
+use std::sync::LazyLock;
+
+use floodmark_record::tls::{TlsPlan, Trust};
+use proptest::prelude::*;
+use rustls::{ServerConfig, ServerConnection, SupportedCipherSuite};
+
+use super::super::config::Tls;
+use super::super::testing::{Authority, Identity, SUITES, Valid, server};
+use super::*;
+
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
+static IDENTITY: LazyLock<Identity> = LazyLock::new(|| AUTHORITY.issue(&["localhost"], Valid::Now));
+
+fn config(suite: SupportedCipherSuite) -> ServerConfig {
+    server(&IDENTITY, &[suite], true)
+}
+
+/// A client's connection and its server's.
+struct Pair {
+    client: TlsConnection,
+    server: ServerConnection,
+    records: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+impl Pair {
+    /// Completes a handshake; `cut` splits the server's output.
+    fn new(config: ServerConfig, mut cut: impl FnMut() -> usize) -> Self {
+        let plan = TlsPlan {
+            server_name: "localhost".to_owned(),
+            trust: Trust::File,
+            resumption: true,
+        };
+        let tls = Tls::new(&plan, &[AUTHORITY.anchor()]).unwrap();
+        let mut pair = Pair {
+            client: TlsConnection::begin(tls.for_thread(), tls.name.clone()).unwrap(),
+            server: ServerConnection::new(Arc::new(config)).unwrap(),
+            records: Vec::new(),
+            plain: Vec::new(),
+        };
+        while !pair.client.is_established || pair.server.is_handshaking() {
+            let outgoing = pair.client.outgoing();
+            pair.pass_to_server(&outgoing);
+            let written = pair.server_records();
+            pair.receive_in_pieces(&written, &mut cut);
+        }
+        pair
+    }
+
+    fn receive(&mut self, data: &[u8]) -> Result<(), TlsFailure> {
+        self.client
+            .receive(data, &mut self.records, &mut self.plain)
+    }
+
+    fn receive_in_pieces(&mut self, mut stream: &[u8], mut cut: impl FnMut() -> usize) {
+        while !stream.is_empty() {
+            let (piece, rest) = stream.split_at(cut().clamp(1, stream.len()));
+            self.receive(piece).unwrap();
+            stream = rest;
+        }
+    }
+
+    /// Returns the plaintext that the server reads from these bytes.
+    fn pass_to_server(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut plain = Vec::new();
+        for mut piece in bytes.chunks(4000) {
+            while !piece.is_empty() {
+                self.server.read_tls(&mut piece).unwrap();
+                self.server.process_new_packets().unwrap();
+            }
+            let _ = self.server.reader().read_to_end(&mut plain);
+        }
+        plain
+    }
+
+    fn server_records(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while self.server.wants_write() {
+            self.server.write_tls(&mut bytes).unwrap();
+        }
+        bytes
+    }
+
+    fn encrypted_by_server(&mut self, plain: &[u8]) -> Vec<u8> {
+        self.server.writer().write_all(plain).unwrap();
+        self.server_records()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// However the stream is split, and however small its records, the same bytes arrive, in both
+    /// directions.
+    #[test]
+    fn reads_records_at_any_split(
+        suite in 0..SUITES.len(),
+        fragment in prop_oneof![Just(None), (40usize..200).prop_map(Some), Just(Some(16_389))],
+        responses in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9_000), 0..4),
+        requests in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20_000), 0..3),
+        cuts in prop::collection::vec(prop_oneof![1usize..8, 1usize..2000, 1usize..60_000], 1..40),
+    ) {
+        let mut cuts = cuts.iter().copied().cycle();
+        let mut cut = || cuts.next().unwrap();
+        let mut config = config(SUITES[suite]);
+        config.max_fragment_size = fragment;
+        let mut pair = Pair::new(config, &mut cut);
+        pair.server.set_buffer_limit(None);
+        let expected = responses.concat();
+        for response in &responses {
+            pair.server.writer().write_all(response).unwrap();
+        }
+        pair.server.send_close_notify();
+        let stream = pair.server_records();
+        pair.receive_in_pieces(&stream, &mut cut);
+        prop_assert!(pair.plain == expected, "{} bytes of {}", pair.plain.len(), expected.len());
+        prop_assert!(pair.client.has_ended && pair.client.partial.is_empty());
+        for request in &requests {
+            let records = pair.client.encrypt(request);
+            prop_assert!(&pair.pass_to_server(&records) == request);
+        }
+    }
+
+    /// A changed bit invalidates its record, and earlier data stays intact.
+    #[test]
+    fn rejects_a_modified_record(suite in 0..SUITES.len(), at in 0usize..1000, bit in 0u32..8) {
+        let mut pair = Pair::new(config(SUITES[suite]), || usize::MAX);
+        let mut stream = pair.encrypted_by_server(b"before");
+        let first = stream.len();
+        stream.extend(pair.encrypted_by_server(b"a record that is changed on its way"));
+        // The record type in TLS 1.2 and the version are authenticated; the length determines the
+        // record's end.
+        let header = 5;
+        let place = first + header + at % (stream.len() - first - header);
+        stream[place] ^= 1 << bit;
+        let failure = pair.receive(&stream).unwrap_err();
+        prop_assert_eq!(failure.name, "tls_bad_record");
+        prop_assert!(failure.garbled);
+        prop_assert_eq!(pair.plain.as_slice(), b"before");
+    }
+}
+
+#[test]
+fn names_bytes_that_are_not_a_record() {
+    for (bytes, name) in [
+        (b"HTTP/1.1 400", "tls_answered_in_plain_http"),
+        (b"220 mail.exa", "tls_not_spoken"),
+        (&[23, 9, 9, 0, 1, 0, 0, 0, 0, 0, 0, 0], "tls_not_spoken"),
+        (
+            &[23, 3, 3, 255, 255, 0, 0, 0, 0, 0, 0, 0],
+            "tls_record_too_long",
+        ),
+    ] {
+        let mut pair = Pair::new(config(SUITES[0]), || usize::MAX);
+        assert_eq!(pair.receive(bytes).unwrap_err().name, name);
+    }
+}
+
+#[test]
+fn renews_keys_at_the_servers_request() {
+    for suite in &SUITES[..3] {
+        let mut pair = Pair::new(config(*suite), || usize::MAX);
+        for round in 0..3 {
+            pair.server.refresh_traffic_keys().unwrap();
+            let records = pair.encrypted_by_server(b"under new keys");
+            pair.receive(&records).unwrap();
+            assert_eq!(pair.plain, b"under new keys", "round {round}");
+            pair.plain.clear();
+            // The server asked for new keys of the client too.
+            let records = pair.client.encrypt(b"a request");
+            assert_eq!(pair.pass_to_server(&records), b"a request");
+        }
+    }
+}
+
+#[test]
+fn ignores_data_after_close_notify() {
+    let mut pair = Pair::new(config(SUITES[0]), || usize::MAX);
+    let mut stream = pair.encrypted_by_server(b"all");
+    pair.server.send_close_notify();
+    stream.extend(pair.server_records());
+    stream.extend(b"HTTP/1.1 200 OK");
+    pair.receive(&stream).unwrap();
+    pair.receive(b"more").unwrap();
+    assert!(pair.client.has_ended);
+    assert_eq!(pair.plain, b"all");
+}
+
+#[test]
+fn announces_the_end_once() {
+    let mut pair = Pair::new(config(SUITES[0]), || usize::MAX);
+    let records = pair.client.close();
+    pair.server.read_tls(&mut records.as_slice()).unwrap();
+    assert!(pair.server.process_new_packets().unwrap().peer_has_closed());
+    assert_eq!(pair.client.close(), b"");
+}

@@ -1,0 +1,403 @@
+//! Samples the process tree of a role: client, server or store.
+
+use std::cell::RefCell;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use floodmark_record::Metric;
+use floodmark_record::metric::{JvmFigure, ProcessFigure, Role};
+use floodmark_record::watch::{OtherThreads, ServerSeen, ServerThread};
+use procfs_core::FromRead;
+use procfs_core::process::Io;
+use rustix::param::page_size;
+
+use crate::cpu::ticks_per_s;
+use crate::figures::Figures;
+use crate::jvm::Jvm;
+use crate::samples::Samples;
+use crate::sock_diag::SockDiag;
+use crate::targets::{SharedCpu, UsedCpu};
+use crate::thread_groups::ThreadGroups;
+use crate::threads::{NAMED, Threads};
+use crate::tree::{ENDED, Ticks, Tree};
+use crate::upstreams::Upstreams;
+use crate::{Root, cgroup, host, jvm, limits, thread_groups};
+
+/// Interval of searches for new child processes. A search takes 0.1 to 0.3 ms per hundred processes
+/// on the host. The tree's CPU includes children that end between searches.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Interval of samples that are expensive and change slowly.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// Maximum CPU shares of sampling processes, threads, slow values and threads by name.
+const PROCESSES: f64 = 0.003;
+const THREADS: f64 = 0.004;
+const SELDOM: f64 = 0.002;
+const NAMES: f64 = 0.004;
+
+/// Maximum number of threads reported by name per second. A record keeps fewer, and a thread that
+/// is missing in some seconds is undercounted.
+const DRAINED: usize = 64;
+
+/// Figures from `/proc/PID/stat`, `schedstat`, `status`, `/proc/PID/io` and `/proc/PID/fd`.
+const STAT: [ProcessFigure; 5] = [
+    ProcessFigure::User,
+    ProcessFigure::System,
+    ProcessFigure::Rss,
+    ProcessFigure::Threads,
+    ProcessFigure::Processes,
+];
+const SCHEDULING: [ProcessFigure; 2] = [ProcessFigure::OnCpu, ProcessFigure::RunDelay];
+const SWITCHES: [ProcessFigure; 2] = [
+    ProcessFigure::VoluntarySwitches,
+    ProcessFigure::InvoluntarySwitches,
+];
+const IO: [ProcessFigure; 2] = [ProcessFigure::ReadBytes, ProcessFigure::WriteBytes];
+const FILES: [ProcessFigure; 2] = [ProcessFigure::OpenFiles, ProcessFigure::OpenFilesLimit];
+
+/// CPU time of a JVM's own threads.
+const JVM_THREADS: [JvmFigure; 2] = [JvmFigure::CompilerTime, JvmFigure::CollectorTime];
+
+/// Returns the metrics of a role's process tree.
+pub(crate) fn produced(role: Role) -> Vec<Metric> {
+    let mut all = process_metrics(role, STAT);
+    for figures in [SCHEDULING, SWITCHES, IO] {
+        all.extend(process_metrics(role, figures));
+    }
+    if role != Role::Client {
+        all.extend(process_metrics(role, FILES));
+        all.extend(jvm::produced(role));
+        all.extend(JVM_THREADS.map(|figure| Metric::Jvm(role, figure)));
+        all.extend(thread_groups::produced(role));
+    }
+    all
+}
+
+/// Samples the processes of one role.
+pub(crate) struct ProcessSampler {
+    root: Root,
+    role: Role,
+    /// PIDs of the initial processes.
+    pub(crate) pids: Vec<u32>,
+    /// Name of the first initial process.
+    pub(crate) name: String,
+    tree: Rc<RefCell<Tree>>,
+    threads: Option<Rc<RefCell<Threads>>>,
+    /// CPU used before the mark.
+    base: Ticks,
+}
+
+impl ProcessSampler {
+    /// Starts to sample the processes `pids` and their descendants, except `excluded`.
+    ///
+    /// # Errors
+    /// None of the processes exists.
+    pub(crate) fn open(
+        samples: &mut Samples,
+        root: &Root,
+        role: Role,
+        pids: &[u32],
+        excluded: Option<u32>,
+        live: &SharedCpu,
+    ) -> io::Result<Self> {
+        let tree = Tree::new(root, pids, excluded)?;
+        let mut sampler = Self {
+            root: root.clone(),
+            role,
+            pids: pids.to_vec(),
+            name: tree.members[0].stat.comm.clone(),
+            tree: Rc::new(RefCell::new(tree)),
+            threads: None,
+            base: Ticks::default(),
+        };
+        sampler.open_processes(samples, Arc::clone(live));
+        sampler.open_threads(samples);
+        sampler.open_io(samples);
+        if role != Role::Client {
+            sampler.open_files(samples);
+        }
+        sampler.mark();
+        Ok(sampler)
+    }
+
+    /// Returns the name of a source of this role.
+    fn source(&self, files: &str) -> String {
+        format!("{}: {files}", self.role.name())
+    }
+
+    fn open_processes(&self, samples: &mut Samples, live: SharedCpu) {
+        let ticks_per_s = ticks_per_s();
+        let metrics = process_metrics(self.role, STAT);
+        let tree = Rc::clone(&self.tree);
+        let (source, timing) = (self.source("/proc/PID/stat"), (samples.step, PROCESSES));
+        samples.add_values(&source, timing, metrics, move || {
+            let mut tree = tree.borrow_mut();
+            let used = tree.read()?;
+            let [user_s, system_s] =
+                [used.user, used.system].map(|ticks| ticks as f64 / ticks_per_s);
+            if let Ok(mut last) = live.lock() {
+                *last = Some(UsedCpu {
+                    at: Instant::now(),
+                    user: Duration::from_secs_f64(user_s),
+                    system: Duration::from_secs_f64(system_s),
+                });
+            }
+            let rss_bytes = tree.rss_pages() * page_size() as u64;
+            let (threads, processes) = (tree.threads(), tree.members.len());
+            Ok([
+                user_s,
+                system_s,
+                rss_bytes as f64,
+                threads as f64,
+                processes as f64,
+            ])
+        });
+        let tree = Rc::clone(&self.tree);
+        let (source, timing) = (self.source("children"), (LOOK, SELDOM));
+        samples.add(&source, timing, Vec::new(), move |_| {
+            tree.borrow_mut().find_children();
+            Ok(())
+        });
+    }
+
+    fn open_threads(&mut self, samples: &mut Samples) {
+        let role = self.role;
+        let threads = match Threads::new(&self.root, &self.tree.borrow()) {
+            Ok(threads) => Rc::new(RefCell::new(threads)),
+            Err(error) => {
+                samples.missing(format!("{}: threads: {error}", role.name()));
+                return;
+            }
+        };
+        self.threads = Some(Rc::clone(&threads));
+        let is_jvm = role != Role::Client && self.open_jvm(samples);
+        let mut metrics = process_metrics(role, SCHEDULING);
+        if is_jvm {
+            metrics.extend(JVM_THREADS.map(|figure| Metric::Jvm(role, figure)));
+        }
+        let (tree, all) = (Rc::clone(&self.tree), Rc::clone(&threads));
+        let source = self.source("/proc/PID/task/TID/schedstat");
+        let count = metrics.len();
+        samples.add_values(&source, (samples.step, THREADS), metrics, move || {
+            let sums = all.borrow_mut().read_schedstat(&tree.borrow())?;
+            let jvm = [sums.compiling_ns, sums.collecting_ns];
+            let all = [sums.on_cpu_ns, sums.waiting_ns].into_iter().chain(jvm);
+            Ok(all.take(count).map(|ns| ns as f64 / 1e9))
+        });
+        let tree = Rc::clone(&self.tree);
+        let mut groups = (role != Role::Client).then(|| ThreadGroups::of(role));
+        let source = self.source("/proc/PID/task/TID/{stat,status,wchan}");
+        let metrics = process_metrics(role, SWITCHES);
+        samples.add(&source, (SLOW, NAMES), metrics, move |figures| {
+            let mut threads = threads.borrow_mut();
+            threads.list(&tree.borrow(), true);
+            threads.read_stat();
+            let (voluntary, involuntary) = threads.read_switches()?;
+            figures.extend([voluntary as f64, involuntary as f64]);
+            if let Some(groups) = &mut groups {
+                groups.begin();
+                threads.report_activity(|activity| groups.add(activity, figures));
+                groups.end(figures);
+            }
+            Ok(())
+        });
+    }
+
+    /// Starts to sample the first JVM among the processes.
+    fn open_jvm(&self, samples: &mut Samples) -> bool {
+        for member in &self.tree.borrow().members {
+            match Jvm::open(&self.root, member.pid) {
+                Ok(None) if member.stat.comm == "java" => samples.missing(format!(
+                    "JVM figures: process {} has no hsperfdata file; start it without -XX:-UsePerfData",
+                    member.pid
+                )),
+                Ok(None) => {}
+                Err(line) => samples.missing(line),
+                Ok(Some(mut jvm)) => {
+                    let (path, metrics) = (jvm.path.clone(), jvm.metrics(self.role));
+                    let timing = (samples.step, SELDOM);
+                    samples.add_values(&path, timing, metrics, move || jvm.read());
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Starts to sample bytes read and written. A parent's counters include ended children, like
+    /// its CPU.
+    fn open_io(&self, samples: &mut Samples) {
+        let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
+        let mut highest = [0, 0];
+        let (source, metrics) = (self.source("/proc/PID/io"), process_metrics(self.role, IO));
+        samples.add_values(&source, (SLOW, SELDOM), metrics, move || {
+            let each = of_members(&tree.borrow(), |pid| {
+                let text = root.read(format!("/proc/{pid}/io"))?;
+                let io = Io::from_read(text.as_bytes());
+                Ok(io.map_or((0, 0), |io| (io.read_bytes, io.write_bytes)))
+            })?;
+            let read = each.iter().map(|(read, _)| read).sum();
+            let written = each.iter().map(|(_, written)| written).sum();
+            highest = [highest[0].max(read), highest[1].max(written)];
+            Ok(highest.map(|bytes: u64| bytes as f64))
+        });
+    }
+
+    /// Starts to sample the open files and the limit of the process that is closest to its limit.
+    fn open_files(&self, samples: &mut Samples) {
+        let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
+        let (source, metrics) = (
+            self.source("/proc/PID/fd"),
+            process_metrics(self.role, FILES),
+        );
+        samples.add_values(&source, (SLOW, SELDOM), metrics, move || {
+            let each = of_members(&tree.borrow(), |pid| open_files(&root, pid))?;
+            let share = |[open, limit]: &[f64; 2]| open / limit;
+            let nearest = each
+                .into_iter()
+                .max_by(|a, b| share(a).total_cmp(&share(b)));
+            Ok(nearest.into_iter().flatten())
+        });
+    }
+
+    /// Starts to sample the connections that the server opened, except those to its own `port`.
+    pub(crate) fn open_upstreams(&self, samples: &mut Samples, port: u16, diag: SockDiag) {
+        let mut upstreams = Upstreams::new(diag, &self.root, Rc::clone(&self.tree), port);
+        let timing = (SLOW, SELDOM);
+        let read = move |figures: &mut Figures| upstreams.read(figures);
+        samples.add("sock_diag: upstreams", timing, Vec::new(), read);
+    }
+
+    /// Starts to sample the throttling of the first control group that differs from `own`. A start
+    /// script may put the server in a group without joining it.
+    pub(crate) fn open_cgroup(&self, samples: &mut Samples, own: Option<&Path>) {
+        let tree = self.tree.borrow();
+        let pids = tree.members.iter().map(|member| member.pid);
+        let mut levels = pids.filter_map(|pid| cgroup::throttled_level(&self.root, pid));
+        if let Some(level) = levels.find(|level| Some(level.as_path()) != own) {
+            host::throttling(samples, &self.root, Some(Role::Server), &level);
+        }
+    }
+
+    /// Starts the period of [`ProcessSampler::seen`].
+    pub(crate) fn mark(&mut self) {
+        let mut tree = self.tree.borrow_mut();
+        // A tree that has ended keeps its CPU.
+        self.base = tree.read().unwrap_or(tree.used);
+        if let Some(threads) = &self.threads {
+            let mut threads = threads.borrow_mut();
+            threads.list(&tree, true);
+            // Threads may have ended since the last reading.
+            let _ = threads.read_schedstat(&tree);
+            threads.mark();
+        }
+    }
+
+    /// Returns whether any process was alive at the last sample.
+    pub(crate) fn is_alive(&self) -> bool {
+        !self.tree.borrow().members.is_empty()
+    }
+
+    /// Returns the usage of threads since the previous call, except threads that
+    /// neither ran nor waited for a CPU.
+    pub(crate) fn drain_threads(&mut self) -> (Vec<ServerThread>, Option<OtherThreads>) {
+        let used = self.tree.borrow().used;
+        let since = used.since(std::mem::replace(&mut self.base, used));
+        let Some(threads) = &self.threads else {
+            return (Vec::new(), None);
+        };
+        let mut threads = threads.borrow_mut();
+        let (mut named, others) = threads.busiest(since, ticks_per_s(), DRAINED);
+        threads.count_from_now();
+        named.retain(|thread| thread.on_cpu_s + thread.run_delay_s > 0.0);
+        (named, others)
+    }
+
+    /// Excludes a process and its descendants.
+    pub(crate) fn exclude(&self, pid: u32) {
+        self.tree.borrow_mut().exclude(pid);
+    }
+
+    /// Returns the processes and threads, with their usage since the mark.
+    pub(crate) fn seen(&self) -> ServerSeen {
+        let mut tree = self.tree.borrow_mut();
+        let used = tree.read().unwrap_or(tree.used).since(self.base);
+        let threads = self.threads.as_ref().map(|threads| {
+            let mut threads = threads.borrow_mut();
+            let _ = threads.read_schedstat(&tree);
+            threads.read_stat();
+            threads.busiest(used, ticks_per_s(), NAMED)
+        });
+        let (threads, other_threads) = threads.unwrap_or_default();
+        ServerSeen {
+            name: self.name.clone(),
+            pids: self.pids.clone(),
+            processes: tree.most_members as u64,
+            peak_rss_bytes: tree.peak_rss_pages * page_size() as u64,
+            threads,
+            other_threads,
+        }
+    }
+}
+
+fn process_metrics<const N: usize>(role: Role, figures: [ProcessFigure; N]) -> Vec<Metric> {
+    figures.map(|figure| Metric::Process(role, figure)).into()
+}
+
+/// Returns a figure of each readable process of a tree.
+///
+/// # Errors
+/// No process is readable.
+fn of_members<T>(tree: &Tree, read: impl Fn(u32) -> io::Result<T>) -> io::Result<Vec<T>> {
+    let mut failed = io::Error::other(ENDED);
+    let mut figures = Vec::new();
+    for member in &tree.members {
+        match read(member.pid) {
+            Ok(figure) => figures.push(figure),
+            Err(error) => failed = error,
+        }
+    }
+    if figures.is_empty() {
+        Err(failed)
+    } else {
+        Ok(figures)
+    }
+}
+
+/// Returns the number of open files of a process and its limit.
+fn open_files(root: &Root, pid: u32) -> io::Result<[f64; 2]> {
+    let folder = root.path(format!("/proc/{pid}/fd"));
+    // Since Linux 6.2, the size of the folder is the number of open files.
+    let open = match std::fs::metadata(&folder)?.len() {
+        0 => std::fs::read_dir(&folder)?.count() as u64,
+        open => open,
+    };
+    let limits = limits::parse(&root.read(format!("/proc/{pid}/limits"))?);
+    let limit = limits.get("nofile").copied().unwrap_or(u64::MAX);
+    Ok([open as f64, limit as f64])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_open_files_and_reads_the_limit() {
+        let root = Root::host();
+        let own = std::process::id();
+        let [before, limit] = open_files(&root, own).unwrap();
+        let held: Vec<_> = (0..50)
+            .map(|_| std::fs::File::open("/proc/self/stat").unwrap())
+            .collect();
+        let [open, _] = open_files(&root, own).unwrap();
+        drop(held);
+        // Other tests in this process open and close files concurrently.
+        assert!(open >= 50.0 && open <= limit, "{before} {open} {limit}");
+        assert_eq!(limit, limits::open_files(&root).unwrap().soft as f64);
+        assert!(open_files(&root, u32::MAX).is_err());
+    }
+}

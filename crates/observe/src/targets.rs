@@ -1,0 +1,74 @@
+//! Targets to monitor during a load, and the CPU usage that the live view shows.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use floodmark_record::target::Address;
+
+/// Targets to monitor in addition to the host.
+#[derive(Debug, Clone, Default)]
+pub struct MonitorTargets {
+    /// Addresses of the server.
+    pub addresses: Vec<Address>,
+    /// PID of the server; looked up by its address if missing.
+    pub server_pid: Option<u32>,
+    /// Whether a remote observer samples the server and its ends of the connections.
+    pub observed_remotely: bool,
+    /// The store behind the server.
+    pub store: Option<MonitoredStore>,
+}
+
+impl MonitorTargets {
+    /// Returns the addresses of the server, except unix sockets.
+    pub(crate) fn ip_addresses(&self) -> Vec<SocketAddr> {
+        let ip = |address: &Address| match address {
+            Address::Ip(ip) => Some(*ip),
+            Address::Unix(_) => None,
+        };
+        self.addresses.iter().filter_map(ip).collect()
+    }
+}
+
+/// A database behind the server under test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MonitoredStore {
+    /// Name of the store, for messages.
+    pub name: String,
+    /// Kind of the store, if known.
+    pub kind: Option<StoreKind>,
+    /// Address of the store.
+    pub address: SocketAddr,
+    /// PID of the process that started the store; looked up by the address if missing.
+    pub pid: Option<u32>,
+}
+
+/// Databases whose statistics can be queried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreKind {
+    /// Apache Cassandra, through CQL.
+    Cassandra,
+    /// PostgreSQL.
+    Postgresql,
+}
+
+/// CPU time of a role's processes up to a moment, including ended processes.
+#[derive(Debug, Clone, Copy)]
+pub struct UsedCpu {
+    /// Time of the sample.
+    pub at: Instant,
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+}
+
+/// The last sample, shared with the live view.
+pub(crate) type SharedCpu = Arc<Mutex<Option<UsedCpu>>>;
+
+/// CPU usage shown during the load.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LiveCpu {
+    pub server: SharedCpu,
+    pub store: SharedCpu,
+}

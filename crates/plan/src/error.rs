@@ -1,0 +1,19 @@
+//! Errors of planning a load.
+
+/// A load cannot be planned. The message is one line with the place and the fix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A setting, a file or a combination of them is invalid.
+    #[error("{0}")]
+    Invalid(String),
+    /// The server's host name does not resolve, or its socket does not exist.
+    #[error("{0}")]
+    Unreachable(String),
+}
+
+impl PlanError {
+    /// Returns an [`Invalid`](PlanError::Invalid) error.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        PlanError::Invalid(message.into())
+    }
+}

@@ -1,0 +1,52 @@
+//! Chooses the I/O backend, which determines where sockets are kept.
+
+use floodmark_load::backend::uring::{self, Uring};
+use floodmark_load::budget::Offer;
+use floodmark_record::plan::{Backend, Plan};
+
+use crate::error::PlanError;
+use crate::spec::{BackendChoice, PlanSpec};
+
+/// Returns the backend for requests of at most `longest` bytes, and a notice if it is a fallback.
+/// Sets the location of the backend's sockets in `offer`.
+pub fn choose(
+    spec: &PlanSpec,
+    plan: &Plan,
+    offer: &mut Offer,
+    longest: usize,
+) -> Result<(Backend, Option<String>), PlanError> {
+    if spec.backend == BackendChoice::Epoll {
+        return Ok((Backend::Epoll, None));
+    }
+    let error = match Uring::probe(table(spec, plan, offer)) {
+        Ok(able) => {
+            offer.sockets = able.sockets(plan, longest);
+            return Ok((Backend::Uring, None));
+        }
+        Err(error) => error,
+    };
+    let why = uring::unavailable(&error);
+    if spec.backend == BackendChoice::Uring {
+        return Err(PlanError::invalid(format!(
+            "{} uring: {why}, or use {} epoll",
+            spec.name("backend"),
+            spec.name("backend")
+        )));
+    }
+    Ok((Backend::Epoll, Some(format!("using epoll: {why}"))))
+}
+
+/// Returns the length of the socket table to try.
+///
+/// A table that exceeds the limit on open files is tried only if the plan is not refused for it
+/// later: with `--anyway`, or in the open model, which opens only as many connections as it needs.
+fn table(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> usize {
+    let connections = spec.load.connections.unwrap_or(1);
+    let longest = connections.div_ceil(plan.threads.into());
+    let refused = !spec.anyway && (!plan.is_open() || plan.hold());
+    if offer.fds.is_some_and(|fds| longest > fds) && !refused {
+        longest as usize
+    } else {
+        1
+    }
+}

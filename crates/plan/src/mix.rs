@@ -1,0 +1,306 @@
+//! Mix files: several requests with weights.
+//!
+//! ```toml
+//! [[request]]
+//! name = "search"
+//! weight = 3
+//! path = "/search?q={rand:1-1000}"
+//! ```
+
+use std::ops::Range;
+use std::path::Path;
+
+use floodmark_load::request::{RequestPart, longest, requests};
+use floodmark_record::Plan;
+use floodmark_record::mix::{MAX_REQUESTS, Mix, MixRequest, parse_header};
+use floodmark_record::plan::{Expect, RequestPlan, Target};
+use floodmark_record::units::show_count;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::error::PlanError;
+use crate::input;
+use crate::spec::PlanSpec;
+use crate::toml_file::{FileError, Located, TomlFile};
+
+/// Maximum sum of the weights after division by their common divisor. Each load thread stores one
+/// byte per unit.
+pub const MAX_CYCLE: u64 = 10_000;
+
+/// Maximum length of a request's name, which keeps tables narrow.
+const MAX_NAME: usize = 20;
+
+/// Maximum weight of a request.
+const MAX_WEIGHT: u32 = 1_000_000;
+
+/// Settings of requests that do not have their own.
+#[derive(Debug, Clone, Default)]
+pub struct RequestDefaults {
+    /// Headers; a request's own header of the same name takes precedence.
+    pub headers: Vec<(String, String)>,
+    /// Conditions for an ok response.
+    pub expect: Vec<Expect>,
+}
+
+/// A mix and the file that it was read from.
+#[derive(Debug)]
+pub struct MixFile {
+    /// The mix.
+    pub mix: Mix,
+    file: TomlFile,
+    entries: Vec<Located<MixEntry>>,
+}
+
+/// A mix file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MixDocument {
+    #[serde(default)]
+    request: Vec<Located<MixEntry>>,
+}
+
+/// One `[[request]]`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct MixEntry {
+    name: Option<Located<String>>,
+    weight: Option<Located<i64>>,
+    method: Option<Located<String>>,
+    path: Option<Located<String>>,
+    headers: Option<Located<Vec<Located<String>>>>,
+    body: Option<Located<String>>,
+    body_file: Option<Located<String>>,
+    expect: Option<Vec<Located<String>>>,
+    templates: Option<bool>,
+}
+
+impl MixFile {
+    /// Reads a mix file. Paths in it are relative to its folder.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not a valid mix.
+    pub fn read(path: &Path, defaults: &RequestDefaults) -> Result<Self, FileError> {
+        let file = TomlFile::read(path)?;
+        let entries = file.parse::<MixDocument>()?.request;
+        let Some(first) = entries.first() else {
+            return Err(file
+                .error_at_start("no requests; write [[request]] with a name and a path for each"));
+        };
+        if let Some(excess) = entries.get(MAX_REQUESTS) {
+            let what = format!("more than {MAX_REQUESTS} requests; remove some");
+            return Err(file.error(&excess.span(), what));
+        }
+        let mut requests: Vec<MixRequest> = Vec::new();
+        for entry in &entries {
+            let request = entry.request(&file, &entry.span(), defaults)?;
+            if let Some(before) = requests.iter().position(|r| r.name == request.name) {
+                let what = format!(
+                    "name: \"{}\" is already used in line {}; choose another name",
+                    request.name,
+                    file.line(&entries[before].span())
+                );
+                return Err(file.error(&span_of(&entry.name, &entry.span()), what));
+            }
+            requests.push(request);
+        }
+        let length = reduce(&mut requests);
+        if length > MAX_CYCLE {
+            let what = format!(
+                "the weights add up to {} after division by their greatest common divisor; reduce them to at most {}",
+                show_count(length),
+                show_count(MAX_CYCLE)
+            );
+            return Err(file.error(&first.span(), what));
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Ok(MixFile {
+            mix: Mix {
+                file: name.into_owned(),
+                requests,
+            },
+            file,
+            entries,
+        })
+    }
+
+    /// Returns the position of a request or a part of it, such as `mix.toml:12`.
+    fn place(&self, request: usize, part: RequestPart) -> String {
+        let Some(entry) = self.entries.get(request) else {
+            return self.file.path().display().to_string();
+        };
+        let whole = entry.span();
+        let span = match part {
+            RequestPart::Method => span_of(&entry.method, &whole),
+            RequestPart::Path => span_of(&entry.path, &whole),
+            RequestPart::Headers => span_of(&entry.headers, &whole),
+            RequestPart::Body => span_of(&entry.body, &span_of(&entry.body_file, &whole)),
+        };
+        self.file.place(&span)
+    }
+}
+
+/// Returns the position of a value, or `fallback` if the value is missing.
+fn span_of<T>(value: &Option<Located<T>>, fallback: &Range<usize>) -> Range<usize> {
+    value
+        .as_ref()
+        .map_or_else(|| fallback.clone(), Located::span)
+}
+
+/// Divides the weights by their greatest common divisor and returns their sum.
+fn reduce(requests: &mut [MixRequest]) -> u64 {
+    fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+        if b == 0 {
+            a
+        } else {
+            greatest_common_divisor(b, a % b)
+        }
+    }
+    let weights = requests.iter().map(|r| r.weight);
+    let divisor = weights.fold(0, greatest_common_divisor).max(1);
+    requests.iter_mut().for_each(|r| r.weight /= divisor);
+    requests.iter().map(|r| u64::from(r.weight)).sum()
+}
+
+impl MixEntry {
+    fn request(
+        &self,
+        file: &TomlFile,
+        whole: &Range<usize>,
+        defaults: &RequestDefaults,
+    ) -> Result<MixRequest, FileError> {
+        let name = self.name(file, whole)?;
+        let Some(path) = &self.path else {
+            let what = format!("the request \"{name}\" has no path; write path = \"/\"");
+            return Err(file.error(whole, what));
+        };
+        let body = self.body(file)?;
+        let method = match &self.method {
+            Some(method) => method,
+            None if body.is_some() => "POST",
+            None => "GET",
+        };
+        let parse = |text: &Located<String>| {
+            parse_header(text).map_err(|what| file.error(&text.span(), format!("headers: {what}")))
+        };
+        let own = self.headers.iter().flat_map(|headers| headers.iter());
+        let mut headers = own.map(parse).collect::<Result<Vec<_>, _>>()?;
+        let own = headers.len();
+        for (name, value) in &defaults.headers {
+            let is_own = |(n, _): &(String, String)| n.eq_ignore_ascii_case(name);
+            if !headers[..own].iter().any(is_own) {
+                headers.push((name.clone(), value.clone()));
+            }
+        }
+        let parse = |text: &Located<String>| {
+            text.parse::<Expect>()
+                .map_err(|what| file.error(&text.span(), format!("expect: {what}")))
+        };
+        let expect = match &self.expect {
+            Some(all) => all.iter().map(parse).collect::<Result<_, _>>()?,
+            None => defaults.expect.clone(),
+        };
+        Ok(MixRequest {
+            name: name.to_owned(),
+            weight: self.weight(file)?,
+            path: path.to_string(),
+            request: RequestPlan {
+                method: method.to_owned(),
+                headers,
+                body: body.unwrap_or_default(),
+            },
+            expect,
+            templates: self.templates.unwrap_or(true),
+        })
+    }
+
+    fn name(&self, file: &TomlFile, whole: &Range<usize>) -> Result<&str, FileError> {
+        let Some(name) = &self.name else {
+            return Err(file.error(whole, "a request has no name; write name = \"search\""));
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(plain) {
+            let name_text: &str = name;
+            let what = format!(
+                "name: expected up to {MAX_NAME} letters, digits, \"-\", \"_\" or \".\", not \"{name_text}\""
+            );
+            return Err(file.error(&name.span(), what));
+        }
+        Ok(name)
+    }
+
+    fn weight(&self, file: &TomlFile) -> Result<u32, FileError> {
+        let Some(weight) = &self.weight else {
+            return Ok(1);
+        };
+        match u32::try_from(**weight) {
+            Ok(n @ 1..=MAX_WEIGHT) => Ok(n),
+            _ => {
+                let what = format!(
+                    "weight: expected a whole number from 1 to {MAX_WEIGHT}, not {}",
+                    **weight
+                );
+                Err(file.error(&weight.span(), what))
+            }
+        }
+    }
+
+    fn body(&self, file: &TomlFile) -> Result<Option<Vec<u8>>, FileError> {
+        match (&self.body, &self.body_file) {
+            (Some(_), Some(path)) => Err(file.error(
+                &path.span(),
+                "body-file conflicts with body; leave one of them out",
+            )),
+            (Some(text), None) => Ok(Some(text.as_bytes().to_vec())),
+            (None, None) => Ok(None),
+            (None, Some(name)) => {
+                let folder = file.path().parent().unwrap_or(Path::new(""));
+                let path = folder.join(name.as_str());
+                let bytes = input::read(&path).map_err(|what| {
+                    let what = format!("body-file {}: {what}", path.display());
+                    file.error(&name.span(), what)
+                })?;
+                Ok(Some(bytes))
+            }
+        }
+    }
+}
+
+/// Reads the mix file of a plan, if any.
+pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile>, PlanError> {
+    let Some(path) = &spec.mix else {
+        return Ok(None);
+    };
+    if target.path != "/" {
+        return Err(PlanError::invalid(format!(
+            "the URL \"{}\": with a mix, paths come from its file; give only the server, like http://{}/",
+            target.url, target.authority
+        )));
+    }
+    let defaults = RequestDefaults {
+        headers: spec.headers.clone(),
+        expect: spec.expect.clone(),
+    };
+    MixFile::read(path, &defaults)
+        .map(Some)
+        .map_err(|e| PlanError::invalid(format!("{} {e}", spec.name("mix"))))
+}
+
+/// Checks that the plan's requests are valid. Returns the length of the longest, in bytes.
+pub(crate) fn longest_request(plan: &Plan, file: Option<&MixFile>) -> Result<usize, PlanError> {
+    let fault = match requests(plan) {
+        Ok(requests) => return Ok(longest(&requests)),
+        Err(fault) => fault,
+    };
+    let Some(file) = file else {
+        return Err(PlanError::invalid(format!("the request: {fault}")));
+    };
+    let name = &file.mix.requests[fault.index].name;
+    Err(PlanError::invalid(format!(
+        "--mix {}: the request \"{name}\": {fault}",
+        file.place(fault.index, fault.place)
+    )))
+}
+
+#[cfg(test)]
+#[path = "mix_tests.rs"]
+mod tests;

@@ -1,0 +1,369 @@
+//! Turns settings into a plan. Refuses settings that contradict each other or exceed the host's
+//! limits.
+
+use std::net::SocketAddr;
+
+use floodmark_load::budget::{self, Offer, SocketLocation};
+use floodmark_load::scoring;
+use floodmark_load::sources::unusable;
+use floodmark_observe::{Root, cpu, sysctl};
+use floodmark_record::plan::{
+    Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
+    Model, Plan, RequestPlan, Target,
+};
+use floodmark_record::tls::TrustAnchor;
+use floodmark_record::units::{show_count, show_rate};
+
+use crate::error::PlanError;
+use crate::spec::{BodySource, CheckKind, LoadSpec, Origin, PlanSpec, Warmup};
+use crate::target::{self, Resolved};
+use crate::{input, io_backend, mix, schedule, trust};
+
+/// Maximum number of connections per client. Their state takes up to 2 GiB.
+pub const MAX_CONNECTIONS: u64 = 1_000_000;
+
+/// Maximum number of load threads.
+pub const MAX_THREADS: u64 = 1024;
+
+/// A validated plan and its remarks for the user.
+#[derive(Debug)]
+pub struct Planned {
+    /// The plan.
+    pub plan: Plan,
+    /// Trusted certificate authorities, if the plan verifies certificates.
+    pub anchors: Vec<TrustAnchor>,
+    /// Lines to print before the run.
+    pub remarks: Vec<String>,
+    /// Limitations of this host, for the record.
+    pub notices: Vec<String>,
+}
+
+/// Returns the plan of a load on a resolved target. `open_files` is the client's hard limit, if
+/// known.
+///
+/// # Errors
+/// The settings contradict each other, are out of range, or need more than the host provides.
+pub fn plan(
+    spec: &PlanSpec,
+    resolved: Resolved,
+    open_files: Option<u64>,
+) -> Result<Planned, PlanError> {
+    let Resolved {
+        mut target,
+        https_host,
+    } = resolved;
+    refuse_public(spec, &target)?;
+    let mut notices = Vec::from_iter(drop_unreachable_addresses(spec, &mut target)?);
+    refuse_conflicts(spec)?;
+    refuse_unusable(spec, &target)?;
+    let (model, remark) = schedule::of(spec)?;
+    let mut offer = offer(&target, open_files);
+    notices.extend(unknown_limits(&target, &offer));
+    let (tls, anchors) = trust::plan(spec, https_host)?;
+    let load = &spec.load;
+    let timeout = load.timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let mut plan = Plan {
+        tls,
+        request: request(spec)?,
+        mix: None,
+        target,
+        model,
+        connections: 0,
+        threads: threads(spec)?,
+        connection_use: match (load.fresh, load.requests_per_connection) {
+            (Some(true), _) | (_, Some(1)) => ConnectionUse::Fresh,
+            (_, Some(n)) => ConnectionUse::PerConnection(n),
+            (_, None) => ConnectionUse::Kept,
+        },
+        close_first: load.close_first.unwrap_or(CloseFirst::Server),
+        warmup: load.warmup_length(),
+        figures_of: FiguresOf::Whole,
+        timeout,
+        deadline: load.deadline.unwrap_or(timeout),
+        drain: !spec.no_drain,
+        expect: spec.expect.clone(),
+        check: None,
+        sources: load.sources,
+        ports_per_source: offer.ports,
+        backend: Backend::Epoll,
+        seed: load.seed.unwrap_or(1),
+    };
+    if load.warmup.unwrap_or_default() == Warmup::Auto && !plan.rate_changes() {
+        plan.figures_of = FiguresOf::Steady;
+    }
+    if spec.hold && !plan.is_open() {
+        return Err(PlanError::invalid(format!(
+            "{} needs a rate (--rate, --ramp, --steps or --replay); in the closed model all connections are always in use",
+            spec.name("hold")
+        )));
+    }
+    plan.check = check(spec, &plan.request)?;
+    let file = mix::of_spec(spec, &plan.target)?;
+    plan.mix = file.as_ref().map(|file| file.mix.clone());
+    let longest = mix::longest_request(&plan, file.as_ref())?;
+    let (backend, notice) = io_backend::choose(spec, &plan, &mut offer, longest)?;
+    plan.backend = backend;
+    notices.extend(notice);
+    plan.connections = connections(spec, &plan, &offer)?;
+    if let Some(shortage) = budget::shortage(&plan, &offer)
+        && !spec.anyway
+    {
+        return Err(PlanError::invalid(match spec.origin {
+            Origin::CommandLine => format!("{shortage}, or add --anyway"),
+            Origin::File => shortage,
+        }));
+    }
+    let mut remarks = remarks(&plan, &offer);
+    remarks.extend_from_slice(&notices);
+    remarks.extend(remark);
+    Ok(Planned {
+        plan,
+        anchors,
+        remarks,
+        notices,
+    })
+}
+
+fn refuse_public(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
+    let public = |address: &SocketAddr| !target::is_private(address.ip());
+    match target.ip_addresses().find(public) {
+        Some(address) if !spec.public => Err(PlanError::invalid(format!(
+            "{} is a public address ({}); add --public if its owner agrees",
+            target.authority,
+            address.ip()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses settings that conflict or lack a required setting.
+fn refuse_conflicts(spec: &PlanSpec) -> Result<(), PlanError> {
+    let load = &spec.load;
+    let is_given = |key: &str| load.given().any(|given| given == key);
+    const CONFLICTS: [(&str, &str); 7] = [
+        ("duration", "requests"),
+        ("burst", "duration"),
+        ("burst", "requests"),
+        ("burst", "rate"),
+        ("burst", "arrivals"),
+        ("burst", "connections"),
+        ("fresh", "requests-per-connection"),
+    ];
+    if let Some((a, b)) = CONFLICTS.iter().find(|(a, b)| is_given(a) && is_given(b)) {
+        let (a, b) = (spec.name(a), spec.name(b));
+        return Err(PlanError::invalid(format!(
+            "{a} conflicts with {b}; leave one of them out"
+        )));
+    }
+    let has_rate = load.rate.is_some() || spec.ramp.is_some() || spec.steps.is_some();
+    let missing = [
+        ("burst", "within", load.within.is_some()),
+        ("within", "burst", load.burst.is_some()),
+        ("arrivals", "rate", has_rate),
+    ];
+    match missing
+        .iter()
+        .find(|(key, _, fulfilled)| is_given(key) && !fulfilled)
+    {
+        Some((key, needed, _)) => {
+            let (key, needed) = (spec.name(key), spec.name(needed));
+            Err(PlanError::invalid(format!(
+                "{key} needs {needed}; add {needed} or leave out {key}"
+            )))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses settings of connections that conflict, or that this host or target does not support.
+fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
+    let LoadSpec {
+        close_first,
+        sources,
+        ..
+    } = spec.load;
+    let kept = spec.load.fresh != Some(true) && spec.load.requests_per_connection.is_none();
+    let name = spec.name("close-first");
+    if kept && close_first.is_some_and(|who| who != CloseFirst::Server) {
+        return Err(PlanError::invalid(format!(
+            "{name} has no effect on kept connections; add {} or {}",
+            spec.name("fresh"),
+            spec.name("requests-per-connection")
+        )));
+    }
+    if let Some(sources) = sources
+        && let Some((address, why)) = unusable(sources)
+    {
+        return Err(PlanError::invalid(format!(
+            "{}: this host cannot send from {address} ({why}); add the address to an interface (ip address add), or use \
+             other addresses, such as 127.0.0.2-127.0.0.9 for a server on this host",
+            spec.name("sources")
+        )));
+    }
+    if close_first == Some(CloseFirst::Reset) && target.address.unix().is_some() {
+        return Err(PlanError::invalid(format!(
+            "{name} reset: a unix socket has no RST; use {name} client"
+        )));
+    }
+    Ok(())
+}
+
+/// Removes the addresses whose family differs from that of the source addresses. Returns a notice
+/// about them.
+fn drop_unreachable_addresses(
+    spec: &PlanSpec,
+    target: &mut Target,
+) -> Result<Option<String>, PlanError> {
+    let Some(sources) = spec.load.sources else {
+        return Ok(None);
+    };
+    let all: Vec<SocketAddr> = target.ip_addresses().collect();
+    let same = |address: &SocketAddr| address.is_ipv4() == sources.first.is_ipv4();
+    let mut reachable = all.iter().copied().filter(same);
+    let name = spec.name("sources");
+    let Some(first) = reachable.next() else {
+        return Err(PlanError::invalid(format!(
+            "{name} {}-{}: the address family differs from {}; use source addresses of the target's family",
+            sources.first,
+            sources.last,
+            target.show_addresses()
+        )));
+    };
+    let notice = format!(
+        "{}: only addresses of the same family as {name} are used",
+        target.show_addresses()
+    );
+    target.address = first.into();
+    target.further_addresses = reachable.collect();
+    Ok((target.addresses().count() < all.len()).then_some(notice))
+}
+
+fn threads(spec: &PlanSpec) -> Result<u32, PlanError> {
+    let cpus = cpu::allowed(&Root::host()).max(1);
+    match spec.load.threads {
+        None => Ok((cpus / 2).max(1)),
+        Some(n) if n <= MAX_THREADS => Ok(n as u32),
+        Some(n) => Err(PlanError::invalid(format!(
+            "{} {n}: at most {MAX_THREADS}; this host has {cpus} CPUs",
+            spec.name("threads")
+        ))),
+    }
+}
+
+fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, PlanError> {
+    match (spec.load.connections, &plan.model) {
+        (Some(n), _) if n > MAX_CONNECTIONS => Err(PlanError::invalid(format!(
+            "{} {n}: at most {}; use several hosts for more",
+            spec.name("connections"),
+            show_count(MAX_CONNECTIONS)
+        ))),
+        (Some(n), _) => Ok(n as u32),
+        (None, Model::Closed { .. }) => Ok(DEFAULT_CONNECTIONS),
+        (None, Model::Open { .. }) => {
+            let most = budget::most_connections(plan, offer).unwrap_or(MAX_CONNECTIONS);
+            Ok(most.clamp(1, MAX_CONNECTIONS) as u32)
+        }
+    }
+}
+
+fn request(spec: &PlanSpec) -> Result<RequestPlan, PlanError> {
+    let body = match &spec.body {
+        Some(BodySource::Text(text)) => text.clone().into_bytes(),
+        Some(BodySource::File(path)) => input::read(path).map_err(|why| {
+            PlanError::invalid(format!(
+                "{} {}: {why}",
+                spec.name("body-file"),
+                path.display()
+            ))
+        })?,
+        None => Vec::new(),
+    };
+    let method = match &spec.method {
+        Some(method) => method,
+        None if spec.body.is_some() => "POST",
+        None => "GET",
+    };
+    Ok(RequestPlan {
+        method: method.to_owned(),
+        headers: spec.headers.clone(),
+        body,
+    })
+}
+
+/// Returns the check of responses; for `scoring`, with the score in the request body.
+fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, PlanError> {
+    Ok(match spec.load.check {
+        None => None,
+        Some(CheckKind::Sequence) => Some(Check::Sequence),
+        Some(CheckKind::Scoring) => Some(Check::Scoring {
+            score: scoring::score(&request.body).map_err(|why| {
+                PlanError::invalid(format!("{} scoring: {why}", spec.name("check")))
+            })?,
+        }),
+    })
+}
+
+/// Returns the local ports and open files that this host provides.
+fn offer(target: &Target, open_files: Option<u64>) -> Offer {
+    let root = Root::host();
+    let loopback = target
+        .ip_addresses()
+        .all(|address| address.ip().to_canonical().is_loopback());
+    let reuse = sysctl::number(&root, "net.ipv4.tcp_tw_reuse");
+    let delay_s =
+        sysctl::number(&root, "net.ipv4.tcp_tw_reuse_delay").map_or(1.0, |ms| ms as f64 / 1e3);
+    Offer {
+        ports: target
+            .address
+            .ip()
+            .and_then(|_| Some(sysctl::ports(&root)?.usable())),
+        fds: open_files,
+        sockets: SocketLocation::Files,
+        time_wait_s: reuse.map(|reuse| budget::time_wait_s(reuse, delay_s, loopback)),
+    }
+}
+
+/// Returns a notice for each limit that could not be read.
+fn unknown_limits(target: &Target, offer: &Offer) -> Vec<String> {
+    let by_ports = target.address.ip().is_some();
+    [
+        (
+            by_ports && offer.ports.is_none(),
+            "net.ipv4.ip_local_port_range cannot be read; the number of local ports is unknown",
+        ),
+        (
+            by_ports && offer.time_wait_s.is_none(),
+            "net.ipv4.tcp_tw_reuse cannot be read; how long ports stay in TIME_WAIT is unknown",
+        ),
+        (
+            offer.fds.is_none(),
+            "the limit on open files cannot be read; whether it suffices is unknown",
+        ),
+    ]
+    .into_iter()
+    .filter(|(unknown, _)| *unknown)
+    .map(|(_, line)| line.to_owned())
+    .collect()
+}
+
+fn remarks(plan: &Plan, offer: &Offer) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let (Some(per_s), Some(ports), Some(time_wait_s)) = (
+        budget::connections_per_s(plan, offer),
+        budget::ports_in_all(plan, offer),
+        offer.time_wait_s,
+    ) {
+        remarks.push(format!(
+            "the client closes first: its {ports} local ports, each {time_wait_s} s in TIME_WAIT, sustain {} new connections \
+             per second",
+            show_rate(per_s)
+        ));
+    }
+    if plan.close_first == CloseFirst::Reset {
+        remarks.push(
+            "connections end with RST (close-first reset); servers may treat it as an error"
+                .to_owned(),
+        );
+    }
+    remarks
+}

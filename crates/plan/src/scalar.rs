@@ -1,0 +1,290 @@
+//! Types of single values in manifests: how to read each, and its JSON Schema.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use floodmark_record::plan::Rate;
+use floodmark_record::units::{parse_count, parse_duration, parse_rate};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+use crate::spec::Warmup;
+use crate::toml_file::nearest;
+use crate::values;
+
+/// Maximum length of a name, which keeps tables narrow.
+pub const MAX_NAME: usize = 40;
+
+/// Largest count: an `f64` represents all smaller whole numbers exactly.
+pub const MAX_COUNT: u64 = 1 << 53;
+
+/// A string, number or boolean.
+enum Scalar<'a> {
+    Text(&'a str),
+    Integer(i128),
+    Float(f64),
+    Boolean(bool),
+}
+
+impl Scalar<'_> {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Scalar::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn number(&self) -> Option<f64> {
+        match self {
+            Scalar::Integer(n) => Some(*n as f64),
+            Scalar::Float(n) => Some(*n).filter(|n| n.is_finite()),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Scalar<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Text(text) => write!(f, "\"{text}\""),
+            Scalar::Integer(n) => n.fmt(f),
+            Scalar::Float(n) => n.fmt(f),
+            Scalar::Boolean(truth) => truth.fmt(f),
+        }
+    }
+}
+
+/// A kind of value. `parse` returns `None` if a value does not match `expected`.
+trait Kind {
+    type Value;
+    fn expected() -> String;
+    fn parse(scalar: &Scalar<'_>) -> Option<Self::Value>;
+    fn schema() -> Schema;
+    fn suggestion(_text: &str) -> Option<&'static str> {
+        None
+    }
+}
+
+struct KindVisitor<K>(PhantomData<K>);
+
+impl<K: Kind> KindVisitor<K> {
+    fn take<E: Error>(scalar: &Scalar<'_>) -> Result<K::Value, E> {
+        K::parse(scalar).ok_or_else(|| match scalar.text().and_then(K::suggestion) {
+            Some(word) => E::custom(format!("unknown value {scalar}; did you mean \"{word}\"?")),
+            None => E::custom(format!("expected {}, not {scalar}", K::expected())),
+        })
+    }
+}
+
+impl<K: Kind> Visitor<'_> for KindVisitor<K> {
+    type Value = K::Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&K::expected())
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<K::Value, E> {
+        Self::take(&Scalar::Text(text))
+    }
+
+    fn visit_i64<E: Error>(self, n: i64) -> Result<K::Value, E> {
+        Self::take(&Scalar::Integer(n.into()))
+    }
+
+    fn visit_u64<E: Error>(self, n: u64) -> Result<K::Value, E> {
+        Self::take(&Scalar::Integer(n.into()))
+    }
+
+    fn visit_f64<E: Error>(self, n: f64) -> Result<K::Value, E> {
+        Self::take(&Scalar::Float(n))
+    }
+
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<K::Value, E> {
+        Self::take(&Scalar::Boolean(truth))
+    }
+}
+
+/// Declares a newtype of a manifest value: its content, the expected form, the parser and the
+/// schema.
+macro_rules! kind {
+    ($(#[$doc:meta])* $name:ident $(<$(const $param:ident: u64),+>)?, $value:ty, $expected:expr, $parse:expr, $schema:expr $(, $suggestion:expr)?) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name $(<$(const $param: u64),+>)? (pub $value);
+
+        impl $(<$(const $param: u64),+>)? Kind for $name $(<$($param),+>)? {
+            type Value = Self;
+
+            fn expected() -> String {
+                $expected.to_string()
+            }
+
+            fn parse(scalar: &Scalar<'_>) -> Option<Self> {
+                let parse: fn(&Scalar<'_>) -> Option<$value> = $parse;
+                parse(scalar).map(Self)
+            }
+
+            fn schema() -> Schema {
+                $schema
+            }
+
+            $(fn suggestion(text: &str) -> Option<&'static str> {
+                let suggestion: fn(&str) -> Option<&'static str> = $suggestion;
+                suggestion(text)
+            })?
+        }
+
+        impl<'de $(, $(const $param: u64),+)?> Deserialize<'de> for $name $(<$($param),+>)? {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(KindVisitor::<Self>(PhantomData))
+            }
+        }
+
+        impl $(<$(const $param: u64),+>)? JsonSchema for $name $(<$($param),+>)? {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                <Self as Kind>::schema()
+            }
+        }
+    };
+}
+
+/// Regular expression of a duration.
+const DURATION: &str = r"^[0-9.]+\s*(ns|us|µs|ms|s|m|min|h)$";
+
+fn duration(scalar: &Scalar<'_>) -> Option<Duration> {
+    parse_duration(scalar.text()?).ok()
+}
+
+kind!(
+    /// A duration above 0, such as `"10s"`.
+    PositiveDuration,
+    Duration,
+    "a duration above 0 with a unit, such as \"10s\"",
+    |scalar| duration(scalar).filter(|length| !length.is_zero()),
+    json_schema!({ "type": "string", "pattern": DURATION })
+);
+
+kind!(
+    /// A duration of 0 or more, such as `"0s"`.
+    Delay,
+    Duration,
+    "a duration with a unit, such as \"20ms\" or \"0s\"",
+    duration,
+    json_schema!({ "type": "string", "pattern": format!("{DURATION}|^0$") })
+);
+
+kind!(
+    /// `"auto"` or a duration.
+    WarmupText,
+    Warmup,
+    "\"auto\" or a duration with a unit, such as \"5s\"",
+    |scalar| values::warmup(scalar.text()?).ok(),
+    json_schema!({ "type": "string", "pattern": format!("^auto$|{DURATION}|^0$") }),
+    |text| nearest(text, ["auto"].into_iter()).map(|_| "auto")
+);
+
+kind!(
+    /// A whole number from `LOW` to `HIGH`: `1000` or `"1k"`.
+    Count<const LOW: u64, const HIGH: u64>,
+    u64,
+    format!("a whole number from {LOW} to {HIGH}, such as {LOW} or \"1k\""),
+    |scalar| {
+        let n = match scalar {
+            Scalar::Integer(n) => u64::try_from(*n).ok()?,
+            _ => parse_count(scalar.text()?).ok()?,
+        };
+        (LOW..=HIGH).contains(&n).then_some(n)
+    },
+    json_schema!({ "anyOf": [
+        { "type": "integer", "minimum": LOW, "maximum": HIGH },
+        { "type": "string", "pattern": "^[0-9.]+[kKM]?$" },
+    ]})
+);
+
+kind!(
+    /// A rate per second: `2500` or `"2.5k"`.
+    RatePerSecond,
+    Rate,
+    "a number per second above 0, such as 1000 or \"2.5k\"",
+    |scalar| match scalar {
+        Scalar::Text(text) => parse_rate(text).ok(),
+        _ => scalar.number().and_then(Rate::new),
+    },
+    json_schema!({ "anyOf": [
+        { "type": "number", "exclusiveMinimum": 0 },
+        { "type": "string", "pattern": "^[0-9.]+[kKM]?$" },
+    ]})
+);
+
+kind!(
+    /// A finite number.
+    Number,
+    f64,
+    "a number, such as 0.98",
+    |scalar| scalar.number(),
+    json_schema!({ "type": "number" })
+);
+
+kind!(
+    /// A name, which also becomes part of file names.
+    Name,
+    String,
+    format!("a name of up to {MAX_NAME} letters, digits, \"-\", \"_\" or \".\", such as \"my-server\""),
+    |scalar| scalar.text().filter(|text| is_name(text)).map(str::to_owned),
+    json_schema!({ "type": "string", "pattern": format!("^[A-Za-z0-9._-]{{1,{MAX_NAME}}}$") })
+);
+
+kind!(
+    /// A string, whole number or boolean, as text.
+    ScalarText,
+    String,
+    "a text, a whole number, true or false",
+    |scalar| match scalar {
+        Scalar::Text(text) => Some((*text).to_owned()),
+        Scalar::Integer(n) => Some(n.to_string()),
+        Scalar::Boolean(truth) => Some(truth.to_string()),
+        Scalar::Float(_) => None,
+    },
+    json_schema!({ "type": ["string", "integer", "boolean"] })
+);
+
+/// Returns whether a text is a valid name in a manifest.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    // Names of only dots, such as `..`, refer to existing folders.
+    (1..=MAX_NAME).contains(&text.len())
+        && text.chars().all(plain)
+        && text.chars().any(|c| c != '.')
+}
+
+/// Functions for `deserialize_with` that read the content of an optional value.
+pub(crate) mod content {
+    use super::*;
+
+    macro_rules! content {
+        ($($function:ident $(<$(const $param:ident: u64),+>)?: $kind:ty => $value:ty;)*) => { $(
+            pub fn $function<'de, D: Deserializer<'de> $(, $(const $param: u64),+)?>(
+                deserializer: D,
+            ) -> Result<Option<$value>, D::Error> {
+                Ok(Some(<$kind>::deserialize(deserializer)?.0))
+            }
+        )* };
+    }
+
+    content! {
+        count<const LOW: u64, const HIGH: u64>: Count<LOW, HIGH> => u64;
+        duration: PositiveDuration => Duration;
+        rate: RatePerSecond => Rate;
+        warmup: WarmupText => Warmup;
+    }
+}

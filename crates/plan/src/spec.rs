@@ -1,0 +1,313 @@
+//! The settings of a load as the user gave them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use floodmark_load::replay;
+use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Rate, Sources, Spacing};
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::host_addresses::HostAddresses;
+use crate::planning::{MAX_CONNECTIONS, MAX_THREADS};
+use crate::scalar::{Count, MAX_COUNT, PositiveDuration, RatePerSecond, WarmupText, content};
+use crate::values::{self, MAX_ATTEMPTS};
+
+/// Source of the settings, which determines their names in error messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Origin {
+    /// Flags: `--duration`.
+    #[default]
+    CommandLine,
+    /// Keys of a manifest: `duration`.
+    File,
+}
+
+impl Origin {
+    /// Returns a setting's name in the user's notation.
+    #[must_use]
+    pub fn name(self, key: &str) -> String {
+        match self {
+            Origin::CommandLine => format!("--{key}"),
+            Origin::File => key.to_owned(),
+        }
+    }
+}
+
+/// Load settings that flags and experiments share. Missing settings have their defaults.
+///
+/// Filled from flags and from the `[load]` sections of experiments. The manifest schema uses the
+/// descriptions of the fields.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct LoadSpec {
+    /// Total number of connections; with a rate, the maximum. Default: 50; with a rate, as many as
+    /// ports and open files allow.
+    #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
+    #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
+    pub connections: Option<u64>,
+    /// Number of load threads. Default: half the CPUs, at least 1.
+    #[serde(deserialize_with = "content::count::<_, 1, MAX_THREADS>")]
+    #[schemars(with = "Count<1, MAX_THREADS>")]
+    pub threads: Option<u64>,
+    /// Length of the sending window. Default: 10s.
+    #[serde(deserialize_with = "content::duration")]
+    #[schemars(with = "PositiveDuration")]
+    pub duration: Option<Duration>,
+    /// Total number of requests, in place of a duration.
+    #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
+    #[schemars(with = "Count<1, MAX_COUNT>")]
+    pub requests: Option<u64>,
+    /// Open model: total requests per second, sent on schedule regardless of the server. Default:
+    /// closed model.
+    #[serde(deserialize_with = "content::rate")]
+    #[schemars(with = "RatePerSecond")]
+    pub rate: Option<Rate>,
+    /// Open model: number of requests, spread evenly over `within`, in place of a duration.
+    #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
+    #[schemars(with = "Count<1, MAX_COUNT>")]
+    pub burst: Option<u64>,
+    /// Time over which the requests of a burst are spread.
+    #[serde(deserialize_with = "content::duration")]
+    #[schemars(with = "PositiveDuration")]
+    pub within: Option<Duration>,
+    /// Spacing of the requests of a rate. Default: constant.
+    pub arrivals: Option<Spacing>,
+    /// Whether each request uses a fresh connection. Default: connections are kept.
+    pub fresh: Option<bool>,
+    /// Number of requests after which a connection is closed. Default: no limit.
+    #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
+    #[schemars(with = "Count<1, MAX_COUNT>")]
+    pub requests_per_connection: Option<u64>,
+    /// Peer that closes a used connection first. Default: the server.
+    pub close_first: Option<CloseFirst>,
+    /// Source addresses to spread connections over, such as "127.0.0.2-127.0.0.200". Default:
+    /// chosen by the kernel.
+    #[serde(deserialize_with = "source_range")]
+    #[schemars(with = "String")]
+    pub sources: Option<Sources>,
+    /// Load before the measurement: auto or a duration. Default: auto, which sends no warm-up; the
+    /// figures then cover the steady part, if there is one.
+    #[serde(deserialize_with = "content::warmup")]
+    #[schemars(with = "WarmupText")]
+    pub warmup: Option<Warmup>,
+    /// Number of attempts on the same server process. Default: 1.
+    #[serde(deserialize_with = "content::count::<_, 1, MAX_ATTEMPTS>")]
+    #[schemars(with = "Count<1, MAX_ATTEMPTS>")]
+    pub attempts: Option<u64>,
+    /// Maximum time to wait for a connection and for a response. Default: 5s.
+    #[serde(deserialize_with = "content::duration")]
+    #[schemars(with = "PositiveDuration")]
+    pub timeout: Option<Duration>,
+    /// Maximum response time for an ok response to count as goodput. Default: the timeout.
+    #[serde(deserialize_with = "content::duration")]
+    #[schemars(with = "PositiveDuration")]
+    pub deadline: Option<Duration>,
+    /// Seed of all random choices. Default: 1.
+    #[serde(deserialize_with = "content::count::<_, 0, MAX_COUNT>")]
+    #[schemars(with = "Count<0, MAX_COUNT>")]
+    pub seed: Option<u64>,
+    /// Check of all responses. Default: none.
+    pub check: Option<CheckKind>,
+}
+
+fn source_range<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sources>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    values::sources(&text).map(Some).map_err(D::Error::custom)
+}
+
+impl LoadSpec {
+    /// Replaces settings with those of `other`. Each setting also removes the settings that it
+    /// conflicts with.
+    pub fn override_with(&mut self, other: &LoadSpec) {
+        if other.has_length() {
+            (self.duration, self.requests) = (None, None);
+            (self.burst, self.within) = (None, None);
+        }
+        if other.fresh.is_some() || other.requests_per_connection.is_some() {
+            (self.fresh, self.requests_per_connection) = (None, None);
+        }
+        macro_rules! replace {
+            ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field; })* };
+        }
+        replace!(connections threads duration requests rate burst within arrivals fresh requests_per_connection);
+        replace!(close_first sources warmup attempts timeout deadline seed check);
+    }
+
+    /// Returns the keys of all given settings.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("connections", self.connections.is_some()),
+            ("threads", self.threads.is_some()),
+            ("duration", self.duration.is_some()),
+            ("requests", self.requests.is_some()),
+            ("rate", self.rate.is_some()),
+            ("burst", self.burst.is_some()),
+            ("within", self.within.is_some()),
+            ("arrivals", self.arrivals.is_some()),
+            ("fresh", self.fresh == Some(true)),
+            (
+                "requests-per-connection",
+                self.requests_per_connection.is_some(),
+            ),
+            ("close-first", self.close_first.is_some()),
+            ("sources", self.sources.is_some()),
+            ("warmup", self.warmup.is_some()),
+            ("attempts", self.attempts.is_some()),
+            ("timeout", self.timeout.is_some()),
+            ("deadline", self.deadline.is_some()),
+            ("seed", self.seed.is_some()),
+            ("check", self.check.is_some()),
+        ];
+        all.into_iter()
+            .filter(|(_, is_given)| *is_given)
+            .map(|(key, _)| key)
+    }
+
+    /// Returns the number of attempts on each server process.
+    #[must_use]
+    pub fn attempt_count(&self) -> u32 {
+        self.attempts.map_or(1, |n| n as u32)
+    }
+
+    /// Returns whether a setting limits the length of the load.
+    fn has_length(&self) -> bool {
+        self.duration.is_some() || self.requests.is_some() || self.burst.is_some()
+    }
+
+    /// Returns the planned length of one attempt, including warm-up, or `None` for a number of
+    /// requests.
+    #[must_use]
+    pub fn length(&self) -> Option<Duration> {
+        let measured = match (self.burst, self.requests) {
+            (Some(_), _) => self.within?,
+            (_, Some(_)) => return None,
+            _ => self.duration.unwrap_or(DEFAULT_DURATION),
+        };
+        Some(measured + self.warmup_length())
+    }
+
+    /// Returns the length of the warm-up.
+    #[must_use]
+    pub fn warmup_length(&self) -> Duration {
+        match self.warmup {
+            Some(Warmup::Before(length)) => length,
+            Some(Warmup::Auto) | None => Duration::ZERO,
+        }
+    }
+}
+
+/// All settings of a plan except the URL.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PlanSpec {
+    /// Source of the settings.
+    pub origin: Origin,
+    /// Settings that flags and experiments share.
+    pub load: LoadSpec,
+    /// First and last rate of a linear ramp, per second.
+    pub ramp: Option<(f64, f64)>,
+    /// Consecutive rates.
+    pub steps: Option<RateSteps>,
+    /// A replay of the timestamps in a file.
+    pub replay: Option<ReplaySpec>,
+    /// Whether to open all connections before the start and keep them open.
+    pub hold: bool,
+    /// I/O backend for the sockets.
+    pub backend: BackendChoice,
+    /// Addresses of the URL's host that replace the resolver's.
+    pub resolve: Vec<HostAddresses>,
+    /// Unix socket to connect to.
+    pub unix_socket: Option<String>,
+    /// Whether to end the run without waiting for requests in flight.
+    pub no_drain: bool,
+    /// Whether to accept any certificate.
+    pub insecure: bool,
+    /// PEM file with trusted certificate authorities.
+    pub cacert: Option<PathBuf>,
+    /// Whether to do a full TLS handshake on each connection.
+    pub no_resumption: bool,
+    /// HTTP method.
+    pub method: Option<String>,
+    /// Headers of each request.
+    pub headers: Vec<(String, String)>,
+    /// Body of each request.
+    pub body: Option<BodySource>,
+    /// Mix file.
+    pub mix: Option<PathBuf>,
+    /// Conditions for an ok response.
+    pub expect: Vec<Expect>,
+    /// Whether to allow load on public addresses.
+    pub public: bool,
+    /// Whether to allow a plan that exceeds the host's limits.
+    pub anyway: bool,
+}
+
+impl PlanSpec {
+    /// Returns a setting's name in the user's notation.
+    #[must_use]
+    pub fn name(&self, key: &str) -> String {
+        self.origin.name(key)
+    }
+}
+
+/// Source of a request body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodySource {
+    /// The text itself.
+    Text(String),
+    /// The content of a file.
+    File(PathBuf),
+}
+
+/// Choice of the I/O backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BackendChoice {
+    /// io_uring if the kernel allows it, else epoll.
+    #[default]
+    Auto,
+    /// io_uring only.
+    Uring,
+    /// epoll only.
+    Epoll,
+}
+
+/// A check of all responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckKind {
+    /// Each response is a number from one counter.
+    Sequence,
+    /// Each response reports the count, sum and mean of all scores so far.
+    Scoring,
+}
+
+/// Warm-up before the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Warmup {
+    /// No warm-up. Figures cover the steady part.
+    #[default]
+    Auto,
+    /// Warm-up of this length. Figures cover the whole measurement.
+    Before(Duration),
+}
+
+/// Consecutive rates.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RateSteps {
+    /// Rates per second, each for an equal share of the duration.
+    Equal(Vec<f64>),
+    /// Rates per second, each with its own duration.
+    Timed(Vec<(f64, Duration)>),
+}
+
+/// A replay of a file of timestamps.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplaySpec {
+    /// The file.
+    pub path: PathBuf,
+    /// Factor by which the replay is faster than the file.
+    pub speed: f64,
+    /// Unit of plain numbers in the file.
+    pub unit: replay::TimestampUnit,
+}

@@ -1,0 +1,253 @@
+//! Resolves a URL to the addresses to connect to.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::SocketAddr as UnixAddr;
+use std::path::Path;
+use std::time::Instant;
+
+use floodmark_record::plan::{Address, Target};
+use http::Uri;
+
+use crate::error::PlanError;
+use crate::host_addresses;
+use crate::spec::PlanSpec;
+
+/// A URL and the addresses of its host.
+#[derive(Debug, Clone)]
+pub struct Resolved {
+    /// The URL and its addresses.
+    pub target: Target,
+    /// The host name that the server's certificate must match; `None` for plain HTTP.
+    pub https_host: Option<String>,
+}
+
+/// Parses a URL and resolves its host once. A URL without a scheme is plain HTTP.
+///
+/// # Errors
+/// The URL or a setting is invalid, or the host does not resolve.
+pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, PlanError> {
+    let url = match url.contains("://") {
+        true => url.to_owned(),
+        false => format!("http://{url}"),
+    };
+    let parts = UrlParts::parse(&url)?;
+    let target = |address, further, resolve_us| Resolved {
+        target: Target {
+            url: url.clone(),
+            address,
+            further_addresses: further,
+            resolve_us,
+            authority: parts.authority.clone(),
+            path: parts.path.clone(),
+        },
+        https_host: parts.secure.then(|| parts.host.clone()),
+    };
+    if let Some(path) = &spec.unix_socket {
+        return Ok(target(unix_socket(path)?, Vec::new(), None));
+    }
+    let begin = Instant::now();
+    let (mut addresses, resolve_us) = if let Some(given) =
+        host_addresses::given(&spec.resolve, &parts.host, parts.port).map_err(PlanError::Invalid)?
+    {
+        (given, None)
+    } else if let Ok(ip) = parts.host.parse::<IpAddr>() {
+        (vec![SocketAddr::new(ip, parts.port)], None)
+    } else {
+        let found = (parts.host.as_str(), parts.port)
+            .to_socket_addrs()
+            .map_err(|error| unknown_host(&parts.host, &error.to_string()))?;
+        (found.collect(), Some(begin.elapsed().as_micros() as u64))
+    };
+    remove_duplicates(&mut addresses);
+    if addresses.is_empty() {
+        return Err(unknown_host(&parts.host, "it has no address"));
+    }
+    let address = addresses.remove(0).into();
+    Ok(target(address, addresses, resolve_us))
+}
+
+/// Removes repeated addresses, which resolvers may return.
+fn remove_duplicates(addresses: &mut Vec<SocketAddr>) {
+    let mut kept: Vec<SocketAddr> = Vec::new();
+    addresses.retain(|address| {
+        let new = !kept.contains(address);
+        kept.extend(new.then_some(*address));
+        new
+    });
+}
+
+/// Returns the address of an existing unix socket.
+fn unix_socket(path: &str) -> Result<Address, PlanError> {
+    let named = |why: String| format!("--unix-socket {path}: {why}");
+    // Checks the kernel's maximum length and rejects NUL bytes.
+    UnixAddr::from_pathname(path).map_err(|error| PlanError::invalid(named(error.to_string())))?;
+    match fs::metadata(path) {
+        Ok(meta) if meta.file_type().is_socket() => Ok(Address::Unix(Path::new(path).to_owned())),
+        Ok(_) => Err(PlanError::invalid(named(
+            "not a socket; name the server's socket".to_owned(),
+        ))),
+        Err(error) => Err(PlanError::Unreachable(named(format!(
+            "{error}; start the server, or check the path"
+        )))),
+    }
+}
+
+fn unknown_host(host: &str, why: &str) -> PlanError {
+    let why = why.trim_start_matches("failed to lookup address information: ");
+    PlanError::Unreachable(format!(
+        "the host \"{host}\" cannot be resolved ({why}); check its spelling or give its IP address"
+    ))
+}
+
+struct UrlParts {
+    secure: bool,
+    host: String,
+    port: u16,
+    authority: String,
+    path: String,
+}
+
+impl UrlParts {
+    fn parse(url: &str) -> Result<Self, PlanError> {
+        let invalid = |why: &str| {
+            PlanError::invalid(format!(
+                "the URL \"{url}\": {why}; write it like http://127.0.0.1:8080/path"
+            ))
+        };
+        let without_fragment = url.split('#').next().unwrap_or(url);
+        let uri: Uri = without_fragment
+            .parse()
+            .map_err(|e: http::uri::InvalidUri| invalid(&e.to_string()))?;
+        let secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(other) => return Err(invalid(&format!("unsupported scheme {other}"))),
+            None => return Err(invalid("the scheme is missing")),
+        };
+        let authority = uri
+            .authority()
+            .ok_or_else(|| invalid("the host is missing"))?;
+        if authority.as_str().contains('@') {
+            return Err(invalid(
+                "user and password are not supported, send an Authorization header (-H)",
+            ));
+        }
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        if host.is_empty() {
+            return Err(invalid("the host is missing"));
+        }
+        let given = authority.as_str().len() > authority.host().len();
+        let port = match (authority.port_u16(), given) {
+            (Some(0), _) => return Err(invalid("port 0 is not valid")),
+            (Some(port), _) => port,
+            (None, false) if secure => 443,
+            (None, false) => 80,
+            (None, true) => return Err(invalid("the port is not a number from 1 to 65535")),
+        };
+        Ok(UrlParts {
+            secure,
+            host: host.to_owned(),
+            port,
+            authority: authority.as_str().to_owned(),
+            path: uri.path_and_query().map_or("/", |p| p.as_str()).to_owned(),
+        })
+    }
+}
+
+/// Returns whether load may go to an address without `--public`: a loopback, link-local, private
+/// (RFC 1918) or unique local (RFC 4193) address.
+#[must_use]
+pub fn is_private(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(url: &str) -> Result<(String, u16, String, String), String> {
+        UrlParts::parse(url)
+            .map(|p| (p.host, p.port, p.authority, p.path))
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn parses_urls() {
+        let ok = |url: &str| parse(url).unwrap();
+        assert_eq!(
+            ok("http://localhost"),
+            ("localhost".into(), 80, "localhost".into(), "/".into())
+        );
+        assert_eq!(ok("http://127.0.0.1:8080/a?b=c#d").3, "/a?b=c");
+        assert_eq!(ok("http://[::1]:81/").0, "::1");
+        assert_eq!(ok("http://[::1]:81/").2, "[::1]:81");
+        assert_eq!(ok("https://localhost").1, 443);
+        let secure = |url| UrlParts::parse(url).map(|parts| parts.secure).ok();
+        assert_eq!(secure("https://[::1]:81/"), Some(true));
+        assert_eq!(secure("http://localhost/"), Some(false));
+    }
+
+    #[test]
+    fn refuses_invalid_urls() {
+        for (url, word) in [
+            ("localhost:8080", "http://"),
+            ("127.0.0.1:8080/", "http://"),
+            ("ftp://x/", "ftp"),
+            ("http://", "http://"),
+            ("http:///x", "http://"),
+            ("http://x:0/", "port"),
+            ("http://x:99999/", "port"),
+            ("http://x:y/", "http://"),
+            ("http://a b/", "http://"),
+            ("http://u:p@x/", "Authorization"),
+            ("", "http://"),
+        ] {
+            let text = parse(url).unwrap_err();
+            assert!(text.contains(word), "{url}: {text}");
+        }
+    }
+
+    #[test]
+    fn distinguishes_private_from_public_addresses() {
+        for private in [
+            "127.0.0.1",
+            "127.200.0.1",
+            "::1",
+            "10.1.2.3",
+            "172.31.0.1",
+            "192.168.0.1",
+            "169.254.1.1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.0.0.1",
+        ] {
+            assert!(is_private(private.parse().unwrap()), "{private}");
+        }
+        for public in [
+            "8.8.8.8",
+            "172.32.0.1",
+            "100.64.0.1",
+            "0.0.0.0",
+            "2001:db8::1",
+            "::ffff:8.8.8.8",
+            "224.0.0.1",
+        ] {
+            assert!(!is_private(public.parse().unwrap()), "{public}");
+        }
+    }
+
+    #[test]
+    fn assumes_plain_http_without_a_scheme() {
+        let resolved = resolve("127.0.0.1:8080/up", &PlanSpec::default()).unwrap();
+        assert_eq!(resolved.target.url, "http://127.0.0.1:8080/up");
+        assert!(resolved.https_host.is_none());
+    }
+}

@@ -1,0 +1,121 @@
+//! TLS settings of connections, and the certificate authorities that the client trusts.
+
+use std::path::Path;
+
+use floodmark_load::tls::{Tls, TlsError};
+use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+
+use crate::error::PlanError;
+use crate::input;
+use crate::spec::PlanSpec;
+
+/// Returns the TLS settings of connections to `host`, and the authorities to trust. `host` is
+/// `None` for plain HTTP.
+///
+/// The files are read here, because a client on another host may not have them.
+pub(crate) fn plan(
+    spec: &PlanSpec,
+    host: Option<String>,
+) -> Result<(Option<TlsPlan>, Vec<TrustAnchor>), PlanError> {
+    let Some(server_name) = host else {
+        return refuse_for_plain_http(spec).map(|()| (None, Vec::new()));
+    };
+    let (trust, anchors) = match &spec.cacert {
+        _ if spec.insecure => (Trust::Nothing, Vec::new()),
+        Some(path) => (Trust::File, read_pem(path)?),
+        None => (Trust::System, system_anchors()?),
+    };
+    let plan = TlsPlan {
+        server_name,
+        trust,
+        resumption: !spec.no_resumption,
+    };
+    match Tls::new(&plan, &anchors) {
+        Ok(_) => Ok((Some(plan), anchors)),
+        Err(error) => Err(unusable(spec, &error)),
+    }
+}
+
+/// Returns the authorities that a recorded plan trusts. The record does not contain them, so
+/// `cacert` must name their file again.
+///
+/// # Errors
+/// The file is not named, missing or not PEM, or the host has no authorities.
+pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, PlanError> {
+    match (plan.trust, cacert) {
+        (Trust::Nothing, _) => Ok(Vec::new()),
+        (Trust::System, _) => system_anchors(),
+        (Trust::File, Some(path)) => read_pem(path),
+        (Trust::File, None) => Err(PlanError::invalid(
+            "the run trusted certificate authorities from a file; name that file with --cacert FILE",
+        )),
+    }
+}
+
+fn refuse_for_plain_http(spec: &PlanSpec) -> Result<(), PlanError> {
+    let given = [
+        ("insecure", spec.insecure),
+        ("cacert", spec.cacert.is_some()),
+        ("no-resumption", spec.no_resumption),
+    ];
+    match given.iter().find(|(_, given)| *given) {
+        Some((key, _)) => Err(PlanError::invalid(format!(
+            "{} needs HTTPS, but the URL is plain HTTP; write https:// or remove the flag",
+            spec.name(key)
+        ))),
+        None => Ok(()),
+    }
+}
+
+fn unusable(spec: &PlanSpec, error: &TlsError) -> PlanError {
+    match (error, &spec.cacert) {
+        (TlsError::NoRoots, None) => no_authority("on Debian: apt-get install ca-certificates"),
+        (TlsError::TrustAnchor { .. } | TlsError::NoRoots, Some(path)) => {
+            bad_cacert(path, &error.to_string())
+        }
+        _ => PlanError::invalid(format!("the URL's host: {error}")),
+    }
+}
+
+/// Returns the host's certificate authorities. Unreadable files are an error only if no authority
+/// is found.
+fn system_anchors() -> Result<Vec<TrustAnchor>, PlanError> {
+    let found = rustls_native_certs::load_native_certs();
+    match found.errors.first() {
+        Some(error) if found.certs.is_empty() => Err(no_authority(&error.to_string())),
+        _ => Ok(found.certs.into_iter().map(anchor).collect()),
+    }
+}
+
+fn no_authority(why: &str) -> PlanError {
+    PlanError::invalid(format!(
+        "this host trusts no certificate authority ({why}); name one with --cacert FILE, or accept any certificate with --insecure"
+    ))
+}
+
+fn anchor(certificate: CertificateDer<'_>) -> TrustAnchor {
+    TrustAnchor(certificate.as_ref().to_vec())
+}
+
+fn read_pem(path: &Path) -> Result<Vec<TrustAnchor>, PlanError> {
+    let text = input::read(path)
+        .map_err(|why| PlanError::invalid(format!("--cacert {}: {why}", path.display())))?;
+    let anchors: Result<Vec<TrustAnchor>, PemError> = CertificateDer::pem_slice_iter(&text)
+        .map(|certificate| certificate.map(anchor))
+        .collect();
+    match anchors {
+        Ok(anchors) if anchors.is_empty() => Err(bad_cacert(path, "it contains no certificate")),
+        Ok(anchors) => Ok(anchors),
+        Err(error) => Err(bad_cacert(path, &format!("not a PEM file: {error}"))),
+    }
+}
+
+fn bad_cacert(path: &Path, why: &str) -> PlanError {
+    PlanError::invalid(format!(
+        "--cacert {}: {why}; name a PEM file with the certificate of the authority that signed the server's \
+         (-----BEGIN CERTIFICATE-----)",
+        path.display()
+    ))
+}

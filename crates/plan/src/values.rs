@@ -1,0 +1,216 @@
+//! Parses values as users write them in flags and manifests.
+
+use std::time::Duration;
+
+use floodmark_record::plan::{Rate, Sources};
+use floodmark_record::units::{parse_count, parse_duration, parse_rate};
+
+use crate::spec::{RateSteps, Warmup};
+
+/// Maximum number of steps in one run.
+const MAX_STEPS: usize = 1000;
+
+/// Maximum number of source addresses.
+const MAX_SOURCES: u128 = 1 << 20;
+
+/// Maximum number of attempts on one server process.
+pub const MAX_ATTEMPTS: u64 = 10_000;
+
+/// Parses a whole number of at least 1.
+///
+/// # Errors
+/// All functions of this module return a message that says how to fix the text.
+pub fn count_from_one(text: &str) -> Result<u64, String> {
+    match parse_count(text)? {
+        0 => Err("must be at least 1".to_owned()),
+        n => Ok(n),
+    }
+}
+
+/// Parses a number of attempts.
+pub fn attempts(text: &str) -> Result<u32, String> {
+    match count_from_one(text)? {
+        n if n > MAX_ATTEMPTS => Err(format!("at most {MAX_ATTEMPTS}")),
+        n => Ok(n as u32),
+    }
+}
+
+/// Parses a duration above 0.
+pub fn positive_duration(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err("must be longer than 0".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+/// Parses `auto` or a duration.
+pub fn warmup(text: &str) -> Result<Warmup, String> {
+    if text == "auto" {
+        return Ok(Warmup::Auto);
+    }
+    parse_duration(text)
+        .map(Warmup::Before)
+        .map_err(|e| format!("{e}; or auto"))
+}
+
+/// Parses `127.0.0.2-127.0.0.200`, or one address.
+pub fn sources(text: &str) -> Result<Sources, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let address = |part: &str| {
+        part.trim()
+            .parse()
+            .map_err(|_| format!("\"{part}\" is not an IP address; write 127.0.0.2-127.0.0.200"))
+    };
+    let sources = Sources {
+        first: address(first)?,
+        last: address(last)?,
+    };
+    match sources.count() {
+        0 => Err(format!(
+            "\"{text}\" is not a range; write the lower address first, both IPv4 or both IPv6"
+        )),
+        n if n > MAX_SOURCES => Err(format!("\"{text}\" has more than 1,048,576 addresses")),
+        _ => Ok(sources),
+    }
+}
+
+/// Parses a rate per second, which may be 0.
+fn rate_or_zero(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    if text.parse() == Ok(0.0) && !text.starts_with('-') {
+        return Ok(0.0);
+    }
+    parse_rate(text).map(Rate::per_s)
+}
+
+/// Parses a ramp such as `100-5000`: the first and the last rate per second.
+pub fn ramp(text: &str) -> Result<(f64, f64), String> {
+    let (from, to) = text.split_once('-').ok_or_else(|| {
+        format!("\"{text}\" is not a ramp; write the first and the last rate, like 100-5000")
+    })?;
+    let (from, to) = (rate_or_zero(from)?, rate_or_zero(to)?);
+    if from.max(to) > 0.0 {
+        Ok((from, to))
+    } else {
+        Err("a ramp from 0 to 0 sends no requests".to_owned())
+    }
+}
+
+/// Parses rates such as `1000,2k` or `1000:10s,2k:30s`.
+pub fn steps(text: &str) -> Result<RateSteps, String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    if parts.len() > MAX_STEPS {
+        return Err(format!("{} steps; at most {MAX_STEPS}", parts.len()));
+    }
+    let timed = parts.iter().filter(|part| part.contains(':')).count();
+    let steps = if timed == 0 {
+        let rates: Result<_, _> = parts.iter().map(|part| rate_or_zero(part)).collect();
+        RateSteps::Equal(rates?)
+    } else if timed == parts.len() {
+        let steps: Result<_, _> = parts.iter().map(|part| timed_step(part)).collect();
+        RateSteps::Timed(steps?)
+    } else {
+        return Err(
+            "give a duration to each step (1000:10s,2000:5s) or to none (1000,2000)".to_owned(),
+        );
+    };
+    let idle = match &steps {
+        RateSteps::Equal(rates) => rates.iter().all(|rate| *rate <= 0.0),
+        RateSteps::Timed(steps) => steps.iter().all(|(rate, _)| *rate <= 0.0),
+    };
+    match idle {
+        true => Err("steps that all have rate 0 send no requests".to_owned()),
+        false => Ok(steps),
+    }
+}
+
+fn timed_step(text: &str) -> Result<(f64, Duration), String> {
+    let (rate, time) = text.split_once(':').unwrap_or((text, ""));
+    let time = parse_duration(time)?;
+    if time.is_zero() {
+        return Err(format!("\"{text}\": the duration must be longer than 0"));
+    }
+    Ok((rate_or_zero(rate)?, time))
+}
+
+/// Parses a speed factor such as `2x` or `0.5x`.
+pub fn speed(text: &str) -> Result<f64, String> {
+    text.strip_suffix(['x', 'X'])
+        .unwrap_or(text)
+        .parse()
+        .ok()
+        .filter(|speed: &f64| (1e-6..=1e6).contains(speed))
+        .ok_or_else(|| {
+            format!("\"{text}\" is not a speed; write 2x for twice as fast, 0.5x for half")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parses_ramps() {
+        assert_eq!(ramp("0-1000"), Ok((0.0, 1000.0)));
+        assert_eq!(ramp("5k-500"), Ok((5000.0, 500.0)));
+        for bad in [
+            "", "5", "-5", "5-", "0-0", "1--5", "1-2-3", "a-b", "1e3-5", "inf-1",
+        ] {
+            assert!(ramp(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parses_steps() {
+        assert_eq!(
+            steps("1000,2k, 0"),
+            Ok(RateSteps::Equal(vec![1000.0, 2000.0, 0.0]))
+        );
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            steps("1000:10s,5k:1m"),
+            Ok(RateSteps::Timed(vec![
+                (1000.0, seconds(10)),
+                (5000.0, seconds(60))
+            ]))
+        );
+        for (bad, word) in [
+            ("", "rate"),
+            ("5,", "rate"),
+            ("0,0", "no requests"),
+            ("5,6:1s", "to each step"),
+            ("5:6", "unit"),
+            ("5:0s", "longer than 0"),
+            ("-5", "rate"),
+            ("5;6", "rate"),
+        ] {
+            let message = steps(bad).unwrap_err();
+            assert!(message.contains(word), "{bad}: {message}");
+        }
+        let message = steps(&"1,".repeat(1000)).unwrap_err();
+        assert!(message.contains("1001 steps"), "{message}");
+    }
+
+    #[test]
+    fn parses_speeds() {
+        assert_eq!((speed("2x"), speed("0.5")), (Ok(2.0), Ok(0.5)));
+        for bad in ["", "x", "0x", "-1x", "fast", "NaN", "inf", "1e9x"] {
+            assert!(speed(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn parses_source_ranges() {
+        assert_eq!(sources("127.0.0.2-127.0.0.9").map(|s| s.count()), Ok(8));
+        assert_eq!(sources("::1").map(|s| s.count()), Ok(1));
+        for bad in [
+            "",
+            "a-b",
+            "127.0.0.9-127.0.0.2",
+            "127.0.0.1-::1",
+            "10.0.0.0-11.0.0.0",
+        ] {
+            assert!(sources(bad).is_err(), "{bad}");
+        }
+    }
+}

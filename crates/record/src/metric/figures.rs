@@ -1,0 +1,340 @@
+//! The figures of each subject: name in a record, unit and kind, one line per figure.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a value of a series relates to its step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MetricKind {
+    /// Increase of a counter within the step.
+    #[serde(rename = "increase")]
+    Counter,
+    /// Mean rate or share over the step.
+    #[serde(rename = "mean")]
+    Mean,
+    /// Level at the end of the step.
+    #[serde(rename = "level")]
+    Level,
+}
+
+/// Defines enums of figures. Each figure is a line `Variant = "name in a record", "unit", kind`.
+macro_rules! figures {
+    ($(
+        $(#[$meta:meta])*
+        $figures:ident { $( $(#[$doc:meta])* $figure:ident = $name:literal, $unit:literal, $kind:ident; )* }
+    )*) => { $(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $figures {
+            $( $(#[$doc])* $figure, )*
+        }
+
+        impl $figures {
+            /// All figures, in the order of their definition.
+            pub const ALL: &[Self] = &[$(Self::$figure),*];
+
+            /// Returns name in a record, unit and kind.
+            pub(super) const fn entry(self) -> (&'static str, &'static str, MetricKind) {
+                match self { $( Self::$figure => ($name, $unit, MetricKind::$kind), )* }
+            }
+
+            /// Returns the name in a record, spelled as in its source.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                self.entry().0
+            }
+
+            /// Returns the figure with this name in a record.
+            #[must_use]
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|figure| figure.name() == name)
+            }
+        }
+    )* };
+}
+
+figures! {
+    /// Figures of a host: `/proc/stat` and `/proc/pressure`.
+    HostFigure {
+        /// CPUs that were busy.
+        Busy = "busy", "CPUs", Mean;
+        /// CPUs that handled interrupts, including deferred work.
+        Interrupt = "interrupt", "CPUs", Mean;
+        /// CPU time that the hypervisor gave to other guests.
+        Steal = "steal", "CPU-seconds", Counter;
+        /// Time in which at least one thread waited for a CPU.
+        CpuPressure = "pressure_cpu", "s", Counter;
+        /// Time in which at least one thread waited for a disk.
+        IoPressure = "pressure_io", "s", Counter;
+        /// Time in which at least one thread waited for memory.
+        MemoryPressure = "pressure_memory", "s", Counter;
+    }
+
+    /// TCP counters of a network namespace: `/proc/net/netstat`, `snmp` and `sockstat`.
+    NetworkFigure {
+        /// Connections dropped because the accept queue was full.
+        ListenOverflows = "ListenOverflows", "count", Counter;
+        /// Connection requests dropped by listeners, for any reason.
+        ListenDrops = "ListenDrops", "count", Counter;
+        /// Connection requests dropped because the SYN queue was full.
+        RequestQueueDrops = "TCPReqQFullDrop", "count", Counter;
+        /// Connection requests answered with SYN cookies because the SYN queue was full.
+        RequestQueueCookies = "TCPReqQFullDoCookies", "count", Counter;
+        /// Retransmitted SYN and SYN-ACK segments.
+        SynRetransmits = "TCPSynRetrans", "count", Counter;
+        /// Retransmission timeouts.
+        Timeouts = "TCPTimeouts", "count", Counter;
+        /// Connections that left TIME_WAIT after its normal time.
+        TimeWaitEnded = "TW", "count", Counter;
+        /// Connections in TIME_WAIT that were reused.
+        TimeWaitRecycled = "TWRecycled", "count", Counter;
+        /// Connections closed without TIME_WAIT because there were too many.
+        TimeWaitOverflows = "TCPTimeWaitOverflow", "count", Counter;
+        /// Delayed acknowledgements sent.
+        DelayedAcks = "DelayedACKs", "count", Counter;
+        /// Connections opened by this host.
+        ActiveOpens = "ActiveOpens", "count", Counter;
+        /// Connections accepted by this host.
+        PassiveOpens = "PassiveOpens", "count", Counter;
+        /// Connection attempts that failed.
+        FailedAttempts = "AttemptFails", "count", Counter;
+        /// Established connections that were reset.
+        Resets = "EstabResets", "count", Counter;
+        /// Retransmitted segments.
+        Retransmits = "RetransSegs", "count", Counter;
+        /// Reset segments sent.
+        ResetsSent = "OutRsts", "count", Counter;
+        /// Sockets in TIME_WAIT.
+        TimeWait = "tw", "sockets", Level;
+    }
+
+    /// Throttling of a control group: `cpu.stat`.
+    CgroupFigure {
+        /// Periods in which the group exhausted its CPU quota.
+        ThrottledPeriods = "nr_throttled", "periods", Counter;
+        /// Time the group was throttled, summed over CPUs.
+        ThrottledTime = "throttled_time", "s", Counter;
+    }
+
+    /// Figures of all disks together: `/proc/diskstats`.
+    DiskFigure {
+        /// Bytes read.
+        ReadBytes = "read_bytes", "bytes", Counter;
+        /// Bytes written.
+        WrittenBytes = "written_bytes", "bytes", Counter;
+        /// Completed writes.
+        Writes = "writes", "count", Counter;
+        /// Time during which a disk was busy, summed over disks.
+        BusyTime = "io_time", "disk-seconds", Counter;
+        /// Flushes of the disks' caches.
+        Flushes = "flushes", "count", Counter;
+    }
+
+    /// Figures of a process tree: `/proc/PID` and its threads.
+    ProcessFigure {
+        /// CPU time in user mode.
+        User = "user", "s", Counter;
+        /// CPU time in kernel mode.
+        System = "system", "s", Counter;
+        /// Resident memory.
+        Rss = "rss", "bytes", Level;
+        /// Threads.
+        Threads = "threads", "threads", Level;
+        /// Processes.
+        Processes = "processes", "processes", Level;
+        /// Time on a CPU, summed over threads.
+        OnCpu = "on_cpu", "s", Counter;
+        /// Time during which threads were runnable but waited for a CPU.
+        RunDelay = "run_delay", "s", Counter;
+        /// Context switches because a thread blocked.
+        VoluntarySwitches = "voluntary_ctxt_switches", "count", Counter;
+        /// Context switches because a thread was preempted.
+        InvoluntarySwitches = "nonvoluntary_ctxt_switches", "count", Counter;
+        /// Bytes read from storage.
+        ReadBytes = "read_bytes", "bytes", Counter;
+        /// Bytes written to storage.
+        WriteBytes = "write_bytes", "bytes", Counter;
+        /// Open files of the process that is closest to its limit.
+        OpenFiles = "open_files", "files", Level;
+        /// Open-file limit of that process.
+        OpenFilesLimit = "open_files_limit", "files", Level;
+        /// Responses according to the server's own counter.
+        Responses = "answers", "answers", Counter;
+    }
+
+    /// Figures of a thread group: threads whose names differ only in a trailing number.
+    ThreadGroupFigure {
+        /// Threads.
+        Threads = "threads", "threads", Level;
+        /// Threads with at least a fifth of the CPU use of the busiest one.
+        Working = "at work", "threads", Level;
+        /// Number of times a thread gave up the CPU to wait.
+        Waits = "waits", "count", Counter;
+        /// Time on a CPU.
+        OnCpu = "on_cpu", "s", Counter;
+    }
+
+    /// Figures of a HotSpot JVM: `hsperfdata` and its threads.
+    JvmFigure {
+        /// Garbage collections.
+        Collections = "gc_count", "count", Counter;
+        /// Time spent in garbage collections.
+        CollectionTime = "gc_time", "s", Counter;
+        /// Safepoints.
+        Safepoints = "safepoints", "count", Counter;
+        /// Time spent at safepoints.
+        SafepointTime = "safepoint_time", "s", Counter;
+        /// Live Java threads.
+        JavaThreads = "java_threads", "threads", Level;
+        /// Loaded classes.
+        LoadedClasses = "loaded_classes", "count", Counter;
+        /// Compiled methods.
+        Compilations = "compilations", "count", Counter;
+        /// CPU time of the compiler threads.
+        CompilerTime = "compiler_threads", "s", Counter;
+        /// CPU time of the garbage collector's threads.
+        CollectorTime = "collector_threads", "s", Counter;
+    }
+
+    /// Connections of the target at one end: counts by TCP state, and queues.
+    SocketFigure {
+        /// Connections in ESTABLISHED.
+        Established = "established", "sockets", Level;
+        /// Connections in SYN_SENT.
+        SynSent = "syn_sent", "sockets", Level;
+        /// Connections in SYN_RECV.
+        SynReceived = "syn_recv", "sockets", Level;
+        /// Connections in FIN_WAIT_1 and FIN_WAIT_2.
+        FinWait = "fin_wait", "sockets", Level;
+        /// Connections in TIME_WAIT.
+        TimeWait = "time_wait", "sockets", Level;
+        /// Connections in CLOSE_WAIT.
+        CloseWait = "close_wait", "sockets", Level;
+        /// Connections in LAST_ACK and CLOSING.
+        LastAck = "last_ack", "sockets", Level;
+        /// Bytes received but not yet read.
+        ReceiveQueue = "receive_queue", "bytes", Level;
+        /// Bytes sent but not yet acknowledged.
+        SendQueue = "send_queue", "bytes", Level;
+    }
+
+    /// `tcp_info` of a few established connections of the target.
+    TcpInfoFigure {
+        /// Mean round-trip time.
+        RoundTrip = "rtt", "µs", Level;
+        /// Retransmitted segments since each connection was opened.
+        Retransmits = "total_retrans", "segments", Level;
+        /// Unacknowledged segments.
+        Unacknowledged = "unacked", "segments", Level;
+    }
+
+    /// The target's listening sockets.
+    ListenerFigure {
+        /// Connections waiting to be accepted.
+        AcceptQueue = "accept_queue", "connections", Level;
+        /// Maximum number of connections waiting to be accepted.
+        AcceptQueueLimit = "accept_queue_limit", "connections", Level;
+    }
+
+    /// Connections that the server opened to one address.
+    UpstreamFigure {
+        /// Established connections.
+        Established = "established", "connections", Level;
+        /// Connections waiting for a response.
+        Waiting = "waiting", "connections", Level;
+        /// Connections that sent and received within one kernel tick, so it is unknown whether they
+        /// are waiting.
+        PerhapsWaiting = "waiting or not", "connections", Level;
+    }
+
+    /// Figures of a PostgreSQL server: `pg_stat_activity` and `pg_stat_database`.
+    PostgresqlFigure {
+        /// Sessions that execute a statement.
+        Active = "active", "sessions", Level;
+        /// Sessions without a transaction.
+        Idle = "idle", "sessions", Level;
+        /// Sessions waiting for their client within a transaction.
+        IdleInTransaction = "idle in transaction", "sessions", Level;
+        /// Sessions waiting for their client within a failed transaction.
+        IdleInFailedTransaction = "idle in transaction (aborted)", "sessions", Level;
+        /// Sessions that execute a fast-path function.
+        FastPath = "fastpath function call", "sessions", Level;
+        /// Sessions whose activity is not tracked.
+        Untracked = "disabled", "sessions", Level;
+        /// Sessions of other users, whose state is hidden.
+        Hidden = "hidden", "sessions", Level;
+        /// Sessions waiting for a lock.
+        WaitingForLocks = "waiting for locks", "sessions", Level;
+        /// Sessions waiting for an event that has no series of its own.
+        WaitingForOthers = "waiting for others", "sessions", Level;
+        /// Committed transactions.
+        Commits = "commits", "count", Counter;
+        /// Rolled back transactions.
+        Rollbacks = "rollbacks", "count", Counter;
+        /// Rows returned by scans.
+        RowsReturned = "tup_returned", "count", Counter;
+        /// Rows fetched by index scans.
+        RowsFetched = "tup_fetched", "count", Counter;
+        /// Rows inserted.
+        RowsInserted = "tup_inserted", "count", Counter;
+        /// Rows updated.
+        RowsUpdated = "tup_updated", "count", Counter;
+        /// Rows deleted.
+        RowsDeleted = "tup_deleted", "count", Counter;
+        /// Blocks read from disk or page cache.
+        BlocksRead = "blks_read", "count", Counter;
+        /// Blocks found in shared buffers.
+        BlocksHit = "blks_hit", "count", Counter;
+        /// Bytes written to temporary files.
+        TemporaryBytes = "temp_bytes", "count", Counter;
+        /// Deadlocks.
+        Deadlocks = "deadlocks", "count", Counter;
+        /// Bytes written to the write-ahead log.
+        WalBytes = "wal_bytes", "bytes", Counter;
+    }
+
+    /// Figures of a Cassandra node: `system_views.cql_metrics` and `clients`.
+    CassandraFigure {
+        /// Prepared statements executed.
+        PreparedStatements = "prepared_statements_executed", "count", Counter;
+        /// Other statements executed, excluding floodmark's.
+        RegularStatements = "regular_statements_executed", "count", Counter;
+        /// Client connections, excluding floodmark's.
+        Connections = "connections", "connections", Level;
+    }
+
+    /// Tasks of a Cassandra thread pool: `system_views.thread_pools`.
+    PoolFigure {
+        /// Tasks being executed.
+        Active = "active", "tasks", Level;
+        /// Queued tasks.
+        Pending = "pending", "tasks", Level;
+        /// Tasks blocked because the queue is full.
+        Blocked = "blocked", "tasks", Level;
+    }
+
+    /// Operations on a Cassandra table: `system_views.*_latency`.
+    TableFigure {
+        /// Operations.
+        Count = "count", "count", Counter;
+        /// Median latency, weighted towards recent minutes.
+        P50 = "p50", "ms", Level;
+        /// 99th percentile of latency, weighted towards recent minutes.
+        P99 = "p99", "ms", Level;
+    }
+}
+
+crate::names::named! {
+    /// Kind of operation on a table, and where Cassandra measured it. The names are those of
+    /// Cassandra's views.
+    TableOperation {
+        /// Reads, at the coordinator.
+        CoordinatorRead = "coordinator_read",
+        /// Writes, at the coordinator.
+        CoordinatorWrite = "coordinator_write",
+        /// Reads, at the replica.
+        LocalRead = "local_read",
+        /// Writes, at the replica.
+        LocalWrite = "local_write",
+    }
+}

@@ -1,0 +1,345 @@
+//! Metrics that samplers observe: one type for subject, name, unit and kind.
+//!
+//! A record stores a metric as three strings. Only [`Metric::parse`] and the methods next to it
+//! translate between the two forms.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod figures;
+mod observation;
+
+pub use figures::{
+    CassandraFigure, CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, MetricKind,
+    NetworkFigure, PoolFigure, PostgresqlFigure, ProcessFigure, SocketFigure, TableFigure,
+    TableOperation, TcpInfoFigure, ThreadGroupFigure, UpstreamFigure,
+};
+pub use observation::Observation;
+
+crate::names::named! {
+    /// A role in a measurement.
+    Role {
+        /// The load process.
+        Client = "client",
+        /// The server under test.
+        Server = "server",
+        /// The database behind the server.
+        Store = "store",
+    }
+}
+
+/// What a sampler observes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "StoredMetric", into = "StoredMetric")]
+pub enum Metric {
+    /// A host: the client's, or the server's if it is a different one.
+    Host(Option<Role>, HostFigure),
+    /// A network namespace: floodmark's, or one that belongs to a role.
+    Network(Option<Role>, NetworkFigure),
+    /// A control group: floodmark's, or one that belongs to a role.
+    Cgroup(Option<Role>, CgroupFigure),
+    /// The disks of a host: the client's, or the server's if it is a different one.
+    Disk(Option<Role>, DiskFigure),
+    /// A process tree.
+    Process(Role, ProcessFigure),
+    /// A thread group of a process tree.
+    ThreadGroup(Role, String, ThreadGroupFigure),
+    /// Threads of a group that are waiting in a kernel function.
+    ThreadsWaitingIn {
+        /// Role of the process tree.
+        role: Role,
+        /// Name of the thread group.
+        group: String,
+        /// Kernel function.
+        function: String,
+    },
+    /// A HotSpot JVM.
+    Jvm(Role, JvmFigure),
+    /// One end of the target's connections.
+    Sockets(Role, SocketFigure),
+    /// A few established connections of the target.
+    TcpInfo(TcpInfoFigure),
+    /// The target's listening sockets.
+    Listener(ListenerFigure),
+    /// Connections that the server opened to an address.
+    Upstream(SocketAddr, UpstreamFigure),
+    /// A PostgreSQL server.
+    Postgresql(PostgresqlFigure),
+    /// Sessions of a PostgreSQL server that wait for an event, named `TYPE:EVENT`.
+    PostgresqlWait(String),
+    /// A Cassandra node.
+    Cassandra(CassandraFigure),
+    /// A thread pool of a Cassandra node.
+    CassandraPool(String, PoolFigure),
+    /// Operations on a Cassandra table, named `KEYSPACE.TABLE`; `None` for all other tables.
+    CassandraTable(TableOperation, Option<String>, TableFigure),
+    /// CPU time of floodmark's delay proxy.
+    DelayProxyCpu,
+    /// A metric that this version does not know, kept as in the record.
+    Other {
+        /// Subject.
+        subject: String,
+        /// Name.
+        name: String,
+        /// Unit of the values.
+        unit: String,
+    },
+}
+
+const OF_OTHER_TABLES: &str = "of other tables";
+const OF_SLOWEST_OTHER_TABLE: &str = "of the slowest other table";
+
+impl Metric {
+    /// Returns the subject in a record.
+    #[must_use]
+    pub fn subject(&self) -> Cow<'_, str> {
+        let scoped = |scope: &Option<Role>, of: &'static str| match scope {
+            None => Cow::Borrowed(of),
+            Some(role) => format!("{role} {of}").into(),
+        };
+        match self {
+            Self::Host(scope, _) => scoped(scope, "host"),
+            Self::Network(scope, _) => scoped(scope, "network"),
+            Self::Cgroup(scope, _) => scoped(scope, "cgroup"),
+            Self::Disk(scope, _) => scoped(scope, "disk"),
+            Self::Process(role, _) => role.name().into(),
+            Self::ThreadGroup(role, ..) | Self::ThreadsWaitingIn { role, .. } => {
+                scoped(&Some(*role), "threads")
+            }
+            Self::Jvm(Role::Server, _) => "jvm".into(),
+            Self::Jvm(role, _) => scoped(&Some(*role), "jvm"),
+            Self::Sockets(role, _) => scoped(&Some(*role), "sockets"),
+            Self::TcpInfo(_) => "tcp_info".into(),
+            Self::Listener(_) => "listener".into(),
+            Self::Upstream(..) => "server upstreams".into(),
+            Self::Postgresql(_) | Self::PostgresqlWait(_) => "postgresql".into(),
+            Self::Cassandra(_) | Self::CassandraPool(..) | Self::CassandraTable(..) => {
+                "cassandra".into()
+            }
+            Self::DelayProxyCpu => "delay proxy".into(),
+            Self::Other { subject, .. } => subject.into(),
+        }
+    }
+
+    /// Returns the name in a record.
+    #[must_use]
+    pub fn name(&self) -> Cow<'_, str> {
+        match self {
+            Self::ThreadGroup(_, group, figure) => format!("{group} {}", figure.name()).into(),
+            Self::ThreadsWaitingIn {
+                group, function, ..
+            } => format!("{group} in {function}").into(),
+            Self::Upstream(address, figure) => format!("{address} {}", figure.name()).into(),
+            Self::PostgresqlWait(event) => format!("waiting {event}").into(),
+            Self::CassandraPool(pool, figure) => format!("{pool} {}", figure.name()).into(),
+            Self::CassandraTable(operation, table, figure) => {
+                let table = match (table, figure) {
+                    (Some(table), _) => table,
+                    (None, TableFigure::Count) => OF_OTHER_TABLES,
+                    (None, _) => OF_SLOWEST_OTHER_TABLE,
+                };
+                format!("{operation} {} {table}", figure.name()).into()
+            }
+            Self::Other { name, .. } => name.into(),
+            _ => self.figure().0.into(),
+        }
+    }
+
+    /// Returns the unit of the values.
+    #[must_use]
+    pub fn unit(&self) -> &str {
+        match self {
+            Self::Other { unit, .. } => unit,
+            _ => self.figure().1,
+        }
+    }
+
+    /// Returns whether the metric is a counter, a mean or a level. An unknown metric counts as a
+    /// level.
+    #[must_use]
+    pub fn kind(&self) -> MetricKind {
+        self.figure().2
+    }
+
+    /// Returns name, unit and kind of the figure.
+    fn figure(&self) -> (&'static str, &'static str, MetricKind) {
+        match self {
+            Self::Host(_, figure) => figure.entry(),
+            Self::Network(_, figure) => figure.entry(),
+            Self::Cgroup(_, figure) => figure.entry(),
+            Self::Disk(_, figure) => figure.entry(),
+            Self::Process(_, figure) => figure.entry(),
+            Self::ThreadGroup(_, _, figure) => figure.entry(),
+            Self::ThreadsWaitingIn { .. } => ThreadGroupFigure::Threads.entry(),
+            Self::Jvm(_, figure) => figure.entry(),
+            Self::Sockets(_, figure) => figure.entry(),
+            Self::TcpInfo(figure) => figure.entry(),
+            Self::Listener(figure) => figure.entry(),
+            Self::Upstream(_, figure) => figure.entry(),
+            Self::Postgresql(figure) => figure.entry(),
+            Self::PostgresqlWait(_) => PostgresqlFigure::Active.entry(),
+            Self::Cassandra(figure) => figure.entry(),
+            Self::CassandraPool(_, figure) => figure.entry(),
+            Self::CassandraTable(_, _, figure) => figure.entry(),
+            Self::DelayProxyCpu => ("cpu", "CPU-seconds", MetricKind::Counter),
+            Self::Other { .. } => ("", "", MetricKind::Level),
+        }
+    }
+
+    /// Returns the metric stored under a subject and a name; [`Metric::Other`] if it is unknown.
+    #[must_use]
+    pub fn parse(subject: String, name: String, unit: String) -> Self {
+        // Only a metric that is written back as the same strings is valid.
+        let same = |metric: &Self| metric.subject() == *subject && metric.name() == *name;
+        match parse_known(&subject, &name).filter(same) {
+            Some(metric) => metric,
+            None => Self::Other {
+                subject,
+                name,
+                unit,
+            },
+        }
+    }
+
+    /// Returns the same metric of the server's host, as seen from a client on another host.
+    #[must_use]
+    pub fn on_server_host(self) -> Self {
+        match self {
+            Self::Host(None, figure) => Self::Host(Some(Role::Server), figure),
+            Self::Network(None, figure) => Self::Network(Some(Role::Server), figure),
+            Self::Disk(None, figure) => Self::Disk(Some(Role::Server), figure),
+            metric => metric,
+        }
+    }
+
+    /// Returns the metric with placeholders for names that are only known while sampling.
+    ///
+    /// Two metrics with the same pattern differ only in thread group, kernel function, address,
+    /// wait event, thread pool or table.
+    #[must_use]
+    pub fn pattern(&self) -> Self {
+        let any = String::new;
+        match self {
+            Self::ThreadGroup(role, _, figure) => Self::ThreadGroup(*role, any(), *figure),
+            Self::ThreadsWaitingIn { role, .. } => Self::ThreadsWaitingIn {
+                role: *role,
+                group: any(),
+                function: any(),
+            },
+            Self::Upstream(_, figure) => Self::Upstream(ANY_ADDRESS, *figure),
+            Self::PostgresqlWait(_) => Self::PostgresqlWait(any()),
+            Self::CassandraPool(_, figure) => Self::CassandraPool(any(), *figure),
+            Self::CassandraTable(operation, _, figure) => {
+                Self::CassandraTable(*operation, None, *figure)
+            }
+            metric => metric.clone(),
+        }
+    }
+}
+
+const ANY_ADDRESS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+fn parse_known(subject: &str, name: &str) -> Option<Metric> {
+    if let Some(role) = Role::from_name(subject) {
+        return ProcessFigure::from_name(name).map(|figure| Metric::Process(role, figure));
+    }
+    let scoped = subject
+        .split_once(' ')
+        .and_then(|(first, rest)| Some((Some(Role::from_name(first)?), rest)));
+    let (role, of) = scoped.unwrap_or((None, subject));
+    Some(match (of, role) {
+        ("host", _) => Metric::Host(role, HostFigure::from_name(name)?),
+        ("network", _) => Metric::Network(role, NetworkFigure::from_name(name)?),
+        ("cgroup", _) => Metric::Cgroup(role, CgroupFigure::from_name(name)?),
+        ("disk", _) => Metric::Disk(role, DiskFigure::from_name(name)?),
+        ("threads", Some(role)) => parse_thread_group(role, name)?,
+        ("jvm", _) => Metric::Jvm(role.unwrap_or(Role::Server), JvmFigure::from_name(name)?),
+        ("sockets", Some(role)) => Metric::Sockets(role, SocketFigure::from_name(name)?),
+        ("tcp_info", None) => Metric::TcpInfo(TcpInfoFigure::from_name(name)?),
+        ("listener", None) => Metric::Listener(ListenerFigure::from_name(name)?),
+        ("upstreams", Some(Role::Server)) => {
+            let (address, figure) = name.split_once(' ')?;
+            Metric::Upstream(address.parse().ok()?, UpstreamFigure::from_name(figure)?)
+        }
+        ("postgresql", None) => match PostgresqlFigure::from_name(name) {
+            Some(figure) => Metric::Postgresql(figure),
+            None => Metric::PostgresqlWait(
+                name.strip_prefix("waiting ")
+                    .filter(|event| event.contains(':'))?
+                    .to_owned(),
+            ),
+        },
+        ("cassandra", None) => parse_cassandra(name)?,
+        ("delay proxy", None) => Metric::DelayProxyCpu,
+        _ => return None,
+    })
+}
+
+/// Splits a name into the name of a thread group, which may contain any character, and a figure.
+fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
+    let group = |figure: &str| Some(name.strip_suffix(figure)?.strip_suffix(' ')?.to_owned());
+    let mut figures = ThreadGroupFigure::ALL.iter();
+    if let Some((group, figure)) = figures.find_map(|of| Some((group(of.name())?, *of))) {
+        return Some(Metric::ThreadGroup(role, group, figure));
+    }
+    let (group, function) = name.rsplit_once(" in ")?;
+    Some(Metric::ThreadsWaitingIn {
+        role,
+        group: group.to_owned(),
+        function: function.to_owned(),
+    })
+}
+
+fn parse_cassandra(name: &str) -> Option<Metric> {
+    if let Some(figure) = CassandraFigure::from_name(name) {
+        return Some(Metric::Cassandra(figure));
+    }
+    let (first, rest) = name.split_once(' ')?;
+    if let Some(operation) = TableOperation::from_name(first) {
+        let (figure, table) = rest.split_once(' ')?;
+        let table = match table {
+            OF_OTHER_TABLES | OF_SLOWEST_OTHER_TABLE => None,
+            table => Some(table.to_owned()),
+        };
+        let figure = TableFigure::from_name(figure)?;
+        return Some(Metric::CassandraTable(operation, table, figure));
+    }
+    let (pool, figure) = name.rsplit_once(' ')?;
+    let figure = PoolFigure::from_name(figure)?;
+    Some(Metric::CassandraPool(pool.to_owned(), figure))
+}
+
+/// A metric in the form that a record stores.
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct StoredMetric {
+    /// Subject of the metric, as in the observations of a record.
+    subject: String,
+    /// Name of the metric, spelled as in its source.
+    metric: String,
+    /// Unit of the values.
+    unit: String,
+}
+
+impl From<StoredMetric> for Metric {
+    fn from(stored: StoredMetric) -> Self {
+        Self::parse(stored.subject, stored.metric, stored.unit)
+    }
+}
+
+impl From<Metric> for StoredMetric {
+    fn from(metric: Metric) -> Self {
+        Self {
+            subject: metric.subject().into_owned(),
+            metric: metric.name().into_owned(),
+            unit: metric.unit().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

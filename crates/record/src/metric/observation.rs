@@ -1,0 +1,121 @@
+//! A series of samples of one metric, and its form in a record.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Metric, MetricKind};
+
+/// A series that was sampled during the load.
+///
+/// A series that takes too much CPU or space is thinned out: its step doubles, and each two values
+/// become one (counters are added, other values averaged). A second observation then keeps the
+/// peaks at the original resolution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(from = "StoredObservation", into = "StoredObservation")]
+pub struct Observation {
+    /// Sampled metric.
+    pub metric: Metric,
+    /// Whether each value is the largest sample within its step. A counter's peaks are rates per
+    /// second.
+    pub is_peak: bool,
+    /// Source of the samples.
+    pub source: String,
+    /// Start of the first step in milliseconds from the start of the attempt.
+    pub start_ms: u64,
+    /// Length of a step in milliseconds.
+    pub step_ms: u64,
+    /// One value per step.
+    pub values: Vec<f64>,
+}
+
+/// Suffix of the metric's name in an observation of its peaks.
+const PEAK: &str = ".max";
+
+/// A series of samples taken during the load.
+///
+/// A series that takes too much CPU or memory is sampled less often or thinned out: its step
+/// doubles, and each two values become one (counters: sum; others: mean). A second series with the
+/// suffix `.max` then keeps the maxima at the original resolution; for counters as a rate
+/// (`count/s`).
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Observation")]
+struct StoredObservation {
+    /// Subject of the metric.
+    ///
+    /// - `host`, `network`, `cgroup`, `disk`: the client's host; `server host`, `server network`,
+    ///   `server cgroup` and `server disk` if the server's differ.
+    /// - `server`, `client`, `store`: process trees.
+    /// - `server sockets`, `client sockets`: the two ends of the target's connections on this host.
+    /// - `listener`: the target's listening sockets.
+    /// - `jvm`, `store jvm`: the JVM of the server or the store.
+    /// - `server threads`, `store threads`: threads by group (names without their trailing number).
+    /// - `server upstreams`: connections that the server opened, by address.
+    /// - `postgresql`, `cassandra`: the store's own statistics.
+    subject: String,
+    /// Name of the metric, as in its source.
+    metric: String,
+    /// Unit of the values.
+    unit: String,
+    /// Source of the values.
+    source: String,
+    /// Time of the first value in milliseconds from the start of the attempt.
+    start_ms: u64,
+    /// Interval between values in milliseconds.
+    step_ms: u64,
+    /// Values. For counters, the increase within each step.
+    values: Vec<f64>,
+}
+
+impl From<StoredObservation> for Observation {
+    fn from(stored: StoredObservation) -> Self {
+        let StoredObservation {
+            subject,
+            mut metric,
+            unit,
+            ..
+        } = stored;
+        let is_peak = metric.ends_with(PEAK);
+        if is_peak {
+            metric.truncate(metric.len() - PEAK.len());
+        }
+        Self {
+            metric: Metric::parse(subject, metric, unit),
+            is_peak,
+            source: stored.source,
+            start_ms: stored.start_ms,
+            step_ms: stored.step_ms,
+            values: stored.values,
+        }
+    }
+}
+
+impl From<Observation> for StoredObservation {
+    fn from(observation: Observation) -> Self {
+        let unit = observation.unit();
+        let Observation {
+            metric, is_peak, ..
+        } = observation;
+        let suffix = if is_peak { PEAK } else { "" };
+        Self {
+            subject: metric.subject().into_owned(),
+            metric: format!("{}{suffix}", metric.name()),
+            unit,
+            source: observation.source,
+            start_ms: observation.start_ms,
+            step_ms: observation.step_ms,
+            values: observation.values,
+        }
+    }
+}
+
+impl Observation {
+    /// Returns the unit of the values.
+    #[must_use]
+    pub fn unit(&self) -> String {
+        let unit = self.metric.unit();
+        match self.metric.kind() {
+            MetricKind::Counter if self.is_peak => format!("{unit}/s"),
+            _ => unit.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The file that `floodmark observe` writes on the server's host, and the part of it that a record
+//! keeps.
+//!
+//! The file is JSON Lines: one [`ObserverLine::Opened`], then about one [`ObserverLine::Second`]
+//! per second. A [`ObserverLine::Group`] precedes the first values of its group, and an orderly end
+//! adds [`ObserverLine::Ended`]. It can be read while it grows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::metric::{Metric, MetricKind};
+use crate::run::{Environment, ToolInfo};
+use crate::watch::{OtherThreads, ServerThread};
+
+/// Version of the file format; raised when a field is removed or its meaning changes.
+pub const OBSERVER_FILE_VERSION: u32 = 1;
+
+/// One line of the file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "line", rename_all = "snake_case")]
+pub enum ObserverLine {
+    /// The first line.
+    Opened(ObserverOpened),
+    /// Describes the series of a group.
+    Group(SeriesGroup),
+    /// Samples taken since the previous line of this type.
+    Second(ObservedSecond),
+    /// The last line; missing if the observer was killed.
+    Ended {
+        /// Reason for the end of the observation.
+        why: String,
+    },
+}
+
+/// The observed server and its observer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ObserverOpened {
+    /// Version of the file format.
+    pub schema: u32,
+    /// Version and command line of the observing floodmark.
+    pub tool: ToolInfo,
+    /// The server's host.
+    pub environment: Environment,
+    /// Port that the server listens on.
+    pub port: u16,
+    /// Name of the server's first process, cut to 15 bytes by the kernel.
+    pub name: String,
+    /// Process ids of the server's first processes.
+    pub pids: Vec<u32>,
+    /// The host's clocks when the series began.
+    pub clocks: ClockReading,
+}
+
+/// Values of all clocks of a host, read at one moment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockReading {
+    /// Clock of the series: milliseconds since the series began.
+    pub at_ms: f64,
+    /// Identifies the boot of the host, and so its monotonic clock
+    /// (`/proc/sys/kernel/random/boot_id`); null if not available.
+    pub boot_id: Option<String>,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub monotonic_ns: u64,
+    /// The wall clock (`CLOCK_REALTIME`), ns since 1970.
+    pub unix_ns: u64,
+    /// Whether the kernel reports a synchronized wall clock (`adjtimex`: neither `TIME_ERROR` nor
+    /// `STA_UNSYNC`).
+    pub synchronised: bool,
+    /// Maximum error of the wall clock, microseconds (`maxerror` of `adjtimex`); null if not
+    /// available.
+    pub max_error_us: Option<u64>,
+}
+
+/// Series that are sampled at the same times.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SeriesGroup {
+    /// Number of the group.
+    pub group: u32,
+    /// Source of the samples.
+    pub source: String,
+    /// Series of the group.
+    pub series: Vec<ObservedSeries>,
+}
+
+/// Description of one series.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ObservedSeries {
+    /// Sampled metric.
+    #[serde(flatten)]
+    pub metric: Metric,
+    /// Relation between a value and its step.
+    pub kind: MetricKind,
+}
+
+/// Samples taken since the previous line of this type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ObservedSecond {
+    /// Start of the line's period, in milliseconds on the clock of the series: the end of the
+    /// previous line.
+    pub from_ms: u64,
+    /// End of the period. Every step that ended by then is in this line or an earlier one.
+    pub to_ms: u64,
+    /// The host's clocks at the end of the period.
+    pub clocks: ClockReading,
+    /// New values.
+    pub groups: Vec<GroupValues>,
+    /// The server threads with the highest CPU use in this period, at most 64.
+    pub threads: Vec<ServerThread>,
+    /// Sum over all other threads; null if there are none.
+    pub other_threads: Option<OtherThreads>,
+    /// CPU time of the sampling thread in seconds since the series began.
+    pub watcher_cpu_s: f64,
+    /// New read errors, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+}
+
+/// New values of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupValues {
+    /// Number of the group.
+    pub group: u32,
+    /// Start of the first step, in milliseconds on the clock of the series.
+    pub start_ms: u64,
+    /// Length of each step in milliseconds; may differ from the previous line.
+    pub step_ms: u64,
+    /// Values of each series, in the order of the group. All series have the same number of values.
+    pub values: Vec<Vec<f64>>,
+}
+
+/// Observation of the server on its own host during a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RemoteObservation {
+    /// The server's host.
+    pub environment: Environment,
+    /// How times on the remote clock were converted to the client's clock.
+    pub aligned: ClockAlignment,
+    /// Start of the observation in milliseconds on the clock of the run's observations.
+    pub from_ms: u64,
+    /// End of the observation in milliseconds on the same clock.
+    pub to_ms: u64,
+    /// CPU time of the observer during the run in seconds; not part of any client or server figure.
+    pub watcher_cpu_s: f64,
+}
+
+/// Mapping between the clocks of two hosts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClockAlignment {
+    /// Method of finding the offset.
+    pub method: AlignmentMethod,
+    /// Offset in milliseconds; added to a time on the observer's series clock to get the time on
+    /// the client's.
+    pub offset_ms: f64,
+    /// Maximum error of the offset in either direction, milliseconds.
+    pub error_ms: f64,
+    /// Correlation of client and server CPU; only in records with method `load`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation: Option<f64>,
+    /// Evidence against the alignment; null without any. Only in records with method `load`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub but: Option<String>,
+}
+
+/// How the offset between two clocks was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AlignmentMethod {
+    /// Both processes ran on one host and so read the same clock.
+    SameClock,
+    /// Both kernels report a synchronized wall clock.
+    WallClocks,
+    /// Client and server CPU use were correlated; only in records of earlier versions.
+    Load,
+}
+
+/// Returns the JSON Schema of [`ObserverLine`], kept in `docs/observer.schema.json`.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(ObserverLine).to_value()
+}

@@ -1,0 +1,221 @@
+//! The answer in a paragraph per load: figure, validity, cause and next step.
+
+use std::collections::BTreeMap;
+
+use floodmark_record::Record;
+use floodmark_record::cause::Cause;
+use floodmark_record::result::Overall;
+use floodmark_record::run::{Run, Status};
+
+use super::figures::{count_of, extremes, rate, time};
+use super::names::{NamedRun, by_load};
+use super::{
+    Block, Blocks, Emphasis, Span, attempts, comparison, experiment, outcomes, plain, run, sweep,
+    verdict,
+};
+
+/// Returns the paragraphs that answer a record's question.
+pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) -> Blocks {
+    let mut blocks = Blocks::default();
+    let loads: Vec<&[NamedRun<'_>]> = by_load(all).collect();
+    let several = loads.len() > 1;
+    // A curve needs at least two points.
+    let has_curves = loads.iter().filter(|load| is_swept(record, load)).count() > 1;
+    let (swept, single): (Vec<_>, Vec<_>) = loads
+        .into_iter()
+        .partition(|load| has_curves && is_swept(record, load));
+    if all.is_empty() {
+        blocks.paragraph([plain("Nothing was measured.")]);
+    }
+    // The curves of a sweep are clearer than a sentence per point.
+    for load in &single {
+        let name = several.then(|| Emphasis::Strong.span(format!("{}:", load_name(load))));
+        let mut spans = Vec::from_iter(name);
+        spans.extend(result(load, record.overall.as_ref().filter(|_| !several)));
+        blocks.paragraph(spans);
+        blocks
+            .0
+            .extend(cause(load, several, single.len() <= verdict::FEW));
+    }
+    blocks.0.extend(causes(&swept));
+    let sentences = experiment::resumed(record).into_iter();
+    let sentences = sentences.chain(record.sweeps.iter().filter_map(sweep::result));
+    for sentence in sentences.chain(comparison::results(&record.comparisons)) {
+        blocks.paragraph([plain(format!("{}.", capitalized(&sentence)))]);
+    }
+    for skipped in &record.skipped {
+        blocks.paragraph([plain(format!("Skipped: {skipped}"))]);
+    }
+    if let Some(next) = next {
+        blocks.paragraph([Emphasis::Strong.span("Next:"), plain(format!("{next}."))]);
+    }
+    blocks
+}
+
+/// Returns whether a load is a valid point of a sweep, with nothing else to report.
+fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
+    let mut points = record.sweeps.iter().flat_map(|swept| &swept.sweep.points);
+    let trial = load[0].run.trial.as_ref();
+    let is_point = trial.is_some_and(|trial| points.any(|point| point.trial == *trial));
+    let fine = |run: &Run| {
+        run.validity.status == Status::Valid && run.checks.iter().all(|check| check.held)
+    };
+    is_point && load.iter().all(|one| fine(one.run))
+}
+
+/// Returns the causes of the points of sweeps, each with its points.
+fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
+    let mut causes: BTreeMap<Cause, Vec<String>> = BTreeMap::new();
+    for load in swept {
+        if let Some((verdict, _)) = verdict::most_frequent(load.iter().map(|one| one.run)) {
+            causes
+                .entry(verdict.cause)
+                .or_default()
+                .push(load_name(load));
+        }
+    }
+    let block = |(cause, names): (Cause, Vec<String>)| {
+        let cause = Emphasis::Strong.span(cause.name());
+        let names = plain(format!("limits {}.", names.join(", ")));
+        Block::List(vec![plain("Why:"), cause, names], Vec::new())
+    };
+    causes.into_iter().map(block).collect()
+}
+
+/// Returns the most frequent cause of a load. Includes its evidence if there are few loads, and its
+/// next step unless the page already shows it.
+fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
+    let runs = || load.iter().map(|one| one.run);
+    let (verdict, _) = verdict::most_frequent(runs())?;
+    let mut lead = vec![plain("Why:")];
+    lead.extend(verdict::cause(runs())?.spans);
+    let mut items = Vec::new();
+    if few && !verdict.evidence.is_empty() {
+        let lines = verdict::evidence(verdict)
+            .into_iter()
+            .chain(verdict::tests(verdict));
+        items.extend(lines.map(|line| line.spans));
+        if several {
+            items.push(vec![Emphasis::Strong.span("Next:"), plain(&verdict.next)]);
+        }
+    }
+    Some(Block::List(lead, items))
+}
+
+/// Returns the name of a load: that of its runs without process and attempt.
+fn load_name(load: &[NamedRun<'_>]) -> String {
+    let name = &load[0].name;
+    let cut = name.find(", process ").or_else(|| name.find(", attempt "));
+    match (load, cut) {
+        ([_], _) | (_, None) => name.clone(),
+        (_, Some(at)) => name[..at].to_owned(),
+    }
+}
+
+/// Throughput, times, failures and validity of a load.
+fn result(load: &[NamedRun<'_>], overall: Option<&Overall>) -> Vec<Span> {
+    let mut spans = match (load, overall) {
+        ([one], _) => result_of_one(one.run),
+        (_, Some(overall)) => attempts::throughput(overall).spans,
+        (several, None) => {
+            let all = several.iter().filter_map(|one| one.run.throughput_per_s);
+            let attempts = count_of(several.len() as u64, "attempt");
+            vec![plain(match extremes(&all.collect::<Vec<_>>()) {
+                Some((least, most)) => {
+                    format!("{} to {} ok over {attempts}", rate(least), rate(most))
+                }
+                None => format!("no throughput was measured in {attempts}"),
+            })]
+        }
+    };
+    if let Some(last) = spans.last_mut() {
+        last.text.push('.');
+    }
+    spans.extend(validity(load));
+    spans.extend(violation(load));
+    spans
+}
+
+fn result_of_one(run: &Run) -> Vec<Span> {
+    let mut spans = run::ended(run).map_or_else(Vec::new, |line| line.spans);
+    if let Some(last) = spans.last_mut() {
+        last.text.push(';');
+    }
+    let failed = outcomes::not_ok(&run.requests);
+    let requests = count_of(failed, "request");
+    if run.requests.ok == 0 {
+        spans.push(plain(format!("none of {requests} succeeded")));
+        return spans;
+    }
+    if let Some(line) = run::throughput(run).into_iter().next() {
+        spans.extend(line.spans);
+    }
+    let times = &run.response_time_us;
+    let response = |us| time(us, times, run.plan.timeout.as_secs_f64());
+    let took = match times.count {
+        0 => String::new(),
+        _ => format!(
+            "; response time p50 {}, p99 {}",
+            response(times.p50),
+            response(times.p99)
+        ),
+    };
+    let failed = match failed {
+        0 => "all requests ok".to_owned(),
+        _ => format!("{requests} not ok"),
+    };
+    spans.push(plain(format!("{took}; {failed}")));
+    spans
+}
+
+/// Returns the sentence with its first letter capitalized.
+fn capitalized(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(letters).collect()
+}
+
+/// Returns the worst status of a load with its first reason; empty if there is no figure to judge.
+fn validity(load: &[NamedRun<'_>]) -> Vec<Span> {
+    let runs = || load.iter().map(|one| one.run);
+    let Some(worst) = runs().max_by_key(|run| run.validity.status) else {
+        return Vec::new();
+    };
+    let status = worst.validity.status;
+    let measured = |run: &Run| run.requests.ok > 0 && run.throughput_per_s.is_some();
+    if status == Status::Valid && !runs().any(measured) {
+        return Vec::new();
+    }
+    let alike = runs().filter(|run| run.validity.status == status).count();
+    let mut spans = vec![plain("The figure is")];
+    let lines = run::validity(worst).into_iter();
+    spans.extend(lines.take(1).flat_map(|line| line.spans));
+    if alike < load.len() {
+        spans.push(plain(format!("({alike} of {} attempts)", load.len())));
+    }
+    if worst.client.tool.is_some() {
+        spans.push(plain("as reported by the external client"));
+    }
+    spans.push(plain("."));
+    spans
+}
+
+/// Returns the first violated check, and the number of attempts with a violation.
+fn violation(load: &[NamedRun<'_>]) -> Vec<Span> {
+    let violated = |one: &NamedRun<'_>| {
+        let checks = one.run.checks.iter().zip(run::checks(one.run));
+        let mut violated = checks.filter(|(check, _)| !check.held);
+        violated.next().map(|(_, line)| line.spans)
+    };
+    let all: Vec<_> = load.iter().filter_map(violated).collect();
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
+    let mut spans = vec![plain("Check")];
+    spans.extend(first.iter().cloned());
+    if load.len() > 1 {
+        spans.push(plain(format!("({} of {} attempts)", all.len(), load.len())));
+    }
+    spans.push(plain("."));
+    spans
+}

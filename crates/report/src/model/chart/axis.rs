@@ -1,0 +1,262 @@
+//! Axes with their ranges and ticks.
+//!
+//! The plotting library's own ticks would spell units differently from the tables, and search
+//! endlessly in a damaged record.
+
+use crate::model::figures::seconds;
+
+/// Maximum drawable value. Larger values come from damaged records and would hide all others.
+const LARGEST: f64 = 1e15;
+
+/// Maximum number of steps on an axis: more labels would overlap on a phone.
+const STEPS: f64 = 5.0;
+
+/// Minimum ratio of the largest to the smallest time for a logarithmic scale.
+const LOG_FROM: f64 = 20.0;
+
+/// Steps of a time axis, seconds.
+const CLOCK_S: [f64; 15] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
+    21600.0,
+];
+
+/// Returns whether a value can be drawn.
+pub(crate) fn drawable(value: f64) -> bool {
+    (0.0..=LARGEST).contains(&value)
+}
+
+/// An axis in the unit of its values.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Axis {
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+    /// Positions with their labels, ascending.
+    pub(crate) ticks: Vec<(f64, String)>,
+    /// Whether the scale is logarithmic; then all values are positive.
+    pub(crate) log: bool,
+}
+
+impl Axis {
+    /// Returns where a value lies between the ends of the axis, from 0 to 1.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        let position = |value: f64| match self.log {
+            true => value.max(self.from).log10(),
+            false => value,
+        };
+        (position(value) - position(self.from)) / (position(self.to) - position(self.from))
+    }
+
+    fn linear(from: f64, to: f64, ticks: impl Iterator<Item = (f64, String)>) -> Self {
+        Axis {
+            from,
+            to,
+            ticks: ticks.collect(),
+            log: false,
+        }
+    }
+
+    /// Returns an axis from zero to at least `largest`.
+    pub(crate) fn from_zero(largest: f64, label: impl Fn(f64) -> String) -> Self {
+        let step = round_step(largest.max(f64::MIN_POSITIVE) / STEPS);
+        let steps = (largest / step - 1e-9).ceil().max(1.0);
+        let ticks = (0..=steps as u32).map(|i| f64::from(i) * step);
+        Axis::linear(0.0, steps * step, ticks.map(|at| (at, label(at))))
+    }
+
+    /// Returns an axis for times in microseconds: from zero, or logarithmic for a wide range.
+    pub(crate) fn of_times(values: impl Iterator<Item = f64> + Clone) -> Self {
+        let largest = values.clone().fold(0.0, f64::max);
+        let least = values.fold(f64::INFINITY, f64::min);
+        // Nothing is shorter than a nanosecond; lower decades would be empty.
+        if largest < least.max(1e-3) * LOG_FROM {
+            return Axis::from_zero(largest.max(1e-3), label_us);
+        }
+        Axis::decades(least.max(1e-3), largest)
+    }
+
+    /// Returns a logarithmic axis from the step of 1, 2, 5 at or below `least` to that at or above
+    /// `largest`, microseconds.
+    fn decades(least: f64, largest: f64) -> Self {
+        let (first, last) = (
+            (least.log10() - 1e-9).floor() as i32,
+            (largest.log10() + 1e-9).ceil() as i32,
+        );
+        let all = (first..=last).flat_map(|d| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(d)));
+        let from = all
+            .clone()
+            .filter(|v| *v <= least * 1.000_001)
+            .fold(10f64.powi(first), f64::max);
+        let to = all
+            .clone()
+            .filter(|v| *v >= largest * 0.999_999)
+            .fold(10f64.powi(last), f64::min);
+        let every = if last - first > 3 { 1 } else { 3 };
+        let ticks = all
+            .enumerate()
+            .filter(|(i, v)| (every == 3 || i % 3 == 0) && (from..=to).contains(v))
+            .map(|(_, v)| (v, label_us(v)));
+        Axis {
+            log: true,
+            ..Axis::linear(from, to, ticks)
+        }
+    }
+
+    /// Returns an axis for seconds from the start of the measurement.
+    pub(crate) fn of_seconds(from: f64, to: f64) -> Self {
+        let rough = (to - from) / STEPS;
+        let step = if rough < 1.0 {
+            round_step(rough.max(1e-9))
+        } else {
+            let clock = CLOCK_S.iter().find(|step| **step >= rough);
+            clock.copied().unwrap_or_else(|| round_step(rough))
+        };
+        let (first, last) = (
+            (from / step).ceil() as i64,
+            (to / step + 1e-9).floor() as i64,
+        );
+        let ticks = (first..=last).map(|i| i as f64 * step);
+        Axis::linear(from, to, ticks.map(|at| (at, label_s(at, step))))
+    }
+
+    /// Returns an axis for shares of requests, each further nine with the same width: 0 %, 90 %, 99
+    /// %, … up to `decades`.
+    pub(crate) fn of_shares(decades: f64) -> Self {
+        let ticks = (0..=decades.floor() as usize).map(|n| {
+            let label = match n {
+                // The longest labels would overlap.
+                n if decades > 5.0 && n > 3 && n % 2 == 0 => String::new(),
+                0 => "0 %".to_owned(),
+                1 => "90 %".to_owned(),
+                2 => "99 %".to_owned(),
+                n => format!("99.{} %", "9".repeat(n - 2)),
+            };
+            (n as f64, label)
+        });
+        Axis::linear(0.0, decades, ticks)
+    }
+}
+
+/// Returns the smallest of 1, 2, 5 times a power of ten that is not below `rough`.
+fn round_step(rough: f64) -> f64 {
+    let power = 10f64.powf(rough.log10().floor());
+    let of = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);
+    of.into_iter()
+        .find(|step| *step >= rough * 0.999_999)
+        .unwrap_or(of[3])
+}
+
+/// Formats a count as flags accept it: `150k`, `2.5M`, `0.5`.
+pub(crate) fn label_count(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e12 => (v / 1e12, "T"),
+        v if v >= 1e9 => (v / 1e9, "G"),
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e3 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    format!("{}{unit}", shortest(value))
+}
+
+/// Formats a tick in microseconds: `250 µs`, `1 ms`, `0`.
+fn label_us(us: f64) -> String {
+    match us {
+        0.0 => "0".to_owned(),
+        us => seconds(us / 1e6),
+    }
+}
+
+fn label_s(at: f64, step: f64) -> String {
+    match step {
+        s if s >= 3600.0 => format!("{} h", shortest(at / 3600.0)),
+        s if s >= 60.0 => format!("{} min", shortest(at / 60.0)),
+        _ => format!("{} s", shortest(at)),
+    }
+}
+
+/// Formats a value without the digits that come from binary rounding.
+fn shortest(value: f64) -> String {
+    let text = format!("{value:.9}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0" } else { text }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(axis: &Axis) -> Vec<&str> {
+        axis.ticks.iter().map(|(_, label)| label.as_str()).collect()
+    }
+
+    #[test]
+    fn rates_start_at_zero_and_end_above_the_largest() {
+        let axis = Axis::from_zero(184_210.0, label_count);
+        assert_eq!(labels(&axis), ["0", "50k", "100k", "150k", "200k"]);
+        assert_eq!(
+            labels(&Axis::from_zero(0.81, label_count)).last(),
+            Some(&"1")
+        );
+        assert_eq!(Axis::from_zero(0.0, label_count).from, 0.0);
+    }
+
+    #[test]
+    fn times_of_a_wide_range_are_logarithmic() {
+        let near = Axis::of_times([251.0, 1210.0].into_iter());
+        assert!(!near.log);
+        assert_eq!(labels(&near), ["0", "500 µs", "1 ms", "1.5 ms"]);
+        let far = Axis::of_times([251.0, 40_000.0].into_iter());
+        assert!(far.log);
+        let expected = [
+            "200 µs", "500 µs", "1 ms", "2 ms", "5 ms", "10 ms", "20 ms", "50 ms",
+        ];
+        assert_eq!(labels(&far), expected);
+        let wide = Axis::of_times([2.0, 3_000_000.0].into_iter());
+        assert_eq!(labels(&wide).first(), Some(&"10 µs"));
+        assert!(wide.from <= 2.0 && wide.to >= 3e6);
+    }
+
+    #[test]
+    fn seconds_have_round_steps() {
+        assert_eq!(
+            labels(&Axis::of_seconds(0.0, 30.0)),
+            ["0 s", "10 s", "20 s", "30 s"]
+        );
+        assert_eq!(labels(&Axis::of_seconds(-5.0, 10.0)).first(), Some(&"-5 s"));
+        assert_eq!(
+            labels(&Axis::of_seconds(0.0, 600.0)).last(),
+            Some(&"10 min")
+        );
+        assert_eq!(labels(&Axis::of_seconds(0.0, 0.5)).last(), Some(&"0.5 s"));
+    }
+
+    #[test]
+    fn shares_add_nines() {
+        assert_eq!(
+            labels(&Axis::of_shares(4.3)),
+            ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]
+        );
+        assert_eq!(
+            labels(&Axis::of_shares(6.1))[3..],
+            ["99.9 %", "", "99.999 %", ""]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_axis_contains_its_values_and_has_few_ticks(a in 0.0..LARGEST, b in 0.0..LARGEST, small in 0.0..1e-3f64) {
+            for axis in [
+                Axis::from_zero(a, label_count),
+                Axis::from_zero(small, label_count),
+                Axis::of_times([a, b].into_iter()),
+                Axis::of_times([a, small].into_iter()),
+                Axis::of_seconds(0.0, a + 1.0),
+            ] {
+                prop_assert!(axis.ticks.len() <= 24, "{axis:?}");
+                prop_assert!(axis.from < axis.to, "{axis:?}");
+                prop_assert!(axis.ticks.iter().all(|(at, _)| at.is_finite()), "{axis:?}");
+            }
+            prop_assert!(Axis::from_zero(a, label_count).to >= a * 0.999);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Curves of measurements per second: a step per measurement, with gaps where there is none.
+
+use floodmark_record::run::{Run, SeriesRow};
+
+use super::CurvePiece;
+use super::axis::drawable;
+
+/// Maximum number of steps of a curve; more would share a pixel.
+pub(crate) const MAX_STEPS: usize = 300;
+
+/// Maximum distance of consecutive steps, seconds.
+const ADJACENT_S: f64 = 1e-3;
+
+/// Minimum length of a step with its own rate, seconds.
+const SLIVER_S: f64 = 0.05;
+
+/// How several measurements become one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Aggregation {
+    /// Mean weighted by length, for rates and CPU.
+    Mean,
+    /// Largest, for percentiles. Unknown if one of them is, since that one may be the largest.
+    Largest,
+}
+
+/// A value over a range of time; `None` if it was not measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct CurveStep {
+    pub(crate) from_s: f64,
+    pub(crate) to_s: f64,
+    pub(crate) value: Option<f64>,
+}
+
+/// Returns the curve of `value` over the seconds of a run.
+pub(crate) fn of_series(
+    run: &Run,
+    by: Aggregation,
+    value: impl Fn(&SeriesRow) -> Option<f64>,
+) -> Vec<CurvePiece> {
+    let steps: Vec<CurveStep> = run
+        .series
+        .iter()
+        .map(|row| CurveStep {
+            from_s: row.from_s,
+            to_s: row.to_s,
+            value: value(row),
+        })
+        .collect();
+    pieces(run, &joined(&steps, by))
+}
+
+/// Returns how many rows are joined into one step, or `None` if no rows are joined.
+pub(crate) fn rows_per_step(rows: usize) -> Option<usize> {
+    Some(rows.div_ceil(MAX_STEPS)).filter(|n| *n > 1)
+}
+
+/// Joins steps into at most [`MAX_STEPS`].
+pub(crate) fn joined(steps: &[CurveStep], by: Aggregation) -> Vec<CurveStep> {
+    let sound =
+        |step: &CurveStep| drawable(step.from_s) && drawable(step.to_s) && step.to_s > step.from_s;
+    let steps = without_slivers(steps.iter().copied().filter(sound), by);
+    let each = rows_per_step(steps.len()).unwrap_or(1);
+    steps
+        .chunks(each)
+        .filter_map(|part| one(part, by))
+        .collect()
+}
+
+/// Adds steps that are too short for a rate to the step before: a tick of CPU time in the last
+/// microseconds of a run would count as many CPUs. Percentiles of such a step cover few requests,
+/// so they are dropped.
+fn without_slivers(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> Vec<CurveStep> {
+    let mut kept: Vec<CurveStep> = Vec::new();
+    for step in steps {
+        match kept.last_mut() {
+            Some(last) if step.to_s - step.from_s < SLIVER_S => {
+                let value = match (by, step.value) {
+                    (Aggregation::Mean, Some(_)) => {
+                        one(&[*last, step], by).and_then(|both| both.value)
+                    }
+                    (Aggregation::Largest, _) | (_, None) => last.value,
+                };
+                *last = CurveStep {
+                    from_s: last.from_s,
+                    to_s: step.to_s,
+                    value,
+                };
+            }
+            _ => kept.push(step),
+        }
+    }
+    kept
+}
+
+fn one(part: &[CurveStep], by: Aggregation) -> Option<CurveStep> {
+    let (first, last) = (part.first()?, part.last()?);
+    let value = match by {
+        Aggregation::Largest => {
+            let all: Option<Vec<f64>> = part.iter().map(|step| step.value).collect();
+            all.map(|all| all.into_iter().fold(0.0, f64::max))
+        }
+        Aggregation::Mean => {
+            let (mut sum, mut length) = (0.0, 0.0);
+            for step in part {
+                let Some(value) = step.value else { continue };
+                sum += value * (step.to_s - step.from_s);
+                length += step.to_s - step.from_s;
+            }
+            (length > 0.0).then(|| sum / length)
+        }
+    };
+    Some(CurveStep {
+        from_s: first.from_s,
+        to_s: last.to_s,
+        value,
+    })
+}
+
+/// Turns steps into lines, with separate pieces outside the run's window.
+pub(crate) fn pieces(run: &Run, steps: &[CurveStep]) -> Vec<CurvePiece> {
+    let mut pieces: Vec<CurvePiece> = Vec::new();
+    let mut end_s = f64::NEG_INFINITY;
+    for step in steps {
+        let Some(value) = step.value.filter(|value| drawable(*value)) else {
+            end_s = f64::NEG_INFINITY;
+            continue;
+        };
+        let middle = f64::midpoint(step.from_s, step.to_s);
+        let faint = middle < run.window.from_s || middle > run.window.to_s;
+        let follows = (step.from_s - end_s).abs() < ADJACENT_S;
+        let ends = [(step.from_s, value), (step.to_s, value)];
+        match pieces.last_mut() {
+            Some(piece) if follows && piece.faint == faint => piece.points.extend(ends),
+            Some(piece) if follows => {
+                // The two pieces share a point, so that no gap shows.
+                let joint = piece.points.last().copied();
+                let points = joint.into_iter().chain(ends).collect();
+                pieces.push(CurvePiece { points, faint });
+            }
+            _ => pieces.push(CurvePiece {
+                points: ends.to_vec(),
+                faint,
+            }),
+        }
+        end_s = step.to_s;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn a_second_without_a_value_is_a_gap() {
+        let mut run = fixture::closed();
+        run.series[4].p99_us = None;
+        let pieces = of_series(&run, Aggregation::Largest, |row| row.p99_us);
+        assert_eq!(pieces.len(), 2);
+        assert_eq!(pieces[0].points.last(), Some(&(4.0, 1210.0)));
+        assert_eq!(pieces[1].points.first(), Some(&(5.0, 1210.0)));
+    }
+
+    #[test]
+    fn pieces_outside_the_window_are_faint_and_connected() {
+        let mut run = fixture::closed();
+        run.window.from_s = 3.0;
+        let pieces = of_series(&run, Aggregation::Mean, |row| Some(row.throughput_per_s));
+        let faint: Vec<bool> = pieces.iter().map(|piece| piece.faint).collect();
+        assert_eq!(faint, [true, false]);
+        assert_eq!(pieces[1].points[0], *pieces[0].points.last().unwrap());
+    }
+
+    #[test]
+    fn a_long_run_has_few_steps_and_keeps_its_worst_second() {
+        let mut run = fixture::closed();
+        run.series = (0..4000)
+            .map(|i| SeriesRow {
+                from_s: f64::from(i),
+                to_s: f64::from(i + 1),
+                throughput_per_s: 100.0,
+                p99_us: Some(if i == 1234 { 90_000.0 } else { 10.0 }),
+                ..SeriesRow::default()
+            })
+            .collect();
+        run.window.to_s = 4000.0;
+        let worst = of_series(&run, Aggregation::Largest, |row| row.p99_us);
+        assert!(worst[0].points.len() <= 2 * MAX_STEPS);
+        assert!(worst[0].points.iter().any(|(_, y)| *y == 90_000.0));
+        let mean = of_series(&run, Aggregation::Mean, |row| Some(row.throughput_per_s));
+        assert!(
+            mean[0]
+                .points
+                .iter()
+                .all(|(_, y)| (*y - 100.0).abs() < 1e-9)
+        );
+        run.series[1234].p99_us = None;
+        assert_eq!(
+            of_series(&run, Aggregation::Largest, |row| row.p99_us).len(),
+            2
+        );
+    }
+
+    #[test]
+    fn a_late_clock_tick_does_not_count_as_many_cpus() {
+        let mut run = fixture::closed();
+        run.series.push(SeriesRow {
+            from_s: 10.0,
+            to_s: 10.000_2,
+            client_system_cpus: 20.0,
+            ..SeriesRow::default()
+        });
+        let cpu = of_series(&run, Aggregation::Mean, |row| Some(row.client_system_cpus));
+        assert!(cpu[0].points.iter().all(|(_, y)| *y < 0.52), "{cpu:?}");
+        let p99 = of_series(&run, Aggregation::Largest, |row| row.p99_us);
+        assert_eq!(p99[0].points.last(), Some(&(10.000_2, 1210.0)));
+    }
+
+    #[test]
+    fn the_drain_does_not_change_the_second_before() {
+        let mut run = fixture::closed();
+        run.series.push(SeriesRow {
+            from_s: 10.0,
+            to_s: 10.002,
+            p50_us: Some(9_000.0),
+            ..SeriesRow::default()
+        });
+        let before = run.series[9].p50_us.unwrap();
+        let p50 = of_series(&run, Aggregation::Largest, |row| row.p50_us);
+        assert_eq!(p50[0].points.last(), Some(&(10.002, before)));
+    }
+
+    #[test]
+    fn leaves_out_damaged_rows() {
+        let mut run = fixture::closed();
+        run.series[0].from_s = f64::NAN;
+        run.series[1].to_s = -1.0;
+        run.series[2].throughput_per_s = f64::INFINITY;
+        let pieces = of_series(&run, Aggregation::Mean, |row| Some(row.throughput_per_s));
+        assert_eq!(pieces[0].points[0].0, 3.0);
+    }
+}

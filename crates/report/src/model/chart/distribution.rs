@@ -1,0 +1,156 @@
+//! The distribution of response times over percentiles, each further nine with the same width.
+
+use floodmark_record::run::Run;
+use floodmark_stats::Histogram;
+
+use super::{Axis, Chart, Curve, CurvePiece};
+use crate::model::figures::{count_of, seconds};
+use crate::model::names::NamedRun;
+
+/// Points per nine; more would share a pixel.
+const POINTS_PER_DECADE: u32 = 40;
+
+/// A histogram in the record that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{name}: the response-time histogram is damaged ({reason}); rebuild the record from its events.jsonl"
+)]
+pub struct DamagedHistogram {
+    pub(crate) name: String,
+    pub(crate) reason: String,
+}
+
+/// Returns the chart; `None` if nothing was timed.
+///
+/// # Errors
+/// See [`DamagedHistogram`].
+pub(crate) fn chart(drawn: &[NamedRun<'_>]) -> Result<Option<Chart>, DamagedHistogram> {
+    let mut curves = Vec::new();
+    let mut decades: f64 = 1.0;
+    for (i, one) in drawn.iter().enumerate() {
+        let Some(histogram) = histogram(one)? else {
+            continue;
+        };
+        decades = decades.max((histogram.count() as f64).log10());
+        let name = match drawn.len() {
+            1 => "response time",
+            _ => &one.name,
+        };
+        let piece = CurvePiece {
+            points: points(one.run, &histogram),
+            faint: false,
+        };
+        curves.push(Curve::measured(i, name, vec![piece]));
+    }
+    if curves.is_empty() {
+        return Ok(None);
+    }
+    let y = Axis::of_times(curves.iter().flat_map(Curve::values));
+    let axes = (Axis::of_shares(decades), y);
+    let title = "Response time by share of requests";
+    let mut chart = Chart::new(title, "of the window", axes, curves);
+    let note = "Share of requests that took at most this long. Each further nine has the same width; the last point is the \
+                slowest request.";
+    chart.notes.push(note.to_owned());
+    let ends = drawn.iter().filter_map(|one| censored(one, drawn.len()));
+    chart.notes.extend(ends);
+    Ok(Some(chart))
+}
+
+fn histogram(one: &NamedRun<'_>) -> Result<Option<Histogram>, DamagedHistogram> {
+    let text = one.run.response_time_us.histogram.as_deref();
+    let read = text.map(Histogram::decode).transpose();
+    let read = read.map_err(|error| DamagedHistogram {
+        name: one.name.clone(),
+        reason: error.to_string(),
+    })?;
+    Ok(read.filter(|histogram| !histogram.is_empty()))
+}
+
+/// Returns the points up to the slowest request, or up to the first that timed out.
+fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
+    let count = histogram.count() as f64;
+    let last = (count.log10() * f64::from(POINTS_PER_DECADE)).floor() as u32;
+    let shares = (0..=last).map(|i| f64::from(i) / f64::from(POINTS_PER_DECADE));
+    let end = [count.log10()].into_iter();
+    // Times beyond the timeout are unknown, because those requests were aborted.
+    let known_us = match run.response_time_us.censored {
+        0 => f64::INFINITY,
+        _ => run.plan.timeout.as_secs_f64() * 1e6,
+    };
+    shares
+        .chain(end)
+        .filter_map(|x| {
+            let rest = 10f64.powf(-x);
+            // The last share is the slowest request.
+            let share = if rest * count < 1.000_001 {
+                1.0
+            } else {
+                1.0 - rest
+            };
+            Some((x, histogram.quantile(share)? as f64 / 1e3))
+        })
+        .take_while(|(_, us)| *us < known_us)
+        .collect()
+}
+
+fn censored(one: &NamedRun<'_>, of: usize) -> Option<String> {
+    let times = &one.run.response_time_us;
+    let n = Some(times.censored).filter(|n| *n > 0)?;
+    let which = if of > 1 {
+        format!("{}: the curve", one.name)
+    } else {
+        "The curve".to_owned()
+    };
+    Some(format!(
+        "{which} ends at the timeout of {}: {} timed out.",
+        seconds(one.run.plan.timeout.as_secs_f64()),
+        count_of(n, "request"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn drawn(runs: &[Run]) -> Vec<NamedRun<'_>> {
+        runs.iter()
+            .map(|run| NamedRun {
+                run,
+                name: "a".to_owned(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn matches_the_percentiles_of_the_record() {
+        let runs = [fixture::closed()];
+        let chart = chart(&drawn(&runs)).unwrap().unwrap();
+        let points = &chart.curves[0].pieces[0].points;
+        let at = |x: f64| points.iter().find(|p| (p.0 - x).abs() < 1e-9).unwrap().1;
+        let times = &runs[0].response_time_us;
+        assert!((at(1.0) - times.p90.unwrap()).abs() < 1.5);
+        assert!((at(2.0) - times.p99.unwrap()).abs() < 1.5);
+        assert!((points.last().unwrap().1 - times.max.unwrap()).abs() < 0.5);
+        assert_eq!(chart.x.to, 3.0);
+    }
+
+    #[test]
+    fn ends_where_requests_timed_out() {
+        let runs = [fixture::open_censored()];
+        let chart = chart(&drawn(&runs)).unwrap().unwrap();
+        let points = &chart.curves[0].pieces[0].points;
+        assert!(points.last().unwrap().0 < 2.0, "1.5 % timed out");
+        assert!(chart.notes[1].contains("5 s"), "{:?}", chart.notes);
+    }
+
+    #[test]
+    fn refuses_a_damaged_histogram_and_omits_an_empty_chart() {
+        let mut runs = [fixture::no_answers()];
+        assert!(chart(&drawn(&runs)).unwrap().is_none());
+        runs[0].response_time_us.histogram = Some("AAAA".to_owned());
+        let text = chart(&drawn(&runs)).unwrap_err().to_string();
+        assert!(text.contains("damaged"), "{text}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Charts of monitored metrics.
+
+use floodmark_record::metric::{
+    CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, NetworkFigure, PoolFigure,
+    PostgresqlFigure, ProcessFigure, Role, SocketFigure,
+};
+use floodmark_record::run::Run;
+use floodmark_record::{Metric, Observation};
+
+use super::curves::{Aggregation, CurveStep, joined, pieces};
+use super::over_time::TimeAxis;
+use super::{Chart, Curve};
+use crate::model::figures::seconds;
+use crate::model::names::NamedRun;
+
+/// Maximum share of the warm-up in a value of the measurement.
+const OF_WARMUP: f64 = 0.05;
+
+/// Maximum number of charts; the record has all metrics.
+const MAX_CHARTS: usize = 8;
+
+/// Returns the rank of a metric's chart. Metrics that explain waiting or failing requests come
+/// first.
+fn priority(metric: &Metric) -> usize {
+    let pending = |pool: &str| Metric::CassandraPool(pool.to_owned(), PoolFigure::Pending);
+    let first = [
+        Metric::Sockets(Role::Server, SocketFigure::TimeWait),
+        Metric::Sockets(Role::Client, SocketFigure::TimeWait),
+        Metric::Network(None, NetworkFigure::TimeWait),
+        Metric::Network(None, NetworkFigure::FailedAttempts),
+        Metric::Network(None, NetworkFigure::ListenOverflows),
+        Metric::Listener(ListenerFigure::AcceptQueue),
+        Metric::Cgroup(Some(Role::Server), CgroupFigure::ThrottledTime),
+        Metric::Jvm(Role::Server, JvmFigure::CollectionTime),
+        Metric::Process(Role::Server, ProcessFigure::RunDelay),
+        Metric::Process(Role::Store, ProcessFigure::RunDelay),
+        Metric::Jvm(Role::Store, JvmFigure::CollectionTime),
+        Metric::Postgresql(PostgresqlFigure::WaitingForLocks),
+        Metric::Postgresql(PostgresqlFigure::Active),
+        pending("Native-Transport-Requests"),
+        pending("MutationStage"),
+        Metric::Host(None, HostFigure::Steal),
+        Metric::Process(Role::Server, ProcessFigure::Rss),
+        Metric::Process(Role::Store, ProcessFigure::Rss),
+        Metric::Disk(None, DiskFigure::BusyTime),
+    ];
+    let position = first.iter().position(|of| of == metric);
+    position.unwrap_or(first.len())
+}
+
+/// Returns whether another chart already shows the metric.
+fn is_left_out(metric: &Metric) -> bool {
+    use ProcessFigure::{OnCpu, System, User};
+    matches!(
+        metric,
+        Metric::Process(_, User | System | OnCpu)
+            | Metric::Listener(ListenerFigure::AcceptQueueLimit)
+    )
+}
+
+/// Returns the charts of metrics that were not always zero, and the names of those without a chart.
+pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
+    let Some(time) = TimeAxis::of(drawn) else {
+        return (Vec::new(), Vec::new());
+    };
+    let mut keys: Vec<&Observation> = Vec::new();
+    for one in drawn {
+        for seen in &one.run.observations {
+            let known = keys.iter().any(|key| same(key, seen));
+            let moved = seen.values.iter().any(|value| *value != 0.0);
+            if moved && !known && !seen.is_peak && !is_left_out(&seen.metric) {
+                keys.push(seen);
+            }
+        }
+    }
+    keys.sort_by_cached_key(|key| priority(&key.metric));
+    let charts = keys
+        .iter()
+        .take(MAX_CHARTS)
+        .map(|key| chart(&time, drawn, key));
+    let left = keys.iter().skip(MAX_CHARTS).map(|key| name(key));
+    (charts.collect(), left.collect())
+}
+
+fn same(a: &Observation, b: &Observation) -> bool {
+    (&a.metric, a.is_peak, &a.source) == (&b.metric, b.is_peak, &b.source)
+}
+
+fn name(seen: &Observation) -> String {
+    format!("{} {}", seen.metric.subject(), seen.metric.name())
+}
+
+fn chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) -> Chart {
+    let curve = |(i, one): (usize, &NamedRun<'_>)| {
+        let seen = one.run.observations.iter().find(|seen| same(seen, key))?;
+        let metric = name(key);
+        let name = match drawn.len() {
+            1 => &metric,
+            _ => &one.name,
+        };
+        let steps = joined(&steps(one.run, seen), Aggregation::Mean);
+        Some(Curve::measured(i, name, pieces(one.run, &steps)))
+    };
+    let curves: Vec<Curve> = drawn.iter().enumerate().filter_map(curve).collect();
+    let (step, from) = (seconds(key.step_ms as f64 / 1e3), &key.source);
+    let unit = format!("{}, one value per {step}, from {from}", key.unit());
+    time.chart_from_zero(&name(key), &unit, curves)
+}
+
+/// Returns the values as steps, in seconds from the start of the measurement.
+fn steps(run: &Run, seen: &Observation) -> Vec<CurveStep> {
+    let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
+    let held = run.connections.held.as_ref();
+    let opening_s = held.map_or(0.0, |held| held.opening_ns as f64 / 1e9);
+    let before_s = run
+        .measured_from_ms
+        .map_or(warmup_s + opening_s, |ms| ms as f64 / 1e3);
+    let (start_s, step_s) = (seen.start_ms as f64 / 1e3, seen.step_ms as f64 / 1e3);
+    let end_s = run.series.last().map_or(run.sending_s, |row| row.to_s);
+    let step = |(i, value): (usize, &f64)| {
+        let begun_s = start_s + i as f64 * step_s - before_s;
+        CurveStep {
+            from_s: match begun_s {
+                // A warm-up ends a little after its last second.
+                s if s > -step_s * OF_WARMUP => s.max(0.0),
+                s => s,
+            },
+            to_s: (begun_s + step_s).min(end_s),
+            value: Some(*value),
+        }
+    };
+    seen.values.iter().enumerate().map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_record::outcome::Counts;
+    use floodmark_record::run::WarmupRun;
+
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn failure_metrics_come_first_and_duplicates_are_left_out() {
+        let seen = |metric, is_peak| Observation {
+            metric,
+            is_peak,
+            source: String::new(),
+            start_ms: 0,
+            step_ms: 1000,
+            values: vec![0.0, 1.0],
+        };
+        let mut run = fixture::closed();
+        run.observations = vec![
+            seen(Metric::Host(None, HostFigure::Busy), false),
+            seen(Metric::Process(Role::Server, ProcessFigure::User), false),
+            seen(Metric::Process(Role::Server, ProcessFigure::Rss), false),
+            seen(Metric::Process(Role::Server, ProcessFigure::Rss), true),
+            seen(Metric::Network(None, NetworkFigure::FailedAttempts), false),
+            seen(Metric::Sockets(Role::Client, SocketFigure::TimeWait), false),
+        ];
+        let drawn = [NamedRun {
+            name: String::new(),
+            run: &run,
+        }];
+        let (charts, left) = charts(&drawn);
+        let titles: Vec<&str> = charts.iter().map(|chart| chart.title.as_str()).collect();
+        assert_eq!(
+            titles,
+            [
+                "client sockets time_wait",
+                "network AttemptFails",
+                "server rss",
+                "host busy"
+            ]
+        );
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn omits_values_of_the_warmup() {
+        let mut run = fixture::closed();
+        run.measured_from_ms = None;
+        let seen = Observation {
+            metric: Metric::Network(None, NetworkFigure::TimeWait),
+            is_peak: false,
+            source: "/proc/net/sockstat".to_owned(),
+            start_ms: 0,
+            step_ms: 1000,
+            values: vec![900.0, 901.0, 1.0, 2.0],
+        };
+        let drawn = |warmup_s: f64, run: &mut Run| {
+            run.warmup = Some(WarmupRun {
+                duration_s: warmup_s,
+                requests: Counts::default(),
+            });
+            let steps = joined(&steps(run, &seen), Aggregation::Mean);
+            steps
+                .iter()
+                .map(|step| (step.from_s, step.value))
+                .collect::<Vec<_>>()
+        };
+        let whole = drawn(2.0004, &mut run);
+        assert_eq!(whole.len(), 2);
+        assert_eq!(whole[0], (0.0, Some(1.0)));
+        assert_eq!(whole[1].1, Some(2.0));
+        // A value that spans warm-up and measurement belongs to neither.
+        assert_eq!(drawn(2.5, &mut run), [(0.5, Some(2.0))]);
+        // The measured start is more accurate than the sum of the parts before.
+        run.measured_from_ms = Some(1000);
+        assert_eq!(drawn(2.5, &mut run).len(), 3);
+    }
+}

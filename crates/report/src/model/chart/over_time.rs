@@ -1,0 +1,293 @@
+//! Charts over time: throughput, response times, CPU, failures and connections, with a curve for
+//! each drawn run.
+
+use floodmark_record::plan::Schedule;
+use floodmark_record::run::{Run, Saturation, SeriesRow};
+use floodmark_record::units::show_rate;
+
+use super::axis::{drawable, label_count};
+use super::curves::{Aggregation, of_series, rows_per_step};
+use super::{Axis, Chart, Curve, CurvePiece, CurveRole, largest};
+use crate::model::figures::seconds;
+use crate::model::names::NamedRun;
+
+/// Maximum share of the time axis for a warm-up, whose seconds are not in the record.
+const MAX_WARMUP: f64 = 0.2;
+
+/// Returns the charts of the given runs; empty if they have no per-second data.
+pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> Vec<Chart> {
+    let has_series = drawn.iter().any(|one| !one.run.series.is_empty());
+    let Some(time) = TimeAxis::of(drawn).filter(|_| has_series) else {
+        return Vec::new();
+    };
+    let mut charts = vec![throughput(&time, drawn)];
+    charts.extend(response_times(&time, drawn));
+    let mut add = |title, unit, by, specs: &[CurveSpec<'_>]| {
+        let curves = combined(drawn, title, by, specs).into_iter();
+        charts.extend(curves.map(|(title, curves)| time.chart_from_zero(&title, unit, curves)));
+    };
+    let mut cpus: Vec<CurveSpec<'_>> = vec![
+        ("client, user", |row| Some(row.client_user_cpus)),
+        ("client, system", |row| Some(row.client_system_cpus)),
+    ];
+    if drawn.iter().any(|one| one.run.server.is_some()) {
+        cpus.push(("server, user", |row| row.server_user_cpus));
+        cpus.push(("server, system", |row| row.server_system_cpus));
+    }
+    if drawn.iter().any(|one| one.run.store.is_some()) {
+        cpus.push(("store, user", |row| row.store_user_cpus));
+        cpus.push(("store, system", |row| row.store_system_cpus));
+    }
+    add("CPU", "CPUs", Aggregation::Mean, &cpus);
+    let has_failures = |run: &Run| run.series.iter().any(|row| row.failed > 0);
+    if drawn.iter().any(|one| has_failures(one.run)) {
+        let failed: CurveSpec<'_> = ("not ok", |row| {
+            Some(row.failed as f64 / (row.to_s - row.from_s))
+        });
+        let unit = "failed requests per second";
+        add("Not ok", unit, Aggregation::Mean, &[failed]);
+    }
+    if drawn.iter().any(|one| connections_changed(one.run)) {
+        let open: CurveSpec<'_> = ("open", |row| Some(row.open_connections as f64));
+        let unit = "open at the end of the second";
+        add("Connections", unit, Aggregation::Largest, &[open]);
+    }
+    charts
+}
+
+fn connections_changed(run: &Run) -> bool {
+    let mut all = run.series.iter().map(|row| row.open_connections);
+    let first = all.next();
+    // The last second ends after the connections were closed.
+    all.rev().skip(1).any(|n| Some(n) != first)
+}
+
+/// Axis and notes shared by all charts over time.
+pub(crate) struct TimeAxis {
+    pub(crate) axis: Axis,
+    pub(crate) shades: Vec<(f64, f64)>,
+    marks: Vec<f64>,
+    /// Explains shades, marks and joined seconds.
+    notes: Vec<String>,
+}
+
+impl TimeAxis {
+    /// Returns the time axis of some runs; `None` if there is nothing to draw.
+    pub(crate) fn of(drawn: &[NamedRun<'_>]) -> Option<Self> {
+        let runs: Vec<&Run> = drawn.iter().map(|one| one.run).collect();
+        // Runs without data per second may still have sampled metrics.
+        let ends = runs
+            .iter()
+            .map(|run| run.series.last().map_or(run.sending_s, |row| row.to_s));
+        let end = ends.filter(|to| drawable(*to)).fold(0.0, f64::max);
+        if end <= 0.0 {
+            return None;
+        }
+        let mut time = TimeAxis {
+            axis: Axis::of_seconds(0.0, end),
+            shades: Vec::new(),
+            marks: Vec::new(),
+            notes: Vec::new(),
+        };
+        time.shade_warmup(&runs, end);
+        time.shade_outside_window(&runs, end);
+        time.mark_events(&runs, end);
+        let longest = runs.iter().map(|run| run.series.len()).max().unwrap_or(0);
+        time.notes.extend(rows_per_step(longest).map(|n| {
+            format!(
+                "Each point covers up to {n} s: mean of rates and CPU, worst second of percentiles."
+            )
+        }));
+        Some(time)
+    }
+
+    fn shade_warmup(&mut self, runs: &[&Run], end: f64) {
+        let lengths = runs.iter().filter_map(|run| run.warmup.as_ref());
+        let longest = lengths.map(|warmup| warmup.duration_s).fold(0.0, f64::max);
+        if longest > 0.0 {
+            let from = -longest.min(end * MAX_WARMUP);
+            self.axis = Axis::of_seconds(from, end);
+            self.shades.push((from, 0.0));
+            let note = format!(
+                "Shaded before 0 s: {} of warm-up, not recorded.",
+                seconds(longest)
+            );
+            self.notes.push(note);
+        }
+    }
+
+    /// Shades what is outside the window, unless runs have different windows.
+    fn shade_outside_window(&mut self, runs: &[&Run], end: f64) {
+        // The drain is too narrow to see.
+        let outside = |run: &Run| run.window.from_s > 0.0 || run.window.to_s < end * 0.995;
+        if !runs.iter().any(|run| outside(run)) {
+            return;
+        }
+        let window = &runs[0].window;
+        let same = runs.iter().all(|run| run.window == *window);
+        let sound = window.from_s < window.to_s && drawable(window.from_s) && drawable(window.to_s);
+        self.notes.push(if same && sound {
+            let (from, to) = (window.from_s.min(end), window.to_s.min(end));
+            let parts = [(0.0, from), (to, end)].into_iter();
+            self.shades.extend(parts.filter(|(a, b)| b - a > 1e-3));
+            let (from, to) = (seconds(from), seconds(to));
+            format!("Shaded, with faint lines: not in the window from {from} to {to}.")
+        } else {
+            "Faint lines: not in the window of the run.".to_owned()
+        });
+    }
+
+    fn mark_events(&mut self, runs: &[&Run], end: f64) {
+        let [run] = runs else { return };
+        let fell_behind = match &run.saturation {
+            Some(Saturation::FellBehind(found)) => {
+                let offered = show_rate(found.offered_per_s);
+                let what = format!("the server fell behind, at {offered}/s offered");
+                Some((found.at_s, what))
+            }
+            _ => None,
+        };
+        let last_response = run.server_gone_since_s;
+        let last_response = last_response.map(|since| (since, "last response".to_owned()));
+        for (at, what) in fell_behind.into_iter().chain(last_response) {
+            if drawable(at) && at <= end {
+                self.marks.push(at);
+                self.notes
+                    .push(format!("Vertical line at {}: {what}.", seconds(at)));
+            }
+        }
+    }
+
+    pub(crate) fn chart(&self, title: &str, unit: &str, y: Axis, curves: Vec<Curve>) -> Chart {
+        let axes = (self.axis.clone(), y);
+        Chart {
+            shades: self.shades.clone(),
+            marks: self.marks.clone(),
+            ..Chart::new(title, unit, axes, curves)
+        }
+    }
+
+    /// A chart of counts or rates, from zero.
+    pub(crate) fn chart_from_zero(&self, title: &str, unit: &str, curves: Vec<Curve>) -> Chart {
+        let y = Axis::from_zero(largest(&curves), label_count);
+        self.chart(title, unit, y, curves)
+    }
+}
+
+/// Notes on all charts over time.
+pub(crate) fn notes(drawn: &[NamedRun<'_>]) -> Vec<String> {
+    let mut notes = TimeAxis::of(drawn).map_or_else(Vec::new, |time| time.notes);
+    let without = drawn.iter().filter(|one| one.run.series.is_empty());
+    let names: Vec<&str> = without.map(|one| one.name.as_str()).collect();
+    if !names.is_empty() {
+        let names = names.join("; ");
+        notes.push(format!(
+            "No curves over time, for lack of data per second: {names}."
+        ));
+    }
+    notes
+}
+
+/// Name of a curve, and its value in each second.
+type CurveSpec<'a> = (&'a str, fn(&SeriesRow) -> Option<f64>);
+
+fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
+    let late = |row: &SeriesRow| row.goodput_per_s < row.throughput_per_s;
+    let mut specs: Vec<CurveSpec<'_>> = vec![("ok", |row| Some(row.throughput_per_s))];
+    if let [one] = drawn
+        && one.run.series.iter().any(late)
+    {
+        specs.push(("ok within the deadline", |row| Some(row.goodput_per_s)));
+    }
+    let combined = combined(drawn, "Throughput", Aggregation::Mean, &specs);
+    let mut curves: Vec<Curve> = combined
+        .into_iter()
+        .flat_map(|(_, curves)| curves)
+        .collect();
+    curves.extend(offered(drawn, time.axis.to));
+    time.chart_from_zero("Throughput", "ok responses per second", curves)
+}
+
+/// Returns the curve of the offered rate if it is the same for all runs.
+fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
+    let run = drawn.first()?.run;
+    let offer = |run: &Run| {
+        let plan = &run.plan;
+        (plan.schedule().cloned(), plan.duration_s())
+    };
+    let schedule = run.plan.schedule()?;
+    if drawn.iter().any(|one| offer(one.run) != offer(run)) {
+        return None;
+    }
+    let sending_s = run.sending_s.min(end_s);
+    let points: Vec<(f64, f64)> = match schedule {
+        Schedule::Replay { .. } => return None,
+        Schedule::Ramp { .. } | Schedule::Steps { .. } => {
+            let segments = schedule.segments();
+            // The axis of an interrupted run ends early.
+            let begun = segments.iter().filter(|s| s.from_s < sending_s);
+            let ends = begun.flat_map(|s| {
+                let length_s = s.length_s.min(sending_s - s.from_s);
+                let end = s.rate_per_s + s.slope * length_s;
+                [(s.from_s, s.rate_per_s), (s.from_s + length_s, end)]
+            });
+            ends.collect()
+        }
+        Schedule::Constant { rate, .. } | Schedule::Burst { rate, .. } => {
+            vec![(0.0, rate.per_s()), (sending_s, rate.per_s())]
+        }
+    };
+    let sound = |(x, y): &(f64, f64)| drawable(*x) && drawable(*y);
+    points.iter().all(sound).then(|| Curve {
+        name: "offered by the plan".to_owned(),
+        role: CurveRole::Offered,
+        pieces: vec![CurvePiece {
+            points,
+            faint: false,
+        }],
+    })
+}
+
+/// Returns one chart with all curves of a single run, or a chart per curve with all runs.
+fn combined(
+    drawn: &[NamedRun<'_>],
+    title: &str,
+    by: Aggregation,
+    specs: &[CurveSpec<'_>],
+) -> Vec<(String, Vec<Curve>)> {
+    if let [one] = drawn {
+        let curves = specs.iter().enumerate();
+        let curves = curves
+            .map(|(i, (name, value))| Curve::measured(i, name, of_series(one.run, by, value)));
+        return vec![(title.to_owned(), curves.collect())];
+    }
+    let of_all = |(name, value): &CurveSpec<'_>| {
+        let runs = drawn.iter().enumerate();
+        let curves =
+            runs.map(|(i, one)| Curve::measured(i, &one.name, of_series(one.run, by, value)));
+        let title = match specs {
+            [_] => title.to_owned(),
+            _ => format!("{title}: {name}"),
+        };
+        (title, curves.collect())
+    };
+    specs.iter().map(of_all).collect()
+}
+
+fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
+    let specs: [CurveSpec<'_>; 2] = [("p50", |row| row.p50_us), ("p99", |row| row.p99_us)];
+    let mut censored = drawn.iter().map(|one| one.run.response_time_us.censored);
+    let gap = censored.any(|n| n > 0).then(|| {
+        "A gap is a second without a response, or one whose percentile falls among timed-out requests."
+            .to_owned()
+    });
+    let curves = combined(drawn, "Response time", Aggregation::Largest, &specs).into_iter();
+    let timed = curves.filter(|(_, curves)| curves.iter().flat_map(Curve::values).next().is_some());
+    let charts = timed.map(|(title, curves)| {
+        let y = Axis::of_times(curves.iter().flat_map(Curve::values));
+        let mut chart = time.chart(&title, "by the time requests ended", y, curves);
+        chart.notes.extend(gap.clone());
+        chart
+    });
+    charts.collect()
+}

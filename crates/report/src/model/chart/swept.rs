@@ -1,0 +1,73 @@
+//! The curves of a sweep.
+
+use floodmark_record::sweep::Swept;
+
+use super::axis::drawable;
+use super::{Axis, Chart, Curve, CurvePiece, MAX_CURVES, largest};
+use crate::model::figures::per_second;
+use crate::model::sweep::curves;
+
+/// Throughput over the first setting, a curve per value of the others; `None` if that setting is
+/// not a number.
+pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
+    let all = curves(swept);
+    let first = swept.sweep.knobs.first()?;
+    let mut shown = Vec::new();
+    for (i, curve) in all.iter().take(MAX_CURVES).enumerate() {
+        let mut points = Vec::new();
+        for (x, measured) in &curve.points {
+            let x: f64 = x.parse().ok().filter(|x| drawable(*x))?;
+            let y = measured.throughput_per_s.filter(|y| drawable(*y));
+            points.extend(y.map(|y| (x, y)));
+        }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let name = match curve.others.as_str() {
+            "" => &swept.sweep.name,
+            others => others,
+        };
+        let piece = CurvePiece {
+            points,
+            faint: false,
+        };
+        let pieces = Some(piece).filter(|piece| piece.points.len() > 1);
+        shown.push(Curve::measured(i, name, Vec::from_iter(pieces)));
+    }
+    let points = shown
+        .iter()
+        .flat_map(|curve| &curve.pieces)
+        .flat_map(|piece| &piece.points);
+    let furthest = points.map(|(x, _)| *x).max_by(f64::total_cmp)?;
+    let more = all.len().saturating_sub(MAX_CURVES);
+    let axes = (
+        Axis::from_zero(furthest, |x| format!("{x}")),
+        Axis::from_zero(largest(&shown), per_second),
+    );
+    let title = format!("{} by {first}", swept.sweep.name);
+    let unit = format!("ok responses per second over {first}");
+    let mut chart = Chart::new(&title, &unit, axes, shown);
+    let more = (more > 0).then(|| format!("{more} more in the table."));
+    chart.notes.extend(more);
+    Some(chart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::sweep::tests::swept;
+
+    #[test]
+    fn has_a_curve_for_each_value_of_the_other_settings() {
+        let mut sweep = swept();
+        let names: Vec<String> = chart(&sweep)
+            .unwrap()
+            .curves
+            .into_iter()
+            .map(|c| c.name)
+            .collect();
+        assert_eq!(names, ["connections = 10", "connections = 20"]);
+        for point in &mut sweep.sweep.points {
+            point.values.insert("threads".to_owned(), "many".to_owned());
+        }
+        assert!(chart(&sweep).is_none(), "words have no axis");
+    }
+}

@@ -1,0 +1,163 @@
+//! Comparisons: a row per metric, and notes with the metrics they apply to.
+
+use floodmark_record::Record;
+use floodmark_record::comparison::{
+    ComparedMetric, ComparedResult, Comparison, ComparisonReport, Conclusion,
+};
+use floodmark_record::units::show_ratio;
+
+use super::figures::{count_of, optional};
+use super::ratios::{self, figure, interval, processes_needed};
+use super::summary::threshold;
+use super::{Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, line, plain};
+
+/// Metrics of an experiment shown on a terminal; page and record have all.
+const ON_TERMINAL: [ComparedMetric; 4] = [
+    ComparedMetric::Throughput,
+    ComparedMetric::P50,
+    ComparedMetric::P99,
+    ComparedMetric::CpuPerRequest,
+];
+
+/// Metrics whose result is stated in a sentence.
+const IN_SENTENCES: [ComparedMetric; 2] = [ComparedMetric::Throughput, ComparedMetric::P99];
+
+/// The comparison of two results: differences of setup first, then a row per metric, then notes.
+pub(crate) fn document(compared: &ComparisonReport) -> Blocks {
+    let mut blocks = Blocks::default();
+    blocks.paragraph([Emphasis::Strong.span("ratio = a ÷ b")]);
+    blocks.gap();
+    blocks.lines([side("a", &compared.a), side("b", &compared.b)]);
+    let unlike = compared.unlike.iter();
+    blocks.lines(unlike.map(|text| TextLine::new("differs", [Emphasis::Bad.span(text)])));
+    blocks.gap();
+    blocks.tables([table(&compared.comparisons, "a", "b")]);
+    blocks.gap();
+    let all: Vec<&Comparison> = compared.comparisons.iter().collect();
+    blocks.lines(inconclusive(&all));
+    blocks.lines(notes(&all));
+    blocks.lines(compared.notes.iter().map(|note| line("note", note)));
+    blocks.lines(methods(&all));
+    blocks.lines(compared.thresholds.iter().map(threshold));
+    blocks
+}
+
+fn side(label: &str, facts: &ComparedResult) -> TextLine {
+    let processes = count_of(facts.processes.into(), "server process");
+    let attempts = count_of(facts.attempts.into(), "attempt");
+    let spans = [
+        Emphasis::Strong.span(&facts.name),
+        plain(format!("({})", facts.of.join(", "))),
+        faint(format!("{processes}, {attempts}")),
+    ];
+    TextLine::new(label, spans)
+}
+
+/// A row per comparison of `a` with `b`.
+pub(crate) fn table<'a>(
+    comparisons: impl IntoIterator<Item = &'a Comparison>,
+    a: &str,
+    b: &str,
+) -> FigureTable {
+    let mut table = FigureTable::new([a, b, "ratio", "95 % interval", "conclusion", "n"]);
+    for optional in [0, 1, 5] {
+        table.columns[optional].detail = Detail::Roomy;
+    }
+    table.rows.extend(comparisons.into_iter().map(|c| {
+        let conclusion = match c.conclusion {
+            Conclusion::Different => Emphasis::Warn.span("different"),
+            Conclusion::Equivalent => Emphasis::Good.span("equivalent"),
+            Conclusion::Undecided => plain("inconclusive"),
+        };
+        let n = format!("{}+{}", c.figures_a.processes, c.figures_b.processes);
+        let cells = vec![
+            figure(c.metric, c.figures_a.figure).into(),
+            figure(c.metric, c.figures_b.figure).into(),
+            Emphasis::Strong.span(optional(c.ratio, show_ratio)).into(),
+            interval(c).into(),
+            conclusion.into(),
+            faint(n).into(),
+        ];
+        TableRow::new(c.metric.name(), cells)
+    }));
+    table
+}
+
+/// The comparisons of each pair of trials.
+pub(crate) fn pairs(comparisons: &[Comparison]) -> impl Iterator<Item = &[Comparison]> {
+    comparisons.chunk_by(|one, next| (&one.a, &one.b) == (&next.a, &next.b))
+}
+
+/// Results of some comparisons in sentences.
+pub(crate) fn results(comparisons: &[Comparison]) -> impl Iterator<Item = String> {
+    let stated = comparisons
+        .iter()
+        .filter(|c| IN_SENTENCES.contains(&c.metric));
+    stated.map(ratios::result)
+}
+
+/// Adds a table for each pair of trials of an experiment, and its results.
+pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
+    let on_terminal = |c: &&Comparison| ON_TERMINAL.contains(&c.metric);
+    for pair in pairs(&record.comparisons) {
+        let (a, b) = (&pair[0].a, &pair[0].b);
+        let explanation = "ratio = a ÷ b, n = server processes per side";
+        blocks.section(format!("a = {a}, b = {b}"), explanation);
+        blocks.tables([table(pair.iter().filter(on_terminal), "a", "b")]);
+        blocks.lines(results(pair).map(|text| line("result", text)));
+    }
+    let shown = record.comparisons.iter().filter(on_terminal);
+    blocks.lines(notes(&shown.collect::<Vec<_>>()));
+}
+
+/// Returns how many server processes inconclusive metrics need.
+pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
+    gathered("inconclusive", comparisons, |c| {
+        c.repetitions_needed
+            .map(processes_needed)
+            .into_iter()
+            .collect()
+    })
+}
+
+/// Returns each distinct note of the comparisons, with the metrics it applies to.
+pub(crate) fn notes(comparisons: &[&Comparison]) -> Vec<TextLine> {
+    gathered("note", comparisons, |c| c.notes.clone())
+}
+
+/// Statistical methods, each once with its metrics.
+pub(crate) fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
+    gathered("method", comparisons, |c| vec![c.method.clone()])
+}
+
+/// The texts of comparisons, each once, with the names of its metrics unless it applies to all.
+fn gathered(
+    label: &str,
+    comparisons: &[&Comparison],
+    of: fn(&Comparison) -> Vec<String>,
+) -> Vec<TextLine> {
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut all: Vec<&str> = Vec::new();
+    for comparison in comparisons {
+        let metric = comparison.metric.name();
+        if !all.contains(&metric) {
+            all.push(metric);
+        }
+        for text in of(comparison) {
+            match found.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, metrics)) if metrics.contains(&metric) => {}
+                Some((_, metrics)) => metrics.push(metric),
+                None => found.push((text, vec![metric])),
+            }
+        }
+    }
+    let line = |(text, metrics): (String, Vec<&str>)| match metrics.len() == all.len() {
+        true => line(label, text),
+        false => line(label, format!("{}: {text}", metrics.join(", "))),
+    };
+    found.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+#[path = "comparison_tests.rs"]
+pub(crate) mod tests;

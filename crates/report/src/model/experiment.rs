@@ -1,0 +1,222 @@
+//! The result of an experiment: one row per trial, then causes, checks, comparisons and claims.
+
+use std::collections::BTreeMap;
+
+use floodmark_record::Record;
+use floodmark_record::run::{Run, Status};
+use floodmark_record::times::Times;
+
+use super::figures::{
+    NOT_MEASURED, count_of, cpu_per_request, median, microseconds, optional, per_second, time,
+};
+use super::{
+    Blocks, ColumnCell, Detail, Emphasis, FigureTable, Span, TextLine, claims, comparison, faint,
+    ladder, line, outcomes, placement, plain, process_use, run, sweep, verdict,
+};
+
+/// Explains the table.
+const EXPLANATION: &str = "(medians over the runs: ok responses per second in the window, \
+    percentiles of response time, client CPU time per request, CPUs used by server and store)";
+
+/// The runs of a trial.
+type TrialRuns<'a> = Vec<&'a Run>;
+
+/// Returns the result of a record's experiment; empty without one.
+pub(crate) fn document(record: &Record) -> Blocks {
+    let mut blocks = Blocks::default();
+    let Some(experiment) = &record.experiment else {
+        return blocks;
+    };
+    let runs = |trial: &str| -> TrialRuns<'_> {
+        let runs = record.runs.iter();
+        runs.filter(|run| run.trial.as_deref() == Some(trial))
+            .collect()
+    };
+    let trials = experiment
+        .trials
+        .iter()
+        .map(|name| (name.as_str(), runs(name)));
+    let trials: Vec<_> = trials.collect();
+    blocks.paragraph([Emphasis::Strong.span(&experiment.question)]);
+    blocks.gap();
+    blocks.tables([table(&trials)]);
+    blocks.paragraph([faint(EXPLANATION)]);
+    blocks.lines(verdict::of_trials(&trials));
+    for (name, runs) in &trials {
+        let client = runs.first().map(|run| process_use::external_client(run));
+        blocks.lines_of(name, client.into_iter().flatten());
+    }
+    blocks.lines(reasons(record));
+    blocks.lines(checks(&trials));
+    for (name, runs) in &trials {
+        blocks.lines_of(name, log_lines(runs));
+    }
+    blocks.lines(resumed(record).map(|text| line("resumed", text)));
+    let placements = placement::lines(record).into_iter();
+    blocks.lines(placements.map(|text| line("hosts", text)));
+    blocks.lines(record.skipped.iter().map(|text| line("skipped", text)));
+    if let Some(mut ladder) = ladder::table(record) {
+        blocks.section("ladder", &std::mem::take(&mut ladder.note));
+        blocks.tables([ladder]);
+    }
+    for swept in &record.sweeps {
+        blocks.section(format!("sweep {}", swept.sweep.name), sweep::NOTE);
+        blocks.tables([sweep::table(swept)]);
+        blocks.lines(sweep::result(swept).map(|text| line("result", text)));
+    }
+    comparison::add_pairs(&mut blocks, record);
+    claims::add(&mut blocks, &record.claims);
+    blocks
+}
+
+fn table(trials: &[(&str, TrialRuns<'_>)]) -> FigureTable {
+    let rows = trials.iter();
+    FigureTable::of(
+        rows.map(|(name, runs)| ((*name).to_owned(), cells(runs))),
+        "",
+    )
+}
+
+fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
+    let essential = |head, span: Span| (head, Detail::Essential, span.into());
+    let median_of = |of: fn(&Run) -> Option<f64>| median(runs.iter().map(|run| of(run)));
+    let ok = optional(median_of(|run| run.throughput_per_s), per_second);
+    let cpu = cpu_per_request(median_of(|run| run.client.cpu_us_per_request));
+    let cpu = cpu.unwrap_or_else(|| NOT_MEASURED.to_owned());
+    let cpus = |of| optional(median_of(of), |cpus| format!("{cpus:.2}"));
+    let store = match runs.iter().any(|run| run.store.is_some()) {
+        true => cpus(|run| process_use::cpus(run.store.as_ref())),
+        false => String::new(),
+    };
+    let server = cpus(|run| process_use::cpus(run.server.as_ref()));
+    vec![
+        essential("ok/s", Emphasis::Strong.span(ok)),
+        essential("p50", percentile(runs, |times| times.p50)),
+        essential("p99", percentile(runs, |times| times.p99)),
+        ("CPU/request", Detail::Roomy, cpu.into()),
+        essential("server", plain(server)),
+        essential("store", plain(store)),
+        essential("runs", plain(runs.len().to_string())),
+        essential("validity", validity(runs)),
+    ]
+}
+
+/// Returns the median of a percentile over runs. A percentile among timed-out requests exceeds all
+/// measured ones.
+fn percentile(runs: &TrialRuns<'_>, of: fn(&Times) -> Option<f64>) -> Span {
+    let figure = |run: &Run| match of(&run.response_time_us) {
+        None if run.response_time_us.censored > 0 => Some(f64::INFINITY),
+        figure => figure,
+    };
+    let median = median(runs.iter().map(|run| figure(run)));
+    let mut censored = runs.iter().filter(|run| run.response_time_us.censored > 0);
+    plain(match (median, censored.next()) {
+        (Some(us), _) if us.is_finite() => microseconds(us),
+        (Some(_), Some(run)) => time(None, &run.response_time_us, run.plan.timeout.as_secs_f64()),
+        _ => NOT_MEASURED.to_owned(),
+    })
+}
+
+/// Returns the worst status of some runs, and how many have it if not all do.
+fn validity(runs: &TrialRuns<'_>) -> Span {
+    let badness = |run: &&&Run| (run.validity.status, outcomes::unanswered(&run.requests));
+    let Some(worst) = runs.iter().max_by_key(badness) else {
+        return plain(NOT_MEASURED);
+    };
+    let mut worst = run::validity_of(worst);
+    let alike = runs
+        .iter()
+        .filter(|run| run::validity_of(run) == worst)
+        .count();
+    if alike < runs.len() {
+        worst.text.push_str(&format!(" {alike} of {}", runs.len()));
+    }
+    worst
+}
+
+/// `interrupted; resumed once; 2 runs repeated with their server processes`.
+pub(crate) fn resumed(record: &Record) -> Option<String> {
+    let times = match record.resumed.len() {
+        0 => return None,
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    };
+    let runs = record.resumed.iter().map(|one| one.anew.len() as u64).sum();
+    let runs = count_of(runs, "run");
+    Some(format!(
+        "interrupted; resumed {times}; {runs} repeated with their server processes"
+    ))
+}
+
+/// Returns the server log lines over all runs of a trial, added up per text.
+fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for errors in runs.iter().flat_map(|run| &run.log_errors) {
+        *sums.entry(&errors.text).or_default() += errors.lines;
+    }
+    let found = sums.iter().filter(|(_, lines)| **lines > 0);
+    found
+        .map(|(text, lines)| line("log", run::log_lines(text, *lines)))
+        .collect()
+}
+
+/// Returns why runs are not valid, with one reason per trial and status, and why they ended early.
+fn reasons(record: &Record) -> Vec<TextLine> {
+    let mut known: Vec<(&str, Span)> = Vec::new();
+    let mut lines = Vec::new();
+    for run in &record.runs {
+        let trial = run.trial.as_deref().unwrap_or(&run.system);
+        let status = run::validity_of(run);
+        let reason = run.validity.reasons.first();
+        if let Some(reason) = reason.filter(|_| run.validity.status != Status::Valid)
+            && !known.contains(&(trial, status.clone()))
+        {
+            let text = status
+                .emphasis
+                .span(format!("{trial}, {}: {reason}", attempt(run)));
+            lines.push(TextLine::new(&status.text, [text]));
+            known.push((trial, status));
+        }
+        let detail = run.ended.detail.as_ref();
+        let detail = detail.map(|detail| format!("{trial}, {}: {detail}", attempt(run)));
+        lines.extend(detail.map(|detail| line("ended", detail)));
+    }
+    lines
+}
+
+fn attempt(run: &Run) -> String {
+    format!("process {} attempt {}", run.process, run.attempt)
+}
+
+/// Returns the first violation of each trial, and one line with the trials without violations.
+fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
+    let mut held: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut lines = Vec::new();
+    for (trial, runs) in trials {
+        let checks = runs
+            .iter()
+            .flat_map(|run| run.checks.iter().map(move |check| (run, check)));
+        let (kept, violated): (Vec<_>, Vec<_>) = checks.partition(|(_, check)| check.held);
+        let all = count_of((kept.len() + violated.len()) as u64, "run");
+        if let Some((run, check)) = violated.first() {
+            let (n, first, detail) = (violated.len(), attempt(run), &check.detail);
+            let text = format!("in {n} of {all} of {trial}, first in {first}: {detail}");
+            let result = Emphasis::Bad.span(format!("{} violated", check.name));
+            lines.push(TextLine::new("check", [result, plain(text)]));
+        } else if let Some((_, check)) = kept.first() {
+            held.entry(&check.name).or_default().push(trial);
+        }
+    }
+    lines.extend(held.iter().map(|(name, trials)| {
+        let trials = plain(format!("in all runs of {}", trials.join(", ")));
+        TextLine::new(
+            "check",
+            [Emphasis::Good.span(format!("{name} held")), trials],
+        )
+    }));
+    lines
+}
+
+#[cfg(test)]
+#[path = "experiment_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! Results of experiments on a terminal.
+
+use floodmark_record::experiment::ExperimentDescription;
+use floodmark_record::logged::LogErrors;
+use floodmark_record::run::CheckResult;
+
+use super::*;
+use crate::fixture;
+use crate::style::Style;
+use crate::terminal;
+
+fn drawn(record: &Record) -> String {
+    let style = Style {
+        color: false,
+        width: 100,
+    };
+    terminal::experiment(record, style)
+}
+
+/// A run of a trial on one of its server processes.
+fn of(trial: &str, process: u32, run: Run) -> Run {
+    Run {
+        trial: Some(trial.to_owned()),
+        process,
+        ..run
+    }
+}
+
+fn record(trials: &[&str], runs: Vec<Run>) -> Record {
+    let mut record = fixture::record(runs);
+    record.experiment = Some(ExperimentDescription {
+        question: "Which is faster?".to_owned(),
+        trials: trials.iter().map(|name| (*name).to_owned()).collect(),
+        ..ExperimentDescription::default()
+    });
+    record
+}
+
+#[test]
+fn medians_worst_status_and_skipped_trials() {
+    let with = |per_s: f64| Run {
+        throughput_per_s: Some(per_s),
+        ..fixture::closed()
+    };
+    let mut record = record(
+        &["kept", "rate", "absent"],
+        vec![
+            of("kept", 1, with(100_000.0)),
+            of("rate", 1, fixture::invalid()),
+            of("kept", 2, with(300_000.0)),
+            of("rate", 2, fixture::open_censored()),
+            of("kept", 3, with(150_000.0)),
+        ],
+    );
+    record.skipped = vec!["absent is skipped: nginx is not installed".to_owned()];
+    insta::assert_snapshot!(drawn(&record));
+}
+
+#[test]
+fn a_run_without_responses_is_not_valid() {
+    let mut runs: Vec<Run> = (1..=12).map(|n| of("a", n, fixture::watched())).collect();
+    runs[0].validity.status = Status::Invalid;
+    runs.push(of("b", 1, fixture::no_answers()));
+    let drawn = drawn(&record(&["a", "b"], runs));
+    let row = |name: &str| {
+        let mut lines = drawn.lines();
+        let line = lines.find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    // 11.5 s of CPU in 10 s.
+    assert!(row("a").ends_with("1.15 12 invalid 1 of 12"), "{drawn}");
+    assert!(row("b").ends_with("– 1 no response"), "{drawn}");
+}
+
+#[test]
+fn shows_a_column_for_the_store() {
+    let runs = vec![
+        of("bars", 1, fixture::with_store()),
+        of("hello", 1, fixture::watched()),
+    ];
+    let text = drawn(&record(&["bars", "hello"], runs));
+    let words = |n: usize| {
+        let line = text.lines().nth(n).unwrap();
+        line.split_whitespace().collect::<Vec<_>>()
+    };
+    assert_eq!(words(2)[4..7], ["server", "store", "runs"], "{text}");
+    assert!(text.contains("  1.15   0.28     1  "), "{text}");
+    assert!(text.contains("  1.15            1  "), "{text}");
+    let without = vec![of("hello", 1, fixture::watched())];
+    let text = drawn(&record(&["hello"], without));
+    assert!(!text.contains("  store"), "{text}");
+}
+
+#[test]
+fn a_percentile_among_timed_out_requests_is_a_bound() {
+    let run = of("rate", 1, fixture::open_censored());
+    let drawn = drawn(&record(&["rate"], vec![run.clone()]));
+    assert!(run.response_time_us.p99.is_none());
+    assert!(drawn.contains("> 5 s"), "{drawn}");
+}
+
+#[test]
+fn shows_the_first_violated_check_of_each_trial() {
+    let checked = |trial: &str, process: u32, held: bool| {
+        let mut run = of(trial, process, fixture::closed());
+        run.checks = vec![CheckResult {
+            name: "sequence".to_owned(),
+            held,
+            detail: format!("detail of {process}"),
+        }];
+        run
+    };
+    let runs = vec![
+        checked("bad", 1, true),
+        checked("good", 1, true),
+        checked("bad", 2, false),
+        checked("fine", 1, true),
+        of("none", 1, fixture::closed()),
+    ];
+    let drawn = drawn(&record(&["bad", "good", "fine", "none"], runs));
+    let lines: Vec<&str> = drawn
+        .lines()
+        .filter(|line| line.starts_with("check"))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "check        sequence violated in 1 of 2 runs of bad, first in process 2 attempt 1: detail of 2",
+            "check        sequence held in all runs of good, fine"
+        ]
+    );
+}
+
+#[test]
+fn a_single_load_has_no_table() {
+    let record = fixture::record(vec![fixture::closed()]);
+    assert_eq!(drawn(&record), "");
+}
+
+#[test]
+fn adds_up_log_lines_over_the_runs_of_a_trial() {
+    let errors = |text: &str, lines| LogErrors {
+        text: text.to_owned(),
+        lines,
+    };
+    let with = |log_errors: Vec<LogErrors>| Run {
+        log_errors,
+        ..fixture::closed()
+    };
+    let first = with(vec![
+        errors("AskTimeoutException", 1000),
+        errors("OutOfMemory", 0),
+    ]);
+    let second = with(vec![
+        errors("AskTimeoutException", 234),
+        errors("OutOfMemory", 0),
+    ]);
+    assert_eq!(
+        log_lines(&vec![&first, &second]),
+        [line(
+            "log",
+            "1,234\u{a0}lines of the server log with AskTimeoutException"
+        )]
+    );
+}

@@ -1,0 +1,196 @@
+//! Figures as text with unit and precision. A figure that was not measured is "–", never a zero.
+
+use std::time::Duration;
+
+use floodmark_record::run::Interval;
+use floodmark_record::times::Times;
+use floodmark_record::units::{show_count, show_duration, show_ns, show_rate};
+
+/// Text of a figure that was not measured.
+pub(crate) const NOT_MEASURED: &str = "–";
+
+/// Returns the text of a figure, or "–".
+pub(crate) fn optional(figure: Option<f64>, show: impl Fn(f64) -> String) -> String {
+    figure.map_or_else(|| NOT_MEASURED.to_owned(), show)
+}
+
+/// Formats a time of `times` in microseconds. A percentile among timed-out requests is only known
+/// to exceed the timeout.
+pub(crate) fn time(us: Option<f64>, times: &Times, timeout_s: f64) -> String {
+    match us {
+        Some(0.0) => "0".to_owned(),
+        None if times.censored > 0 => format!("> {}", seconds(timeout_s)),
+        us => optional(us, microseconds),
+    }
+}
+
+/// Formats microseconds: `4.40 µs`.
+pub(crate) fn microseconds(us: f64) -> String {
+    show_ns(us * 1e3)
+}
+
+/// Formats CPU time per request in microseconds; `None` if the run was too short for the kernel's
+/// CPU clock.
+pub(crate) fn cpu_per_request(us: Option<f64>) -> Option<String> {
+    us.filter(|us| *us > 0.0).map(microseconds)
+}
+
+/// Formats seconds as a duration; "–" if negative or not finite.
+pub(crate) fn seconds(s: f64) -> String {
+    match Duration::try_from_secs_f64(s) {
+        Ok(Duration::ZERO) => "0 s".to_owned(),
+        Ok(duration) => show_duration(duration),
+        Err(_) => NOT_MEASURED.to_owned(),
+    }
+}
+
+/// Formats a duration with no-break spaces.
+pub(crate) fn duration(s: f64) -> String {
+    glue(&seconds(s))
+}
+
+/// Formats a rate with its "/s".
+pub(crate) fn rate(per_s: f64) -> String {
+    format!("{}/s", per_second(per_s))
+}
+
+/// Formats a rate for a column whose heading has the "/s".
+pub(crate) fn per_second(per_s: f64) -> String {
+    match per_s {
+        0.0 => "0".to_owned(),
+        per_s => show_rate(per_s),
+    }
+}
+
+/// Formats a share of a whole in percent, never rounded up to 100 % or down to 0 %; "–" if the
+/// whole is 0.
+pub(crate) fn share(part: u64, whole: u64) -> String {
+    let percent = 100.0 * part as f64 / whole as f64;
+    let text = match percent {
+        _ if whole == 0 => NOT_MEASURED.to_owned(),
+        p if part > 0 && p < 0.01 => "< 0.01 %".to_owned(),
+        p if part < whole && p >= 99.95 => "> 99.9 %".to_owned(),
+        p if p < 10.0 => format!("{p:.2} %"),
+        p => format!("{p:.1} %"),
+    };
+    glue(&text)
+}
+
+/// Formats whole percent; `< 1 %` for less.
+pub(crate) fn percent(percent: f64) -> String {
+    match percent {
+        p if p > 0.0 && p < 0.5 => glue("< 1 %"),
+        p => glue(&format!("{p:.0} %")),
+    }
+}
+
+/// Formats an interval around `value`: `± 1.2 %` if it is symmetric, else both ends.
+pub(crate) fn interval(value: f64, interval: &Interval) -> String {
+    let half = (interval.high - interval.low) / 2.0;
+    let off_center = (f64::midpoint(interval.high, interval.low) - value).abs();
+    let text = if value > 0.0 && off_center <= half * 0.1 {
+        match 100.0 * half / value {
+            p if p < 0.05 => "± < 0.1 %".to_owned(),
+            p if p < 9.95 => format!("± {p:.1} %"),
+            p => format!("± {p:.0} %"),
+        }
+    } else {
+        format!("{} to {}", per_second(interval.low), rate(interval.high))
+    };
+    glue(&text)
+}
+
+/// Formats a confidence level: `95 %`.
+pub(crate) fn level(confidence: f64) -> String {
+    let percent = (confidence * 1e4).round() / 1e2;
+    glue(&format!("{percent} %"))
+}
+
+/// Formats a count with its noun: `1 thread`, `2 threads`.
+pub(crate) fn count_of(n: u64, noun: &str) -> String {
+    let plural = match (n, noun) {
+        (1, _) => "",
+        (_, "process" | "server process") => "es",
+        _ => "s",
+    };
+    glue(&format!("{} {noun}{plural}", show_count(n)))
+}
+
+/// Returns the smallest and the largest value; `None` without values.
+pub(crate) fn extremes(values: &[f64]) -> Option<(f64, f64)> {
+    let least = values.iter().copied().min_by(f64::total_cmp)?;
+    let largest = values.iter().copied().max_by(f64::total_cmp)?;
+    Some((least, largest))
+}
+
+/// Returns the median of the measured figures.
+pub(crate) fn median(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let figures: Vec<f64> = figures.flatten().collect();
+    (!figures.is_empty()).then(|| floodmark_stats::attempts::median(&figures))
+}
+
+/// Formats settings: `a = 1, b = 2`.
+pub(crate) fn settings<'a>(settings: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
+    let each = settings
+        .into_iter()
+        .map(|(name, value)| format!("{name} = {value}"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns `text` with no-break spaces, so that it is never wrapped.
+pub(crate) fn glue(text: &str) -> String {
+    text.replace(' ', "\u{a0}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_never_round_to_all_or_none() {
+        assert_eq!(share(1, 1_000_000), glue("< 0.01 %"));
+        assert_eq!(share(999_999, 1_000_000), glue("> 99.9 %"));
+        assert_eq!(share(3, 3), glue("100.0 %"));
+        assert_eq!(share(0, 3), glue("0.00 %"));
+        assert_eq!(share(0, 0), NOT_MEASURED);
+    }
+
+    #[test]
+    fn asymmetric_intervals_show_both_ends() {
+        let mut i = Interval {
+            low: 990.0,
+            high: 1010.0,
+            confidence: 0.95,
+            method: String::new(),
+        };
+        assert_eq!(interval(1000.0, &i), glue("± 1.0 %"));
+        i.low = 700.0;
+        assert_eq!(interval(1000.0, &i), glue("700 to 1,010/s"));
+    }
+
+    #[test]
+    fn a_censored_time_exceeds_the_timeout_and_a_missing_one_is_a_dash() {
+        let censored = Times {
+            count: 2,
+            censored: 2,
+            ..Times::default()
+        };
+        assert_eq!(time(None, &censored, 5.0), "> 5 s");
+        assert_eq!(time(None, &Times::default(), 5.0), "–");
+        assert_eq!(time(Some(251.0), &Times::default(), 5.0), "251 µs");
+    }
+
+    #[test]
+    fn cpu_time_below_the_clock_is_not_measured() {
+        assert_eq!(cpu_per_request(Some(0.0)), None);
+        assert_eq!(cpu_per_request(Some(4.4)).unwrap(), "4.40 µs");
+    }
+
+    #[test]
+    fn computes_medians() {
+        let of = |figures: &[Option<f64>]| median(figures.iter().copied());
+        assert_eq!(of(&[Some(3.0), None, Some(1.0), Some(2.0)]), Some(2.0));
+        assert_eq!(of(&[Some(3.0), Some(1.0)]), Some(2.0));
+        assert_eq!(of(&[None]), None);
+    }
+}

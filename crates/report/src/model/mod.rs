@@ -1,0 +1,193 @@
+//! The presentation model: what a result shows, in order, with words, units, precision and emphasis
+//! already chosen.
+//!
+//! Each part is built once from a record. The renderers (`terminal`, `html`) draw it; they compute
+//! no figures and choose no words.
+
+pub(crate) mod answer;
+pub(crate) mod attempts;
+pub(crate) mod chart;
+pub(crate) mod claims;
+pub(crate) mod comparison;
+pub(crate) mod doctor;
+pub(crate) mod environment;
+pub(crate) mod experiment;
+pub(crate) mod figures;
+pub(crate) mod groups;
+pub(crate) mod ladder;
+pub(crate) mod names;
+pub(crate) mod outcomes;
+pub(crate) mod page;
+pub(crate) mod placement;
+pub(crate) mod plan;
+pub(crate) mod process_use;
+pub(crate) mod ratios;
+pub(crate) mod repeat;
+pub(crate) mod run;
+pub(crate) mod steps;
+pub(crate) mod summary;
+pub(crate) mod sweep;
+mod table;
+pub(crate) mod times;
+pub(crate) mod verdict;
+
+pub(crate) use chart::Chart;
+pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableRow};
+
+/// How a piece of text is emphasized. Words never depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emphasis {
+    /// Ordinary text.
+    Plain,
+    /// The main figure of a line.
+    Strong,
+    /// An explanation of a figure.
+    Faint,
+    /// A good result.
+    Good,
+    /// A warning.
+    Warn,
+    /// A failure.
+    Bad,
+}
+
+impl Emphasis {
+    /// Returns `text` with this emphasis.
+    pub(crate) fn span(self, text: impl Into<String>) -> Span {
+        Span {
+            emphasis: self,
+            text: text.into(),
+        }
+    }
+}
+
+/// Text with one emphasis. No-break spaces keep a figure and its unit together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) emphasis: Emphasis,
+    pub(crate) text: String,
+}
+
+/// Returns text without emphasis.
+pub(crate) fn plain(text: impl Into<String>) -> Span {
+    Emphasis::Plain.span(text)
+}
+
+/// Returns explanatory text.
+pub(crate) fn faint(text: impl Into<String>) -> Span {
+    Emphasis::Faint.span(text)
+}
+
+/// A labelled line. Without a label it continues the line above.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TextLine {
+    pub(crate) label: String,
+    pub(crate) spans: Vec<Span>,
+}
+
+impl TextLine {
+    pub(crate) fn new(label: impl Into<String>, spans: impl Into<Vec<Span>>) -> Self {
+        TextLine {
+            label: label.into(),
+            spans: spans.into(),
+        }
+    }
+
+    /// Prepends the name of a run, unless the line continues another one.
+    pub(crate) fn of(mut self, name: &str) -> Self {
+        if !name.is_empty() && !self.label.is_empty() {
+            self.spans.insert(0, plain(format!("{name}:")));
+        }
+        self
+    }
+}
+
+/// Returns a line of plain text.
+pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLine {
+    TextLine::new(label, [plain(text)])
+}
+
+/// A part of a document.
+#[derive(Debug, Clone)]
+pub(crate) enum Block {
+    /// An empty line.
+    Gap,
+    /// Text across the whole width.
+    Paragraph(Vec<Span>),
+    /// A labelled line.
+    Line(TextLine),
+    /// A labelled line that must not be wrapped.
+    Command(String, String),
+    /// A table.
+    Table(FigureTable),
+    /// A heading within a section.
+    Subheading(String),
+    /// A sentence with items below it.
+    List(Vec<Span>, Vec<Vec<Span>>),
+    /// Charts side by side; shown on the page only.
+    Charts(Vec<Chart>),
+}
+
+/// Parts of a document, in order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Blocks(pub(crate) Vec<Block>);
+
+impl Blocks {
+    /// Returns blocks that consist of tables.
+    pub(crate) fn of_tables(tables: impl IntoIterator<Item = FigureTable>) -> Self {
+        Blocks(tables.into_iter().map(Block::Table).collect())
+    }
+
+    /// Returns charts below their notes; empty without charts.
+    pub(crate) fn of_charts(charts: Vec<Chart>, notes: impl IntoIterator<Item = String>) -> Self {
+        let mut blocks = Blocks::default();
+        if !charts.is_empty() {
+            notes
+                .into_iter()
+                .for_each(|note| blocks.paragraph([faint(note)]));
+            blocks.0.push(Block::Charts(charts));
+        }
+        blocks
+    }
+
+    pub(crate) fn gap(&mut self) {
+        self.0.push(Block::Gap);
+    }
+
+    /// Starts a section, with an explanation beside its heading.
+    pub(crate) fn section(&mut self, heading: impl Into<String>, explanation: &str) {
+        self.gap();
+        let explanation = faint(format!("({explanation})"));
+        self.paragraph([Emphasis::Strong.span(heading), explanation]);
+    }
+
+    pub(crate) fn paragraph(&mut self, spans: impl Into<Vec<Span>>) {
+        self.0.push(Block::Paragraph(spans.into()));
+    }
+
+    pub(crate) fn lines(&mut self, lines: impl IntoIterator<Item = TextLine>) {
+        self.0.extend(lines.into_iter().map(Block::Line));
+    }
+
+    /// Adds lines about the named run.
+    pub(crate) fn lines_of(&mut self, name: &str, lines: impl IntoIterator<Item = TextLine>) {
+        self.lines(lines.into_iter().map(|line| line.of(name)));
+    }
+
+    pub(crate) fn command(&mut self, label: &str, command: &str) {
+        self.0
+            .push(Block::Command(label.to_owned(), command.to_owned()));
+    }
+
+    pub(crate) fn text(&mut self, label: &str, text: impl Into<String>) {
+        self.lines([line(label, text)]);
+    }
+
+    pub(crate) fn subheading(&mut self, text: &str) {
+        self.0.push(Block::Subheading(text.to_owned()));
+    }
+
+    pub(crate) fn tables(&mut self, tables: impl IntoIterator<Item = FigureTable>) {
+        self.0.extend(tables.into_iter().map(Block::Table));
+    }
+}

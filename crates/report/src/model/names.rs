@@ -1,0 +1,181 @@
+//! Names of runs on a page, and the selection of runs to draw.
+
+use floodmark_record::result::Record;
+use floodmark_record::run::Run;
+use jiff::Timestamp;
+
+use super::chart::MAX_CURVES;
+use super::figures::{count_of, settings};
+use super::plan;
+use super::run::same_load;
+
+/// A run with its name on the page.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedRun<'a> {
+    pub(crate) run: &'a Run,
+    pub(crate) name: String,
+}
+
+/// Groups the runs of a record by load, and names them by what differs between them.
+pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
+    type NamePart = fn(&Run) -> String;
+    let runs = &record.runs;
+    let of_plan: [NamePart; 4] = [
+        |run| run.system.clone(),
+        |run| run.workload.clone(),
+        |run| settings(&run.setting),
+        |run| plan::describe(&run.plan, 1),
+    ];
+    let attempt: NamePart = |run| format!("attempt {}", run.attempt);
+    let repetition: [NamePart; 2] = [|run| format!("process {}", run.process), attempt];
+    let differs = |part: &NamePart| runs.windows(2).any(|two| part(&two[0]) != part(&two[1]));
+    let mut parts: Vec<NamePart> = match runs.iter().all(|run| run.trial.is_some()) {
+        true => vec![|run| run.trial.clone().unwrap_or_default()],
+        false => of_plan.into_iter().filter(differs).collect(),
+    };
+    parts.extend(repetition.into_iter().filter(differs));
+    let name = |run: &Run| {
+        let texts = parts
+            .iter()
+            .map(|part| part(run))
+            .filter(|text| !text.is_empty());
+        let name = texts.collect::<Vec<_>>().join(", ");
+        if name.is_empty() { attempt(run) } else { name }
+    };
+    // Experiments interleave the runs of their trials.
+    let mut loads: Vec<Vec<NamedRun<'_>>> = Vec::new();
+    for run in runs {
+        let named = NamedRun {
+            run,
+            name: name(run),
+        };
+        match loads.iter_mut().find(|load| same_load(load[0].run, run)) {
+            Some(load) => load.push(named),
+            None => loads.push(vec![named]),
+        }
+    }
+    loads.into_iter().flatten().collect()
+}
+
+/// Groups named runs by load.
+pub(crate) fn by_load<'a, 'b>(all: &'b [NamedRun<'a>]) -> impl Iterator<Item = &'b [NamedRun<'a>]> {
+    all.chunk_by(|a, b| same_load(a.run, b.run))
+}
+
+/// Returns the runs that get a curve, and a note that names them if others are left out.
+///
+/// The runs of one load are spread evenly over its attempts. With several loads, each is
+/// represented by its run of median throughput, and loads with data per second come first.
+pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<String>) {
+    if all.len() <= MAX_CURVES {
+        return (all.to_vec(), None);
+    }
+    let mut loads: Vec<&[NamedRun<'a>]> = by_load(all).collect();
+    let n = count_of(all.len() as u64, "run");
+    if let [_] = loads.as_slice() {
+        let last = MAX_CURVES - 1;
+        let spread = (0..=last).map(|i| all[i * (all.len() - 1) / last].clone());
+        let which = format!(
+            "Curves show {MAX_CURVES} of {n}, including the first and the last; the table has all"
+        );
+        return (spread.collect(), Some(which));
+    }
+    let shown = loads.len().min(MAX_CURVES);
+    loads.sort_by_key(|load| load.iter().all(|one| one.run.series.is_empty()));
+    let median = |load: &&[NamedRun<'a>]| {
+        let mut load = load.to_vec();
+        let throughput = |one: &NamedRun<'_>| one.run.throughput_per_s.unwrap_or(-1.0);
+        load.sort_by(|a, b| throughput(a).total_cmp(&throughput(b)));
+        load.swap_remove(load.len() / 2)
+    };
+    let drawn = loads.iter().take(shown).map(median).collect();
+    let which = format!(
+        "Curves show the run of median throughput of {shown} of {}; the table has all {n}",
+        count_of(loads.len() as u64, "load")
+    );
+    (drawn, Some(which))
+}
+
+/// Formats a wall-clock time in UTC, from milliseconds since 1970: `2026-11-21 16:08:16 UTC`.
+pub(crate) fn timestamp(unix_ms: u64) -> String {
+    let timestamp = i64::try_from(unix_ms)
+        .ok()
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    timestamp.map_or_else(
+        || "at an unknown time".to_owned(),
+        |timestamp| timestamp.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn names(runs: Vec<Run>) -> Vec<String> {
+        let record = fixture::record(runs);
+        named(&record).into_iter().map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn names_contain_the_differences() {
+        let run = |system: &str, attempt| {
+            let mut run = fixture::closed();
+            (run.system, run.attempt) = (system.to_owned(), attempt);
+            run
+        };
+        assert_eq!(names(vec![run("a", 1)]), ["attempt 1"]);
+        assert_eq!(names(vec![run("a", 1), run("b", 1)]), ["a", "b"]);
+        assert_eq!(
+            names(vec![run("a", 1), run("a", 2)]),
+            ["attempt 1", "attempt 2"]
+        );
+        assert_eq!(names(vec![run("a", 1), run("b", 2)])[1], "b, attempt 2");
+        let mut fresh = run("a", 1);
+        fresh.plan.connection_use = floodmark_record::plan::ConnectionUse::Fresh;
+        assert!(names(vec![run("a", 1), fresh])[1].contains("fresh"));
+    }
+
+    #[test]
+    fn draws_a_few_of_many_runs_and_notes_which() {
+        let attempts = |n: u32, system: &str| -> Vec<Run> {
+            let one = |attempt| {
+                let mut run = fixture::closed();
+                (run.system, run.attempt) = (system.to_owned(), attempt);
+                run.throughput_per_s = Some(f64::from(attempt));
+                run
+            };
+            (1..=n).map(one).collect()
+        };
+        let record = fixture::record(attempts(9, "a"));
+        let (few, note) = drawn(&named(&record));
+        let which: Vec<u32> = few.iter().map(|one| one.run.attempt).collect();
+        assert_eq!(which, [1, 3, 5, 7, 9]);
+        assert!(note.unwrap().contains("5 of"));
+
+        let mut two = attempts(3, "a");
+        two.extend(attempts(3, "b"));
+        let record = fixture::record(two);
+        let (few, note) = drawn(&named(&record));
+        let which: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(which, ["a, attempt 2", "b, attempt 2"]);
+        assert!(note.unwrap().contains("median throughput"));
+    }
+
+    #[test]
+    fn prefers_runs_with_data_per_second() {
+        let runs = (0..MAX_CURVES + 2).map(|i| {
+            let mut run = fixture::closed();
+            run.system = format!("s{i}");
+            if i == 0 {
+                run.series.clear();
+            }
+            run
+        });
+        let record = fixture::record(runs.collect());
+        let (few, note) = drawn(&named(&record));
+        let which: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(which, ["s1", "s2", "s3", "s4", "s5"]);
+        assert!(note.unwrap().contains("of 5 of 7"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Outcomes of requests, and bytes.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use floodmark_record::outcome::Counts;
+use floodmark_record::run::Run;
+use floodmark_record::units::{show_bytes, show_count};
+
+use super::figures::{glue, optional, per_second, share};
+use super::{
+    ColumnCell, Detail, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line, plain,
+};
+
+/// Maximum number of status codes or errors listed, most frequent first.
+const LISTED: usize = 5;
+
+/// Returns how many requests had an outcome.
+pub(crate) type OutcomeCount = fn(&Counts) -> u64;
+
+/// Every outcome but ok.
+pub(crate) const OTHER_OUTCOMES: [(&str, OutcomeCount); 9] = [
+    ("rejected", |c| c.rejected),
+    ("wrong", |c| c.wrong),
+    ("malformed", |c| c.malformed),
+    ("reset", |c| c.reset),
+    ("timed out", |c| c.timed_out),
+    ("failed", |c| c.failed),
+    ("connect failed", |c| c.connect_failed),
+    ("unsent", |c| c.unsent),
+    (IN_FLIGHT, |c| c.in_flight_at_end),
+];
+
+/// The only outcome that is neither ok nor a failure.
+const IN_FLIGHT: &str = "in flight at the end";
+
+/// Returns how many intended requests were not ok, whatever their outcome.
+pub(crate) fn not_ok(counts: &Counts) -> u64 {
+    counts.intended.saturating_sub(counts.ok)
+}
+
+/// Returns whether requests were sent and no response came, not even a rejection.
+pub(crate) fn unanswered(counts: &Counts) -> bool {
+    counts.intended > 0 && [counts.ok, counts.rejected, counts.wrong, counts.malformed] == [0; 4]
+}
+
+/// Returns a cell with throughput.
+pub(crate) fn ok_per_s(throughput_per_s: Option<f64>) -> ColumnCell {
+    let per_s = optional(throughput_per_s, per_second);
+    ("ok/s", Detail::Essential, per_s.into())
+}
+
+/// Returns a cell with a number of failed requests.
+pub(crate) fn failures(n: u64) -> ColumnCell {
+    let emphasis = match n {
+        0 => Emphasis::Plain,
+        _ => Emphasis::Bad,
+    };
+    let failed = emphasis.span(show_count(n));
+    ("not ok", Detail::Essential, failed.into())
+}
+
+/// Returns the outcomes and bytes, added up over `runs`.
+pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
+    let mut counts = Counts::default();
+    let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
+    for run in runs {
+        counts.merge(&run.requests);
+        for (name, n) in &run.errors {
+            *errors.entry(name).or_default() += n;
+        }
+    }
+    let mut lines = vec![TextLine::new("outcomes", outcomes(&counts))];
+    if counts.statuses.len() > 1 || counts.ok < counts.statuses.values().sum() {
+        lines.extend(frequencies("statuses", &counts.statuses));
+    }
+    lines.extend(frequencies("errors", &errors));
+    if counts.intended != counts.sent {
+        lines.push(line("intended", equation(&counts)));
+    }
+    lines.extend(imbalance("", &counts));
+    lines.extend(traffic(runs));
+    lines
+}
+
+/// Reports contradictory counts, which are a bug of floodmark.
+pub(crate) fn imbalance(label: &str, counts: &Counts) -> Option<TextLine> {
+    let equation = counts.balance().err()?;
+    let text = format!("the counts do not add up: {equation}");
+    Some(TextLine::new(label, [Emphasis::Bad.span(text)]))
+}
+
+/// Returns a table of counts and shares, with a column for each named run.
+pub(crate) fn table(named: &[(&str, &Run)]) -> FigureTable {
+    let mut table = FigureTable::new(named.iter().map(|(name, _)| *name));
+    let ends: [(&str, OutcomeCount); 2] = [("ok", |c| c.ok), ("intended", |c| c.intended)];
+    let outcomes = OTHER_OUTCOMES.into_iter();
+    let met = outcomes.filter(|(_, count)| named.iter().any(|(_, run)| count(&run.requests) > 0));
+    for (name, count) in ends.into_iter().take(1).chain(met).chain([ends[1]]) {
+        let cell = |(_, run): &(&str, &Run)| {
+            let (n, intended) = (count(&run.requests), run.requests.intended);
+            let share = (intended > 0).then(|| share(n, intended));
+            TableCell::new(show_count(n), share)
+        };
+        let cells = named.iter().map(cell).collect();
+        table.rows.push(TableRow::new(name, cells));
+    }
+    table
+}
+
+fn outcomes(counts: &Counts) -> Vec<Span> {
+    let mut ok = glue(&format!("{} ok", show_count(counts.ok)));
+    if counts.ok < counts.intended {
+        ok.push_str(&format!(" ({})", share(counts.ok, counts.intended)));
+    }
+    let mut spans = vec![plain(ok)];
+    for (name, count) in OTHER_OUTCOMES {
+        let emphasis = match name {
+            IN_FLIGHT => Emphasis::Plain,
+            _ => Emphasis::Bad,
+        };
+        if count(counts) > 0 {
+            if let Some(last) = spans.last_mut() {
+                last.text.push(',');
+            }
+            spans.push(emphasis.span(glue(&format!("{} {name}", show_count(count(counts))))));
+        }
+    }
+    spans
+}
+
+/// `12,000 = sent 11,900 + unsent 50 + connect failed 50`.
+fn equation(counts: &Counts) -> String {
+    let (unsent, failed) = (counts.unsent, counts.connect_failed);
+    let terms = [
+        ("sent", counts.sent),
+        ("unsent", unsent),
+        ("connect failed", failed),
+    ];
+    let terms = terms
+        .iter()
+        .enumerate()
+        .filter(|(i, (_, n))| *i == 0 || *n > 0);
+    let terms = terms.map(|(_, (name, n))| glue(&format!("{name} {}", show_count(*n))));
+    let sum = terms.collect::<Vec<_>>().join(" + ");
+    format!("{} = {sum}", show_count(counts.intended))
+}
+
+/// `200 × 17, 503 × 2`, most frequent first; `None` without any.
+pub(crate) fn frequencies<K: Display>(label: &str, counted: &BTreeMap<K, u64>) -> Option<TextLine> {
+    let mut all: Vec<(&K, &u64)> = counted.iter().collect();
+    // The sort is stable: equally frequent ones stay in the order of their names.
+    all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    let listed = all.iter().take(LISTED);
+    let listed = listed.map(|(name, n)| format!("{name}\u{a0}×\u{a0}{}", show_count(**n)));
+    let more = all.len().saturating_sub(LISTED);
+    let more = (more > 0).then(|| format!("{more} more"));
+    let text = listed.chain(more).collect::<Vec<_>>().join(", ");
+    (!text.is_empty()).then(|| line(label, text))
+}
+
+/// Returns the bytes sent and received; `None` for external clients, which do not report them.
+pub(crate) fn traffic(runs: &[&Run]) -> Option<TextLine> {
+    if runs.iter().all(|run| run.client.tool.is_some()) {
+        return None;
+    }
+    let sent: u64 = runs.iter().map(|run| run.bytes.sent).sum();
+    let received: u64 = runs.iter().map(|run| run.bytes.received).sum();
+    // Bytes cover the whole measurement, draining included.
+    let length_s: f64 = runs
+        .iter()
+        .filter_map(|run| run.series.last())
+        .map(|last| last.to_s)
+        .sum();
+    let per_s = optional(Some(length_s).filter(|s| *s > 0.0), |s| {
+        format!("{}/s", show_bytes((received as f64 / s) as u64))
+    });
+    let [sent, received, per_s] =
+        [show_bytes(sent), show_bytes(received), per_s].map(|text| glue(&text));
+    Some(line(
+        "traffic",
+        format!("sent {sent}, received {received} ({per_s})"),
+    ))
+}

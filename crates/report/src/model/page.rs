@@ -1,0 +1,263 @@
+//! The page of a record: the answer first, then figures, curves and notes, and how to repeat it.
+
+use floodmark_record::Record;
+use floodmark_record::run::{Run, Status};
+
+use super::chart::{DamagedHistogram, distribution, observed, over_time, swept};
+use super::figures::count_of;
+use super::names::{self, NamedRun};
+use super::{
+    Block, Blocks, FigureTable, TextLine, answer, attempts, claims, comparison, environment, faint,
+    groups, ladder, line, outcomes, plain, plan, process_use, repeat, run, steps, summary, sweep,
+    times,
+};
+
+/// Maximum number of rows of a table.
+const MAX_ROWS: usize = 100;
+
+/// Maximum number of notes.
+const MAX_NOTES: usize = 60;
+
+/// The content of a page.
+pub(crate) struct PageContent {
+    pub(crate) title: String,
+    /// The plans of the runs.
+    pub(crate) plans: Blocks,
+    pub(crate) answer: Blocks,
+    /// The other sections with their headings; empty ones are not shown.
+    pub(crate) sections: Vec<(&'static str, Blocks)>,
+}
+
+impl PageContent {
+    /// Returns the page of a record; `next` is the next step.
+    ///
+    /// # Errors
+    /// A damaged histogram in the record.
+    pub(crate) fn of(record: &Record, next: Option<&str>) -> Result<PageContent, DamagedHistogram> {
+        let all = names::named(record);
+        let (drawn, which) = names::drawn(&all);
+        let mut curves = over_time::charts(&drawn);
+        curves.extend(distribution::chart(&drawn)?);
+        let (observed, other_series) = observed::charts(&drawn);
+        let which = which.map(|which| format!("{which}."));
+        let curve_notes = which.into_iter().chain(over_time::notes(&drawn));
+        let increase = "Counters are shown as their increase from one value to the next.";
+        let others = format!("Also in the record: {}.", other_series.join(", "));
+        let others = Some(others).filter(|_| !other_series.is_empty());
+        let mut environment = Blocks::default();
+        environment.lines(environment::lines(record));
+        environment.gap();
+        environment.lines(environment::settings(record));
+        Ok(PageContent {
+            title: match &record.experiment {
+                Some(experiment) => experiment.question.clone(),
+                None => title(&all),
+            },
+            plans: plans(&all),
+            answer: answer::blocks(record, &all, next),
+            sections: vec![
+                (
+                    "Cost of each step",
+                    Blocks::of_tables(ladder::table(record)),
+                ),
+                ("Sweeps", sweeps(record)),
+                ("Comparisons", comparisons(record)),
+                ("Claims", Blocks::of_tables(claims::table(&record.claims))),
+                ("Figures", figures(&all)),
+                ("Curves", Blocks::of_charts(curves, curve_notes)),
+                ("Outcomes", all_outcomes(&drawn)),
+                ("Steps", tables(&drawn, steps::table)),
+                ("Requests of the mix", tables(&drawn, groups::table)),
+                ("Validity and notes", notes(record, &all)),
+                (
+                    "Monitoring",
+                    Blocks::of_charts(observed, [increase.to_owned()].into_iter().chain(others)),
+                ),
+                ("Rerun", repetition(record, &all)),
+                ("Environment", environment),
+            ],
+        })
+    }
+}
+
+/// Returns the title of the page: the method and URL of the requests.
+fn title(all: &[NamedRun<'_>]) -> String {
+    let url = |run: &Run| match run.plan.request.method.as_str() {
+        "GET" => run.plan.target.url.clone(),
+        method => format!("{method} {}", run.plan.target.url),
+    };
+    let mut urls = all.iter().map(|one| url(one.run));
+    match urls.next() {
+        None => "No measurement".to_owned(),
+        Some(first) if urls.all(|other| other == first) => first,
+        Some(first) => format!("{first} and others"),
+    }
+}
+
+/// Describes each plan in words, with its number of loads and the start of the first one.
+fn plans(all: &[NamedRun<'_>]) -> Blocks {
+    let mut plans: Vec<(String, u64, u64)> = Vec::new();
+    for load in names::by_load(all) {
+        let run = load[0].run;
+        let mut words = plan::describe(&run.plan, load.len());
+        if let Some(name) = &run.client.name {
+            words = format!("{name}: {words}");
+        }
+        match plans.iter_mut().find(|(other, ..)| *other == words) {
+            Some((_, loads, _)) => *loads += 1,
+            None => plans.push((words, 1, run.started_unix_ms)),
+        }
+    }
+    let mut blocks = Blocks::default();
+    for (words, loads, started) in plans {
+        let times = match loads {
+            1 => String::new(),
+            n => format!(", {n} times"),
+        };
+        let started = names::timestamp(started);
+        blocks.paragraph([plain(format!("{words}{times}. Started {started}."))]);
+    }
+    blocks
+}
+
+fn sweeps(record: &Record) -> Blocks {
+    let mut blocks = Blocks::default();
+    for one in &record.sweeps {
+        blocks.subheading(&one.sweep.name);
+        blocks
+            .0
+            .extend(swept::chart(one).map(|chart| Block::Charts(vec![chart])));
+        blocks.tables([sweep::table(one)]);
+    }
+    if !record.sweeps.is_empty() {
+        blocks.paragraph([faint(sweep::NOTE)]);
+    }
+    blocks
+}
+
+fn comparisons(record: &Record) -> Blocks {
+    let mut blocks = Blocks::default();
+    let all: Vec<_> = record.comparisons.iter().collect();
+    if all.is_empty() {
+        return blocks;
+    }
+    let note = "Ratio: the first figure divided by the second, with an interval over server processes; n: \
+                number of processes of the first and the second.";
+    blocks.paragraph([faint(note)]);
+    for pair in comparison::pairs(&record.comparisons) {
+        let (a, b) = (&pair[0].a, &pair[0].b);
+        blocks.subheading(&format!("{a} ÷ {b}"));
+        blocks.tables([comparison::table(pair, a, b)]);
+    }
+    blocks.lines(comparison::inconclusive(&all));
+    blocks.lines(comparison::notes(&all));
+    blocks.lines(comparison::methods(&all));
+    blocks
+}
+
+fn figures(all: &[NamedRun<'_>]) -> Blocks {
+    let mut blocks = Blocks::default();
+    if let [one] = all {
+        blocks.lines(run::throughput(one.run));
+        let interval = one.run.throughput_interval.as_ref();
+        blocks.lines(interval.map(|interval| line("interval", &interval.method)));
+        blocks.lines([process_use::client(one.run)]);
+        blocks.lines(process_use::external_client(one.run));
+        blocks.lines(process_use::servers(one.run));
+        blocks.lines(process_use::totals(one.run));
+        blocks.lines(run::held(one.run).into_iter().chain(run::tls(one.run)));
+        blocks.lines(outcomes::traffic(&[one.run]));
+        if let Some(times) = times::table(one.run) {
+            blocks.subheading("Times");
+            blocks.tables([times]);
+        }
+    } else if !all.is_empty() {
+        let rows = all.iter().map(|one| (one.name.clone(), one.run));
+        blocks.tables([attempts::table(rows).limited(MAX_ROWS)]);
+        for one in all.iter().take(MAX_ROWS) {
+            blocks.lines_of(&one.name, process_use::external_client(one.run));
+        }
+    }
+    blocks
+}
+
+/// Returns counts and shares of each run, with its statuses and errors below.
+fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
+    let mut blocks = Blocks::default();
+    let named = drawn.iter().map(|one| match drawn.len() {
+        1 => ("", one.run),
+        _ => (one.name.as_str(), one.run),
+    });
+    let named: Vec<(&str, &Run)> = named.collect();
+    if !named.is_empty() {
+        blocks.tables([outcomes::table(&named)]);
+    }
+    for (name, run) in named {
+        let statuses = outcomes::frequencies("statuses", &run.requests.statuses);
+        let errors = outcomes::frequencies("errors", &run.errors);
+        let imbalance = outcomes::imbalance("counts", &run.requests);
+        blocks.lines_of(name, [statuses, errors, imbalance].into_iter().flatten());
+    }
+    blocks
+}
+
+/// Returns a table for each run that has one.
+fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<FigureTable>) -> Blocks {
+    let mut blocks = Blocks::default();
+    for one in drawn {
+        if let Some(table) = table(one.run) {
+            if drawn.len() > 1 {
+                blocks.subheading(&one.name);
+            }
+            blocks.tables([table]);
+        }
+    }
+    blocks
+}
+
+/// Returns thresholds, reasons, checks and remarks.
+fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
+    let mut lines: Vec<TextLine> = record.thresholds.iter().map(summary::threshold).collect();
+    for one in all {
+        let run = one.run;
+        let name = if all.len() > 1 { one.name.as_str() } else { "" };
+        let validity = match run.validity.status {
+            Status::Valid => Vec::new(),
+            Status::Bound | Status::Invalid => run::validity(run),
+        };
+        let parts = run::ended(run)
+            .into_iter()
+            .chain(validity)
+            .chain(run::checks(run));
+        let parts = parts
+            .chain(run::window(run, true))
+            .chain(run::saturation(run));
+        lines.extend(parts.chain(run::notes(run)).map(|line| line.of(name)));
+    }
+    let overall = record.overall.iter().flat_map(|overall| &overall.notes);
+    lines.extend(overall.map(|note| line("note", note)));
+    let more = lines.len().saturating_sub(MAX_NOTES);
+    lines.truncate(MAX_NOTES);
+    let mut blocks = Blocks::default();
+    blocks.lines(lines);
+    if more > 0 {
+        let more = count_of(more as u64, "more note");
+        blocks.paragraph([faint(format!("{more} in the record."))]);
+    }
+    blocks
+}
+
+/// Returns the command, and the plan of each load.
+fn repetition(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
+    let mut blocks = Blocks::default();
+    if let Some(command) = repeat::command(record) {
+        blocks.command("", &command);
+    }
+    for load in names::by_load(all) {
+        if all.len() > load.len() {
+            blocks.subheading(&load[0].name);
+        }
+        blocks.lines(repeat::plan(load[0].run));
+    }
+    blocks
+}

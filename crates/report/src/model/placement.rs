@@ -1,0 +1,157 @@
+//! The placement of client, server and store, in words.
+
+use floodmark_record::Record;
+use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};
+
+use super::figures::{count_of, duration, settings};
+
+/// Returns one line per placement, with its trials if there are several placements. Empty if no
+/// placement was requested.
+pub(crate) fn lines(record: &Record) -> Vec<String> {
+    let mut placements: Vec<(String, Vec<&str>)> = Vec::new();
+    for run in &record.runs {
+        let default = || "all CPUs of this host".to_owned();
+        let placement = run.place.as_ref().map_or_else(default, describe);
+        let trial = run.trial.as_deref().unwrap_or(&run.system);
+        match placements.iter_mut().find(|(other, _)| *other == placement) {
+            Some((_, trials)) if trials.contains(&trial) => {}
+            Some((_, trials)) => trials.push(trial),
+            None => placements.push((placement, vec![trial])),
+        }
+    }
+    match placements.as_slice() {
+        _ if record.runs.iter().all(|run| run.place.is_none()) => Vec::new(),
+        [(placement, _)] => vec![placement.clone()],
+        several => {
+            let each = several.iter();
+            each.map(|(placement, trials)| format!("{}: {placement}", trials.join(", ")))
+                .collect()
+        }
+    }
+}
+
+/// `client on CPU 0, server on CPUs 1-3`.
+fn describe(place: &Placement) -> String {
+    let hosts = match place.hosts {
+        HostLayout::Shared => "",
+        HostLayout::Separate => "separate network namespaces joined by a veth pair: ",
+    };
+    let delay = delay(place.delay_s, "delay each way");
+    let store = place
+        .store
+        .as_ref()
+        .map_or_else(String::new, describe_store);
+    let (client, server) = (role("client", &place.client), role("server", &place.server));
+    format!("{hosts}{client}, {server}{store}{delay}")
+}
+
+/// `, store postgresql, 20 ms of round-trip delay through floodmark's proxy`.
+fn describe_store(store: &StorePlacement) -> String {
+    let with = match store.setting.is_empty() {
+        true => String::new(),
+        false => format!(" with {}", settings(&store.setting)),
+    };
+    let running = if store.started {
+        ""
+    } else {
+        ", already running"
+    };
+    let delay = delay(store.delay_s, "round-trip delay");
+    format!(", store {}{with}{running}{delay}", store.name)
+}
+
+/// `, 20 ms of delay each way through floodmark's proxy`.
+fn delay(delay_s: Option<f64>, kind: &str) -> String {
+    match delay_s {
+        None => String::new(),
+        Some(0.0) => ", through floodmark's proxy without delay".to_owned(),
+        Some(s) => format!(", {} of {kind} through floodmark's proxy", duration(s)),
+    }
+}
+
+fn role(name: &str, placed: &RolePlacement) -> String {
+    let on = match &placed.cpus {
+        Some(cpus) if placed.cpu_count == 1 => format!("{name} on CPU {cpus}"),
+        Some(cpus) => format!("{name} on CPUs {cpus}"),
+        None => format!("{name} on all {}", count_of(placed.cpu_count.into(), "CPU")),
+    };
+    match placed.sysctls.is_empty() {
+        true => on,
+        false => format!("{on} with {}", settings(&placed.sysctls)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn kept(cpus: &str, cpu_count: u32) -> RolePlacement {
+        RolePlacement {
+            cpus: Some(cpus.to_owned()),
+            cpu_count,
+            address: None,
+            sysctls: Default::default(),
+        }
+    }
+
+    #[test]
+    fn describes_each_placement_with_its_trials() {
+        let mut record = fixture::record(vec![fixture::closed(), fixture::closed()]);
+        assert_eq!(lines(&record), [""; 0]);
+        let place = Placement {
+            hosts: HostLayout::Shared,
+            client: kept("0", 1),
+            server: kept("1-3", 3),
+            delay_s: None,
+            store: None,
+        };
+        record.runs[0].place = Some(place.clone());
+        record.runs[0].trial = Some("kept".to_owned());
+        record.runs[1].trial = Some("free".to_owned());
+        assert_eq!(
+            lines(&record),
+            [
+                "kept: client on CPU 0, server on CPUs 1-3",
+                "free: all CPUs of this host"
+            ]
+        );
+        let mut apart = place.clone();
+        apart.hosts = HostLayout::Separate;
+        apart.client.sysctls = [("net.a".to_owned(), "1 2".to_owned())].into();
+        assert_eq!(
+            describe(&apart),
+            "separate network namespaces joined by a veth pair: client on CPU 0 with net.a = 1 2, server on CPUs 1-3"
+        );
+        apart.client.sysctls.clear();
+        for (delay_s, end) in [
+            (0.0, ", through floodmark's proxy without delay"),
+            (0.02, ", 20 ms of delay each way through floodmark's proxy"),
+        ] {
+            apart.delay_s = Some(delay_s);
+            assert!(
+                describe(&apart).replace('\u{a0}', " ").ends_with(end),
+                "{}",
+                describe(&apart)
+            );
+        }
+        let mut store = StorePlacement {
+            name: "cassandra".to_owned(),
+            started: true,
+            setting: [("heap".to_owned(), "512m".to_owned())].into(),
+            delay_s: Some(0.02),
+        };
+        let mut behind = place.clone();
+        behind.store = Some(store.clone());
+        assert_eq!(
+            describe(&behind).replace('\u{a0}', " "),
+            "client on CPU 0, server on CPUs 1-3, store cassandra with heap = 512m, 20 ms of round-trip delay through floodmark's proxy"
+        );
+        (store.started, store.delay_s) = (false, None);
+        store.setting.clear();
+        behind.store = Some(store);
+        assert!(describe(&behind).ends_with(", store cassandra, already running"));
+        record.runs[1].place = Some(place);
+        assert_eq!(lines(&record), ["client on CPU 0, server on CPUs 1-3"]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Ratios, comparisons and claims in plain words, without statistics.
+
+use std::ops::Range;
+
+use floodmark_record::comparison::{
+    Agreement, ClaimResult, ComparedMetric, Comparison, Conclusion, Holds,
+};
+use floodmark_record::units::{show_count, show_ratio};
+
+use super::figures::{NOT_MEASURED, level, microseconds, optional, rate};
+use super::{Emphasis, Span};
+
+/// Ratios that are shown in percent.
+const SHOWN_IN_PERCENT: Range<f64> = 0.5..2.0;
+
+/// Maximum number of server processes per system at which repeating a comparison is usually
+/// worthwhile.
+const MANY_PROCESSES: u32 = 100;
+
+/// Describes the result of a comparison in a sentence.
+pub(crate) fn result(comparison: &Comparison) -> String {
+    let (a, b) = (&comparison.a, &comparison.b);
+    let of = describe_metric(comparison.metric);
+    let Some(ratio) = comparison.ratio else {
+        return format!("{of} of {a} and {b} cannot be compared");
+    };
+    let differ = format!("{of} of {a} compared with {b}: {}", difference(ratio));
+    let Some((low, high)) = comparison.low.zip(comparison.high) else {
+        return format!("{differ}; inconclusive: not enough server processes for an interval");
+    };
+    let level = level(comparison.confidence);
+    let (low, high) = (difference(low), difference(high));
+    let needed = comparison.repetitions_needed.map(processes_needed);
+    let conclusion = match (comparison.conclusion, needed) {
+        (Conclusion::Different, _) => String::new(),
+        (Conclusion::Equivalent, _) => "; equivalent within 2 %".to_owned(),
+        (Conclusion::Undecided, None) => "; inconclusive".to_owned(),
+        (Conclusion::Undecided, Some(needed)) => format!("; inconclusive: {needed}"),
+    };
+    format!("{differ} ({level} interval: {low} to {high}){conclusion}")
+}
+
+/// `5.3 % lower`, `0.0 % higher`, `× 2.310`.
+fn difference(ratio: f64) -> String {
+    match (ratio - 1.0) * 100.0 {
+        _ if !SHOWN_IN_PERCENT.contains(&ratio) => format!("× {}", show_ratio(ratio)),
+        p if p <= -0.05 => format!("{:.1}\u{a0}% lower", -p),
+        p => format!("{:.1}\u{a0}% higher", p.max(0.0)),
+    }
+}
+
+/// Describes how many server processes would probably settle a comparison.
+pub(crate) fn processes_needed(processes: u32) -> String {
+    let needed = match processes {
+        10_000.. => "10,000 or more".to_owned(),
+        n => show_count(n.into()),
+    };
+    let advice = match processes > MANY_PROCESSES {
+        true => "; a quieter host needs fewer",
+        false => "",
+    };
+    format!("probably needs {needed} server processes per side{advice}")
+}
+
+/// Describes whether a claim holds, in one word.
+pub(crate) fn holds(holds: Holds) -> Span {
+    match holds {
+        Holds::Yes => Emphasis::Good.span("yes"),
+        Holds::No => Emphasis::Bad.span("no"),
+        Holds::Undecided => Emphasis::Warn.span("inconclusive"),
+    }
+}
+
+/// Describes the metric and trials of a claim: `p50, a ÷ b`.
+pub(crate) fn subject(claim: &ClaimResult) -> String {
+    let trials = match claim.of.as_slice() {
+        [a, b] => format!("{a} ÷ {b}"),
+        of => of.join(", "),
+    };
+    let metric = claim.metric.map(|metric| metric.to_string());
+    let parts = metric
+        .into_iter()
+        .chain([trials])
+        .filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the measured figure and interval of a claim, in the unit of the published one.
+#[must_use]
+pub fn measured(claim: &ClaimResult) -> String {
+    let show = |value| claimed(claim, value);
+    match (claim.measured, claim.low.zip(claim.high)) {
+        (None, _) => NOT_MEASURED.to_owned(),
+        (Some(figure), None) => show(figure),
+        (Some(figure), Some((low, high))) => {
+            format!("{} ({} – {})", show(figure), show(low), show(high))
+        }
+    }
+}
+
+/// Returns the published figure of a claim, with its tolerance.
+#[must_use]
+pub fn published(claim: &ClaimResult) -> String {
+    let shown = optional(claim.published, |figure| claimed(claim, figure));
+    match claim.agreement.filter(|_| claim.published.is_some()) {
+        Some(Agreement::Within(share)) => {
+            format!("{shown}, within {} %", (share * 1e3).round() / 10.0)
+        }
+        Some(Agreement::AtLeast) => format!("at least {shown}"),
+        Some(Agreement::AtMost) => format!("at most {shown}"),
+        None => shown,
+    }
+}
+
+/// Formats a figure of a claim: a figure of one trial, or a ratio of two.
+fn claimed(claim: &ClaimResult, value: f64) -> String {
+    match (claim.metric, claim.of.len()) {
+        (Some(metric), 1) => figure(metric, Some(value)),
+        _ => show_ratio(value),
+    }
+}
+
+/// Formats a figure of a metric with its unit.
+pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
+    match metric {
+        ComparedMetric::Throughput | ComparedMetric::Goodput => optional(value, rate),
+        _ => optional(value, microseconds),
+    }
+}
+
+/// Formats both ends of a comparison's interval.
+pub(crate) fn interval(comparison: &Comparison) -> String {
+    match comparison.low.zip(comparison.high) {
+        Some((low, high)) => format!("{} – {}", show_ratio(low), show_ratio(high)),
+        None => NOT_MEASURED.to_owned(),
+    }
+}
+
+fn describe_metric(metric: ComparedMetric) -> &'static str {
+    match metric {
+        ComparedMetric::Throughput => "throughput",
+        ComparedMetric::Goodput => "goodput",
+        ComparedMetric::P50 => "response time p50",
+        ComparedMetric::P99 => "response time p99",
+        ComparedMetric::ServiceP50 => "service time p50",
+        ComparedMetric::ServiceP99 => "service time p99",
+        ComparedMetric::CpuPerRequest => "client CPU time per request",
+        ComparedMetric::ServerCpuPerRequest => "server CPU time per request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::comparison::tests::comparison;
+
+    #[test]
+    fn states_each_conclusion_in_a_sentence() {
+        let mut compared = comparison(ComparedMetric::Throughput, Conclusion::Different);
+        assert_eq!(
+            result(&compared),
+            "throughput of old compared with new: 5.7\u{a0}% lower (95\u{a0}% interval: 7.9\u{a0}% lower to 3.4\u{a0}% lower)"
+        );
+        (compared.ratio, compared.low, compared.high) = (Some(2.31), Some(2.1), Some(2.54));
+        assert_eq!(
+            result(&compared),
+            "throughput of old compared with new: × 2.310 (95\u{a0}% interval: × 2.100 to × 2.540)"
+        );
+        (compared.ratio, compared.low, compared.high) = (Some(1.001), Some(0.99), Some(1.012));
+        compared.conclusion = Conclusion::Equivalent;
+        assert_eq!(
+            result(&compared),
+            "throughput of old compared with new: 0.1\u{a0}% higher (95\u{a0}% interval: 1.0\u{a0}% lower to 1.2\u{a0}% higher); \
+             equivalent within 2 %"
+        );
+        let mut compared = comparison(ComparedMetric::P99, Conclusion::Undecided);
+        assert_eq!(
+            result(&compared),
+            "response time p99 of old compared with new: 5.7\u{a0}% lower (95\u{a0}% interval: 7.9\u{a0}% lower to 1.3\u{a0}% higher); \
+             inconclusive: probably needs 14 server processes per side"
+        );
+        compared.repetitions_needed = Some(466);
+        assert!(
+            result(&compared).ends_with(
+                "probably needs 466 server processes per side; a quieter host needs fewer"
+            )
+        );
+        (compared.low, compared.high, compared.repetitions_needed) = (None, None, None);
+        assert!(result(&compared).contains("new: 5.7\u{a0}% lower; inconclusive: not enough"));
+        compared.ratio = None;
+        assert!(result(&compared).ends_with("cannot be compared"));
+    }
+
+    #[test]
+    fn a_ratio_of_about_one_is_0_percent_higher() {
+        assert_eq!(difference(0.999_8), "0.0\u{a0}% higher");
+        assert_eq!(difference(1.000_1), "0.0\u{a0}% higher");
+        assert_eq!(difference(0.999), "0.1\u{a0}% lower");
+    }
+
+    #[test]
+    fn shows_a_claim_in_the_unit_of_the_published_figure() {
+        let mut claim = ClaimResult {
+            text: "no difference".to_owned(),
+            source: None,
+            metric: Some(ComparedMetric::P50),
+            of: vec!["a".to_owned(), "b".to_owned()],
+            published: Some(0.98),
+            agreement: Some(Agreement::Within(0.1)),
+            measured: Some(1.01),
+            low: Some(0.99),
+            high: Some(1.03),
+            holds: Holds::Yes,
+            notes: Vec::new(),
+        };
+        assert_eq!(subject(&claim), "p50, a ÷ b");
+        assert_eq!(published(&claim), "0.980, within 10 %");
+        assert_eq!(measured(&claim), "1.010 (0.990 – 1.030)");
+        (claim.of, claim.agreement) = (vec!["a".to_owned()], Some(Agreement::AtMost));
+        (claim.published, claim.measured) = (Some(102_700.0), Some(900.0));
+        (claim.low, claim.high) = (None, None);
+        assert_eq!(published(&claim), "at most 103 ms");
+        assert_eq!(measured(&claim), "900 µs");
+        (claim.published, claim.measured) = (None, None);
+        assert_eq!([published(&claim), measured(&claim)], ["–", "–"]);
+    }
+
+    #[test]
+    fn ratios_of_any_size_fit() {
+        let shown = [0.000_4, 0.998_7, 1.0, 9.876_5, 12.34, 1234.6, 1e9].map(show_ratio);
+        assert_eq!(
+            shown,
+            [
+                "< 0.001", "0.999", "1.000", "9.877", "12.3", "1,235", "1.0e9"
+            ]
+        );
+    }
+}

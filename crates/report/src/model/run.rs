@@ -1,0 +1,284 @@
+//! Lines about one run: its end, throughput, validity, checks and notes.
+
+use floodmark_record::events::EndReason;
+use floodmark_record::plan::Plan;
+use floodmark_record::remote::{AlignmentMethod, RemoteObservation};
+use floodmark_record::run::{Run, Saturation, Status, SteadyClass};
+use floodmark_record::units::{show_count, show_ns};
+
+use super::figures::{count_of, duration, glue, interval, level, percent, rate};
+use super::{Emphasis, Span, TextLine, faint, line, outcomes, plain};
+
+/// Returns whether two runs are attempts at the same load: runs of one trial, or of plans that
+/// differ only in the seed.
+pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
+    if a.trial.is_some() || b.trial.is_some() {
+        return a.trial == b.trial;
+    }
+    let seedless = |plan: &Plan| Plan {
+        seed: 0,
+        ..plan.clone()
+    };
+    (&a.system, &a.workload, &a.setting) == (&b.system, &b.workload, &b.setting)
+        && seedless(&a.plan) == seedless(&b.plan)
+}
+
+/// Returns why a run did not complete.
+pub(crate) fn ended(run: &Run) -> Option<TextLine> {
+    let gone = run.server_gone_since_s;
+    let what = match run.ended.reason {
+        EndReason::Completed => return None,
+        EndReason::Interrupted => "interrupted",
+        EndReason::ClientFailed => "the client failed",
+        EndReason::NotHttp => "responses are not HTTP",
+        EndReason::ServerGone if gone == Some(0.0) => "no response from the server",
+        EndReason::ServerGone => "the server stopped responding",
+    };
+    let sending = duration(run.sending_s);
+    let when = match (run.ended.reason, gone.filter(|since| *since > 0.0)) {
+        (EndReason::ServerGone, Some(since)) => format!("after {}", duration(since)),
+        (EndReason::ServerGone, None) => format!("within {sending}"),
+        _ => format!("after {sending}"),
+    };
+    let mut spans = vec![
+        Emphasis::Bad.span(what),
+        plain(format!("{when}; figures cover what was measured")),
+    ];
+    let detail = run.ended.detail.as_ref();
+    let detail = detail.filter(|detail| !detail.starts_with(what));
+    spans.extend(detail.map(|detail| faint(format!("({detail})"))));
+    Some(TextLine::new("ended", spans))
+}
+
+/// Returns throughput with its interval and validity, and goodput.
+pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
+    let Some(throughput) = run.throughput_per_s else {
+        return vec![line("throughput", "not measured")];
+    };
+    let mut spans = vec![Emphasis::Strong.span(rate(throughput))];
+    let within = run.throughput_interval.as_ref();
+    spans.extend(within.map(|i| plain(interval(throughput, i))));
+    let length = duration(run.window.to_s - run.window.from_s);
+    spans.push(faint(match within {
+        Some(i) => format!(
+            "({} interval within this run, {length})",
+            level(i.confidence)
+        ),
+        None => format!("({length})"),
+    }));
+    if let Some(schedule) = run.plan.schedule() {
+        let offered = schedule.rate_per_s();
+        let mean = match schedule.rate_changes() {
+            true => " on average",
+            false => "",
+        };
+        spans.push(plain(format!("of {} offered{mean}", rate(offered))));
+    }
+    spans.extend(match run.validity.status {
+        Status::Valid => None,
+        Status::Bound => Some(Emphasis::Warn.span("– lower bound, see validity")),
+        Status::Invalid => Some(Emphasis::Bad.span("– invalid, see validity")),
+    });
+    let mut lines = vec![TextLine::new("throughput", spans)];
+    lines.extend(run.goodput_per_s.map(|good| {
+        let deadline = duration(run.plan.deadline.as_secs_f64());
+        let within = faint(format!("(within {deadline} of the intended time)"));
+        TextLine::new("goodput", [plain(rate(good)), within])
+    }));
+    lines
+}
+
+/// Returns which part of the run the figures cover. `None` for all of a steady run, unless
+/// `always`.
+pub(crate) fn window(run: &Run, always: bool) -> Option<TextLine> {
+    let window = &run.window;
+    let is_steady = matches!(run.steady.class, SteadyClass::Steady | SteadyClass::Varied);
+    let expected = is_whole(run) && is_steady && !always;
+    let known = window.to_s > window.from_s && !window.why.is_empty();
+    (known && !expected).then(|| line("window", &window.why))
+}
+
+/// Returns whether the window covers the whole run.
+pub(crate) fn is_whole(run: &Run) -> bool {
+    run.window.from_s <= 0.0 && run.window.to_s >= run.sending_s * 0.99
+}
+
+/// Describes the state of the held connections (`--hold`).
+pub(crate) fn held(run: &Run) -> Option<TextLine> {
+    let held = run.connections.held.as_ref()?;
+    let planned = u64::from(run.plan.connections);
+    let emphasis = match held.standing < planned {
+        true => Emphasis::Warn,
+        false => Emphasis::Plain,
+    };
+    let mut text = format!(
+        "{} of {} open at the start, after {}",
+        show_count(held.standing),
+        count_of(planned, "connection"),
+        glue(&show_ns(held.opening_ns as f64))
+    );
+    if held.lost + held.reopened > 0 {
+        let (lost, reopened) = (show_count(held.lost), show_count(held.reopened));
+        text.push_str(&format!("; {lost} lost, {reopened} reopened"));
+    }
+    Some(TextLine::new("held", [emphasis.span(text)]))
+}
+
+/// Describes whether the server kept up with a growing rate.
+pub(crate) fn saturation(run: &Run) -> Option<TextLine> {
+    Some(match run.saturation.as_ref()? {
+        Saturation::FellBehind(found) => {
+            let at = glue(&format!("{} offered", rate(found.offered_per_s)));
+            let then = format!(
+                "(after {}): {} on average afterwards",
+                duration(found.at_s),
+                glue(&format!("{} achieved", rate(found.achieved_per_s)))
+            );
+            let method = faint(format!("({})", found.method));
+            TextLine::new(
+                "fell behind",
+                [plain("at"), Emphasis::Warn.span(at), plain(then), method],
+            )
+        }
+        Saturation::KeptUp {
+            up_to_per_s,
+            method,
+        } => {
+            let rate = plain(format!("up to {} offered", rate(*up_to_per_s)));
+            TextLine::new("kept up", [rate, faint(format!("({method})"))])
+        }
+        Saturation::Undecided { why } => line("kept up?", format!("inconclusive: {why}")),
+    })
+}
+
+/// Describes protocol, cipher suites, number of handshakes and their cost.
+pub(crate) fn tls(run: &Run) -> Option<TextLine> {
+    let tls = run.tls.as_ref().filter(|tls| tls.used.handshakes > 0)?;
+    let suites: Vec<&str> = tls.used.negotiated.keys().map(String::as_str).collect();
+    let handshakes = count_of(tls.used.handshakes, "handshake");
+    let resumed = glue(&format!("{} resumed", show_count(tls.used.resumed)));
+    // Kept connections finish their handshakes before the clock starts.
+    let cost = match tls.handshake_cpu_share.filter(|share| *share > 0.0) {
+        Some(share) => format!(", {} of the client's CPU", percent(share * 100.0)),
+        None => String::new(),
+    };
+    let text = format!("{}; {handshakes}, {resumed}{cost}", suites.join(", "));
+    Some(line("TLS", text))
+}
+
+/// Returns the status, then each reason on a line of its own.
+pub(crate) fn validity(run: &Run) -> Vec<TextLine> {
+    let status = validity_of(run);
+    let dash = || status.emphasis.span("–");
+    let mut reasons = run.validity.reasons.iter();
+    let mut first = vec![status.clone()];
+    if let Some(reason) = reasons.next() {
+        first.extend([dash(), plain(reason)]);
+    }
+    let mut lines = vec![TextLine::new("validity", first)];
+    lines.extend(reasons.map(|reason| TextLine::new("", [dash(), plain(reason)])));
+    lines
+}
+
+/// Returns the status in one word. A run without a response is never called valid.
+pub(crate) fn validity_of(run: &Run) -> Span {
+    match run.validity.status {
+        Status::Valid if outcomes::unanswered(&run.requests) => Emphasis::Bad.span("no response"),
+        Status::Valid => Emphasis::Good.span("valid"),
+        Status::Bound => Emphasis::Warn.span("bound"),
+        Status::Invalid => Emphasis::Bad.span("invalid"),
+    }
+}
+
+/// Returns the results of the checks.
+pub(crate) fn checks(run: &Run) -> Vec<TextLine> {
+    let line = |check: &floodmark_record::run::CheckResult| {
+        let result = match check.held {
+            true => Emphasis::Good.span("held:"),
+            false => Emphasis::Bad.span("violated:"),
+        };
+        TextLine::new("check", [plain(&check.name), result, plain(&check.detail)])
+    };
+    run.checks.iter().map(line).collect()
+}
+
+/// Returns remarks, log lines and missing facts.
+pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
+    let mut lines = Vec::new();
+    if run.requests.reconnects > 0 {
+        let n = count_of(run.requests.reconnects, "request");
+        let text = format!("{n} retried on a fresh connection: the server had closed the kept one");
+        lines.push(line("note", text));
+    }
+    if let Some(warmup) = &run.warmup
+        && warmup.requests.ok < warmup.requests.intended
+    {
+        let failed = show_count(warmup.requests.intended - warmup.requests.ok);
+        let all = count_of(warmup.requests.intended, "request");
+        lines.push(line("note", format!("warm-up: {failed} of {all} not ok")));
+    }
+    let logged = run.log_errors.iter().filter(|errors| errors.lines > 0);
+    lines.extend(logged.map(|errors| line("log", log_lines(&errors.text, errors.lines))));
+    let remote = run.remote.as_ref();
+    lines.extend(remote.map(|remote| line("observed", remote_host(remote))));
+    lines.extend(run.validity.notes.iter().map(|note| line("note", note)));
+    if !run.missing.is_empty() {
+        lines.push(TextLine::new("missing", [faint(run.missing.join("; "))]));
+    }
+    lines
+}
+
+/// `12 lines of the server log with AskTimeoutException`.
+pub(crate) fn log_lines(text: &str, lines: u64) -> String {
+    format!("{} of the server log with {text}", count_of(lines, "line"))
+}
+
+/// Describes the host that `floodmark observe` monitored, and how its clock was aligned.
+fn remote_host(remote: &RemoteObservation) -> String {
+    let aligned = &remote.aligned;
+    let clock = match aligned.method {
+        AlignmentMethod::SameClock => "on the same clock",
+        AlignmentMethod::WallClocks => "clocks aligned by NTP",
+        AlignmentMethod::Load => "clocks aligned by CPU use",
+    };
+    let cpus = count_of(remote.environment.cpus.into(), "CPU");
+    let error = glue(&show_ns(aligned.error_ms * 1e6));
+    let but = match &aligned.but {
+        Some(but) => format!("; {but}"),
+        None => String::new(),
+    };
+    format!("server host ({cpus}) monitored by floodmark observe; {clock}, ± {error}{but}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::remote::ClockAlignment;
+    use floodmark_record::run::Environment;
+
+    #[test]
+    fn names_the_clock_error_of_a_remote_host() {
+        let mut remote = RemoteObservation {
+            environment: Environment {
+                cpus: 8,
+                ..Environment::default()
+            },
+            aligned: ClockAlignment {
+                method: AlignmentMethod::WallClocks,
+                offset_ms: -1e6,
+                error_ms: 12.34,
+                correlation: None,
+                but: None,
+            },
+            from_ms: 0,
+            to_ms: 1,
+            watcher_cpu_s: 0.0,
+        };
+        assert_eq!(
+            remote_host(&remote).replace('\u{a0}', " "),
+            "server host (8 CPUs) monitored by floodmark observe; clocks aligned by NTP, ± 12.3 ms"
+        );
+        remote.aligned.but = Some("contradicted by the load".to_owned());
+        assert!(remote_host(&remote).ends_with("; contradicted by the load"));
+    }
+}

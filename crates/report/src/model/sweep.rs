@@ -1,0 +1,168 @@
+//! A sweep: throughput by the values of settings.
+
+use floodmark_record::sweep::{PointThroughput, Swept};
+
+use super::figures::{optional, per_second, rate, settings};
+use super::{FigureTable, TableCell, TableRow};
+
+/// Explains the table.
+pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with its 95 % interval if there are several";
+
+/// Points of a sweep that differ only in its first setting.
+pub(crate) struct SweepCurve<'a> {
+    /// Values of the other settings, in words; empty if there is only one setting.
+    pub(crate) others: String,
+    /// Value of the first setting, with its measurement.
+    pub(crate) points: Vec<(&'a str, &'a PointThroughput)>,
+}
+
+/// Returns the curves of a sweep, in the order of its points.
+pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
+    let mut curves: Vec<SweepCurve<'_>> = Vec::new();
+    let Some((first, others)) = swept.sweep.knobs.split_first() else {
+        return curves;
+    };
+    for (point, measured) in swept.sweep.points.iter().zip(&swept.measured) {
+        let others = settings(
+            others
+                .iter()
+                .filter_map(|name| point.values.get_key_value(name)),
+        );
+        let x = point.values.get(first).map_or("", String::as_str);
+        match curves.iter_mut().find(|curve| curve.others == others) {
+            Some(curve) => curve.points.push((x, measured)),
+            None => curves.push(SweepCurve {
+                others,
+                points: vec![(x, measured)],
+            }),
+        }
+    }
+    curves
+}
+
+/// Throughput by the first setting (rows) and the others (columns).
+pub(crate) fn table(swept: &Swept) -> FigureTable {
+    let curves = curves(swept);
+    let head = |curve: &SweepCurve<'_>| match curve.others.as_str() {
+        "" => "throughput".to_owned(),
+        others => others.to_owned(),
+    };
+    let mut table = FigureTable::new(curves.iter().map(head));
+    let first = swept.sweep.knobs.first().map_or("", String::as_str);
+    let mut xs: Vec<&str> = Vec::new();
+    for (x, _) in curves.iter().flat_map(|curve| &curve.points) {
+        if !xs.contains(x) {
+            xs.push(x);
+        }
+    }
+    for x in xs {
+        let cells = curves.iter().map(|curve| {
+            let point = curve.points.iter().find(|(at, _)| *at == x);
+            point.map_or_else(
+                || String::new().into(),
+                |(_, measured)| throughput(measured),
+            )
+        });
+        table
+            .rows
+            .push(TableRow::new(format!("{first} = {x}"), cells.collect()));
+    }
+    table
+}
+
+/// Throughput with its interval.
+fn throughput(measured: &PointThroughput) -> TableCell {
+    let ends = measured.low.zip(measured.high);
+    let interval = ends.map(|(low, high)| format!("({} – {})", per_second(low), per_second(high)));
+    TableCell::new(optional(measured.throughput_per_s, rate), interval)
+}
+
+/// Describes the settings with the highest throughput, and the first ones that come close; `None`
+/// if nothing was measured.
+pub(crate) fn result(swept: &Swept) -> Option<String> {
+    let of = |trial: &String| {
+        let mut points = swept.sweep.points.iter().zip(&swept.measured);
+        let (point, measured) = points.find(|(point, _)| point.trial == *trial)?;
+        let knobs = swept.sweep.knobs.iter();
+        let values = settings(knobs.filter_map(|name| point.values.get_key_value(name)));
+        Some((values, rate(measured.throughput_per_s?)))
+    };
+    let (best, highest) = of(swept.best.as_ref()?)?;
+    let enough = swept
+        .enough
+        .as_ref()
+        .filter(|enough| swept.best.as_ref() != Some(enough));
+    let enough = match enough.and_then(of) {
+        Some((values, per_s)) => format!("{values} reaches 95 % of it ({per_s})"),
+        None => "no earlier setting reaches 95 % of it".to_owned(),
+    };
+    let name = &swept.sweep.name;
+    Some(format!(
+        "{name}: throughput is highest with {best}: {highest}; {enough}"
+    ))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use floodmark_record::sweep::{Sweep, SweepPoint};
+
+    use super::*;
+    use crate::fixture;
+    use crate::terminal::tests::drawn_tables;
+
+    /// Threads 1, 2 and 4 by connections 10 and 20; one point was not measured.
+    pub(crate) fn swept() -> Swept {
+        let per_s = |threads: f64, connections: f64| match (threads, connections) {
+            (4.0, 20.0) => None,
+            _ => Some(threads.min(connections / 5.0) * 1_000.0),
+        };
+        let (mut points, mut measured) = (Vec::new(), Vec::new());
+        for connections in [10.0, 20.0] {
+            for threads in [1.0, 2.0, 4.0] {
+                let values = [("threads", threads), ("connections", connections)];
+                points.push(SweepPoint {
+                    trial: format!("bars-threads-{threads}-connections-{connections}"),
+                    values: values
+                        .map(|(knob, value)| (knob.to_owned(), value.to_string()))
+                        .into(),
+                });
+                let throughput_per_s = per_s(threads, connections);
+                measured.push(PointThroughput {
+                    throughput_per_s,
+                    low: throughput_per_s.map(|x| x * 0.9),
+                    high: throughput_per_s.map(|x| x * 1.1),
+                    processes: throughput_per_s.map_or(0, |_| 3),
+                });
+            }
+        }
+        Swept {
+            best: Some(points[1].trial.clone()),
+            enough: Some(points[1].trial.clone()),
+            sweep: Sweep {
+                name: "bars".to_owned(),
+                knobs: vec!["threads".to_owned(), "connections".to_owned()],
+                points,
+            },
+            measured,
+        }
+    }
+
+    #[test]
+    fn shows_values_and_the_best_setting() {
+        let mut record = fixture::record(Vec::new());
+        let mut one = swept();
+        record.sweeps.push(one.clone());
+        // One setting makes one column.
+        one.sweep.name = "few".to_owned();
+        one.sweep.knobs.truncate(1);
+        one.sweep.points.truncate(3);
+        one.measured.truncate(3);
+        one.best = Some(one.sweep.points[2].trial.clone());
+        record.sweeps.push(one);
+        let shown = record.sweeps.iter().map(|swept| {
+            let result = result(swept).unwrap();
+            format!("{}{result}\n", drawn_tables([table(swept)], 100))
+        });
+        insta::assert_snapshot!(shown.collect::<String>());
+    }
+}

@@ -1,0 +1,148 @@
+//! Tables: columns with a head, rows with a name, and the detail level of each.
+
+use super::{Emphasis, Span};
+
+/// Where a column or row is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Detail {
+    /// Everywhere.
+    Essential,
+    /// Only if there is room.
+    Roomy,
+    /// On the page only.
+    Page,
+}
+
+/// Text of a cell, with a supplement that is dropped if there is no room.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TableCell {
+    pub(crate) span: Span,
+    pub(crate) supplement: String,
+}
+
+impl TableCell {
+    pub(crate) fn new(text: impl Into<String>, supplement: Option<String>) -> Self {
+        TableCell {
+            span: Emphasis::Plain.span(text),
+            supplement: supplement.unwrap_or_default(),
+        }
+    }
+}
+
+impl From<Span> for TableCell {
+    fn from(span: Span) -> Self {
+        TableCell {
+            span,
+            supplement: String::new(),
+        }
+    }
+}
+
+impl From<String> for TableCell {
+    fn from(text: String) -> Self {
+        TableCell::new(text, None)
+    }
+}
+
+/// Head of a column.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TableColumn {
+    pub(crate) head: String,
+    pub(crate) detail: Detail,
+}
+
+/// A row with one cell per column.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TableRow {
+    pub(crate) name: String,
+    /// Explains the name; shown on the page only.
+    pub(crate) about: Vec<String>,
+    pub(crate) detail: Detail,
+    pub(crate) cells: Vec<TableCell>,
+}
+
+impl TableRow {
+    pub(crate) fn new(name: impl Into<String>, cells: Vec<TableCell>) -> Self {
+        TableRow {
+            name: name.into(),
+            about: Vec::new(),
+            detail: Detail::Essential,
+            cells,
+        }
+    }
+}
+
+/// A cell with the head and detail of its column.
+pub(crate) type ColumnCell = (&'static str, Detail, TableCell);
+
+/// A table.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FigureTable {
+    /// Head of the names.
+    pub(crate) caption: String,
+    pub(crate) columns: Vec<TableColumn>,
+    pub(crate) rows: Vec<TableRow>,
+    /// Explains the table; may be empty.
+    pub(crate) note: String,
+}
+
+impl FigureTable {
+    /// A table with `columns` of equal detail and no rows yet.
+    pub(crate) fn new<H: Into<String>>(columns: impl IntoIterator<Item = H>) -> Self {
+        let column = |head: H| TableColumn {
+            head: head.into(),
+            detail: Detail::Essential,
+        };
+        FigureTable {
+            caption: String::new(),
+            columns: columns.into_iter().map(column).collect(),
+            rows: Vec::new(),
+            note: String::new(),
+        }
+    }
+
+    /// A table with the columns of its first row. All rows have the same columns; columns without
+    /// text are left out.
+    pub(crate) fn of(
+        rows: impl IntoIterator<Item = (String, Vec<ColumnCell>)>,
+        note: &str,
+    ) -> Self {
+        let mut table = FigureTable::new([""; 0]);
+        for (name, columns) in rows {
+            let column = |(head, detail, _): &ColumnCell| TableColumn {
+                head: (*head).to_owned(),
+                detail: *detail,
+            };
+            table.columns = columns.iter().map(column).collect();
+            let cells = columns.into_iter().map(|(_, _, cell)| cell).collect();
+            table.rows.push(TableRow::new(name, cells));
+        }
+        note.clone_into(&mut table.note);
+        for i in (0..table.columns.len()).rev() {
+            let texts = table.rows.iter().map(|row| &row.cells[i].span.text);
+            if texts.into_iter().all(String::is_empty) {
+                table.columns.remove(i);
+                table
+                    .rows
+                    .iter_mut()
+                    .for_each(|row| drop(row.cells.remove(i)));
+            }
+        }
+        table
+    }
+
+    pub(crate) fn captioned(mut self, caption: &str) -> Self {
+        caption.clone_into(&mut self.caption);
+        self
+    }
+
+    /// Keeps at most `most` rows, and says how many more the record has.
+    pub(crate) fn limited(mut self, most: usize) -> Self {
+        if let Some(more) = self.rows.len().checked_sub(most).filter(|n| *n > 0) {
+            self.rows.truncate(most);
+            let separator = if self.note.is_empty() { "" } else { "; " };
+            self.note = format!("{more} more in the record{separator}{}", self.note);
+        }
+        self
+    }
+}

@@ -1,0 +1,188 @@
+//! Verdicts: the cause, its evidence and the next step, then what was ruled out and where the
+//! requests were.
+
+use floodmark_record::proof::Tested;
+use floodmark_record::run::Run;
+use floodmark_record::verdict::{Confidence, Verdict};
+
+use super::figures::rate;
+use super::{Blocks, Emphasis, TextLine, faint, line, plain};
+
+/// Maximum number of loads whose evidence and next steps are shown with a result.
+pub(crate) const FEW: usize = 3;
+
+/// Returns the causes of judged runs; `None` for a run that could not be judged.
+pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>) -> Blocks {
+    let mut blocks = Blocks::default();
+    for (i, (run, verdict)) in judged.into_iter().enumerate() {
+        if i > 0 {
+            blocks.gap();
+        }
+        let name = run.trial.as_ref().unwrap_or(&run.system);
+        let throughput = run.throughput_per_s.map(rate);
+        blocks.paragraph([
+            plain(name),
+            faint(format!("process {} attempt {}:", run.process, run.attempt)),
+            plain(throughput.unwrap_or_else(|| "no throughput".to_owned())),
+        ]);
+        match verdict {
+            Some(verdict) => blocks.lines(all(&verdict)),
+            None => blocks.text("why", "not evaluated: the run has no throughput"),
+        }
+    }
+    blocks
+}
+
+/// Returns the last verdict among those with the most frequent cause, and how many runs have that
+/// cause.
+pub(crate) fn most_frequent<'a>(
+    runs: impl IntoIterator<Item = &'a Run>,
+) -> Option<(&'a Verdict, usize)> {
+    let verdicts = runs.into_iter().filter_map(|run| run.verdict.as_ref());
+    let verdicts: Vec<&Verdict> = verdicts.collect();
+    let alike = |verdict: &Verdict| verdicts.iter().filter(|v| v.cause == verdict.cause).count();
+    let most = verdicts.iter().max_by_key(|verdict| alike(verdict))?;
+    Some((most, alike(most)))
+}
+
+/// Returns the most frequent cause of some runs, in one line.
+pub(crate) fn cause<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Option<TextLine> {
+    let runs: Vec<&Run> = runs.into_iter().collect();
+    let (verdict, alike) = most_frequent(runs.iter().copied())?;
+    Some(cause_of(verdict, alike, runs.len()))
+}
+
+fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
+    let confidence = match verdict.confidence {
+        Confidence::Proven => Some("proven".to_owned()),
+        Confidence::Likely => Some("likely".to_owned()),
+        Confidence::Unknown => None,
+    };
+    let share = (alike != runs).then(|| format!("{alike} of {runs} runs"));
+    let qualifiers: Vec<String> = confidence.into_iter().chain(share).collect();
+    let mut spans = vec![Emphasis::Strong.span(verdict.cause.name())];
+    if !qualifiers.is_empty() {
+        spans.push(faint(format!("({})", qualifiers.join("; "))));
+    }
+    spans.push(plain(format!("– {}", verdict.summary)));
+    TextLine::new("why", spans)
+}
+
+/// Returns the evidence for a cause, and the throughput it allows.
+pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
+    let evidence = verdict.evidence.iter();
+    let mut lines: Vec<TextLine> = evidence.map(|text| line("evidence", text)).collect();
+    let limit = verdict.limit_per_s.map(rate);
+    lines.extend(limit.map(|limit| line("limit", format!("upper bound: {limit}"))));
+    lines
+}
+
+/// Describes the perturbations: what was changed, what the cause predicted and what was measured.
+pub(crate) fn tests(verdict: &Verdict) -> Vec<TextLine> {
+    let tested = verdict.tested.iter();
+    tested
+        .map(|tested| line("tested", perturbation(tested)))
+        .collect()
+}
+
+fn perturbation(tested: &Tested) -> String {
+    let measured = match (tested.ratio, &tested.interval) {
+        (Some(ratio), Some(i)) => format!("× {ratio:.3} ({:.3} – {:.3})", i.low, i.high),
+        _ => "not measured".to_owned(),
+    };
+    let predicted = match tested.predicted {
+        Some((low, high)) => format!("predicted {low:.2} to {high:.2}"),
+        None => "no prediction".to_owned(),
+    };
+    let agrees = match tested.agrees {
+        Some(true) => ": as predicted",
+        Some(false) => ": not as predicted",
+        None => "",
+    };
+    let change = tested.knob.as_deref().unwrap_or(tested.change.words());
+    format!("{change}: throughput {measured}, {predicted}{agrees}")
+}
+
+/// Returns the cause of each trial, with evidence and next step if there are few trials.
+pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
+    let few = trials.len() <= FEW;
+    let mut lines = Vec::new();
+    for (name, runs) in trials {
+        let Some((verdict, _)) = most_frequent(runs.iter().copied()) else {
+            continue;
+        };
+        lines.extend(cause(runs.iter().copied()).map(|line| line.of(name)));
+        if few {
+            lines.extend(evidence(verdict));
+            lines.extend(tests(verdict));
+            lines.push(line("next", &verdict.next));
+        }
+    }
+    if !few && !lines.is_empty() {
+        let text = "run floodmark why on this result for the evidence and next step of each trial";
+        lines.push(line("next", text));
+    }
+    lines
+}
+
+/// Returns everything about one verdict.
+fn all(verdict: &Verdict) -> Vec<TextLine> {
+    let mut lines = vec![cause_of(verdict, 1, 1)];
+    lines.extend(evidence(verdict));
+    lines.push(line("next", &verdict.next));
+    lines.extend(tests(verdict));
+    if !verdict.also.is_empty() {
+        let also: Vec<&str> = verdict.also.iter().map(|cause| cause.name()).collect();
+        lines.push(line("also", also.join(", ")));
+    }
+    let (ruled_out, unseen) = (verdict.ruled_out.iter(), verdict.unseen.iter());
+    lines.extend(ruled_out.map(|text| TextLine::new("ruled out", [faint(text)])));
+    lines.extend(unseen.map(|text| TextLine::new("not visible", [faint(text)])));
+    if let Some(ledger) = &verdict.ledger {
+        let in_flight = format!("{:.1} in flight on average:", ledger.under_way);
+        lines.push(line("requests", in_flight));
+        lines.extend(ledger.places.iter().map(|entry| {
+            let text = plain(format!("{:.1} {}", entry.mean, entry.place));
+            TextLine::new("", [text, faint(format!("({})", entry.source))])
+        }));
+        lines.push(line("", format!("{:.1} unexplained", ledger.unexplained)));
+    }
+    lines.extend(verdict.ceilings.iter().map(|ceiling| {
+        let text = format!(
+            "{} for {}: {:.1} {} per request, {:.0} % used",
+            rate(ceiling.limit_per_s),
+            ceiling.resource,
+            ceiling.demand,
+            ceiling.unit,
+            ceiling.used * 100.0
+        );
+        line("ceiling", text)
+    }));
+    lines
+}
+
+#[cfg(test)]
+mod unit_tests {
+    use floodmark_record::cause::Cause;
+
+    use super::*;
+    use crate::fixture;
+    use crate::terminal::tests::drawn;
+
+    #[test]
+    fn few_trials_show_evidence_and_many_refer_to_it() {
+        let run = fixture::judged(Cause::WorkerPool);
+        let of = |trials: usize| drawn(of_trials(&vec![("kept", vec![&run]); trials]), 80);
+        let few = of(FEW);
+        assert_eq!(few.matches("raise `threads`").count(), FEW, "{few}");
+        assert_eq!(few.matches("1.50 of 2 CPUs idle").count(), FEW, "{few}");
+        let many = of(FEW + 1);
+        assert_eq!(
+            many.matches("worker-pool (likely)").count(),
+            FEW + 1,
+            "{many}"
+        );
+        assert!(!many.contains("evidence     "), "{many}");
+        assert_eq!(many.matches("floodmark why").count(), 1, "{many}");
+    }
+}

@@ -1,0 +1,292 @@
+//! Documents as text for a terminal: labels beside wrapped text, and tables that drop columns if
+//! there is no room.
+//!
+//! Everything passes [`plain::line`], so no text of a server or URL can control the terminal.
+
+use floodmark_record::Record;
+use floodmark_record::comparison::ComparisonReport;
+use floodmark_record::host::HostFinding;
+use floodmark_record::run::Run;
+use floodmark_record::verdict::Verdict;
+
+use crate::model::{self, Block, Blocks, Detail, Emphasis, FigureTable, Span, TableCell, TextLine};
+use crate::plain;
+use crate::style::Style;
+
+/// Width of the label before each value, in characters.
+const LABEL: usize = 13;
+
+/// Columns between the cells of a table.
+const GAP: usize = 2;
+
+/// The no-break space; shown as an ordinary one.
+const NO_BREAK: char = '\u{a0}';
+
+/// Returns the summary of a record; `next` is the next step.
+#[must_use]
+pub fn summary(record: &Record, next: Option<&str>, style: Style) -> String {
+    draw(&model::summary::document(record, next), style)
+}
+
+/// Returns the result of a record's experiment; empty without one.
+#[must_use]
+pub fn experiment(record: &Record, style: Style) -> String {
+    draw(&model::experiment::document(record), style)
+}
+
+/// Returns what limited each run; `None` for a run that could not be judged.
+#[must_use]
+pub fn why<'a>(
+    judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>,
+    style: Style,
+) -> String {
+    draw(&model::verdict::document(judged), style)
+}
+
+/// Returns the comparison of two results.
+#[must_use]
+pub fn comparison(compared: &ComparisonReport, style: Style) -> String {
+    draw(&model::comparison::document(compared), style)
+}
+
+/// Returns the findings of `floodmark doctor`. Commands are never wrapped, so that they can be
+/// pasted.
+#[must_use]
+pub fn doctor(findings: &[HostFinding], style: Style) -> String {
+    draw(&model::doctor::document(findings), style)
+}
+
+/// Draws a document.
+pub(crate) fn draw(blocks: &Blocks, style: Style) -> String {
+    let mut canvas = Canvas {
+        style,
+        out: String::new(),
+    };
+    for block in &blocks.0 {
+        match block {
+            Block::Gap => canvas.out.push('\n'),
+            Block::Paragraph(spans) => canvas.wrap(2, spans),
+            Block::Line(line) => canvas.line(line),
+            Block::Command(label, command) => {
+                let command = plain::line(command);
+                canvas
+                    .out
+                    .push_str(format!("{label:<LABEL$}{command}").trim_end());
+                canvas.out.push('\n');
+            }
+            Block::Table(table) => canvas.table(table),
+            Block::Subheading(text) => canvas.wrap(2, &[Emphasis::Strong.span(text)]),
+            Block::List(lead, items) => {
+                canvas.wrap(2, lead);
+                items.iter().for_each(|item| canvas.wrap(2, item));
+            }
+            Block::Charts(_) => {}
+        }
+    }
+    canvas.out
+}
+
+/// Text drawn so far.
+struct Canvas {
+    style: Style,
+    out: String,
+}
+
+impl Canvas {
+    /// Draws `label   value`, with the value wrapped beside the label.
+    fn line(&mut self, line: &TextLine) {
+        self.out
+            .push_str(&format!("{:<LABEL$}", plain::line(&line.label)));
+        self.wrap(LABEL, &line.spans);
+    }
+
+    /// Draws as much of a table as fits: first supplements are dropped, then columns.
+    fn table(&mut self, table: &FigureTable) {
+        let room = self.style.columns();
+        let (mut shown, mut width) = (Vec::new(), usize::MAX);
+        for (supplements, detail) in [
+            (true, Detail::Roomy),
+            (false, Detail::Roomy),
+            (false, Detail::Essential),
+        ] {
+            if width > room {
+                shown = cells(table, supplements, detail);
+                width = widths(&shown).iter().sum();
+            }
+        }
+        let widths = widths(&shown);
+        for row in &shown {
+            let mut line = format!("{:<width$}", row[0].text, width = widths[0]);
+            for (cell, width) in row.iter().zip(&widths).skip(1) {
+                let gap = width.saturating_sub(cell.text.chars().count());
+                line.extend(std::iter::repeat_n(' ', gap));
+                line.push_str(&self.style.paint(cell.emphasis, &cell.text));
+            }
+            self.out.push_str(line.trim_end());
+            self.out.push('\n');
+        }
+        if !table.note.is_empty() {
+            let note = Emphasis::Faint.span(format!("({})", table.note));
+            self.line(&TextLine::new("", [note]));
+        }
+    }
+
+    /// Breaks between words. A word longer than the line stays whole, so that a URL can be copied.
+    fn wrap(&mut self, indent: usize, spans: &[Span]) {
+        let painted = |span: &Span| self.style.paint(span.emphasis, &plain::line(&span.text));
+        let spans = spans.iter().filter(|span| !span.text.is_empty());
+        let text = spans.map(painted).collect::<Vec<_>>().join(" ");
+        let options = textwrap::Options::new(self.style.columns() - indent)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .break_words(false);
+        let lines = textwrap::wrap(&text, options);
+        let lines: Vec<&str> = lines.iter().map(|line| line.trim_start()).collect();
+        let text = lines
+            .join(&format!("\n{:indent$}", ""))
+            .replace(NO_BREAK, " ");
+        self.out.push_str(&text);
+        self.out.truncate(self.out.trim_end_matches(' ').len());
+        self.out.push('\n');
+    }
+}
+
+/// Returns the rows of a table as text, head first, names in the first column.
+fn cells(table: &FigureTable, supplements: bool, detail: Detail) -> Vec<Vec<Span>> {
+    let span =
+        |emphasis: Emphasis, text: &str| emphasis.span(plain::line(text).replace(NO_BREAK, " "));
+    let cell = |cell: &TableCell| match supplements && !cell.supplement.is_empty() {
+        true => span(
+            cell.span.emphasis,
+            &format!("{} {}", cell.span.text, cell.supplement),
+        ),
+        false => span(cell.span.emphasis, &cell.span.text),
+    };
+    let columns = table
+        .columns
+        .iter()
+        .filter(|column| column.detail <= detail);
+    let heads = columns.map(|column| span(Emphasis::Faint, &column.head));
+    let mut rows = vec![Vec::from_iter(
+        [span(Emphasis::Plain, &table.caption)]
+            .into_iter()
+            .chain(heads),
+    )];
+    for row in table.rows.iter().filter(|row| row.detail <= detail) {
+        let cells = row.cells.iter().zip(&table.columns);
+        let shown = cells.filter(|(_, column)| column.detail <= detail);
+        let name = [span(Emphasis::Plain, &row.name)].into_iter();
+        rows.push(name.chain(shown.map(|(one, _)| cell(one))).collect());
+    }
+    rows
+}
+
+/// Returns the width of each column with the gap before it; the first is at least as wide as a
+/// label.
+fn widths(rows: &[Vec<Span>]) -> Vec<usize> {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let texts = rows.iter().filter_map(|row| row.get(column));
+        let widest = texts
+            .map(|span| span.text.chars().count())
+            .max()
+            .unwrap_or(0);
+        match column {
+            0 => LABEL.max(widest),
+            _ => widest + GAP,
+        }
+    };
+    (0..columns).map(width).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::model::faint;
+
+    fn style(width: usize) -> Style {
+        Style {
+            color: false,
+            width,
+        }
+    }
+
+    /// Draws lines without color.
+    pub(crate) fn drawn(lines: impl IntoIterator<Item = TextLine>, width: usize) -> String {
+        let mut blocks = Blocks::default();
+        blocks.lines(lines);
+        draw(&blocks, style(width))
+    }
+
+    /// Draws tables without color.
+    pub(crate) fn drawn_tables(
+        tables: impl IntoIterator<Item = FigureTable>,
+        width: usize,
+    ) -> String {
+        let mut blocks = Blocks::default();
+        blocks.tables(tables);
+        draw(&blocks, style(width))
+    }
+
+    #[test]
+    fn breaks_between_words_and_never_within_a_figure() {
+        let text = drawn(
+            [
+                TextLine::new(
+                    "client",
+                    [
+                        model::plain("one two three four five six"),
+                        faint("4.4\u{a0}µs"),
+                    ],
+                ),
+                model::line("url", format!("at http://host/{}", "x".repeat(40))),
+            ],
+            40,
+        );
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "client       one two three four five six");
+        assert_eq!(lines[1], "             4.4 µs");
+        assert_eq!(lines[2], "url          at");
+        assert_eq!(lines[3].trim_start().len(), 52);
+    }
+
+    #[test]
+    fn passes_only_its_own_escape_sequences() {
+        let mut blocks = Blocks::default();
+        blocks.lines([TextLine::new(
+            "next",
+            [Emphasis::Bad.span("\u{1b}]0;owned\u{7}")],
+        )]);
+        let mut table = FigureTable::new(["\u{1b}c"]);
+        table.rows.push(model::TableRow::new(
+            "x\u{1b}[2J",
+            vec!["\u{1b}c".to_owned().into()],
+        ));
+        blocks.tables([table]);
+        let style = Style {
+            color: true,
+            width: 80,
+        };
+        let text = draw(&blocks, style);
+        let own = ["\u{1b}[31m", "\u{1b}[2m", "\u{1b}[0m"];
+        let rest = own
+            .iter()
+            .fold(text.clone(), |text, own| text.replace(own, ""));
+        assert!(
+            !rest.contains('\u{1b}') && !rest.contains('\u{7}'),
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn columns_never_touch() {
+        let mut table = FigureTable::new(["a", "b"]);
+        let cells = || vec!["123,456,789".to_owned().into(), "x".to_owned().into()];
+        table
+            .rows
+            .push(model::TableRow::new("a-name-longer-than-a-label", cells()));
+        assert_eq!(
+            drawn_tables([table], 80).lines().last(),
+            Some("a-name-longer-than-a-label  123,456,789  x")
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! Responses to requests.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::service::Service;
+use hyper::{Method, Request, Response, StatusCode};
+
+use crate::pace::Pace;
+use crate::worker::Worker;
+use crate::workload::NativeWorkload;
+
+type HttpResponse = Response<Full<Bytes>>;
+
+/// Responds to the requests of one connection in turn.
+pub(crate) struct RequestService {
+    worker: Rc<Worker>,
+    pace: Rc<Pace>,
+}
+
+impl RequestService {
+    pub(crate) fn new(worker: Rc<Worker>, pace: Rc<Pace>) -> Self {
+        RequestService { worker, pace }
+    }
+}
+
+impl Service<Request<Incoming>> for RequestService {
+    type Response = HttpResponse;
+    type Error = hyper::Error;
+    type Future = ResponseFuture;
+
+    fn call(&self, request: Request<Incoming>) -> ResponseFuture {
+        self.pace.begin(self.worker.register.now());
+        let worker = Rc::clone(&self.worker);
+        let pace = Rc::clone(&self.pace);
+        if request.body().is_end_stream()
+            && let Some(response) = immediate(&worker, &request)
+        {
+            return ResponseFuture::Now(Some(finished(&worker, &pace, response)));
+        }
+        ResponseFuture::Later(Box::pin(async move {
+            let response = delayed(&worker, &pace, request).await?;
+            Ok(finished(&worker, &pace, response))
+        }))
+    }
+}
+
+/// A response. Most are immediate and need no allocation.
+pub(crate) enum ResponseFuture {
+    Now(Option<HttpResponse>),
+    Later(Pin<Box<dyn Future<Output = Result<HttpResponse, hyper::Error>>>>),
+}
+
+impl Future for ResponseFuture {
+    type Output = Result<HttpResponse, hyper::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            ResponseFuture::Now(response) => match response.take() {
+                Some(response) => Poll::Ready(Ok(response)),
+                None => Poll::Pending,
+            },
+            ResponseFuture::Later(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpResponse {
+    pace.answered();
+    worker.count_response();
+    if worker.is_closing() {
+        let headers = response.headers_mut();
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Returns the response, unless it must wait for a number.
+fn immediate<B>(worker: &Worker, request: &Request<B>) -> Option<HttpResponse> {
+    let workload = worker.shared.workload;
+    if request.uri().path() != workload.path() {
+        let reason = format!("no such path; {workload} serves GET {}", workload.path());
+        return Some(refusal(StatusCode::NOT_FOUND, &reason, None));
+    }
+    // The dispatcher refuses HEAD, which would waste a number.
+    let is_head = request.method() == Method::HEAD;
+    if request.method() != Method::GET && (workload.has_state() || !is_head) {
+        let (allow, reason) = match workload.has_state() {
+            false => ("GET, HEAD", "method not allowed; use GET"),
+            true => ("GET", "method not allowed; use GET, which takes a number"),
+        };
+        let header = Some((ALLOW, allow));
+        return Some(refusal(StatusCode::METHOD_NOT_ALLOWED, reason, header));
+    }
+    match workload {
+        NativeWorkload::Hello => Some(ok("text/plain", Bytes::from_static(b"Hello World"))),
+        NativeWorkload::Json => Some(ok(
+            "application/json",
+            Bytes::from_static(br#"{"message":"Hello, World!"}"#),
+        )),
+        NativeWorkload::Dispatcher => worker.shared.numbers.try_take().map(number),
+    }
+}
+
+/// Drops the request body, waits for a number if needed, and returns the response.
+async fn delayed(
+    worker: &Worker,
+    pace: &Pace,
+    mut request: Request<Incoming>,
+) -> Result<HttpResponse, hyper::Error> {
+    let limit = worker.shared.limits.body_bytes;
+    let mut left = limit;
+    let mut too_long = request.body().size_hint().lower() > limit;
+    while !too_long && let Some(frame) = request.body_mut().frame().await {
+        let bytes = frame?.into_data().map_or(0, |data| data.len() as u64);
+        match left.checked_sub(bytes) {
+            Some(rest) => left = rest,
+            None => too_long = true,
+        }
+    }
+    if too_long {
+        pace.set_linger();
+        let reason = format!("body too long; the limit is {limit} bytes");
+        let header = Some((CONNECTION, "close"));
+        return Ok(refusal(StatusCode::PAYLOAD_TOO_LARGE, &reason, header));
+    }
+    if let Some(response) = immediate(worker, &request) {
+        return Ok(response);
+    }
+    Ok(match worker.shared.numbers.take().await {
+        Some(taken) => number(taken),
+        None => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no number reserved; the state file cannot be written",
+            Some((RETRY_AFTER, "1")),
+        ),
+    })
+}
+
+fn number(number: u64) -> HttpResponse {
+    ok("text/plain", Bytes::from(number.to_string()))
+}
+
+fn ok(content_type: &'static str, body: Bytes) -> HttpResponse {
+    let mut response = Response::new(Full::new(body));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Returns an error with a one-line JSON body and a header. `reason` needs no escaping.
+fn refusal(
+    status: StatusCode,
+    reason: &str,
+    header: Option<(HeaderName, &'static str)>,
+) -> HttpResponse {
+    let body = format!("{{\"error\": \"{reason}\"}}");
+    let mut response = ok("application/json", Bytes::from(body));
+    *response.status_mut() = status;
+    if let Some((name, value)) = header {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
+}

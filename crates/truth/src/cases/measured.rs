@@ -1,0 +1,101 @@
+//! Runs one load against the truth server, with the checks that apply to every case.
+
+use floodmark_record::Run;
+
+use super::awake::Awake;
+use super::environment::{CaseEnvironment, ClientOutput};
+use super::findings::CaseRun;
+use super::plain_client::Overhead;
+use super::reference::Sorted;
+use super::{CaseError, disturbance};
+use crate::log::Log;
+use crate::scenario::Scenario;
+use crate::server::TruthServer;
+
+/// Figures of client and server for one load.
+#[derive(Debug)]
+pub struct CaseMeasurement {
+    pub run: Run,
+    pub exit: Option<i32>,
+    pub log: Log,
+    pub findings: CaseRun,
+}
+
+impl CaseEnvironment {
+    /// Runs a load against a scenario for about `seconds`.
+    pub fn measure(
+        &self,
+        scenario: Scenario,
+        flags: &str,
+        seconds: u64,
+    ) -> Result<CaseMeasurement, CaseError> {
+        let server = TruthServer::start(scenario)?;
+        let client = self.start(server.address(), flags, seconds, None)?;
+        Ok(CaseMeasurement::new(client.finish()?, server.stop()?))
+    }
+
+    /// Like `measure`, but keeps all CPUs awake, and measures the overhead of a plain client before
+    /// and after. `truth` reads the server's times from its log.
+    pub fn measure_times(
+        &self,
+        truth: fn(&Log) -> Sorted,
+        scenario: Scenario,
+        flags: &str,
+        seconds: u64,
+    ) -> Result<(CaseMeasurement, Overhead), CaseError> {
+        let _awake = Awake::keep();
+        let before = Overhead::measure(truth)?;
+        let mut measured = self.measure(scenario, flags, seconds)?;
+        let overhead = before.with(Overhead::measure(truth)?);
+        let disturbance = &mut measured.findings.disturbance;
+        *disturbance = disturbance.take().or_else(|| overhead.disturbance());
+        Ok((measured, overhead))
+    }
+}
+
+impl CaseMeasurement {
+    /// Checks that outcomes add up, and that the server received each request once. A request that
+    /// was sent again after a reconnect may have reached it twice.
+    pub fn new(client: ClientOutput, log: Log) -> Self {
+        let ClientOutput { run, exit } = client;
+        let mut findings = CaseRun {
+            disturbance: disturbance::found(&run, &log),
+            ..CaseRun::default()
+        };
+        let requests = &run.requests;
+        let balance = requests.balance();
+        let detail = balance.as_ref().err().map_or("yes", String::as_str);
+        findings.must("outcomes add up", balance.is_ok(), detail);
+        let received = log.totals.requests;
+        let all_sent = requests.sent..=requests.sent + requests.reconnects;
+        findings.must(
+            "requests at the server",
+            all_sent.contains(&received),
+            format!("{received}, expected {all_sent:?}"),
+        );
+        CaseMeasurement {
+            run,
+            exit,
+            log,
+            findings,
+        }
+    }
+
+    /// Checks the counts of bytes and connections. Requires that no connection ended with unread
+    /// data.
+    pub fn bytes_agree(&mut self) {
+        let (bytes, totals) = (&self.run.bytes, &self.log.totals);
+        let (findings, opened) = (&mut self.findings, self.run.connections.opened);
+        findings.exactly("bytes sent", totals.bytes_in, bytes.sent);
+        findings.exactly("bytes received", totals.bytes_out, bytes.received);
+        findings.exactly("connections", totals.accepted, opened);
+    }
+
+    /// Checks that every intended request was sent and successful.
+    pub fn all_ok(&mut self, intended: u64) {
+        let (findings, requests) = (&mut self.findings, &self.run.requests);
+        findings.exactly("requests.intended", intended, requests.intended);
+        findings.exactly("requests.sent", intended, requests.sent);
+        findings.exactly("requests.ok", intended, requests.ok);
+    }
+}

@@ -1,0 +1,155 @@
+//! Measures the overhead that a host adds to all client times: the network path, and the wake-up of
+//! the server.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use super::CaseError;
+use super::reference::Sorted;
+use crate::log::Log;
+use crate::scenario::Scenario;
+use crate::server::TruthServer;
+use crate::sys;
+
+/// Number of requests of the plain client, and the gap between them (a low rate).
+const REQUESTS: usize = 200;
+const GAP: Duration = Duration::from_millis(5);
+
+/// Timeout of the plain client.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Additional overhead of a client with many connections, in microseconds.
+const MANY_CONNECTIONS_US: f64 = 15.0;
+
+/// Maximum overhead on an undisturbed host, in microseconds.
+const MAX_US: f64 = 100.0;
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: truth\r\n\r\n";
+
+/// Median time that the simplest client measures beyond the times in the server's log, in
+/// microseconds.
+///
+/// The client is one thread that writes a request and blocks until the response arrives. It uses
+/// the kernel's timestamps, as floodmark does in the open model. No client has less overhead, so
+/// this is the host's share of floodmark's times. On a virtual machine it is mostly 10 to 50 µs,
+/// and varies from second to second.
+#[derive(Debug, Clone, Copy)]
+pub struct Overhead {
+    min_us: f64,
+    max_us: f64,
+}
+
+impl Overhead {
+    /// Measures the overhead. `truth` reads the server's times from its log.
+    pub fn measure(truth: fn(&Log) -> Sorted) -> Result<Self, CaseError> {
+        let server = TruthServer::start(Scenario::default())?;
+        let times = times(server.address()).map_err(CaseError::run("the plain client"))?;
+        let log = server.stop()?;
+        let us = Sorted::new(times).quantile(0.5) - truth(&log).quantile(0.5);
+        let [min_us, max_us] = [us.max(0.0); 2];
+        Ok(Overhead { min_us, max_us })
+    }
+
+    /// Returns the range that spans two measurements.
+    pub fn with(self, other: Self) -> Self {
+        Overhead {
+            min_us: self.min_us.min(other.min_us),
+            max_us: self.max_us.max(other.max_us),
+        }
+    }
+
+    /// Returns the bounds, in microseconds, of a time that is `truth` plus this overhead. The
+    /// tolerance includes the overhead, unless the overhead is longer.
+    pub fn around(&self, truth: f64, tolerance: f64) -> (f64, f64) {
+        (
+            truth + self.min_us - tolerance,
+            truth + tolerance.max(self.max_us + MANY_CONNECTIONS_US),
+        )
+    }
+
+    /// Describes the disturbance if the overhead is too long.
+    pub fn disturbance(&self) -> Option<String> {
+        let max_us = self.max_us;
+        (max_us > MAX_US).then(|| {
+            format!("the overhead of a plain client was {max_us:.0} µs (maximum {MAX_US:.0} µs)")
+        })
+    }
+}
+
+impl fmt::Display for Overhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "overhead of a plain client {:.0} to {:.0} µs",
+            self.min_us, self.max_us
+        )
+    }
+}
+
+/// Returns the times from writing a request until the kernel has the whole response, in
+/// microseconds.
+fn times(to: SocketAddr) -> io::Result<Vec<f64>> {
+    let mut stream = TcpStream::connect(to)?;
+    stream.set_nodelay(true)?;
+    sys::stamp_arrivals(stream.as_fd())?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    let body = Scenario::default().body.into_bytes();
+    let mut response = Vec::with_capacity(4096);
+    (0..REQUESTS)
+        .map(|_| {
+            std::thread::sleep(GAP);
+            response.clear();
+            let begin_ns = sys::monotonic_ns();
+            let mut end_ns = begin_ns;
+            stream.write_all(REQUEST)?;
+            while !response.ends_with(&body) {
+                let mut piece = [0; 1024];
+                let (n, stamp_ns) = sys::receive(stream.as_fd(), &mut piece)?;
+                if n == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                response.extend_from_slice(&piece[..n]);
+                end_ns = stamp_ns.unwrap_or_else(sys::monotonic_ns);
+            }
+            Ok(end_ns.saturating_sub(begin_ns) as f64 / 1e3)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::reference;
+
+    #[test]
+    fn a_plain_client_takes_longer_than_the_server() {
+        let first = Overhead::measure(reference::service).unwrap();
+        assert!(first.min_us > 0.0, "{first:?}");
+        let both = first.with(Overhead::measure(reference::service).unwrap());
+        assert!(both.min_us <= both.max_us);
+    }
+
+    fn overhead(min_us: f64, max_us: f64) -> Overhead {
+        Overhead { min_us, max_us }
+    }
+
+    #[test]
+    fn tolerances_include_the_overhead() {
+        assert_eq!(overhead(20.0, 30.0).around(1_000.0, 50.0), (970.0, 1_050.0));
+        assert_eq!(overhead(20.0, 60.0).around(1_000.0, 50.0), (970.0, 1_075.0));
+        assert_eq!(
+            overhead(20.0, 60.0).around(1_000.0, 500.0),
+            (520.0, 1_500.0)
+        );
+    }
+
+    #[test]
+    fn a_long_overhead_is_a_disturbance() {
+        assert_eq!(overhead(20.0, 100.0).disturbance(), None);
+        let text = overhead(20.0, 101.0).disturbance().unwrap();
+        assert!(text.contains("101 µs"), "{text}");
+    }
+}

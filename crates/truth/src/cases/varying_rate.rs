@@ -1,0 +1,99 @@
+//! T8/ramp, T8/steps: with a changing rate, arrivals follow the integral of the rate, and each step
+//! has its own figures.
+
+use floodmark_record::run::Saturation;
+
+use super::CaseError;
+use super::awake::Awake;
+use super::environment::CaseEnvironment;
+use super::findings::CaseRun;
+use super::measured::CaseMeasurement;
+use super::reference::Sorted;
+use crate::scenario::{Scenario, Service};
+
+/// Final rate of the ramp, and duration of both cases in seconds.
+const MAX_RATE: f64 = 1_000.0;
+const SECONDS: u64 = 10;
+
+/// Rates of the steps. The steps have equal durations and do not end on whole seconds.
+const STEPS: [f64; 3] = [200.0, 1_000.0, 500.0];
+
+/// Service time during the steps, in microseconds.
+const DELAY_US: u64 = 2_000;
+
+/// Maximum lateness of 99 % of the arrivals, in microseconds: ten times the wake-up time of a
+/// thread on an idle host.
+const LATE_US: f64 = 1_000.0;
+
+pub fn ramp(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+    let _awake = Awake::keep();
+    let flags = format!("--ramp 0-{MAX_RATE} -d {SECONDS}s");
+    let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
+    let length = SECONDS as f64;
+    let n = (MAX_RATE * length / 2.0) as u64;
+    measured.all_ok(n);
+    // The number of arrivals until t is the area below the ramp: k = MAX_RATE · t² / (2 · length).
+    let due = |k: u64| (2.0 * length * k as f64 / MAX_RATE).sqrt();
+    on_time(&mut measured, &(0..n).map(due).collect::<Vec<_>>());
+    let saturation = &measured.run.saturation;
+    measured.findings.holds(
+        "the server is not reported as saturated",
+        matches!(saturation, Some(Saturation::KeptUp { .. })),
+        format!("{saturation:?}"),
+    );
+    Ok(measured.findings)
+}
+
+pub fn steps(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+    let _awake = Awake::keep();
+    let scenario = Service::Fixed { delay_us: DELAY_US }.into();
+    let rates = STEPS.map(|rate| rate.to_string()).join(",");
+    let flags = format!("--steps {rates} -d {SECONDS}s");
+    let mut measured = environment.measure(scenario, &flags, SECONDS)?;
+    let each = SECONDS as f64 / STEPS.len() as f64;
+    let mut due = Vec::new();
+    // Arrivals before the step. The fraction carries over into the step.
+    let mut before = 0.0f64;
+    for (i, rate) in STEPS.iter().enumerate() {
+        let after = before + rate * each;
+        let numbers = (before - 1e-9).ceil() as u64..(after - 1e-9).ceil() as u64;
+        due.extend(numbers.map(|k| i as f64 * each + (k as f64 - before) / rate));
+        before = after;
+    }
+    measured.all_ok(due.len() as u64);
+    on_time(&mut measured, &due);
+    let (steps, findings) = (&measured.run.steps, &mut measured.findings);
+    findings.equal("steps in the record", STEPS.len(), steps.len());
+    for (step, rate) in steps.iter().zip(STEPS) {
+        // Requests in flight at both ends: the change of the rate times the service time, plus one
+        // for rounding.
+        let ends = MAX_RATE * DELAY_US as f64 / 1e6 + 2.0;
+        let what = format!("step of {rate}/s: throughput_per_s");
+        findings.near(&what, rate, Some(step.throughput_per_s), ends / each);
+        let truth = DELAY_US as f64;
+        let what = format!("step of {rate}/s: response_time_us.p50");
+        findings.between(&what, (truth, truth + LATE_US), step.response_time_us.p50);
+    }
+    Ok(measured.findings)
+}
+
+/// Compares arrivals with their due times, in seconds. The server does not know the start, so the
+/// start is the latest time for which no arrival is early.
+fn on_time(measured: &mut CaseMeasurement, due: &[f64]) {
+    let requests = measured.log.requests.iter();
+    let mut arrivals: Vec<u64> = requests.map(|r| r.readable_ns).collect();
+    arrivals.sort_unstable();
+    let base = arrivals.first().copied().unwrap_or(0);
+    let pairs = arrivals.iter().zip(due);
+    let after: Vec<f64> = pairs
+        .map(|(at, due)| (at - base) as f64 / 1e3 - due * 1e6)
+        .collect();
+    let start = after.iter().copied().fold(f64::INFINITY, f64::min);
+    let late = Sorted::new(after.iter().map(|at| at - start).collect());
+    let findings = &mut measured.findings;
+    let [p50, p99, maximum] = [0.5, 0.99, 1.0].map(|q| late.quantile(q));
+    findings.between("lateness of arrivals, µs: p99", (0.0, LATE_US), Some(p99));
+    findings.note(format!(
+        "lateness of arrivals: p50 {p50:.0} µs, maximum {maximum:.0} µs"
+    ));
+}
