@@ -4,14 +4,12 @@
 mod support;
 
 use std::net::TcpStream;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_serve::{Limits, NativeWorkload, Settings};
 use support::{TestServer, settings};
-
-/// Time for the server to read a partial request, which a client cannot observe.
-const UNTIL_READ: Duration = Duration::from_millis(500);
 
 #[test]
 fn idle_connections_do_not_delay_shutdown() {
@@ -39,7 +37,7 @@ fn responds_with_connection_close_to_a_request_in_flight() {
     let address = server.address;
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab");
-    thread::sleep(UNTIL_READ);
+    client.wait_until_read();
     let ending = server.begin_stop();
     let until = Instant::now() + Duration::from_secs(4);
     while TcpStream::connect(address).is_ok() {
@@ -68,7 +66,7 @@ fn cuts_off_requests_after_the_grace() {
     });
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nX: ");
-    thread::sleep(UNTIL_READ);
+    client.wait_until_read();
     let began = Instant::now();
     let summary = server.stop();
     assert!(began.elapsed() >= Duration::from_millis(300));
@@ -80,9 +78,11 @@ fn cuts_off_requests_after_the_grace() {
 #[test]
 fn shutdown_under_load_loses_no_response_or_number() {
     let server = TestServer::of(NativeWorkload::Dispatcher);
+    let (responses, responded) = mpsc::channel();
     let clients: Vec<_> = (0..8)
         .map(|_| {
             let mut client = server.connect();
+            let responses = responses.clone();
             thread::spawn(move || {
                 let mut numbers = Vec::new();
                 loop {
@@ -94,11 +94,14 @@ fn shutdown_under_load_loses_no_response_or_number() {
                         return numbers;
                     };
                     numbers.push(response.body.parse::<u64>().unwrap());
+                    let _ = responses.send(());
                 }
             })
         })
         .collect();
-    thread::sleep(Duration::from_millis(300));
+    for _ in 0..800 {
+        responded.recv().unwrap();
+    }
     let summary = server.stop();
     let mut all: Vec<u64> = clients
         .into_iter()

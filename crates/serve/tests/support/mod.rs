@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodmark_serve::{Limits, NativeWorkload, ServeError, ServeSummary, Settings, serve};
 use tokio::sync::oneshot;
@@ -73,6 +73,11 @@ pub struct TestClient {
     left: Vec<u8>,
 }
 
+/// Returns the end of an address in `/proc/net/tcp`: the port in hexadecimal.
+fn port(address: std::io::Result<SocketAddr>) -> String {
+    format!(":{:04X}", address.unwrap().port())
+}
+
 /// A complete response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestResponse {
@@ -108,6 +113,27 @@ impl TestClient {
 
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Waits until the server has read all that was sent: until the receive queue of its socket is
+    /// empty.
+    pub fn wait_until_read(&self) {
+        let server = port(self.stream.peer_addr());
+        let client = port(self.stream.local_addr());
+        let is_read = || {
+            let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+            sockets.lines().any(|socket| {
+                let fields: Vec<&str> = socket.split_whitespace().collect();
+                fields[1].ends_with(&server)
+                    && fields[2].ends_with(&client)
+                    && fields[4].ends_with(":00000000")
+            })
+        };
+        let end = Instant::now() + Duration::from_secs(30);
+        while !is_read() {
+            assert!(Instant::now() < end, "the server does not read");
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     pub fn get(&mut self, path: &str) -> TestResponse {
