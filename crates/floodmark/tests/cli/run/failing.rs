@@ -1,7 +1,7 @@
 //! Failing trials.
 
 use super::{ExperimentFolder, NATIVE, processes_of, python};
-use crate::support::{code, ends_with, finish, floodmark, text};
+use crate::support::{code, finish, floodmark, text};
 
 #[test]
 fn names_failed_trials_with_their_logs_and_continues() {
@@ -94,7 +94,7 @@ fn a_missing_tool_skips_its_trials() {
         "name = \"exotic\"\nworkloads = [\"hello\"]\nneeds = [\"no-such-program-here >= 3\"]\n[start]\ncommand = \"x {port}\"\n",
     );
     let (code, record, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     assert_eq!(record.runs.len(), 1);
     assert!(
         record.skipped[0].contains("no-such-program-here is not installed"),

@@ -1,7 +1,7 @@
 //! Placement of client and server.
 
 use super::{ExperimentFolder, NATIVE};
-use crate::support::{code, ends_with, finish, text};
+use crate::support::{code, finish, text};
 use floodmark_host::Cpus;
 use floodmark_record::Metric;
 
@@ -18,7 +18,7 @@ fn restricts_client_and_server_to_their_cpus() {
          {NATIVE}place = {{ cpus = {{ server = \"{server}\" }} }}\n"
     ));
     let (code, record, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     let [told, native] = &record.runs[..] else {
         panic!("{printed}");
     };
@@ -56,7 +56,7 @@ fn delays_both_directions() {
          {NATIVE}delay = \"20ms\"\n{control}delay = \"0s\"\n"
     ));
     let (code, record, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     let [near, far, control] = &record.runs[..] else {
         panic!("{printed}");
     };

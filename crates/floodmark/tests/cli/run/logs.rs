@@ -1,7 +1,6 @@
 //! Counting lines of a server's log.
 
 use super::{ExperimentFolder, python};
-use crate::support::ends_with;
 
 /// Python code that logs a line with `java.lang.Boom` for each request.
 const BOOM: &str = "import builtins\n\
@@ -24,7 +23,7 @@ fn counts_log_lines_in_each_attempt() {
     );
     python(&folder, BOOM);
     let (code, record, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     assert_eq!(record.runs.len(), 2);
     let mut all = 0;
     for run in &record.runs {

@@ -1,9 +1,10 @@
 //! Proofs of verdicts.
 
 use floodmark_record::proof::Perturbation;
+use floodmark_truth::{Scenario, scenario::Service};
 
 use super::{ExperimentFolder, processes_of, python};
-use crate::support::{Serve, code, ends_with, run, succeeds, text};
+use crate::support::{code, run, succeeds, text, truth};
 
 #[test]
 fn applies_one_perturbation_at_a_time_and_records_the_outcome() {
@@ -19,7 +20,7 @@ fn applies_one_perturbation_at_a_time_and_records_the_outcome() {
     std::fs::write(&script, slow).unwrap();
     lab.write(&format!("question = \"Why?\"\nprove = true\n{server}"));
     let (code_of_run, record, printed) = lab.run(&[]);
-    ends_with(code_of_run, &printed, 0);
+    assert_eq!(code_of_run, 0, "{printed}");
     let run_of = &record.runs[0];
     let changed: Vec<Perturbation> = run_of.perturbed.iter().map(|w| w.change).collect();
     let all = [
@@ -54,11 +55,25 @@ fn applies_one_perturbation_at_a_time_and_records_the_outcome() {
 
 #[test]
 fn names_a_missing_server_and_keeps_the_result() {
-    let mut server = Serve::start(&["hello"]);
+    // One connection limits the throughput of a server that responds after 20 ms.
+    let (server, url) = truth(Scenario {
+        service: Service::Fixed { delay_us: 20_000 },
+        ..Scenario::default()
+    });
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("result");
     let out = out.to_str().unwrap();
-    let loaded = run(&["load", &server.url, "-c", "1", "-d", "500ms", "--out", out]);
+    let loaded = run(&[
+        "load",
+        &url,
+        "-c",
+        "1",
+        "-d",
+        "500ms",
+        "--no-watch",
+        "--out",
+        out,
+    ]);
     succeeds(&loaded);
     let record = || std::fs::read_to_string(folder.path().join("result/record.json")).unwrap();
     let before: serde_json::Value = serde_json::from_str(&record()).unwrap();
@@ -71,25 +86,15 @@ fn names_a_missing_server_and_keeps_the_result() {
         let printed = text(&wrong.stderr);
         assert!(printed.contains(named), "{printed}");
     }
-    server.kill();
+    drop(server);
     let gone = run(&["why", out, "--prove"]);
     let printed = text(&gone.stderr);
-    let cause = &before["runs"][0]["verdict"]["cause"];
-    // No perturbation tests the other causes.
-    let provable = [
-        "unknown",
-        "concurrency",
-        "client-cpu",
-        "shared-cpu",
-        "server-cpu",
-    ];
-    if provable.iter().any(|id| cause == id) {
-        assert_eq!(code(&gone), 3, "{printed}");
-        assert!(
-            printed.contains("check that the server is running"),
-            "{printed}"
-        );
-    }
+    assert_eq!(before["runs"][0]["verdict"]["cause"], "concurrency");
+    assert_eq!(code(&gone), 3, "{printed}");
+    assert!(
+        printed.contains("check that the server is running"),
+        "{printed}"
+    );
     let after: serde_json::Value = serde_json::from_str(&record()).unwrap();
     assert_eq!(before["runs"][0]["requests"], after["runs"][0]["requests"]);
 }

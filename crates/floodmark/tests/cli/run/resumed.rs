@@ -3,7 +3,7 @@
 use floodmark_record::events::Event;
 
 use super::{ExperimentFolder, NATIVE, leases};
-use crate::support::{code, ends_with, finish, signal, text, wait_for};
+use crate::support::{code, finish, signal, text, wait_for};
 
 /// Returns an experiment of two trials, two processes each, two attempts per process.
 fn experiment() -> ExperimentFolder {
@@ -39,7 +39,7 @@ fn keeps_complete_processes_and_repeats_the_rest() {
         child.wait().unwrap();
 
         let (code, record, printed) = lab.ended(lab.begin("--resume", &[]));
-        ends_with(code, &printed, 0);
+        assert_eq!(code, 0, "{printed}");
         let order: Vec<(&str, u32, u32)> = record
             .runs
             .iter()
@@ -86,7 +86,7 @@ fn refuses_to_resume_another_experiment() {
     let lab = experiment();
     let only = ["--processes", "1", "--attempts", "1", "--quiet"];
     let (code_of_first, _, printed) = lab.run(&only);
-    ends_with(code_of_first, &printed, 0);
+    assert_eq!(code_of_first, 0, "{printed}");
     let events = || std::fs::read(lab.result().join("events.jsonl")).unwrap();
     let before = events();
     for (flags, printed) in [
@@ -150,7 +150,7 @@ fn refuses_to_resume_a_single_load() {
         std::fs::write(folder.join("events.jsonl"), text).unwrap();
         ran
     };
-    ends_with(code_of_load, &printed, 0);
+    assert_eq!(code_of_load, 0, "{printed}");
     assert!(record.resumed.is_empty());
     let output = finish(lab.begin("--resume", &["--processes", "1"]));
     assert_eq!(code(&output), 2);

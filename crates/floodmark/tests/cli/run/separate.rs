@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use floodmark_record::place::HostLayout;
 
 use super::{ExperimentFolder, NATIVE, processes_of, python};
-use crate::support::{alive, code, ends_with, finish, folded, signal, succeeds, text, wait_for};
+use crate::support::{alive, code, finish, folded, signal, succeeds, text, wait_for};
 
 const SEPARATE: &str = "[place]\nhosts = \"separate\"\n";
 
@@ -103,7 +103,7 @@ fn separate_client(trial: &str) {
     let ports = || std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
     let (before, had) = (ports(), interfaces());
     let (code, record, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     assert_eq!(record.skipped, [""; 0], "{printed}");
     assert_eq!((ports(), interfaces()), (before, had));
     for run in &record.runs {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{ExperimentFolder, leases, processes_of};
-use crate::support::{alive, code, ends_with, finish, text, wait_for};
+use crate::support::{alive, code, finish, text, wait_for};
 
 /// A store that keeps a counter in a data file.
 const STORE: &str = r#"
@@ -104,7 +104,7 @@ fn each_server_process_has_an_empty_store_and_its_delay() {
         trial("far", "name = \"count\", delay = \"40ms\"", ""),
     ));
     let (code, record, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     assert_eq!(record.runs.len(), 6, "{printed}");
     for run in &record.runs {
         assert!(run.requests.ok > 0, "{printed}");
@@ -252,7 +252,7 @@ fn uses_a_running_store_and_leaves_it_running() {
     let url = format!("url = \"127.0.0.1:{port}\"");
     lab.write(&format!("{HEAD}{}", trial("there", &url, "")));
     let (code, record, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     let store = record.runs[0]
         .place
         .as_ref()
@@ -294,7 +294,7 @@ fn the_next_start_removes_a_leftover_store() {
     lab.write(&format!("{HEAD}{}", trial("next", "name = \"count\"", "")));
     std::fs::rename(lab.result(), lab.0.path().join("earlier")).unwrap();
     let (code, _, printed) = lab.run(&[]);
-    ends_with(code, &printed, 0);
+    assert_eq!(code, 0, "{printed}");
     nothing_is_left(&lab);
 }
 
