@@ -24,7 +24,7 @@ use crate::run_end;
 use crate::server_log::ServerLog;
 use crate::worker::{self, WorkerFailure};
 
-/// Receives events as they happen, such as the live view.
+/// Callback that receives each event as it happens, such as the live view's.
 pub type Listener<'a> = dyn FnMut(&Event) + 'a;
 
 /// Why no complete record exists.
@@ -92,8 +92,8 @@ fn answers_name(run: &RunId) -> String {
     }
 }
 
-/// Returns the CPU that the delay proxy has used since a reading of its CPU time, as a series with
-/// one value. Returns `None` if the proxy has ended.
+/// Returns the CPU time that the delay proxy has used since an earlier reading, as a series of one
+/// value. Returns `None` if the proxy has ended.
 fn proxy_used(pid: u32, since: Instant, before_s: f64) -> Option<Observation> {
     let cpu_s = process::cpu_s(&Root::host(), pid).ok()?;
     Some(Observation {
@@ -108,8 +108,8 @@ fn proxy_used(pid: u32, since: Instant, before_s: f64) -> Option<Observation> {
 
 /// The attempts of one plan and their environment.
 pub struct Attempts<'a> {
-    /// The plan, certificate authorities and notices, which are recorded with each attempt. Each
-    /// attempt uses the plan's seed plus its number.
+    /// The plan with its certificate authorities and notices. Each attempt after the first
+    /// increases the plan's seed by one.
     pub planned: &'a Planned,
     /// Number of attempts.
     pub attempts: u32,
@@ -119,13 +119,13 @@ pub struct Attempts<'a> {
     pub side: &'a ProcessPlacement,
     /// Placement of client and server, if requested; recorded with each attempt.
     pub place: Option<&'a Placement>,
-    /// Process id of the delay proxy, if any; its CPU is recorded with each attempt.
+    /// Process id of the delay proxy, if any. Each attempt records the proxy's CPU time.
     pub proxy: Option<u32>,
     /// What to monitor during the attempts.
     pub monitoring: Monitoring<'a>,
-    /// Monitors server and store; the attempts end when one of them ends.
+    /// Monitors the server and the store. The attempts end when one of these processes ends.
     pub exits: Option<&'a ExitMonitor>,
-    /// The server's log, if its lines are counted.
+    /// The server's log, if its error lines are counted.
     pub log: Option<&'a RefCell<ServerLog>>,
     /// Ends the attempts early.
     pub stop: &'a Stop,
@@ -146,10 +146,10 @@ struct LoadEnd {
 impl Attempts<'_> {
     /// Runs the attempts, records their events in `folder`, and folds them into the record.
     ///
-    /// The remaining attempts are skipped if one is interrupted or the server ends.
+    /// Skips the remaining attempts if an attempt is interrupted or the server ends.
     ///
     /// # Errors
-    /// The folder cannot be written, or the worker failed. Earlier measurements stay in the folder.
+    /// The folder cannot be written, or the worker failed. The folder keeps earlier measurements.
     pub fn run(
         &self,
         tool: ToolInfo,
@@ -216,7 +216,7 @@ impl Attempts<'_> {
             folder.append(&Event::Placed(place.clone()))?;
         }
         if let Some(client) = self.client {
-            // Recorded first, so that an interrupted attempt names its client.
+            // Record the client's name first, so that even an interrupted attempt has it.
             let by = client.name().to_owned();
             folder.append(&Event::Driven { by })?;
         }

@@ -17,16 +17,16 @@ use crate::remote::RemoteObserver;
 pub enum Monitoring<'a> {
     /// Nothing.
     Off,
-    /// The host, the client, the server and its store. Without a process id, the server is the
-    /// process that listens on its address.
+    /// The host, the client, the server and its store. A server without a process id is found by
+    /// its address.
     Local(MonitorTargets),
-    /// The host and the client; the server is observed on its own host.
+    /// The host and the client. A remote observer samples the server on the server's host.
     Remote(&'a RemoteObserver),
 }
 
 /// The monitoring of one attempt.
 pub struct AttemptMonitor<'a> {
-    /// The sampler, or why it did not start.
+    /// The sampler, or the reason why it did not start.
     sampler: Result<Sampler, String>,
     remote: Option<&'a RemoteObserver>,
     /// CPU of the server at the last event.
@@ -62,7 +62,7 @@ impl<'a> AttemptMonitor<'a> {
         }
     }
 
-    /// Handles an event of the worker. Returns the events to record before it.
+    /// Handles an event of the worker. Returns events to record before this event.
     pub fn on(&mut self, event: &Event) -> impl Iterator<Item = Event> + use<> {
         let mut used = [None, None];
         if let Ok(sampler) = &self.sampler {
@@ -113,7 +113,7 @@ impl<'a> AttemptMonitor<'a> {
     }
 }
 
-/// Returns the CPU used since the reading `last`, and replaces that reading.
+/// Returns the CPU time used since the reading in `last`, and replaces this reading with `now`.
 fn used_since(last: &mut Option<UsedCpu>, now: Option<UsedCpu>) -> Option<ServerUsed> {
     let now = now?;
     let before = last.replace(now)?;

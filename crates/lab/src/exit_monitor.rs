@@ -13,14 +13,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Checks processes for their exit until it is dropped.
 #[derive(Debug)]
 pub struct ExitMonitor {
-    /// Name of each process that ended, and when.
+    /// Name and exit time of each process that ended.
     exits: Arc<Mutex<Vec<(String, Instant)>>>,
-    /// Its end closes the channel, which ends the thread; nothing is sent.
+    /// Dropping this sender closes the channel, which ends the thread. Nothing is ever sent.
     _running: SyncSender<()>,
 }
 
 impl ExitMonitor {
-    /// Starts monitoring processes. Each has a name for messages (such as "the server") and an id.
+    /// Starts to monitor processes, each with a name for messages (such as "the server") and an id.
     #[must_use]
     pub fn start(mut processes: Vec<(String, u32)>) -> Self {
         let exits: Arc<Mutex<Vec<(String, Instant)>>> = Arc::default();
@@ -35,7 +35,7 @@ impl ExitMonitor {
                 }
             }
         };
-        // If the thread does not start, only the exit times are unknown: the runner also checks its
+        // Without the thread, only the exit times are unknown, because the runner also checks the
         // processes after the load.
         let named = std::thread::Builder::new().name("exits".to_owned());
         let _ = named.spawn(check);
@@ -46,7 +46,7 @@ impl ExitMonitor {
     }
 
     /// Describes the processes that have ended, with the time since `begin`. Returns `None` if all
-    /// are running.
+    /// processes are running.
     #[must_use]
     pub fn describe(&self, begin: Instant) -> Option<String> {
         let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);

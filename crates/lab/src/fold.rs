@@ -33,7 +33,7 @@ use crate::run_events::RunEvents;
 /// invalidate a run.
 const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
-/// Names of the judges in the record, each with a version.
+/// Names of the judges whose versions the record lists.
 const JUDGES: [&str; 9] = [
     "steady",
     "saturation",
@@ -54,7 +54,7 @@ pub fn fold(folder: &Path) -> Result<Record, FileError> {
     let path = folder.join(EVENTS);
     let events = ResultEvents::read(&path)?;
     let (tool, environment) = events.opened.ok_or_else(|| {
-        let what = "not a floodmark result: its first event is missing";
+        let what = "not a floodmark result: the first event is missing";
         file_error(&path, what)
     })?;
     let mut record = Record {

@@ -43,7 +43,7 @@ impl Folder {
             .create_new(true)
             .open(path.join(EVENTS))
             .map_err(failed("contains a result or cannot be written"))?;
-        // A lock matters only when another floodmark resumes the result.
+        // The lock matters only if another floodmark resumes the result.
         let _ = lock(&events);
         Ok(Folder {
             path: path.to_owned(),
@@ -65,7 +65,7 @@ impl Folder {
             .open(path.join(EVENTS))
             .map_err(failed("contains no result to resume"))?;
         if !lock(&events).map_err(failed("cannot be locked"))? {
-            let source = io::Error::other("its events.jsonl is locked");
+            let source = io::Error::other("events.jsonl is locked");
             return Err(failed("is in use by another floodmark process")(source));
         }
         remove_incomplete_line(&mut events).map_err(failed("cannot be written"))?;
@@ -76,8 +76,7 @@ impl Folder {
         })
     }
 
-    /// Creates a result in the temporary folder, named after the current time, and removes old
-    /// ones.
+    /// Creates a result in the temporary folder, named after the current time. Removes old results.
     ///
     /// # Errors
     /// The folder cannot be created.
@@ -135,7 +134,7 @@ impl Folder {
     }
 }
 
-/// Returns a function that adds the folder and the flag that named it to an I/O error.
+/// Returns a function that adds the folder's path and flag to an I/O error.
 fn failed(
     path: &Path,
     flag: &'static str,
@@ -177,8 +176,8 @@ pub fn own_temporary() -> Result<PathBuf, FileError> {
     }
 }
 
-/// Removes all results except the latest, by name. Keeps results in use: their names end with the
-/// id of a running process.
+/// Removes all but the latest results, in order of their names. Keeps results whose names end with
+/// the id of a running process.
 fn remove_old(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;

@@ -1,4 +1,5 @@
-//! Runs experiments and attempts: starts workers and servers, records events, and folds them into the record.
+//! Runs experiments and attempts: starts workers and servers, records events, and folds them into
+//! the record.
 //!
 //! Invariant: this crate renders nothing; callers receive the same events that are recorded.
 

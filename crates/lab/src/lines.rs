@@ -1,4 +1,4 @@
-//! Lines of files: reads them up to a limit, names them in errors, and removes their colors.
+//! Reads lines of limited length, names files and lines in errors, and removes colors from text.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, Read};
@@ -14,7 +14,7 @@ pub fn file_error(path: &Path, what: impl Display) -> FileError {
     }
 }
 
-/// Returns an error about a line of a file, from 1.
+/// Returns an error about a line of a file. The first line has number 1.
 pub fn line_error(path: &Path, line: usize, what: impl Display) -> FileError {
     FileError {
         place: format!("{}:{line}", path.display()),

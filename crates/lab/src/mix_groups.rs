@@ -1,4 +1,4 @@
-//! Figures of a mix's groups: counts come from the rows, times from the worker's last event.
+//! Figures of a mix's groups. Counts come from the rows, and times from the worker's last event.
 
 use floodmark_record::groups::{GroupFigures, GroupRow};
 use floodmark_record::run::HttpBytes;

@@ -18,16 +18,18 @@ use floodmark_record::tls::TrustAnchor;
 use crate::folder::Folder;
 use crate::worker;
 
-/// Minimum and maximum length of a window, in whole seconds, as the worker counts. Fits several
-/// hundred responses of a slow server, and keeps all windows within two minutes.
+/// Minimum and maximum length of a window, in seconds. Lengths are whole seconds, because the
+/// worker counts per second. Even a slow server sends several hundred responses in a window, and
+/// all windows together take at most two minutes.
 const WINDOW_S: (f64, f64) = (1.0, 4.0);
 
-/// Minimum and maximum load time before a window, seconds. Connections open and the server finishes
-/// earlier requests in this time. A pause instead would put those responses in no window.
+/// Minimum and maximum time of load before a window, seconds. In this time, connections open and
+/// the server finishes earlier requests. After a pause, responses to earlier requests would be
+/// missing from all windows.
 const LEAD_S: (f64, f64) = (1.0, 4.0);
 
 /// Minimum length of a window, in mean service times. Twice the connections double the service
-/// time; the three that then remain are still enough for a figure.
+/// time, but three doubled service times still suffice for a figure.
 const SERVICE_TIMES: f64 = 6.0;
 
 /// Minimum warm-up of a second server, seconds.
@@ -48,7 +50,7 @@ const BRIDGE_LIMIT: u32 = 16;
 /// A perturbation test of a measured run.
 #[derive(Debug)]
 pub struct PerturbationTest<'a> {
-    /// Path of the running floodmark, started again to slow processes.
+    /// Path of floodmark's executable, which also slows processes.
     pub floodmark: &'a Path,
     /// The plan of the run.
     pub plan: &'a Plan,
@@ -61,7 +63,7 @@ pub struct PerturbationTest<'a> {
     /// Process id of the store, if it may be slowed.
     pub store: Option<u32>,
     /// A second server with a doubled setting: a description with both values, and the plan of the
-    /// load on this server.
+    /// server's load.
     pub doubled: Option<(&'a str, &'a Plan)>,
     /// Ends the test early.
     pub stop: &'a Stop,
@@ -135,7 +137,7 @@ impl PerturbationTest<'_> {
     }
 
     /// Measures the perturbations in short windows. Each round has the order A B C C B A, where A
-    /// is the unchanged base, so that drift affects all alike.
+    /// is the unchanged base, so that drift affects all perturbations alike.
     fn measure(&self, run: &Run, changes: &[Perturbation]) -> Result<Vec<Windows>, String> {
         let bridging = bridging_connections(run);
         let windows_of = |change: &Perturbation| Windows {
@@ -185,8 +187,8 @@ impl PerturbationTest<'_> {
         Ok(all)
     }
 
-    /// Returns the ok responses per second within one window, with a perturbation and a number of
-    /// connections. The window follows `lead_s` of load.
+    /// Returns the ok responses per second in one window with a perturbation and a number of
+    /// connections. The window starts after `lead_s` of load.
     fn measure_window(
         &self,
         (change, connections): (Option<Perturbation>, u32),

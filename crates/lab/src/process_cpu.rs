@@ -6,7 +6,7 @@ use floodmark_record::run::SeriesRow;
 use floodmark_record::watch::{Observed, Server};
 use floodmark_record::{Metric, Observation};
 
-/// Minimum share of a second that must be sampled to report its CPU.
+/// Minimum sampled share of a second for which CPU use is reported.
 const MIN_SAMPLED: f64 = 0.8;
 
 /// CPU series of one role's processes, with common time steps.
@@ -68,8 +68,8 @@ impl<'a> CpuSeries<'a> {
     }
 }
 
-/// Returns the CPU of the server or store from the start of the measurement; `sent` is the number of
-/// requests.
+/// Returns the CPU time of the server or store since the start of the measurement. `sent` is the
+/// number of requests.
 pub fn used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
     let seen = match role {
         Role::Store => observed.store.clone()?,

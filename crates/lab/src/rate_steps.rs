@@ -1,4 +1,4 @@
-//! Figures of a run with a changing rate: per step, and when a ramp reached the server's capacity.
+//! Figures of a run with a changing rate: one set per step, and the capacity that a ramp reached.
 
 use std::collections::BTreeMap;
 

@@ -89,7 +89,7 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
     }
     serde_json::from_slice(&bytes).map_err(|error| {
         let text = error.to_string();
-        // The place already contains the position.
+        // Omit the position from the message, because the place contains it.
         let reason = text.split(" at line ").next().unwrap_or_default();
         FileError {
             place: format!("{}:{}:{}", path.display(), error.line(), error.column()),

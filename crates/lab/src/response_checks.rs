@@ -13,7 +13,7 @@ use floodmark_record::run::CheckResult;
 
 use crate::run_events::RunEvents;
 
-/// Responses of all attempts so far on one server process. No number may occur twice in them.
+/// Responses of all attempts so far on one server process. Each number may occur only once.
 #[derive(Default)]
 pub struct ResponsesSoFar {
     numbers: Vec<DrawnNumber>,

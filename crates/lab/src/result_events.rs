@@ -22,7 +22,7 @@ pub struct ResultEvents {
     pub experiment: Option<ExperimentDescription>,
     /// Each time the result was resumed.
     pub resumed: Vec<Resumed>,
-    /// What was skipped, one line each.
+    /// Skipped systems, trials and steps, one line each.
     pub skipped: Vec<String>,
     /// The runs, including superseded ones.
     pub runs: Vec<RunEvents>,

@@ -33,9 +33,9 @@ pub struct RunEvents {
     pub driven_by: Option<String>,
     pub client: Option<ClientRan>,
     pub observed: Observed,
-    /// CPU of the server in the second of the next row.
+    /// CPU time of the server in the second that the next row describes.
     server_used: Option<ServerUsed>,
-    /// CPU of the store in the second of the next row.
+    /// CPU time of the store in the second that the next row describes.
     store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
     /// Throughput with and without a perturbation, measured after the run.

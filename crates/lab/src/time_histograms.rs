@@ -10,7 +10,7 @@ use floodmark_stats::Histogram;
 pub struct TimeHistograms(BTreeMap<TimeKind, Histogram>);
 
 impl TimeHistograms {
-    /// Decodes the histograms of selected kinds. Ignores invalid ones.
+    /// Decodes the histograms of selected kinds. Ignores invalid histograms.
     pub fn decode(texts: &BTreeMap<TimeKind, String>, select: impl Fn(TimeKind) -> bool) -> Self {
         let selected = texts.iter().filter(|(kind, _)| select(**kind));
         let decoded =
@@ -37,7 +37,7 @@ impl TimeHistograms {
         self.0.get(&kind)?.min()
     }
 
-    /// Returns a summary of a kind. Response times include the timeouts.
+    /// Returns a summary of one kind of time. Response times include the timeouts.
     pub fn summary(&self, kind: TimeKind) -> Times {
         let empty = Histogram::new();
         let of = |kind| self.0.get(&kind).unwrap_or(&empty);

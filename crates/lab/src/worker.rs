@@ -71,7 +71,7 @@ pub fn run(
     if let Some(replay) = input.plan.replay() {
         plan.extend_from_slice(&replay.timetable.encode());
     }
-    // The death of a worker is detected below, when its events end.
+    // The death of a worker is detected below, when the events end.
     let _ = stdin.write_all(&plan);
     drop(plan);
 

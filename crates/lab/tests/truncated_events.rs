@@ -1,5 +1,5 @@
 //! Folding an event stream truncated at any byte uses all its complete events.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+#![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,6 @@
 //! CPU quota, throttling and memory limit of this process's control group (cgroup version 1 or 2).
 //!
-//! The limits of all groups up to the mount point apply; the tightest is reported.
+//! The limits of all groups up to the mount point apply. The tightest limit is reported.
 
 use std::path::{Component, Path, PathBuf};
 use std::{fmt, io};
@@ -42,8 +42,8 @@ pub(crate) struct Throttling {
     pub throttled_s: f64,
 }
 
-/// Finds the group of a process, such as `self`, for a controller (`cpu`, `memory`); `None` if the
-/// controller is not mounted or the process does not exist.
+/// Finds the control group of a process for a controller (`cpu`, `memory`). The process is a PID or
+/// `self`. Returns `None` if the controller is not mounted or the process does not exist.
 pub(crate) fn group(
     root: &Root,
     process: impl fmt::Display,
@@ -85,7 +85,7 @@ fn locate(cgroup: &str, mountinfo: &str, controller: &str) -> Option<CgroupLevel
         mount.next().zip(mount.next()).filter(|_| fits)
     })?;
     // In a container, the mount may show only part of the hierarchy, or the path may lie outside it
-    // (`/../..`). Use the mount point then.
+    // (`/../..`). In these cases, use the mount point.
     let is_normal = |part| matches!(part, Component::Normal(_));
     let below = Path::new(path).strip_prefix(mount_root).ok();
     let below = below.filter(|below| below.components().all(is_normal));
@@ -148,8 +148,8 @@ impl CgroupLevels {
     }
 }
 
-/// Returns the folder with the tightest CPU quota of a process, or else the nearest one with
-/// throttling counters.
+/// Returns the folder with the tightest CPU quota of a process. Without a quota, returns the
+/// nearest folder with throttling counters.
 pub(crate) fn throttled_level(root: &Root, process: impl fmt::Display) -> Option<PathBuf> {
     let group = group(root, process, "cpu")?;
     if let Some(quota) = group.quota(root) {

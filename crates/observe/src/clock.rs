@@ -13,15 +13,15 @@ const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 /// interrupted.
 const READINGS: u32 = 2_000;
 
-/// Number of rounds. The fastest counts, because interruptions only make rounds slower.
+/// Number of rounds. The fastest round counts, because interruptions only make rounds slower.
 const ROUNDS: u32 = 15;
 
 /// Number of times that both clocks are read. The closest pair counts, because an interruption
 /// between the readings only moves them apart.
 const PAIRS: u32 = 5;
 
-/// Reads the clock source and measures the cost of one reading of the monotonic clock. Takes about
-/// 1 ms in total, and at most 100 ms with a clock that takes 3 µs.
+/// Reads the clock source and measures the cost of one reading of the monotonic clock. This takes
+/// about 1 ms, or at most 100 ms with a clock that takes 3 µs per reading.
 #[must_use]
 pub fn facts(root: &Root) -> ClockFacts {
     let available = root.line(format!("{FOLDER}/available_clocksource"));
@@ -50,14 +50,15 @@ pub(crate) fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Returns the time of a clock. Not through `rustix`, which reads clocks from the vDSO and crashes
-/// when valgrind hides the vDSO.
+/// Returns the time of a clock. Does not use `rustix`, because `rustix` reads clocks from the vDSO
+/// and crashes when valgrind hides the vDSO.
 fn clock(id: libc::clockid_t) -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes a timespec that outlives the call; it stays zero if it refuses.
+    // SAFETY: the kernel writes to a timespec that outlives the call. After an error, it stays
+    // zero.
     unsafe { libc::clock_gettime(id, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

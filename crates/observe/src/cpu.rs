@@ -20,7 +20,7 @@ pub(crate) struct CpuTime {
     pub busy_s: f64,
     /// Interrupts and softirqs; the kernel handles most of TCP in softirqs.
     pub interrupt_s: f64,
-    /// Runnable while the hypervisor ran something else.
+    /// Time runnable while the hypervisor ran something else.
     pub steal_s: f64,
     /// Total, including idle and stolen time.
     pub total_s: f64,
@@ -165,8 +165,8 @@ ctxt 1
             std::hint::black_box(begin);
         }
         let after = CpuTime::read(&root).unwrap();
-        // On a busy host, part of the 200 ms is stolen or used by other processes. Both are
-        // counted.
+        // On a busy host, part of the 200 ms is stolen or used by other processes. The assertion
+        // counts both.
         let used_s = after.busy_s + after.steal_s - before.busy_s - before.steal_s;
         assert!(used_s >= 0.15, "{before:?} {after:?}");
         let online = online(&root).unwrap();

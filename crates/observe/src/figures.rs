@@ -18,8 +18,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Returns figures that have a series for each of `metrics` from the first sample on, even if
-    /// it stays 0.
+    /// Returns figures with a series for each of `metrics`, even if the values stay 0.
     pub(crate) fn with(metrics: impl IntoIterator<Item = Metric>) -> Self {
         let mut figures = Self::default();
         for metric in metrics {

@@ -61,7 +61,7 @@ const STEP: Duration = Duration::from_millis(200);
 /// Minimum interval of disk samples. Shorter bursts of disk activity don't matter.
 const STEP_OF_DISKS: Duration = Duration::from_secs(1);
 
-/// Maximum CPU share for reading each file; the typical cost is a tenth of it.
+/// Maximum CPU share for reading each file. The typical cost is a tenth of this share.
 const SHARE: f64 = 0.002;
 
 /// Bytes per sector in `/proc/diskstats`, independent of the disk's own sector size.
@@ -106,7 +106,7 @@ pub(crate) fn machine(samples: &mut Samples, root: &Root) {
     disks(samples, root);
 }
 
-/// Samples a file that stays open. The error of a parse failure names the file.
+/// Starts to sample a file that stays open. The error of a parse failure names the file.
 fn add_file(
     samples: &mut Samples,
     root: &Root,

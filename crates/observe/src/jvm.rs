@@ -12,8 +12,9 @@ use crate::perf_data::{CounterOffset, PerfData};
 /// Counter with the number of ticks per second.
 const FREQUENCY: &str = "sun.os.hrt.frequency";
 
-/// Figures and the counters that are summed for each. HotSpot numbers collectors: 0 is young, 1 is
-/// old, 2 counts the pauses of a concurrent one. The collector in use determines which exist.
+/// Figures, each with the counters that are summed. HotSpot numbers its collectors: 0 is young, 1
+/// is old, and 2 counts the pauses of a concurrent collector. The collector in use determines which
+/// counters exist.
 const FIGURES: [(JvmFigure, &[&str]); 7] = [
     (
         JvmFigure::Collections,
@@ -60,11 +61,11 @@ pub(crate) struct Jvm {
 }
 
 impl Jvm {
-    /// Opens the counters of a process. Returns `None` if it is not a JVM or has no such file
-    /// (`-XX:-UsePerfData`).
+    /// Opens the counters of a process. Returns `None` if the process is not a JVM or has no
+    /// `hsperfdata` file (`-XX:-UsePerfData`).
     ///
     /// # Errors
-    /// The file can't be read or parsed: one line for the record.
+    /// The file can't be read or parsed. The message is one line for the record.
     pub(crate) fn open(root: &Root, pid: u32) -> Result<Option<Self>, String> {
         let Some(path) = find(root, pid) else {
             return Ok(None);

@@ -10,7 +10,7 @@ use crate::root::{Root, at_path};
 /// Initial buffer size in bytes; most files of a process are smaller.
 const ROOM: usize = 1024;
 
-/// An open file of the kernel. It stays bound to its process: if the PID is reused, reads fail.
+/// An open file of the kernel. If a process ends and its PID is reused, reads of its file fail.
 #[derive(Debug)]
 pub(crate) struct KernelFile {
     file: File,
@@ -41,8 +41,8 @@ impl KernelFile {
         }
     }
 
-    /// Reads the file as text, up to the first byte that is not UTF-8. Thread names may contain any
-    /// byte; no field that is parsed as text follows them.
+    /// Reads the file as text, up to the first byte that is not UTF-8. The files that are read as
+    /// text contain only ASCII.
     pub(crate) fn text(&mut self) -> io::Result<&str> {
         let bytes = self.bytes()?;
         let text = str::from_utf8(bytes);

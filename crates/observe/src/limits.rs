@@ -33,12 +33,12 @@ pub(crate) fn parse(text: &str) -> BTreeMap<String, u64> {
     limits
 }
 
-/// Reads the limits of this process; empty if they can't be read.
+/// Reads the limits of this process. Returns an empty map if the file can't be read.
 pub(crate) fn read(root: &Root) -> BTreeMap<String, u64> {
     parse(&root.read("/proc/self/limits").unwrap_or_default())
 }
 
-/// Returns the limits on open files of this process, or `None` if they can't be read.
+/// Returns the limits on open files of this process, or `None` if the file can't be read.
 pub(crate) fn open_files(root: &Root) -> Option<LimitFacts> {
     let limits = read(root);
     Some(LimitFacts {

@@ -60,9 +60,9 @@ pub fn parse_address(text: &str) -> Option<SocketAddr> {
 /// Owners of listening sockets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listeners {
-    /// These processes, in ascending order. There are several if each has its own socket
-    /// (`SO_REUSEPORT`). If processes share a socket, as forked workers do, only the one whose
-    /// parent does not hold it is listed.
+    /// PIDs of the listening processes, in ascending order. There are several if each process has
+    /// its own socket (`SO_REUSEPORT`). If processes share a socket, as forked workers do, only the
+    /// process whose parent does not hold this socket is listed.
     Processes(Vec<u32>),
     /// A process that can't be inspected: it belongs to another user or PID namespace.
     Hidden,
@@ -96,9 +96,9 @@ fn listening(root: &Root) -> Vec<ListedSocket> {
     texts.iter().flat_map(|text| parse(text, LISTEN)).collect()
 }
 
-/// Reads the listening sockets of a file. The kernel prints them first
-/// (`Documentation/networking/proc_net_tcp.rst`); printing the rest takes tens of milliseconds with
-/// many connections.
+/// Reads the listening sockets of a file. The kernel prints listening sockets first
+/// (`Documentation/networking/proc_net_tcp.rst`). With many connections, reading the rest of the
+/// file takes tens of milliseconds.
 fn head(root: &Root, file: &str) -> String {
     let Ok(file) = File::open(root.path(file)) else {
         return String::new();

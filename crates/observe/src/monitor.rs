@@ -19,8 +19,8 @@ use crate::store::StoreMonitor;
 use crate::targets::{LiveCpu, MonitorTargets, MonitoredStore, SharedCpu};
 use crate::{Root, cgroup, clock, host, namespace, server, store};
 
-/// Interval of connection samples. The kernel scans its whole connection table: up to 1 ms, even
-/// with few connections.
+/// Interval of connection samples. For each sample, the kernel scans its whole connection table,
+/// which takes up to 1 ms even with few connections.
 const CONNECTIONS_STEP: Duration = Duration::from_millis(250);
 
 /// Maximum CPU shares of sampling connections and the listener.
@@ -93,8 +93,8 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Starts to sample the server's processes, unless a remote observer samples them or there is
-    /// no server.
+    /// Starts to sample the server's processes. Does nothing if there is no server, or if a remote
+    /// observer samples it.
     fn open_processes(&mut self, live: &SharedCpu) -> Result<Option<ProcessSampler>, String> {
         let (addresses, pid) = (&self.targets.addresses, self.targets.server_pid);
         if self.targets.observed_remotely || addresses.is_empty() && pid.is_none() {
@@ -104,7 +104,7 @@ impl Monitor {
         open_processes(samples, &self.root, who, pid, addresses, live).map(Some)
     }
 
-    /// Starts to sample the processes of a store, and its statistics if its kind is known.
+    /// Starts to sample the processes of a store, and its statistics if the store's kind is known.
     fn open_store(&mut self, store: &MonitoredStore, live: &SharedCpu) {
         let (samples, root) = (&mut self.samples, &self.root);
         let who = format!("store: {}", store.name);
@@ -169,8 +169,8 @@ impl Monitor {
         }
     }
 
-    /// Starts to sample the sockets of all local roles, and the network counters of a client that
-    /// has its own network namespace.
+    /// Starts to sample the sockets of all local roles. Also samples the network counters of a
+    /// client in a network namespace of its own.
     fn open_network(&mut self, client: u32) {
         let server_namespace = self.server_namespace();
         let client_namespace = namespace::is_other(&self.root, client).then_some(client);
@@ -209,7 +209,7 @@ impl Monitor {
 
     fn open_listener(&mut self, namespace_of: Option<u32>) {
         let addresses = self.targets.ip_addresses();
-        // A failure was already reported for the connections.
+        // If this fails, the source of the connections has already reported the failure.
         if let Ok(diag) = namespace::within(&self.root, namespace_of, SockDiag::open)
             && !addresses.is_empty()
         {
@@ -255,8 +255,8 @@ impl Monitor {
     }
 }
 
-/// Keeps one line per process tree that ended, because each of its samplers reports the end. Drops
-/// the client's lines, because floodmark reports its end itself.
+/// Keeps one line per process tree that ended, because each sampler of a tree reports the end.
+/// Drops lines about the client, because floodmark reports the client's end elsewhere.
 fn merge_ends(missing: &mut Vec<String>) {
     let mut ended = HashSet::new();
     missing.retain(|line| match line.split_once(": ") {
@@ -272,8 +272,8 @@ fn or_missing<T>(samples: &mut Samples, opened: Result<T, String>) -> Option<T> 
     opened.map_err(|line| samples.missing(line)).ok()
 }
 
-/// Starts to sample the processes of a role with the given PID, or those that listen on the
-/// addresses. `name` starts each message.
+/// Starts to sample the processes of a role: those with the given PID, or those that listen on the
+/// addresses. Each message starts with `name`.
 fn open_processes(
     samples: &mut Samples,
     root: &Root,

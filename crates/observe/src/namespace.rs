@@ -8,16 +8,16 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Root;
 
-/// Returns whether a process is in another network namespace than the calling thread, which may
-/// have entered one itself. Returns false if the namespace can't be read.
+/// Returns whether a process is in another network namespace than the calling thread. The thread
+/// may have entered a namespace itself. Returns false if the namespace can't be read.
 pub(crate) fn is_other(root: &Root, pid: u32) -> bool {
     let of = |whose: &str| fs::read_link(root.path(format!("/proc/{whose}/ns/net"))).ok();
     let theirs = of(&pid.to_string());
     theirs.is_some() && theirs != of("thread-self")
 }
 
-/// Calls a function in the network namespace of a process, on a new thread, or in that of the
-/// calling thread. A socket opened there stays in that namespace.
+/// Calls a function on a new thread in the network namespace of a process. Without a process, calls
+/// the function directly. A socket opened by the function stays in that namespace.
 ///
 /// # Errors
 /// Entering the namespace fails (it requires root), or `what` returns an error.
@@ -31,7 +31,7 @@ pub(crate) fn within<T: Send>(
     };
     let namespace = File::open(root.path(format!("/proc/{pid}/ns/net")))?;
     let enter = move || {
-        // Only this thread changes its namespace, and it ends right after `what`.
+        // Only this thread changes its namespace, and the thread ends right after `what`.
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
         what()
     };

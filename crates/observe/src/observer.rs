@@ -27,7 +27,7 @@ impl Observer {
     /// Starts to observe a server.
     ///
     /// # Errors
-    /// Its processes don't exist or can't be read: one line.
+    /// The server's processes don't exist or can't be read. The message is one line.
     pub fn open(targets: &MonitorTargets) -> Result<Self, String> {
         let (root, cpu_before) = (Root::host(), thread_cpu());
         let monitor = Monitor::open_server(&root, targets)?;

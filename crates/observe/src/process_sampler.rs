@@ -27,7 +27,7 @@ use crate::upstreams::Upstreams;
 use crate::{Root, cgroup, host, jvm, limits, thread_groups};
 
 /// Interval of searches for new child processes. A search takes 0.1 to 0.3 ms per hundred processes
-/// on the host. The tree's CPU includes children that end between searches.
+/// on the host. The tree's CPU time includes children that end between searches.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Interval of samples that are expensive and change slowly.
@@ -39,8 +39,8 @@ const THREADS: f64 = 0.004;
 const SELDOM: f64 = 0.002;
 const NAMES: f64 = 0.004;
 
-/// Maximum number of threads reported by name per second. A record keeps fewer, and a thread that
-/// is missing in some seconds is undercounted.
+/// Maximum number of threads reported by name per second. A record keeps fewer threads. A thread
+/// that is missing in some seconds is undercounted.
 const DRAINED: usize = 64;
 
 /// Figures from `/proc/PID/stat`, `schedstat`, `status`, `/proc/PID/io` and `/proc/PID/fd`.
@@ -228,8 +228,8 @@ impl ProcessSampler {
         false
     }
 
-    /// Starts to sample bytes read and written. A parent's counters include ended children, like
-    /// its CPU.
+    /// Starts to sample bytes read and written. As with CPU time, a parent's counters include those
+    /// of ended children.
     fn open_io(&self, samples: &mut Samples) {
         let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
         let mut highest = [0, 0];
@@ -273,7 +273,7 @@ impl ProcessSampler {
     }
 
     /// Starts to sample the throttling of the first control group that differs from `own`. A start
-    /// script may put the server in a group without joining it.
+    /// script may put the server in a group without joining the group itself.
     pub(crate) fn open_cgroup(&self, samples: &mut Samples, own: Option<&Path>) {
         let tree = self.tree.borrow();
         let pids = tree.members.iter().map(|member| member.pid);
@@ -286,7 +286,7 @@ impl ProcessSampler {
     /// Starts the period of [`ProcessSampler::seen`].
     pub(crate) fn mark(&mut self) {
         let mut tree = self.tree.borrow_mut();
-        // A tree that has ended keeps its CPU.
+        // A tree that has ended keeps the CPU time of its last sample.
         self.base = tree.read().unwrap_or(tree.used);
         if let Some(threads) = &self.threads {
             let mut threads = threads.borrow_mut();
@@ -302,8 +302,8 @@ impl ProcessSampler {
         !self.tree.borrow().members.is_empty()
     }
 
-    /// Returns the usage of threads since the previous call, except threads that
-    /// neither ran nor waited for a CPU.
+    /// Returns the usage of threads since the previous call, except threads that neither ran nor
+    /// waited for a CPU.
     pub(crate) fn drain_threads(&mut self) -> (Vec<ServerThread>, Option<OtherThreads>) {
         let used = self.tree.borrow().used;
         let since = used.since(std::mem::replace(&mut self.base, used));

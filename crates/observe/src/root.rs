@@ -22,8 +22,8 @@ impl Root {
 
     /// Returns the location of an absolute path.
     ///
-    /// `/proc/net` becomes the calling thread's, because the thread may have entered another
-    /// network namespace. The kernel's own link points to the main thread's.
+    /// `/proc/net` becomes the folder of the calling thread, which may have entered another network
+    /// namespace. The kernel's own link points to the folder of the main thread.
     #[must_use]
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
@@ -46,13 +46,13 @@ impl Root {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Reads a file with one line and trims it; `None` if it can't be read.
+    /// Reads and trims a file with one line. Returns `None` if the file can't be read.
     #[must_use]
     pub fn line(&self, absolute: impl AsRef<Path>) -> Option<String> {
         self.read(absolute).ok().map(|text| text.trim().to_owned())
     }
 
-    /// Reads a file with one number; `None` if it can't be read or parsed.
+    /// Reads a file with one number. Returns `None` if the file can't be read or parsed.
     #[must_use]
     pub fn number(&self, absolute: impl AsRef<Path>) -> Option<u64> {
         self.line(absolute)?.parse().ok()

@@ -11,17 +11,18 @@ use crate::figures::Figures;
 use crate::produced;
 use crate::series::{MAX_VALUES, Series};
 
-/// Reads the current value of each metric; counters are cumulative. Metrics may appear in any
-/// sample; their values were 0 before.
+/// Reads the current value of each metric. Counters are cumulative. Metrics may first appear in any
+/// sample, and their earlier values are 0.
 pub(crate) type Read = Box<dyn FnMut(&mut Figures) -> io::Result<()>>;
 
-/// Maximum step to which expensive samples are slowed down.
+/// Maximum step of a group whose samples are expensive.
 const LONGEST: Duration = Duration::from_secs(8);
 
 /// Series that are sampled together at one step.
 ///
-/// A group has a maximum CPU share. When two consecutive samples exceed it, the step doubles and
-/// earlier values are merged. If values are drained, the step halves again once samples are cheap.
+/// A group has a maximum CPU share. When two consecutive samples exceed this share, the step
+/// doubles and earlier values are merged. If values are drained, the step halves again once samples
+/// are cheap.
 pub(crate) struct SampleGroup {
     name: String,
     read: Read,
@@ -47,8 +48,8 @@ pub(crate) struct SampleGroup {
     kept_from: Duration,
     /// Number of series that were already described.
     described_series: usize,
-    /// Whether values are drained. Drained values are never merged, so that all values of a line
-    /// have the same step.
+    /// Whether values are drained. Drained values are never merged, because all values of a line
+    /// must have the same step.
     pub(crate) drained: bool,
 }
 
@@ -146,8 +147,8 @@ impl SampleGroup {
         gone
     }
 
-    /// Takes the last sample, which usually falls within a step. It becomes a value of its own, or
-    /// is added to the previous one if less than a fifth of a step has passed.
+    /// Takes the last sample, which usually falls within a step. If less than a fifth of a step has
+    /// passed, the sample is added to the previous value. Otherwise, it becomes a value of its own.
     pub(crate) fn take_last(&mut self, now: Instant) -> Option<String> {
         if !self.alive {
             return None;
@@ -183,8 +184,8 @@ impl SampleGroup {
         self.step < LONGEST && least.as_secs_f64() > self.share * self.step.as_secs_f64()
     }
 
-    /// Returns whether samples at half the step would stay well below the share. The margin allows
-    /// for costs that vary on a busy host.
+    /// Returns whether samples at half the step would stay well below the maximum CPU share. The
+    /// margin allows for costs that vary on a busy host.
     fn cheap(&self) -> bool {
         let most = self.costs[0].max(self.costs[1]);
         self.step > self.finest && most.as_secs_f64() * 4.0 < self.share * self.step.as_secs_f64()
@@ -301,12 +302,12 @@ mod tests {
     #[test]
     fn slows_down_expensive_samples_without_losing_values() {
         let begin = Instant::now();
-        // 1 ms per 100 ms is 1 % of a CPU. The share is a quarter of that: at most one sample per
-        // 400 ms.
+        // A sample of 1 ms per 100 ms takes 1 % of a CPU. The maximum share is a quarter of this,
+        // so samples must be at least 400 ms apart.
         let cheap = taken(group(Duration::ZERO, 0.5, begin), begin, 64);
         assert_eq!((cheap.len(), cheap[0].step_ms), (1, 100));
         let expensive = taken(group(Duration::from_millis(1), 0.0025, begin), begin, 64);
-        // Samples take more CPU time on a busy host: the step may be longer, never shorter.
+        // On a busy host, samples take more CPU time: the step may be longer, but never shorter.
         assert!(
             (400..=1600).contains(&expensive[0].step_ms),
             "{expensive:?}"

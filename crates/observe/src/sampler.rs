@@ -43,9 +43,9 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts at a moment, which is `start_ms` 0 of the series. If it is not in the future, takes
-    /// the first samples before returning. `every` is in whole milliseconds, at least one tick of
-    /// the kernel's CPU accounting (10 ms).
+    /// Starts at a moment, which is time 0 of the series. Takes the first samples before returning,
+    /// unless the moment is in the future. `every` is in whole milliseconds, and at least one tick
+    /// of the kernel's CPU accounting (10 ms).
     #[must_use]
     pub fn start_at(start: Instant, every: Duration, targets: MonitorTargets) -> Self {
         let (commands, received) = mpsc::channel();
@@ -56,8 +56,8 @@ impl Sampler {
             .name("sampler".to_owned())
             .spawn(move || run((start, every), &targets, (&received, opened), &shared));
         if start <= Instant::now() {
-            // Counters must include all of the load that follows. If the thread fails, it drops the
-            // sender.
+            // Wait for the first samples, because counters must include the whole load. A thread
+            // that fails drops the sender, which ends the wait.
             let _ = is_open.recv();
         }
         Self {
@@ -187,8 +187,8 @@ mod tests {
             (opens.start_ms, opens.step_ms, opens.unit()),
             (0, 200, "count".to_owned())
         );
-        // One full step and the rest. On a busy host the sampler may wake up late, but it loses no
-        // step.
+        // There is one full step and a partial one. On a busy host, the sampler may wake up late,
+        // but it never skips a step.
         assert!(opens.values.len() >= 2, "{opens:?}");
         let overflows = series(&observed, "network", "TCPTimeWaitOverflow");
         assert_eq!(overflows.values.len(), opens.values.len());
@@ -292,7 +292,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         let (observed, missing) = sampler.stop();
         assert!(sum(&observed, "server", "user") > 0.02);
-        // Which file is read first after the end varies; there is exactly one line either way.
+        // Any file may be the first to be read after the end, but there is always exactly one line.
         let ended = |line: &&String| {
             line.starts_with("server: /proc/PID/") && line.contains("sampling stopped")
         };

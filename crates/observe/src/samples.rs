@@ -54,14 +54,14 @@ impl Samples {
         next.unwrap_or_else(|| Instant::now() + self.step)
     }
 
-    /// Adds a message unless it is already there.
+    /// Adds a message, unless the list contains it already.
     pub(crate) fn missing(&mut self, line: String) {
         if !self.missing.contains(&line) {
             self.missing.push(line);
         }
     }
 
-    /// Adds a group at a step no shorter than the sampler's own, with a maximum CPU share.
+    /// Adds a group with a maximum CPU share. The group's step is at least the sampler's own step.
     pub(crate) fn add(
         &mut self,
         name: &str,

@@ -39,8 +39,8 @@ impl Series {
         self.values.len()
     }
 
-    /// Adds a sample that covers `steps` steps of length `step`; more than one if the sampler was
-    /// late. Counters are spread evenly over the steps, everything else is repeated.
+    /// Adds a sample that covers `steps` steps of length `step`. A late sample covers more than one
+    /// step. Increases of counters are spread evenly over the steps, and other values are repeated.
     pub(crate) fn push(&mut self, value: f64, steps: usize, step: Duration) {
         let steps = steps.max(1);
         let each = if self.is_counter() {
@@ -69,7 +69,7 @@ impl Series {
     }
 
     /// Adds the last increase of a run to the last step, because the remaining time is too short
-    /// for the kernel's clock ticks. A level does not change: the load may have ended.
+    /// for the kernel's clock ticks. A level stays the same, because the load may have ended.
     pub(crate) fn fold(&mut self, value: f64) {
         let is_counter = self.is_counter();
         if let Some(last) = self.values.last_mut().filter(|_| is_counter) {
@@ -77,8 +77,8 @@ impl Series {
         }
     }
 
-    /// Merges each pair of values, which have length `step`: counters are added, everything else is
-    /// averaged. An odd last value stays as it is.
+    /// Merges each pair of values of length `step`. Counters are added, and other values are
+    /// averaged. An odd last value stays the same.
     pub(crate) fn halve(&mut self, step: Duration) {
         if self.largest.is_empty() {
             let peaks = self.values.iter().map(|value| self.as_peak(*value, step));

@@ -9,10 +9,11 @@ use floodmark_record::target::Address;
 use crate::Root;
 use crate::listener::{self, Listeners, find, find_unix};
 
-/// Returns the PIDs of a role's initial processes. `name` starts each message.
+/// Returns the PIDs of a role's initial processes. Each message starts with `name`.
 ///
 /// # Errors
-/// The processes are not on this host or can't be inspected: one line for the record.
+/// The processes are not on this host or can't be inspected. The message is one line for the
+/// record.
 pub(crate) fn processes(
     root: &Root,
     (role, name): (Role, &str),
@@ -54,7 +55,7 @@ pub(crate) fn processes(
 /// Returns the addresses on which a server listens, by port and optionally by address.
 ///
 /// # Errors
-/// No server or several servers listen there: one line with a fix.
+/// No server or several servers listen there. The message is one line with a fix.
 pub fn on_port(root: &Root, port: u16, only: Option<IpAddr>) -> Result<Vec<Address>, NotFound> {
     let mut found = listener::addresses(root, port);
     if let Some(only) = only {

@@ -13,8 +13,8 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{netlink, recv, send, socket_with};
 
-/// Message type of the older interface (`TCPDIAG_GETSOCK`). One dump returns both IP versions; the
-/// newer interface needs two.
+/// Message type of the older interface (`TCPDIAG_GETSOCK`). One dump returns both IP versions,
+/// whereas the newer interface needs two dumps.
 const BOTH_FAMILIES: u16 = 18;
 
 /// Message type of the newer interface (`SOCK_DIAG_BY_FAMILY`), used for single sockets.
@@ -269,9 +269,9 @@ fn port_filter(port: u16) -> Vec<u8> {
     ])
 }
 
-/// Returns the filter "neither port is `port`", with each test as "above or below". The kernel
-/// requires every failure target to lie on the success path, so "above" skips the second
-/// comparison.
+/// Returns the filter "neither port is `port`", which tests whether each port is above or below
+/// `port`. The kernel requires every failure target to lie on the success path, so "above" skips
+/// the second comparison.
 fn other_ports_filter(port: u16) -> Vec<u8> {
     let (above, below) = (port.saturating_add(1), port.saturating_sub(1));
     filter(&[
@@ -326,7 +326,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    /// All states except TIME_WAIT: another program may have used the port a minute ago.
+    /// All states except TIME_WAIT, because another program may have used the port a minute ago.
     const LIVE: u32 = !(1 << 6);
 
     fn all(port: u16, states: u32) -> Vec<Socket> {
@@ -347,7 +347,7 @@ mod tests {
             let _unrelated = TcpStream::connect(other.local_addr().unwrap()).unwrap();
             let (mut server, _) = listener.accept().unwrap();
             client.write_all(b"12345").unwrap();
-            // On loopback, written data is in the peer's queue when the call returns.
+            // On loopback, written data is in the peer's queue when the write returns.
             let sockets = all(port, LIVE);
             assert_eq!(sockets.len(), 3, "{sockets:?}");
             let seen = sockets

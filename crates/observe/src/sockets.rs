@@ -94,9 +94,9 @@ impl Sockets {
         metrics
     }
 
-    /// Counts connections, and inspects 8 established ones: the server's ends if they are on this
-    /// host, else the client's. Their `tcp_info` is reported as mean round-trip time,
-    /// retransmissions so far and unacknowledged segments.
+    /// Counts connections and inspects 8 established ones, at the server's ends if they are on this
+    /// host and otherwise at the client's ends. Reports mean round-trip time, retransmissions so
+    /// far and unacknowledged segments from their `tcp_info`.
     pub(crate) fn connections(&mut self) -> io::Result<Vec<f64>> {
         let mut counts = [[0.0; VALUES_PER_END]; 2];
         let mut established = [0, 0];

@@ -10,7 +10,7 @@ use floodmark_record::host::{
 use crate::cpu::CpuTime;
 use crate::{Root, cgroup, clock, cpu, io_uring, limits, process, sockstat, sysctl, time_wait};
 
-/// Reads facts about the host. Monitors the host's load for the duration of `sample`; below 0.5 s
+/// Reads facts about the host, and samples its load for the time `sample`. With less than 0.5 s,
 /// the kernel's 10 ms ticks make the CPU shares coarse.
 #[must_use]
 pub fn facts(root: &Root, sample: Duration) -> HostFacts {
@@ -111,8 +111,8 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     facts
 }
 
-/// Returns the CPUs used by process `own`, and the other processes that used most, busiest first.
-/// `before` is ordered by PID; `after` was read `seconds` later.
+/// Returns the CPUs used by process `own`, and by the busiest other processes in descending order.
+/// `before` is sorted by PID, and `after` was read `seconds` later.
 fn busiest(
     before: &[(u32, String, f64)],
     after: Vec<(u32, String, f64)>,

@@ -11,7 +11,7 @@ use floodmark_record::target::Address;
 pub struct MonitorTargets {
     /// Addresses of the server.
     pub addresses: Vec<Address>,
-    /// PID of the server; looked up by its address if missing.
+    /// PID of the server. Without a PID, the server is found by its address.
     pub server_pid: Option<u32>,
     /// Whether a remote observer samples the server and its ends of the connections.
     pub observed_remotely: bool,
@@ -39,7 +39,7 @@ pub struct MonitoredStore {
     pub kind: Option<StoreKind>,
     /// Address of the store.
     pub address: SocketAddr,
-    /// PID of the process that started the store; looked up by the address if missing.
+    /// PID of the process that started the store. Without a PID, the store is found by its address.
     pub pid: Option<u32>,
 }
 

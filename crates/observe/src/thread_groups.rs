@@ -12,7 +12,7 @@ const MAX_GROUPS: usize = 24;
 /// Maximum number of kernel functions with a series per group.
 const MAX_FUNCTIONS: usize = 6;
 
-/// Minimum activity of a working thread, as a share of the busiest thread's.
+/// Minimum activity of a working thread, as a share of the busiest thread's activity.
 const WORKING_SHARE: f64 = 0.2;
 
 /// State of one group.

@@ -280,7 +280,7 @@ impl Threads {
         self.count_from_now();
     }
 
-    /// Starts the period that [`Threads::busiest`] covers at the last sample.
+    /// Makes the period that [`Threads::busiest`] covers start at the last sample.
     pub(crate) fn count_from_now(&mut self) {
         for thread in &mut self.threads {
             thread.base = thread.used;

@@ -117,7 +117,7 @@ pub(crate) struct Tree {
     ended: Vec<EndedProcess>,
     /// CPU of ended processes that was charged to no parent.
     lost: Ticks,
-    /// CPU of the last sample; it never decreases, even after all members have ended.
+    /// CPU time at the last sample. It never decreases, even after all members have ended.
     pub used: Ticks,
     /// Maximum resident memory of all members together, in pages.
     pub peak_rss_pages: u64,
@@ -180,7 +180,7 @@ impl Tree {
         self.most_members = self.most_members.max(self.members.len());
     }
 
-    /// Returns the CPU used by the tree since its processes started; it never decreases.
+    /// Returns the CPU time that the tree has used since its processes started. It never decreases.
     ///
     /// # Errors
     /// All members have ended.
@@ -350,7 +350,7 @@ mod tests {
     fn keeps_orphaned_descendants() {
         let mut shell = Shell::start();
         let mut tree = tree_of(&shell);
-        // The grandchild's parent ends at once, but the tree has found the grandchild before.
+        // The grandchild's parent ends soon, but the tree has found the grandchild before.
         let pid: u32 = shell
             .run("sh -c 'sleep 60 & echo $!; sleep 0.5'")
             .parse()

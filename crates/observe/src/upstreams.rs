@@ -93,8 +93,8 @@ impl Upstreams {
         inodes
     }
 
-    /// Returns the number of connections that wait for a response, and the number for which that is
-    /// unknown.
+    /// Returns the number of connections that wait for a response, and the number of those for
+    /// which this is unknown.
     fn waiting(&mut self, sockets: &[Socket]) -> io::Result<(f64, f64)> {
         let (mut waiting, mut unknown, mut read) = (0.0, 0.0, 0.0_f64);
         for socket in sockets.iter().take(INSPECTED) {
@@ -186,7 +186,7 @@ mod tests {
         };
         assert_eq!(value(UpstreamFigure::Established), 3.0);
         assert_eq!(value(UpstreamFigure::Waiting), 1.0);
-        // Without traffic, both times are those of the connect.
+        // Without traffic, both times are the time of the connect.
         assert!(value(UpstreamFigure::PerhapsWaiting) <= 1.0);
 
         // Another process has no such connections.

@@ -1,12 +1,12 @@
 //! Errors of planning a load.
 
-/// A load cannot be planned. The message is one line with the place and the fix.
+/// Reason why a load cannot be planned. The one-line message names the place and the fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A setting, a file or a combination of them is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The server's host name does not resolve, or its socket does not exist.
+    /// The server's host name does not resolve, or the server's unix socket does not exist.
     #[error("{0}")]
     Unreachable(String),
 }

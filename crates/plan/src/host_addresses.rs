@@ -1,4 +1,4 @@
-//! `--resolve`: addresses of a host that replace the resolver's.
+//! `--resolve`: fixed addresses for a host, used instead of resolving its name.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -82,7 +82,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
 /// Returns the addresses given for a host and port, in order, or `None` if there are none.
 ///
 /// # Errors
-/// Addresses are given for another host or port; a load has only one.
+/// The user gave addresses for another host or port than the URL's.
 pub(crate) fn given(
     all: &[HostAddresses],
     host: &str,
@@ -94,8 +94,8 @@ pub(crate) fn given(
         if !same_host || one.port.is_some_and(|given| given != port) {
             // The flag does not support an IPv6 address as the host.
             let fix = match host.contains(':') {
-                true => "leave it out".to_owned(),
-                false => format!("write {host}:{}, or leave it out", one.list()),
+                true => "remove the flag".to_owned(),
+                false => format!("write {host}:{}, or remove the flag", one.list()),
             };
             return Err(format!(
                 "--resolve {} does not match {host}:{port} of the URL; {fix}",
@@ -178,6 +178,6 @@ mod tests {
             }
         }
         let message = of(&["b:[::2]"], "::1", 80).unwrap_err();
-        assert!(message.ends_with("; leave it out"), "{message}");
+        assert!(message.ends_with("; remove the flag"), "{message}");
     }
 }

@@ -10,7 +10,7 @@ pub const MAX_BYTES: u64 = 64 << 20;
 /// Reads a file of at most [`MAX_BYTES`] bytes.
 ///
 /// # Errors
-/// The file cannot be read or is too large; the message gives reason and fix.
+/// The file cannot be read or is too large. The message states the reason and the fix.
 pub fn read(path: &Path) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // Limit the read itself, because devices and pipes have no size.

@@ -1,4 +1,4 @@
-//! Chooses the I/O backend, which determines where sockets are kept.
+//! Chooses between the io_uring and epoll backends.
 
 use floodmark_load::backend::uring::{self, Uring};
 use floodmark_load::budget::Offer;
@@ -7,8 +7,8 @@ use floodmark_record::plan::{Backend, Plan};
 use crate::error::PlanError;
 use crate::spec::{BackendChoice, PlanSpec};
 
-/// Returns the backend for requests of at most `longest` bytes, and a notice if it is a fallback.
-/// Sets the location of the backend's sockets in `offer`.
+/// Returns the I/O backend for requests of at most `longest` bytes, and a notice if epoll replaces
+/// io_uring. Records in `offer` where the io_uring backend keeps its sockets.
 pub fn choose(
     spec: &PlanSpec,
     plan: &Plan,
@@ -36,10 +36,10 @@ pub fn choose(
     Ok((Backend::Epoll, Some(format!("using epoll: {why}"))))
 }
 
-/// Returns the length of the socket table to try.
+/// Returns the length of the socket table with which to probe io_uring.
 ///
-/// A table that exceeds the limit on open files is tried only if the plan is not refused for it
-/// later: with `--anyway`, or in the open model, which opens only as many connections as it needs.
+/// The table exceeds the limit on open files only if the plan may exceed this limit: with
+/// `--anyway`, or in the open model, which opens only as many connections as needed.
 fn table(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> usize {
     let connections = spec.load.connections.unwrap_or(1);
     let longest = connections.div_ceil(plan.threads.into());

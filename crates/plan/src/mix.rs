@@ -23,17 +23,17 @@ use crate::input;
 use crate::spec::PlanSpec;
 use crate::toml_file::{FileError, Located, TomlFile};
 
-/// Maximum sum of the weights after division by their common divisor. Each load thread stores one
-/// byte per unit.
+/// Maximum length of a cycle: the sum of the weights divided by their greatest common divisor. Each
+/// load thread stores one byte per request of a cycle.
 pub const MAX_CYCLE: u64 = 10_000;
 
-/// Maximum length of a request's name, which keeps tables narrow.
+/// Maximum length of a request's name in characters, to keep tables narrow.
 const MAX_NAME: usize = 20;
 
 /// Maximum weight of a request.
 const MAX_WEIGHT: u32 = 1_000_000;
 
-/// Settings of requests that do not have their own.
+/// Default settings for the requests of a mix.
 #[derive(Debug, Clone, Default)]
 pub struct RequestDefaults {
     /// Headers; a request's own header of the same name takes precedence.
@@ -75,7 +75,7 @@ struct MixEntry {
 }
 
 impl MixFile {
-    /// Reads a mix file. Paths in it are relative to its folder.
+    /// Reads a mix file. Relative paths in the file start at the file's folder.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.
@@ -123,7 +123,7 @@ impl MixFile {
         })
     }
 
-    /// Returns the position of a request or a part of it, such as `mix.toml:12`.
+    /// Returns the position of a request, or of a part of a request, such as `mix.toml:12`.
     fn place(&self, request: usize, part: RequestPart) -> String {
         let Some(entry) = self.entries.get(request) else {
             return self.file.path().display().to_string();
@@ -146,7 +146,7 @@ fn span_of<T>(value: &Option<Located<T>>, fallback: &Range<usize>) -> Range<usiz
         .map_or_else(|| fallback.clone(), Located::span)
 }
 
-/// Divides the weights by their greatest common divisor and returns their sum.
+/// Divides the weights by their greatest common divisor and returns the new sum.
 fn reduce(requests: &mut [MixRequest]) -> u64 {
     fn greatest_common_divisor(a: u32, b: u32) -> u32 {
         if b == 0 {
@@ -248,7 +248,7 @@ impl MixEntry {
         match (&self.body, &self.body_file) {
             (Some(_), Some(path)) => Err(file.error(
                 &path.span(),
-                "body-file conflicts with body; leave one of them out",
+                "body-file conflicts with body; remove one of them",
             )),
             (Some(text), None) => Ok(Some(text.as_bytes().to_vec())),
             (None, None) => Ok(None),
@@ -272,7 +272,7 @@ pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile
     };
     if target.path != "/" {
         return Err(PlanError::invalid(format!(
-            "the URL \"{}\": with a mix, paths come from its file; give only the server, like http://{}/",
+            "the URL \"{}\": with --mix, the mix file contains the paths; name only the server, like http://{}/",
             target.url, target.authority
         )));
     }

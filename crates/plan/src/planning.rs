@@ -19,7 +19,7 @@ use crate::spec::{BodySource, CheckKind, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
 use crate::{input, io_backend, mix, schedule, trust};
 
-/// Maximum number of connections per client. Their state takes up to 2 GiB.
+/// Maximum number of connections per client. The state of 1,000,000 connections takes up to 2 GiB.
 pub const MAX_CONNECTIONS: u64 = 1_000_000;
 
 /// Maximum number of load threads.
@@ -38,8 +38,8 @@ pub struct Planned {
     pub notices: Vec<String>,
 }
 
-/// Returns the plan of a load on a resolved target. `open_files` is the client's hard limit, if
-/// known.
+/// Returns the plan for a load on a resolved target. `open_files` is the client's hard limit on
+/// open files, if known.
 ///
 /// # Errors
 /// The settings contradict each other, are out of range, or need more than the host provides.
@@ -152,7 +152,7 @@ fn refuse_conflicts(spec: &PlanSpec) -> Result<(), PlanError> {
     if let Some((a, b)) = CONFLICTS.iter().find(|(a, b)| is_given(a) && is_given(b)) {
         let (a, b) = (spec.name(a), spec.name(b));
         return Err(PlanError::invalid(format!(
-            "{a} conflicts with {b}; leave one of them out"
+            "{a} conflicts with {b}; remove one of them"
         )));
     }
     let has_rate = load.rate.is_some() || spec.ramp.is_some() || spec.steps.is_some();
@@ -175,7 +175,7 @@ fn refuse_conflicts(spec: &PlanSpec) -> Result<(), PlanError> {
     }
 }
 
-/// Refuses settings of connections that conflict, or that this host or target does not support.
+/// Refuses connection settings that conflict, or that the host or the target does not support.
 fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
     let LoadSpec {
         close_first,
@@ -208,8 +208,8 @@ fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Removes the addresses whose family differs from that of the source addresses. Returns a notice
-/// about them.
+/// Removes target addresses of another family than the source addresses. Returns a notice if any
+/// are removed.
 fn drop_unreachable_addresses(
     spec: &PlanSpec,
     target: &mut Target,
@@ -290,7 +290,7 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, PlanError> {
     })
 }
 
-/// Returns the check of responses; for `scoring`, with the score in the request body.
+/// Returns the check of the responses. The `scoring` check includes the score in the request body.
 fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, PlanError> {
     Ok(match spec.load.check {
         None => None,

@@ -1,4 +1,4 @@
-//! Types of single values in manifests: how to read each, and its JSON Schema.
+//! Types of single manifest values, each with its parser and JSON Schema.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,10 +13,10 @@ use crate::spec::Warmup;
 use crate::toml_file::nearest;
 use crate::values;
 
-/// Maximum length of a name, which keeps tables narrow.
+/// Maximum length of a name in characters, to keep tables narrow.
 pub const MAX_NAME: usize = 40;
 
-/// Largest count: an `f64` represents all smaller whole numbers exactly.
+/// Largest count. An `f64` represents all whole numbers up to this value exactly.
 pub const MAX_COUNT: u64 = 1 << 53;
 
 /// A string, number or boolean.
@@ -55,7 +55,7 @@ impl fmt::Display for Scalar<'_> {
     }
 }
 
-/// A kind of value. `parse` returns `None` if a value does not match `expected`.
+/// A kind of manifest value. `parse` returns `None` for a value that is not as `expected`.
 trait Kind {
     type Value;
     fn expected() -> String;
@@ -105,7 +105,7 @@ impl<K: Kind> Visitor<'_> for KindVisitor<K> {
     }
 }
 
-/// Declares a newtype of a manifest value: its content, the expected form, the parser and the
+/// Declares a newtype for a manifest value: the content, the expected form, the parser and the
 /// schema.
 macro_rules! kind {
     ($(#[$doc:meta])* $name:ident $(<$(const $param:ident: u64),+>)?, $value:ty, $expected:expr, $parse:expr, $schema:expr $(, $suggestion:expr)?) => {
@@ -244,7 +244,7 @@ kind!(
 );
 
 kind!(
-    /// A string, whole number or boolean, as text.
+    /// A string, whole number or boolean, stored as text.
     ScalarText,
     String,
     "a text, a whole number, true or false",
@@ -261,13 +261,13 @@ kind!(
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // Names of only dots, such as `..`, refer to existing folders.
+    // A name of only dots, such as `..`, would refer to an existing folder.
     (1..=MAX_NAME).contains(&text.len())
         && text.chars().all(plain)
         && text.chars().any(|c| c != '.')
 }
 
-/// Functions for `deserialize_with` that read the content of an optional value.
+/// Functions for `deserialize_with` that return the inner value of these types.
 pub(crate) mod content {
     use super::*;
 

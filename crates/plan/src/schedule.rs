@@ -10,14 +10,14 @@ use floodmark_record::profile::{Ramp, RateStep};
 use crate::error::PlanError;
 use crate::spec::{Origin, PlanSpec, RateSteps};
 
-/// Maximum rate, per second: times are whole nanoseconds.
+/// Maximum rate, per second: one request per nanosecond, the resolution of intended times.
 const MAX_RATE: f64 = 1e9;
 
 /// Maximum length of a run without `--anyway`, in seconds.
 const MAX_LENGTH_S: f64 = 7.0 * 24.0 * 3600.0;
 
-/// Returns the model that the settings describe, and a line to print before the run. Reads the replay file, if
-/// any.
+/// Returns the load model of the settings, and a line to print before the run. Reads the file of a
+/// replay.
 pub fn of(spec: &PlanSpec) -> Result<(Model, Option<String>), PlanError> {
     let load = &spec.load;
     let duration = load.duration.unwrap_or(DEFAULT_DURATION);

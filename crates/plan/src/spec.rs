@@ -25,7 +25,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns a setting's name in the user's notation.
+    /// Returns the name of a setting as a flag or as a manifest key.
     #[must_use]
     pub fn name(self, key: &str) -> String {
         match self {
@@ -35,15 +35,15 @@ impl Origin {
     }
 }
 
-/// Load settings that flags and experiments share. Missing settings have their defaults.
+/// Load settings that flags and experiments share. A missing setting has its default value.
 ///
-/// Filled from flags and from the `[load]` sections of experiments. The manifest schema uses the
-/// descriptions of the fields.
+/// Flags and the `[load]` sections of experiments set these fields. The manifest schema contains
+/// the fields' descriptions.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LoadSpec {
-    /// Total number of connections; with a rate, the maximum. Default: 50; with a rate, as many as
-    /// ports and open files allow.
+    /// Total number of connections. With a rate, this is the maximum. Default: 50; with a rate, as
+    /// many as ports and open files allow.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
     #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
     pub connections: Option<u64>,
@@ -87,8 +87,8 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "source_range")]
     #[schemars(with = "String")]
     pub sources: Option<Sources>,
-    /// Load before the measurement: auto or a duration. Default: auto, which sends no warm-up; the
-    /// figures then cover the steady part, if there is one.
+    /// Warm-up load before the measurement: auto or a duration. Default: auto. With auto, there is
+    /// no warm-up, and the figures cover the steady part, if there is one.
     #[serde(deserialize_with = "content::warmup")]
     #[schemars(with = "WarmupText")]
     pub warmup: Option<Warmup>,
@@ -118,8 +118,7 @@ fn source_range<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sou
 }
 
 impl LoadSpec {
-    /// Replaces settings with those of `other`. Each setting also removes the settings that it
-    /// conflicts with.
+    /// Replaces settings with those given in `other`, and removes settings that conflict with them.
     pub fn override_with(&mut self, other: &LoadSpec) {
         if other.has_length() {
             (self.duration, self.requests) = (None, None);
@@ -176,8 +175,8 @@ impl LoadSpec {
         self.duration.is_some() || self.requests.is_some() || self.burst.is_some()
     }
 
-    /// Returns the planned length of one attempt, including warm-up, or `None` for a number of
-    /// requests.
+    /// Returns the planned length of one attempt, including warm-up, or `None` if the load is a
+    /// number of requests.
     #[must_use]
     pub fn length(&self) -> Option<Duration> {
         let measured = match (self.burst, self.requests) {
@@ -244,7 +243,7 @@ pub struct PlanSpec {
 }
 
 impl PlanSpec {
-    /// Returns a setting's name in the user's notation.
+    /// Returns the name of a setting as a flag or as a manifest key.
     #[must_use]
     pub fn name(&self, key: &str) -> String {
         self.origin.name(key)
@@ -306,7 +305,7 @@ pub enum RateSteps {
 pub struct ReplaySpec {
     /// The file.
     pub path: PathBuf,
-    /// Factor by which the replay is faster than the file.
+    /// Speed of the replay relative to the file; at 2, the replay takes half the time.
     pub speed: f64,
     /// Unit of plain numbers in the file.
     pub unit: replay::TimestampUnit,

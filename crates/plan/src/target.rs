@@ -68,7 +68,7 @@ pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, PlanError> {
     Ok(target(address, addresses, resolve_us))
 }
 
-/// Removes repeated addresses, which resolvers may return.
+/// Removes duplicate addresses, which some resolvers return.
 fn remove_duplicates(addresses: &mut Vec<SocketAddr>) {
     let mut kept: Vec<SocketAddr> = Vec::new();
     addresses.retain(|address| {
@@ -81,7 +81,7 @@ fn remove_duplicates(addresses: &mut Vec<SocketAddr>) {
 /// Returns the address of an existing unix socket.
 fn unix_socket(path: &str) -> Result<Address, PlanError> {
     let named = |why: String| format!("--unix-socket {path}: {why}");
-    // Checks the kernel's maximum length and rejects NUL bytes.
+    // `from_pathname` checks the kernel's maximum length and rejects NUL bytes.
     UnixAddr::from_pathname(path).map_err(|error| PlanError::invalid(named(error.to_string())))?;
     match fs::metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => Ok(Address::Unix(Path::new(path).to_owned())),

@@ -1,7 +1,7 @@
 //! Reads the user's TOML files strictly. Every error names file and line.
 //!
-//! Serde reads the file. If it fails, the JSON Schema of the same type provides the valid names and
-//! values.
+//! Serde parses the file. After an error, the JSON Schema of the same type provides the valid names
+//! and values for the message.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, Range};
@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::input;
 
-/// An error in a file, with its position and the fix.
+/// An error in a file, with the position and the fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct FileError {
@@ -104,7 +104,7 @@ impl TomlFile {
         &self.path
     }
 
-    /// Returns the line number of a position, from 1.
+    /// Returns the line number of a position, starting at 1.
     #[must_use]
     pub fn line(&self, span: &Range<usize>) -> usize {
         line_after(self.text.as_bytes().get(..span.start).unwrap_or_default())
@@ -157,7 +157,7 @@ fn line_after(before: &[u8]) -> usize {
 struct Found<'a> {
     /// The key.
     key: &'a str,
-    /// Name of the table that contains the key; empty for the whole file.
+    /// Name of the table that contains the key; empty at the top level.
     table: &'a str,
     /// The schema of that table.
     table_schema: &'a Json,
@@ -203,11 +203,11 @@ fn find<'a>(
     })
 }
 
-/// Rewrites a message from serde, using the names in the schema.
+/// Rewrites an error message from serde with the names in the schema.
 fn explain(message: &str, found: Option<&Found<'_>>) -> String {
     let quoted = || message.split('`').nth(1).unwrap_or_default();
     if message.starts_with("missing field") {
-        // The position is that of the whole table.
+        // For a missing key, serde reports the position of the whole table.
         let within = found.map_or(String::new(), |found| format!(" in [{}]", found.key));
         return format!("{} is missing{within}", quoted());
     }
@@ -259,8 +259,8 @@ fn explain(message: &str, found: Option<&Found<'_>>) -> String {
     }
 }
 
-/// Returns the JSON Schema of a manifest's type, without references and without null, which TOML
-/// lacks.
+/// Returns the JSON Schema of a manifest type, without references and without null, because TOML
+/// has no null.
 #[must_use]
 pub fn schema<T: JsonSchema>() -> Json {
     let settings = schemars::generate::SchemaSettings::draft2020_12()
@@ -319,8 +319,8 @@ pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone
     }
 }
 
-/// Returns the entry of `known` that is most similar to `word`, or the only one that starts with
-/// it.
+/// Returns the entry of `known` that is most similar to `word`, or the only entry that starts with
+/// `word`.
 pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
     let spelt = word.to_lowercase().replace('_', "-");
     let best = known
@@ -328,7 +328,7 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
         .map(|k| (strsim::damerau_levenshtein(&spelt, &k.to_lowercase()), k))
         .min();
     match best {
-        // With more than a third of the letters changed, it is a different word.
+        // A word in which more than a third of the letters differ is a different word.
         Some((distance, best)) if distance * 3 <= best.len().max(3) => return Some(best),
         _ => {}
     }
@@ -337,7 +337,7 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
     begun.next().is_none().then_some(only)
 }
 
-/// Minimum length of a unique prefix to count as its word.
+/// Minimum length of a prefix that stands for a whole word.
 const MIN_PREFIX: usize = 3;
 
 /// A table of values with their positions, ordered by key.

@@ -14,7 +14,7 @@ use crate::spec::PlanSpec;
 /// Returns the TLS settings of connections to `host`, and the authorities to trust. `host` is
 /// `None` for plain HTTP.
 ///
-/// The files are read here, because a client on another host may not have them.
+/// This host reads the files of certificates, because a client on another host may not have them.
 pub(crate) fn plan(
     spec: &PlanSpec,
     host: Option<String>,
@@ -38,11 +38,11 @@ pub(crate) fn plan(
     }
 }
 
-/// Returns the authorities that a recorded plan trusts. The record does not contain them, so
-/// `cacert` must name their file again.
+/// Returns the certificate authorities that a recorded plan trusts. The record does not contain the
+/// certificates, so `cacert` must name the same file again.
 ///
 /// # Errors
-/// The file is not named, missing or not PEM, or the host has no authorities.
+/// The file is not named, is missing or is not PEM, or the host has no authorities.
 pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, PlanError> {
     match (plan.trust, cacert) {
         (Trust::Nothing, _) => Ok(Vec::new()),

@@ -19,7 +19,7 @@ pub const MAX_ATTEMPTS: u64 = 10_000;
 /// Parses a whole number of at least 1.
 ///
 /// # Errors
-/// All functions of this module return a message that says how to fix the text.
+/// Every function of this module returns a message that says how to fix the text.
 pub fn count_from_one(text: &str) -> Result<u64, String> {
     match parse_count(text)? {
         0 => Err("must be at least 1".to_owned()),

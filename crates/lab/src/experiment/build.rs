@@ -17,8 +17,9 @@ use crate::manifest::{Build, Filler, ManifestPackage};
 /// Grace period of an interrupted build before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Builds a package if needed. Writes the output to `log` and the stamp below `temporary`. Returns
-/// whether the build ran.
+/// Builds a package unless its inputs are unchanged. Returns whether the build ran.
+///
+/// The build's output goes to `log`, and the stamp is stored below `temporary`.
 pub fn build(
     package: &ManifestPackage,
     build: &Build,
@@ -64,7 +65,7 @@ pub fn build(
             see_log()
         )));
     }
-    // Without a stamp, the next experiment builds again.
+    // If the stamp cannot be written, the next experiment builds again.
     let _ = stamp.write();
     Ok(true)
 }
@@ -72,7 +73,7 @@ pub fn build(
 /// Hash of a build's inputs, saved after a successful build.
 struct BuildStamp {
     file: PathBuf,
-    /// `None` if the build lists no inputs; it then always runs.
+    /// `None` if the build lists no inputs. Such a build always runs.
     hash: Option<String>,
 }
 
@@ -117,13 +118,13 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Adds a part, preceded by its length so that adjacent parts stay distinct.
+/// Hashes the length and the bytes of a part, so that adjacent parts stay distinct.
 fn add_part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_le_bytes());
     hash.update(bytes);
 }
 
-/// Adds a file, or the content of a folder sorted by name.
+/// Hashes a file, or all files of a folder in order of their names.
 fn add_path(hash: &mut Sha256, path: &Path) -> io::Result<()> {
     add_part(hash, path.as_os_str().as_encoded_bytes());
     if path.is_dir() {

@@ -14,9 +14,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub enum WaitEnd {
     /// The child exited.
     Exited(ExitStatus),
-    /// The stop flag was set, and the child was ended.
+    /// The stop flag was set and the child was stopped.
     Interrupted,
-    /// The timeout expired, and the child was ended.
+    /// The timeout expired and the child was stopped.
     TimedOut,
 }
 
@@ -29,8 +29,8 @@ pub fn within<T: Send>(
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Starts a command in a folder with its output in `log`. If this floodmark is killed, a later one
-/// finds the lease and ends the process.
+/// Starts a command in a folder and writes its output to `log`. If floodmark is killed, a later
+/// floodmark finds the lease and ends the process.
 pub fn start(
     side: &ProcessPlacement,
     words: &[String],
@@ -51,8 +51,8 @@ pub fn start(
     Ok((child, lease))
 }
 
-/// Waits until a child exits. Ends it with the given grace period if `stop` is set or the timeout
-/// expires.
+/// Waits until a child exits. If `stop` is set or the timeout expires, ends the child with the
+/// given grace period.
 pub fn wait(
     child: &mut Child,
     timeout: Duration,

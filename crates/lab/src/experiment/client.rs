@@ -63,8 +63,8 @@ impl ExternalClient<'_> {
         &self.client.package.name
     }
 
-    /// Runs the client until it ends or `stop` is set. Its log is written to `folder`. `started` is
-    /// called with its process id.
+    /// Runs the client until it ends or `stop` is set, and writes its log to `folder`. Calls
+    /// `started` with the client's process id.
     pub fn drive(
         &self,
         plan: &Plan,
@@ -99,7 +99,7 @@ impl ExternalClient<'_> {
         driven
     }
 
-    /// Runs the client. The error message follows the client's name.
+    /// Runs the client. An error message continues a sentence that starts with the client's name.
     fn run(
         &self,
         plan: &Plan,
@@ -184,8 +184,8 @@ impl ExternalClient<'_> {
         counter::read(self.side, self.address, path)
     }
 
-    /// Waits until the client exits, and samples the server's counter meanwhile. Returns `None` if
-    /// interrupted.
+    /// Waits until the client exits, and samples the server's counter during this time. Returns
+    /// `None` if interrupted.
     fn wait(
         &self,
         child: &mut Child,
@@ -204,7 +204,7 @@ impl ExternalClient<'_> {
                     let within = show_duration(within);
                     Err(format!("did not end within {within} and was stopped"))
                 }
-                Err(error) => Err(format!("could not be waited for: {error}")),
+                Err(error) => Err(format!("has an unknown exit status: {error}")),
             };
             drop(running);
             let samples = samples.and_then(|samples| samples.join().ok());
@@ -213,7 +213,7 @@ impl ExternalClient<'_> {
     }
 }
 
-/// Returns the first line with a digit from the client's version command, whatever its exit status.
+/// Returns the first line with a digit from the output of the client's version command.
 fn version(client: &Client) -> Option<String> {
     let words = client.version.as_ref()?;
     let mut command = Command::new(&words[0]);

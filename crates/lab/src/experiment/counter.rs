@@ -1,4 +1,4 @@
-//! A server's own counter: a path that returns a number and increments it with each response.
+//! Reads a server's own counter: a path whose number grows by one with each response.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -31,8 +31,8 @@ pub fn read(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Result<
     })
 }
 
-/// Samples of the counter, one per second. Each sample is a request and increments the counter
-/// itself.
+/// Samples of the counter, one per second. Each sample is a request, which also increments the
+/// counter.
 #[derive(Debug, Default)]
 pub struct CounterSamples {
     numbers: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct CounterSamples {
 }
 
 impl CounterSamples {
-    /// Takes a sample per second until `ended` closes, or a sample fails or is late.
+    /// Takes one sample per second until `ended` closes, or until a sample fails or is late.
     pub fn take(
         from: &ProcessPlacement,
         address: SocketAddr,
@@ -68,8 +68,8 @@ impl CounterSamples {
         samples
     }
 
-    /// Returns the responses to other clients per second after the sample `before`, or `None`
-    /// without a full second.
+    /// Returns the number of responses to other clients in each second. `before` is the counter's
+    /// value before the first second. Returns `None` if there are no samples.
     pub fn observation(&self, before: u64, path: &str) -> Option<Observation> {
         let earlier = std::iter::once(&before).chain(&self.numbers);
         let values = self.numbers.iter().zip(earlier);

@@ -26,8 +26,8 @@ pub struct DelayProxy {
 }
 
 impl DelayProxy {
-    /// Starts a proxy for a server or store, in the same network. The proxy may use any CPU, so
-    /// that the server keeps its own.
+    /// Starts a proxy for a server or store in the same network namespace. The proxy is not bound
+    /// to the server's CPUs.
     ///
     /// `delay` is added in each direction.
     ///
@@ -59,7 +59,7 @@ impl DelayProxy {
         let mut child = Child::start(command).map_err(|error| failed(error.to_string()))?;
         let mut line = Vec::new();
         if let Some(stdout) = child.stdout() {
-            // After a failed read, parsing the address below fails.
+            // If this read fails, parsing the address below fails too.
             let _ = read_line(&mut BufReader::new(stdout), &mut line, LINE_LIMIT);
         }
         let line = String::from_utf8_lossy(&line);
@@ -70,7 +70,7 @@ impl DelayProxy {
         Ok(DelayProxy { child, address })
     }
 
-    /// Returns the address that it listens on.
+    /// Returns the address that the proxy listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

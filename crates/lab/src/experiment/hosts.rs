@@ -10,8 +10,8 @@ use floodmark_record::place;
 
 use crate::manifest::{PlacementSpec, StoreSource, TrialPlacement, TrialStore};
 
-/// Client and server host of a trial. Their networks exist until this is dropped and the trial's
-/// processes have ended.
+/// Client host and server host of a trial. The network namespaces last until this value is dropped
+/// and the trial's processes have ended.
 #[derive(Debug)]
 pub struct TrialHosts {
     /// Host of the client.
@@ -33,7 +33,7 @@ pub struct TrialHosts {
 pub enum PlacementError {
     /// The request is invalid.
     Invalid(String),
-    /// This host does not support the request. The trial is skipped, as with a missing program.
+    /// The host does not support the request. The trial is skipped, as if a program were missing.
     Unsupported(String),
 }
 
@@ -127,7 +127,7 @@ fn namespace_fix(error: &io::Error) -> &'static str {
     }
 }
 
-/// Checks that the requested CPUs of a role are allowed, and returns them.
+/// Returns the requested CPUs of a role after checking that they are allowed.
 fn allowed_cpus(
     role: &str,
     wish: &PlacementSpec,
@@ -141,8 +141,8 @@ fn allowed_cpus(
     }
 }
 
-/// Returns the CPUs of two separate hosts: the requested ones, and all others for a role without a
-/// request.
+/// Returns the CPUs of two separate hosts. A role without requested CPUs gets those that the other
+/// role leaves free. Without any request, each role gets half of them.
 fn separate_cpus(
     client: Option<Cpus>,
     server: Option<Cpus>,
@@ -172,7 +172,7 @@ fn store_place(behind: &TrialStore) -> place::StorePlacement {
     }
 }
 
-/// Sets a kernel setting of a host's network.
+/// Sets a kernel setting in the network namespace of a host.
 fn set_sysctl(side: &ProcessPlacement, name: &str, value: &str) -> Result<(), String> {
     let file = Path::new("/proc/sys").join(name.replace('.', "/"));
     let written = side.within(|| fs::write(file, value));

@@ -76,7 +76,7 @@ pub(super) fn measure<'a>(
             return Ok(None);
         }
     };
-    // The arrivals differ per process and are the same in all trials.
+    // Arrivals differ between processes, but are the same in all trials.
     let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
     planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
     let proxy = proxy.as_ref().map(DelayProxy::pid);
@@ -145,7 +145,7 @@ fn run_attempts<'a>(
     Ok(failure)
 }
 
-/// Records a server or store that ended under load. Returns whether both are still running.
+/// Records that the server or the store ended under load. Returns whether both are still running.
 fn check_survivors<'a>(
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,

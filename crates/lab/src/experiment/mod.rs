@@ -1,7 +1,7 @@
 //! Runs an experiment: builds and starts its systems, loads them in rounds, stops them, and records
 //! everything.
 //!
-//! A failure affects only its own trial.
+//! A failure affects only the trial in which it occurs.
 
 mod build;
 mod child;
@@ -77,7 +77,7 @@ impl StepError {
     }
 }
 
-/// Plans the load of a trial on its hosts for the server's URL.
+/// Plans the load of a trial on its hosts. `url` is the server's URL.
 ///
 /// # Errors
 /// The trial cannot be planned; the message is one line.
@@ -155,8 +155,8 @@ impl<'a> ExperimentRunner<'a> {
         Ok(ExperimentOutcome { record, failures })
     }
 
-    /// Measures all trials in rounds, each time on fresh processes. Returns the failure of a
-    /// worker, which ends the experiment.
+    /// Measures all trials in rounds, with fresh processes in each round. A worker's failure ends
+    /// the experiment and is returned.
     fn rounds(
         &self,
         state: &mut ExperimentState<'a, '_>,

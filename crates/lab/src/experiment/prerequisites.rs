@@ -7,7 +7,7 @@ use super::{ExperimentRunner, ExperimentState, StepError};
 use crate::attempt::LabError;
 use crate::manifest::{Filler, ManifestPackage, Need, Trial};
 
-/// Returns the system, store and client of a trial with their names in messages.
+/// Returns the system, store and client of a trial, each with its name for messages.
 fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
     let server: &ManifestPackage = &trial.server;
     let mut parts = vec![(server.name.clone(), server)];
@@ -17,12 +17,12 @@ fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
     if let Some(client) = &trial.client {
         parts.push((format!("client {}", client.package.name), &client.package));
     }
-    // Your own server may have the name of a system.
+    // Skip a user's own server, because it may have the same name as a system.
     parts.retain(|(_, part)| !part.needs.is_empty() || part.build.is_some());
     parts
 }
 
-/// Checks and builds every part once. Skips trials with an unavailable part.
+/// Checks and builds each system, store and client once. Skips trials that lack one of them.
 pub(super) fn prepare<'a>(
     runner: &ExperimentRunner<'a>,
     state: &mut ExperimentState<'a, '_>,
@@ -46,7 +46,7 @@ pub(super) fn prepare<'a>(
     Ok(())
 }
 
-/// Returns whether a part is available, or `None` if floodmark was interrupted.
+/// Returns whether a package is available, or `None` if floodmark was interrupted.
 fn prepare_part(
     runner: &ExperimentRunner<'_>,
     label: &str,

@@ -60,11 +60,11 @@ pub struct RunningProgram {
     log: PathBuf,
     address: SocketAddr,
     stop_within: Duration,
-    /// Declared last, so that it is dropped last.
+    /// Declared last, so that the run folder is dropped after the process.
     _run: RunFolder,
 }
 
-/// The folder of a program's files. If empty, it is removed on drop.
+/// Folder of a program's files. An empty folder is removed on drop.
 #[derive(Debug)]
 struct RunFolder(PathBuf);
 
@@ -74,7 +74,7 @@ impl Drop for RunFolder {
     }
 }
 
-/// Checks whether a program is ready. The error is the reason why not.
+/// Checks whether a program is ready. The error says why it is not ready.
 pub type ReadyCheck<'a> = dyn Fn(SocketAddr) -> Result<(), String> + 'a;
 
 impl ProgramSpec<'_> {
@@ -130,17 +130,17 @@ impl ProgramSpec<'_> {
 }
 
 impl RunningProgram {
-    /// Returns the address that it listens on.
+    /// Returns the address that the program listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the id of the started process. The process or a descendant listens.
+    /// Returns the id of the started process. This process or a descendant accepts connections.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
 
-    /// Returns the path of its log.
+    /// Returns the path of the program's log.
     pub fn log(&self) -> &Path {
         &self.log
     }
@@ -168,7 +168,7 @@ impl RunningProgram {
             if begin.elapsed() > timeout {
                 let fix = match self.address.ip().is_loopback() {
                     true => "",
-                    false => "; with hosts = \"separate\" it must listen on {host}:{port}",
+                    false => "; with hosts = \"separate\" the program must listen on {host}:{port}",
                 };
                 let last_words = self.last_words();
                 return Err(StepError::Failed(format!(
@@ -181,13 +181,13 @@ impl RunningProgram {
         }
     }
 
-    /// Returns its exit status if it has ended.
+    /// Returns the exit status if the program has ended.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Quotes the end of its log and names the file. For a killed program it names only the file,
-    /// because the log's last lines are unrelated.
+    /// Quotes the last line of the program's log and names the file. For a killed program, names
+    /// only the file, because the log does not explain the kill.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
         let line = match killed {
@@ -197,7 +197,8 @@ impl RunningProgram {
         format!("{line}; see {}", self.log.display())
     }
 
-    /// Stops the program, faster once `stop` is set. Returns a message if it had to be killed.
+    /// Stops the program, and shortens the grace period once `stop` is set. Returns a message if
+    /// the program had to be killed.
     pub fn stop(mut self, name: &str, stop: &Stop) -> Option<String> {
         // A program that ended earlier has already been reported.
         if self.exit_status().is_some() {

@@ -1,4 +1,4 @@
-//! Tests what limited a trial by perturbing its server, and by loading a second one with a doubled
+//! Tests what limited a trial: perturbs its server, and loads a second server with a doubled
 //! setting.
 
 use floodmark_diagnose::why::proof;
@@ -19,7 +19,8 @@ struct DoubledProcess {
     planned: Planned,
 }
 
-/// Perturbs a measured process if that can separate its cause from others, and records the result.
+/// Perturbs a measured process if this can distinguish its cause from others, and records the
+/// result.
 pub(super) fn prove<'a>(
     runner: &ExperimentRunner<'a>,
     process: &TrialProcess<'a, '_>,
@@ -72,8 +73,7 @@ pub(super) fn prove<'a>(
     Ok(())
 }
 
-/// Starts a second server with twice the value of its pool's setting, if the server has such a
-/// setting.
+/// Starts a second server with its pool's setting doubled, if the server has such a setting.
 fn start_doubled(
     runner: &ExperimentRunner<'_>,
     process: &TrialProcess<'_, '_>,

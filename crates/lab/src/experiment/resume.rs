@@ -1,6 +1,6 @@
-//! Reads an interrupted result, so that only the rest of its experiment is measured.
+//! Reads an interrupted result, so that only the remaining processes are measured.
 //!
-//! The unit is a server process. An incomplete process is measured again and all its attempts are
+//! A server process is complete or measured again. All attempts of an incomplete process are
 //! superseded, because attempts are comparable only on the same process.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,8 +31,7 @@ impl EarlierResult {
     /// Reads which processes of an experiment a result folder contains.
     ///
     /// # Errors
-    /// The folder has no result of this experiment, or its load or host differs, so the
-    /// measurements cannot be combined.
+    /// The folder has no result of this experiment, or the load or the host has changed.
     pub fn read(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
         let events = ResultEvents::read(&folder.join(EVENTS));
         let mut events = events.map_err(|error| format!("--resume: {error}"))?;
@@ -100,7 +99,7 @@ fn check_experiment(
             then.trials.join(", ")
         ));
     }
-    // Adding processes until a difference appears would always find one.
+    // Adding processes until a difference appears would always lead to a difference.
     if then.processes != now.processes {
         return Err(format!(
             "the result has {} processes per trial, not {}",
@@ -152,8 +151,7 @@ fn check_load(runs: &[RunEvents], experiment: &Experiment) -> Result<(), String>
     Ok(())
 }
 
-/// Returns a plan as read back from JSON, without the fields that differ between the runs of a
-/// trial.
+/// Returns a plan after a JSON round trip, without the fields that differ between runs of a trial.
 fn comparable(plan: &Plan) -> Option<Plan> {
     let mut plan = Plan {
         seed: 0,

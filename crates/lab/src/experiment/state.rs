@@ -46,7 +46,7 @@ impl<'a> ExperimentState<'a, '_> {
 
     /// Returns the paths of a program's files.
     pub fn paths(&self, name: &str) -> ProgramPaths<'_> {
-        // Absolute, because programs run in other folders.
+        // Use absolute paths, because programs run in other folders.
         let result = std::path::absolute(self.folder.path());
         let result = result.unwrap_or_else(|_| self.folder.path().to_owned());
         ProgramPaths {
@@ -56,7 +56,7 @@ impl<'a> ExperimentState<'a, '_> {
         }
     }
 
-    /// Records something skipped, which is not a failure.
+    /// Records that something was skipped, which is not a failure.
     pub fn skip(&mut self, what: String) -> Result<(), LabError> {
         self.listener.on_problem(&what);
         self.folder.append(&Event::Skipped { what })?;

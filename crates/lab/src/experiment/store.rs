@@ -1,5 +1,4 @@
-//! The store of a trial: starts it empty or connects to a running one, with a delay proxy if
-//! requested.
+//! The store of a trial, either started empty or already running, with an optional delay proxy.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -23,17 +22,19 @@ pub struct StoreInstance {
     pub reached: String,
     /// Address of the store itself.
     address: SocketAddr,
-    /// The store's process if floodmark started it. Declared before the data, so that it is dropped
-    /// first.
+    /// The store's process, if floodmark started it. Declared before the data folder, so that the
+    /// process ends first.
     program: Option<RunningProgram>,
     proxy: Option<DelayProxy>,
     _data: Option<Scratch>,
 }
 
 impl StoreInstance {
-    /// Starts the store on the server's host or connects to a running one, and starts its delay
-    /// proxy. `data` is the parent of the data folders; the next experiment removes what a killed
-    /// floodmark left in it.
+    /// Starts the store on the server's host or connects to a running store. Starts a delay proxy
+    /// if requested.
+    ///
+    /// `data` is the parent of the data folders. If floodmark is killed, the next experiment
+    /// removes the data from this folder.
     pub fn start(
         runner: &ExperimentRunner<'_>,
         behind: &TrialStore,
@@ -87,7 +88,8 @@ impl StoreInstance {
         })
     }
 
-    /// Returns the id of the process that floodmark started. The process or a descendant listens.
+    /// Returns the id of the process that floodmark started. This process or a descendant accepts
+    /// connections.
     pub fn pid(&self) -> Option<u32> {
         self.program.as_ref().map(RunningProgram::pid)
     }
@@ -102,14 +104,15 @@ impl StoreInstance {
         }
     }
 
-    /// Returns exit status and last log line if it has ended.
+    /// Returns the exit status and the last log line if the store has ended.
     pub fn exit(&mut self) -> Option<String> {
         let program = self.program.as_mut()?;
         let status = program.exit_status()?;
         Some(format!("({status}){}", program.last_words()))
     }
 
-    /// Stops the store, faster once `stop` is set. Returns a message if it had to be killed.
+    /// Stops the store, and shortens the grace period once `stop` is set. Returns a message if the
+    /// store had to be killed.
     pub fn stop(self, name: &str, stop: &Stop) -> Option<String> {
         drop(self.proxy);
         self.program?.stop(&format!("the store {name}"), stop)

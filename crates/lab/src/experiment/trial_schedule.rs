@@ -128,7 +128,7 @@ mod tests {
         let first = schedule.begin(&run("a", 1)).unwrap();
         assert_eq!((first.number, first.of), (1, 4));
         assert_eq!(first.next.as_deref(), Some("b"));
-        // Removes only the second attempt, because the first has started.
+        // Only the second attempt is removed, because the first attempt has started.
         schedule.leave_out("a");
         let second = schedule.begin(&run("b", 1)).unwrap();
         assert_eq!((second.number, second.of), (2, 3));

@@ -1,4 +1,4 @@
-//! `[[claim]]`: a published figure, and the criterion for agreement with the measured one.
+//! `[[claim]]`: a published figure, and the criterion for agreement with the measured figure.
 
 use std::ops::Range;
 
@@ -24,15 +24,15 @@ pub(super) struct ClaimSection {
     metric: Option<ComparedMetric>,
     /// Names of two trials: the figure of the first is divided by the figure of the second.
     ratio: Option<Located<Vec<String>>>,
-    /// Name of the trial, in place of ratio. Can be omitted if there is only one trial.
+    /// Name of the trial, for a claim without ratio. Optional if there is only one trial.
     trial: Option<Located<Name>>,
     /// Published figure: a ratio, a rate per second, or a time in microseconds.
     published: Option<Located<Number>>,
     /// Relative tolerance: with 0.1, the claim holds if the measured figure is between published /
     /// 1.1 and published * 1.1. Default for a ratio: 0.1. Any other figure needs within or at.
     within: Option<Located<Number>>,
-    /// Bound, in place of within: the claim holds if the measured figure is at least, or at most,
-    /// the published one.
+    /// Bound, for a claim without within: the claim holds if the measured figure is at least, or at
+    /// most, the published figure.
     at: Option<Located<Bound>>,
 }
 
@@ -124,7 +124,7 @@ fn claimed_trial(
     match (&section.trial, trials) {
         (Some(trial), _) if section.ratio.is_some() => Err(file.error(
             &trial.span(),
-            "trial conflicts with ratio; leave one of them out",
+            "trial conflicts with ratio; remove one of them",
         )),
         (Some(trial), _) => match check_trial(&trial.0, trials) {
             Ok(()) => Ok(Some(trial.0.clone())),
@@ -150,7 +150,7 @@ fn agreement(file: &TomlFile, section: &ClaimSection) -> Result<Option<Agreement
         (None, Some(at)) if !has_figure => needs_figure("at", at.span()),
         (Some(_), Some(at)) => Err(file.error(
             &at.span(),
-            "at conflicts with within; leave one of them out",
+            "at conflicts with within; remove one of them",
         )),
         (Some(within), None) if within.0 <= 0.0 => Err(file.error(
             &within.span(),

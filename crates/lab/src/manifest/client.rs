@@ -199,7 +199,7 @@ impl Client {
         let fresh = load.fresh == Some(true);
         if fresh && load.rate.is_some() {
             return Err(format!(
-                "client {name} cannot send at a rate on fresh connections; leave one of them out"
+                "client {name} cannot send at a rate on fresh connections; remove one of them"
             ));
         }
         if load.rate.is_some() && load.connections.is_none() {
@@ -229,13 +229,13 @@ impl Client {
         Ok(command)
     }
 
-    /// Returns whether a load is a number of requests because the client supports no duration.
+    /// Returns whether the client supports only a number of requests for a load, but no duration.
     pub(super) fn only_counts(&self, load: &LoadSpec) -> bool {
         let commands = self.commands(load).0;
         load.requests.is_some() && commands.duration.is_none()
     }
 
-    /// Returns the commands for a load, and a description of its use of connections.
+    /// Returns the commands for a load, and a description of how they use connections.
     fn commands(&self, load: &LoadSpec) -> (&Commands, &'static str) {
         match (load.rate, load.fresh) {
             (Some(_), _) => (&self.rate, "at a rate"),

@@ -12,7 +12,7 @@ fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
 }
 
-/// Reads a file in the folder of a shipped client with that client's figures.
+/// Reads the figures from a file with the output of a shipped client.
 fn read(name: &str, file: &str) -> Result<PrintedFigures, String> {
     let folder = clients().join(name).canonicalize().unwrap();
     let client = Client::read(&folder).unwrap_or_else(|error| panic!("{error}"));
@@ -434,7 +434,7 @@ fn refuses_a_load_that_the_client_does_not_support() {
         ("rate = 100", "add connections"),
         (
             "rate = 100, connections = 4, fresh = true",
-            "leave one of them out",
+            "remove one of them",
         ),
         (
             "rate = 100, connections = 4, requests = 7",

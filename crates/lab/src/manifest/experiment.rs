@@ -34,14 +34,14 @@ pub(super) struct ExperimentManifest {
     place: Option<ExperimentPlace>,
     /// Servers to load: each trial names a system, or a command that starts your own server.
     trial: Vec<Located<TrialSection>>,
-    /// Names of trials in order, each of which adds one feature to the previous trial. Each trial
-    /// is compared with the previous one: the cost of the feature in throughput, latency and CPU.
+    /// Names of trials in order. Each trial adds one feature to the previous trial. The comparison
+    /// of the two shows the feature's cost in throughput, latency and CPU.
     ladder: Option<Located<Vec<String>>>,
     /// Published figures to compare with.
     #[serde(default)]
     claim: Vec<Located<ClaimSection>>,
-    /// Whether to change the setup after each process is measured, to prove what limited it. Takes
-    /// a minute more per process, or longer if responses are slow. Default: false.
+    /// Whether to change the setup after each process is measured, to prove what limited the
+    /// process. Adds at least one minute per process. Default: false.
     #[serde(default)]
     prove: bool,
     /// Expected outcome.
@@ -53,7 +53,7 @@ pub(super) struct ExperimentManifest {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ExpectSection {
-    /// Causes of the limit that you expect. They are stored in the record.
+    /// Expected causes of the limit, which are stored in the record.
     cause: Option<Located<Vec<String>>>,
     /// Expected outcome of the check. With violated, the experiment fails if the check holds.
     check: Option<ExpectedCheck>,
@@ -73,7 +73,7 @@ pub struct Experiment {
 /// Changes to an experiment from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Trials to run, each by its own name or its system's name; empty for all.
+    /// Names of the trials to run, or of their systems. Empty for all trials.
     pub only: Vec<String>,
     /// Number of attempts on each process.
     pub attempts: Option<u32>,
@@ -164,7 +164,7 @@ impl Experiment {
         })
     }
 
-    /// Finds the file of an experiment from its path, or from its name in `./experiments`.
+    /// Finds an experiment's file by its path, or by its name in `./experiments`.
     ///
     /// # Errors
     /// The file does not exist.

@@ -69,7 +69,7 @@ enum TimeUnit {
     Printed,
 }
 
-// One type per form of section, each with its own keys.
+// Each form of section has a type of its own, with its own keys.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "CountSection")]
 #[schemars(with = "CountSection")]
@@ -121,9 +121,8 @@ struct ClientFigure {
 impl ClientFigures {
     /// Reads the figures from a client's output.
     ///
-    /// # Errors
-    /// The number of responses is missing, or a figure is not a number. The error message follows
-    /// the client's name.
+    /// The number of responses is missing, or a figure is not a number. The message continues a
+    /// sentence that starts with the client's name.
     pub fn read(&self, output: &str) -> Result<PrintedFigures, String> {
         let count = |figure: &Option<CountFigure>, name| match figure {
             Some(figure) => Ok(figure.0.read(output, name)?.map(|n| n as u64)),

@@ -71,8 +71,8 @@ impl Filler {
         words.iter().map(|word| self.fill(word)).collect()
     }
 
-    /// Replaces known placeholders. Unknown ones stay, because files also use braces for other
-    /// purposes.
+    /// Replaces known placeholders. Unknown placeholders stay, because files also use braces for
+    /// other purposes.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {
         let mut filled = String::with_capacity(text.len());

@@ -10,7 +10,7 @@ use floodmark_plan::{FileError, did_you_mean};
 
 /// Manifests of one kind, each read once.
 pub(super) struct ManifestCache<T> {
-    /// Key in an experiment, such as `system`. The manifests are `systems/NAME/system.toml`.
+    /// Key in an experiment, such as `system` for the manifests `systems/NAME/system.toml`.
     key: &'static str,
     read: fn(&Path) -> Result<T, FileError>,
     known: BTreeMap<String, Arc<T>>,
@@ -55,7 +55,7 @@ fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<Pa
     let is_one = |path: &Path| path.join(&manifest).is_file();
     let mut candidates = places.iter().map(|place| place.join(name));
     if let Some(found) = candidates.find(|path| is_one(path)) {
-        // Commands run in this folder, where a relative path would be wrong.
+        // Return an absolute path, because commands run in this folder.
         return Ok(found.canonicalize().unwrap_or(found));
     }
     let known: Vec<String> = places
@@ -78,7 +78,7 @@ pub(super) fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns the sorted names of a folder's entries for which `name` returns one.
+/// Returns the sorted results of `name` for the entries of a folder.
 pub(super) fn names_in(
     folder: &Path,
     name: impl Fn(&Path) -> Option<&std::ffi::OsStr>,

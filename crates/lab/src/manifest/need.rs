@@ -135,8 +135,8 @@ fn version(text: &str) -> Option<Vec<u64>> {
     text.split('.').map(|part| part.parse().ok()).collect()
 }
 
-/// Returns the first standalone number in a text as its parts, such as 21.0.4 in `openjdk 21.0.4
-/// 2024`. Java up to version 8 prints 1.8 for version 8.
+/// Returns the parts of the first version number in a text, such as 21.0.4 in `openjdk 21.0.4
+/// 2024`. Java 8 and earlier print version 8 as 1.8.
 ///
 /// Ignores color sequences, because `mvn` prints them even to a file. Also ignores the JVM's lines
 /// about options from the environment.
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(package("a-server-of-mine"), None);
     }
 
-    /// Uses Java and Maven of this host; both may be missing.
+    /// Uses the host's Java and Maven, if they are installed.
     #[test]
     fn checks_installed_java_and_maven() {
         for (enough, too_much) in [("java >= 8", "java >= 1000"), ("mvn >= 3", "mvn >= 1000")] {

@@ -17,17 +17,17 @@ use super::store::TrialStore;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExperimentPlace {
-    /// shared: client and server run on this host and share its CPUs, unless cpus is given.
-    /// separate: each runs in its own network namespace, joined by a pair of virtual interfaces, on
-    /// its own half of the CPUs, unless cpus is given. Default: shared.
+    /// shared: client and server run on this host and share all CPUs, unless cpus is given.
+    /// separate: client and server each have a network namespace and half of the CPUs, unless cpus
+    /// is given. A pair of virtual interfaces joins the namespaces. Default: shared.
     pub hosts: Option<HostLayout>,
     /// CPUs of client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
     /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
     /// given.
     pub cpus: Option<CpusSection>,
     /// Kernel settings of each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
-    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings
-    /// are not changed.
+    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The settings of the host
+    /// itself do not change.
     pub sysctls: Option<Located<SysctlsSection>>,
     /// Number of processes per server, started one after another in rounds over all trials (A B A
     /// B). Default: 1.
@@ -38,17 +38,17 @@ pub(super) struct ExperimentPlace {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrialPlace {
-    /// shared: client and server run on this host and share its CPUs, unless cpus is given.
-    /// separate: each runs in its own network namespace, joined by a pair of virtual interfaces, on
-    /// its own half of the CPUs, unless cpus is given. Default: shared.
+    /// shared: client and server run on this host and share all CPUs, unless cpus is given.
+    /// separate: client and server each have a network namespace and half of the CPUs, unless cpus
+    /// is given. A pair of virtual interfaces joins the namespaces. Default: shared.
     pub hosts: Option<HostLayout>,
     /// CPUs of client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
     /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
     /// given.
     pub cpus: Option<CpusSection>,
     /// Kernel settings of each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
-    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings
-    /// are not changed.
+    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The settings of the host
+    /// itself do not change.
     pub sysctls: Option<Located<SysctlsSection>>,
 }
 
@@ -81,7 +81,7 @@ pub struct TrialPlacement {
     pub client: PlacementSpec,
     /// Placement of the server.
     pub server: PlacementSpec,
-    /// Added one-way latency between client and server; `None` without a proxy.
+    /// Added one-way latency between client and server. `None` without a proxy.
     pub delay: Option<Duration>,
     /// The store behind the server.
     pub store: Option<TrialStore>,
@@ -97,7 +97,7 @@ pub struct PlacementSpec {
 }
 
 impl TrialPlacement {
-    /// Replaces the keys that a section gives.
+    /// Overrides the placement with the keys that a section contains.
     pub(super) fn override_with(
         &mut self,
         file: &TomlFile,

@@ -72,8 +72,8 @@ impl Build {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Knob {
-    /// Value if the experiment does not set the knob. Required, except for a knob named threads.
-    /// Its default is half the CPUs, or all of the server's own CPUs if it has any.
+    /// Value if the experiment does not set the knob. Required, unless the knob is named threads.
+    /// The default of threads is half the CPUs, or all of the server's own CPUs if it has any.
     pub default: Option<ScalarText>,
     /// Allowed values.
     #[serde(default)]

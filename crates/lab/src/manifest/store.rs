@@ -37,9 +37,11 @@ pub(super) struct StoreManifest {
     /// Description of the store in one line.
     #[serde(rename = "about")]
     _about: Option<String>,
-    /// Protocol that floodmark uses to read the store's own metrics. Default: only its processes are monitored.
+    /// Protocol that floodmark uses to read the store's own metrics. Default: only its processes
+    /// are monitored.
     kind: Option<StoreProduct>,
-    /// Programs that must be installed, such as "java >= 17". If one is missing, trials with the store are skipped.
+    /// Programs that must be installed, such as "java >= 17". If one is missing, trials with the
+    /// store are skipped.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     needs: Vec<Need>,
@@ -86,12 +88,12 @@ pub(super) struct StoreSection {
     /// Name of the store: the folder stores/NAME beside the experiments folder. Each server process
     /// gets a fresh, empty store.
     pub name: Option<Located<Name>>,
-    /// Host and port of a running store, in place of name, such as "10.0.0.7:5432". The server
-    /// under test is responsible for its content.
+    /// Host and port of a running store, such as "10.0.0.7:5432", instead of a name. The server
+    /// under test must create the content of this store.
     pub url: Option<Located<String>>,
     /// Knobs of the store, such as { heap = "512m" }.
     pub setting: Option<Located<LocatedMap<ScalarText>>>,
-    /// Added round-trip time between server and store, by floodmark's proxy. 0s: a proxy without
+    /// Round-trip time that floodmark's proxy adds between server and store. 0s: a proxy without
     /// delay, as a baseline. Default: no proxy.
     pub delay: Option<Delay>,
 }
@@ -145,7 +147,7 @@ impl Store {
 pub struct TrialStore {
     /// Its origin.
     pub from: StoreSource,
-    /// Added round-trip time; `None` without a proxy.
+    /// Added round-trip time. `None` without a proxy.
     pub delay: Option<Duration>,
 }
 
@@ -164,8 +166,8 @@ pub enum StoreSource {
 }
 
 impl TrialStore {
-    /// Returns its name in the record: the name of a started store, or the address of a running
-    /// one.
+    /// Returns the name in the record: the name of a started store, or the address of a running
+    /// store.
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.from {

@@ -44,8 +44,8 @@ pub(super) struct SystemManifest {
     needs: Vec<Need>,
     /// Runtime of the server, for the record. Default: not stated.
     runtime: Option<Runtime>,
-    /// Texts such as "AskTimeoutException". floodmark counts the lines of the server's log that
-    /// contain them, per attempt.
+    /// Texts such as "AskTimeoutException". For each attempt, floodmark counts the lines of the
+    /// server's log that contain one of these texts.
     errors: Option<Located<Vec<String>>>,
     /// How to build the system. Default: nothing to build.
     build: Option<Build>,

@@ -34,29 +34,29 @@ pub(super) struct TrialSection {
     pub name: Option<Located<Name>>,
     /// Name of the system: the folder systems/NAME beside the experiments folder.
     system: Option<Located<Name>>,
-    /// Workload to request. Optional for a trial with a command; without it, the path of ready is
-    /// requested.
+    /// Workload to request. Optional for a trial with a command, which then requests the path of
+    /// ready.
     workload: Option<Located<Workload>>,
     /// Knobs of the system, such as { threads = 2 }.
     setting: Option<Located<LocatedMap<ScalarText>>>,
     /// Knobs to vary, such as { threads = [8, 32, 100] }. Each value, or each combination of the
     /// values of several knobs, becomes a trial. The first knob is the axis of the curve.
     pub sweep: Option<Located<SweepSection>>,
-    /// Database of the system. { name = "postgresql" } is started for the trial; { url =
-    /// "127.0.0.1:5432" } is already running. {store} in the system's command stands for its
-    /// address.
+    /// Database of the system. { name = "postgresql" } starts a database for the trial. { url =
+    /// "127.0.0.1:5432" } uses a running database. In the system's command, {store} stands for the
+    /// address of the database.
     store: Option<Located<StoreSection>>,
-    /// External client to use in place of floodmark: the folder clients/NAME beside the experiments
-    /// folder.
+    /// External client that sends the load instead of floodmark: the folder clients/NAME beside the
+    /// experiments folder.
     client: Option<Located<Name>>,
     /// Settings that override the experiment's load.
     load: Option<LoadSpec>,
     /// Settings that override the experiment's place.
     place: Option<TrialPlace>,
-    /// Added one-way latency between client and server, by floodmark's proxy. 0s: a proxy without
+    /// One-way latency that floodmark's proxy adds between client and server. 0s: a proxy without
     /// delay, as a baseline. Default: no proxy.
     delay: Option<Delay>,
-    /// Command that starts your own server, in place of system. It runs in the experiment's folder
+    /// Command that starts your own server instead of a system. It runs in the experiment's folder
     /// without a shell. Placeholders: {host} and {port}, the address and port to listen on;
     /// {store}, the address of the trial's store.
     command: Option<Located<CommandWords>>,
@@ -77,7 +77,7 @@ pub struct Trial {
     pub name: String,
     /// Position of the trial in its file, as `file:line`.
     pub place: String,
-    /// The server: a system, or your own server as a system without workloads and knobs.
+    /// The server: a system, or the user's own server as a system without workloads and knobs.
     pub server: Arc<System>,
     /// Fixed port of your own server; `None` for a free one.
     pub port: Option<u16>,
@@ -218,7 +218,7 @@ impl TrialReader<'_> {
     fn refuse_conflicts(&self, section: &TrialSection) -> Result<(), FileError> {
         let refused = match (&section.system, &section.command) {
             (Some(_), Some(command)) => {
-                let what = "command conflicts with system; leave one of them out";
+                let what = "command conflicts with system; remove one of them";
                 return Err(self.file.error(&command.span(), what));
             }
             (_, None) => [
@@ -256,7 +256,8 @@ impl TrialReader<'_> {
         }
     }
 
-    /// Returns your own server as a system. Without a `name`, its name is that of its program.
+    /// Returns the user's own server as a system. Without `name`, the server is named after its
+    /// program.
     fn own_server(
         &self,
         section: &TrialSection,
@@ -303,7 +304,7 @@ impl TrialReader<'_> {
         let file = self.file;
         let from = match (&section.name, &section.url) {
             (Some(_), Some(url)) => {
-                let what = "url conflicts with name; leave one of them out";
+                let what = "url conflicts with name; remove one of them";
                 return Err(file.error(&url.span(), what));
             }
             (None, None) => {

@@ -95,7 +95,7 @@ impl Workload {
         }
     }
 
-    /// Returns the path of its counter, which increases by one per request.
+    /// Returns the path of the workload's counter, which increases by one per request.
     #[must_use]
     pub fn counter(self) -> Option<&'static str> {
         match self {

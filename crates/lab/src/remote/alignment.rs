@@ -5,12 +5,12 @@ use floodmark_record::remote::{AlignmentMethod, ClockAlignment, ClockReading};
 /// Rounding error of a series' start, which is a whole number of milliseconds.
 const ROUNDING_MS: f64 = 0.5;
 
-/// Maximum difference between the wall-clock offsets from the monotonic clock that two processes on
-/// one host see, ns. A larger difference means a time namespace, or two copies of one virtual
-/// machine image.
+/// Maximum difference between the offsets of the wall clock from the monotonic clock that two
+/// processes on one host see, ns. Clocks with a larger difference belong to a time namespace, or to
+/// copies of one virtual machine image.
 const SAME_HOST_NS: u128 = 100_000_000;
 
-/// Returns the offset to add to a time on the `remote` series clock to get a `local` one.
+/// Returns the offset between the series clocks: a `remote` time plus the offset is a `local` time.
 ///
 /// # Errors
 /// The hosts differ, and one of their clocks is not synchronized.
@@ -43,7 +43,7 @@ fn error_us(clock: &ClockReading, host: &str) -> Result<u64, String> {
     })
 }
 
-/// Returns the start of a series on a clock that read `ns` when the reading was taken, in ms.
+/// Returns the start of a series on a clock that showed `ns` at the time of the reading, in ms.
 fn start_ms(clock: &ClockReading, ns: u64) -> f64 {
     // Nanoseconds since 1970 need 61 bits and an `f64` has 53, so the result is exact to 256 ns.
     ns as f64 / 1e6 - clock.at_ms

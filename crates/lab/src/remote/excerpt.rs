@@ -9,7 +9,7 @@ use super::file::ObserverFile;
 use super::series::{JoinedSeries, SeriesPiece, increase, join};
 use super::threads;
 
-/// Time at the end of an attempt that may be unobserved, ms: the steps there are not complete yet.
+/// Unobserved time that is accepted at the end of an attempt, ms. Steps there may be incomplete.
 pub const END_SLACK_MS: f64 = 100.0;
 
 /// Maximum number of values in a series; the same limit as for local series.
@@ -77,7 +77,7 @@ impl<'a> Excerpt<'a> {
         for (number, group) in self.file.groups() {
             for (index, series) in group.series.iter().enumerate() {
                 let values = self.seconds.iter().flat_map(|second| &second.groups);
-                // Seconds before a series appeared contain no values of it.
+                // Seconds before a series first appeared contain no values for it.
                 let piece = |values: &'a GroupValues| {
                     Some(SeriesPiece {
                         start_ms: moved(values.start_ms, self.offset_ms),
@@ -98,7 +98,7 @@ impl<'a> Excerpt<'a> {
         all
     }
 
-    /// Returns the series as observations of the run, in at most `room` characters.
+    /// Returns the series as observations of the run. Their values have at most `room` characters.
     pub fn observations(&self, room: usize) -> Vec<Observation> {
         let end_ms = self.times.end_ms as u64;
         let join = |of: &PiecewiseSeries, min_step_ms| {
@@ -191,8 +191,8 @@ fn moved(ms: u64, offset_ms: i64) -> i64 {
     ms.saturating_add(offset_ms)
 }
 
-/// Returns the share of the CPU used in `second` that was used in its part `within`. Without CPU
-/// use, returns the share of the time.
+/// Returns the share of the CPU time of `second` that was used in its part `within`. If no CPU time
+/// was used, returns the share of the second's length.
 fn share(on_cpu: &[SeriesPiece], within: (f64, f64), second: (f64, f64)) -> f64 {
     if within.0 >= within.1 {
         return 0.0;

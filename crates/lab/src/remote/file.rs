@@ -26,7 +26,7 @@ const MISSING_LIMIT: usize = 200;
 /// Interval between two reads of new lines.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Advice if the file is not the observer's.
+/// Advice for a file that floodmark observe did not write.
 const NAME_THE_FILE: &str = "name the file that floodmark observe writes";
 
 /// The file of an observation in progress.

@@ -61,8 +61,8 @@ impl RemoteObserver {
         Ok(Self(RefCell::new(file)))
     }
 
-    /// Adds the remote observations to those of an attempt that has just ended. Returns one line
-    /// per missing observation.
+    /// Adds remote observations to the local observations of an attempt that has just ended.
+    /// Returns one line per missing observation.
     pub fn add_to(&self, observed: &mut Observed) -> Vec<String> {
         let mut file = self.0.borrow_mut();
         let missing = add_to(&mut file, observed);

@@ -50,7 +50,7 @@ pub struct JoinedSeries {
 /// `pieces` follow each other without gaps. In longer steps, increases are summed and other values
 /// are averaged. A sample that overlaps two steps counts in each by its share.
 ///
-/// A step that starts before 0 is dropped, but its increase is added to the first step, because
+/// A step that starts before 0 is dropped. Its increase is added to the first step, because
 /// connections open as soon as a run starts. A level sampled after the end is dropped unless it is
 /// the only one.
 pub fn join(
@@ -119,8 +119,8 @@ pub fn join(
     Some(joined)
 }
 
-/// Returns the increase of a counter between two times. A step that overlaps them partly counts by
-/// its share. Sampling ended at `end_ms`, possibly within the last step.
+/// Returns the increase of a counter between two times. A step that lies partly between these times
+/// counts in proportion. Sampling ended at `end_ms`, possibly within the last step.
 pub fn increase(pieces: &[SeriesPiece], from_ms: f64, to_ms: f64, end_ms: f64) -> f64 {
     let steps = pieces.iter().flat_map(SeriesPiece::steps);
     let parts = steps.map(|(begin, end, value)| {

@@ -29,7 +29,7 @@ fn clock(at_ms: u64, boot_id: &str, synchronised: bool) -> ClockReading {
     }
 }
 
-/// Returns the file of an observer that saw a use of 0.5 CPUs for 14 s.
+/// Returns the file of an observer whose server used 0.5 CPUs for 14 s.
 fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
     let remote_clock = |at_ms| clock(at_ms, "remote", synchronised);
     let series = |figure| ObservedSeries {
@@ -86,7 +86,7 @@ fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
     (folder, file)
 }
 
-/// Returns the observations of a 4 s run on this host, measured from 1 s on.
+/// Returns the observations of a 4 s run on this host. The measurement starts after 1 s.
 fn observed() -> Observed {
     Observed {
         measured_from_ms: Some(1_000),

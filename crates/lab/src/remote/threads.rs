@@ -1,4 +1,4 @@
-//! Sums the CPU of the server's threads over a measurement from their CPU in each second.
+//! Sums the CPU time of the server's threads over a measurement from the CPU time in each second.
 
 use std::collections::BTreeMap;
 

@@ -17,10 +17,10 @@ use crate::samples::Samples;
 const STEP: Duration = Duration::from_secs(1);
 
 /// Interval of table queries. For each of the four views, Cassandra scans all of its own tables,
-/// which takes 5 ms of CPU. Thread pools take 3 ms.
+/// which takes 5 ms of CPU. A query of the thread pools takes 3 ms.
 const TABLES_STEP: Duration = Duration::from_secs(4);
 
-/// Pools that always have a series: those that execute statements.
+/// Pools that execute statements. These pools always have a series.
 const ALWAYS: [&str; 3] = ["Native-Transport-Requests", "MutationStage", "ReadStage"];
 
 /// Pool that also executes floodmark's queries.
@@ -66,8 +66,8 @@ pub(super) fn open(target: &StoreTarget, samples: &mut Samples) -> io::Result<()
 /// Connection shared by both sources.
 struct CassandraSession {
     connection: CqlConnection,
-    /// Number of floodmark's queries, including the current one; Cassandra counts them as
-    /// statements.
+    /// Number of floodmark's queries, including the current query. Cassandra counts these queries
+    /// as statements.
     queries: u64,
     /// Local port of the connection, as Cassandra sees it.
     own_port: u16,
@@ -132,7 +132,7 @@ fn tables(
     Ok(())
 }
 
-/// Adds the tables of a view, except Cassandra's own. Percentiles cover the last minutes,
+/// Adds the tables of a view, except Cassandra's own. Percentiles cover the last minutes, as
 /// weighted by Cassandra, and not only the last step.
 fn add_tables(
     figures: &mut Figures,

@@ -41,7 +41,7 @@ pub(crate) enum CqlValue {
 }
 
 impl CqlValue {
-    /// Returns the number; 0 if it is missing, such as a percentile without samples.
+    /// Returns the number, or 0 if there is none. A percentile without samples has no number.
     pub(crate) fn number(&self) -> f64 {
         match self {
             CqlValue::Number(number) if number.is_finite() => *number,
@@ -150,7 +150,7 @@ impl CqlConnection {
     }
 }
 
-/// Replaces the error of a timeout with a clear one.
+/// Gives a timeout a clear error message, and returns other errors unchanged.
 fn timeout_error(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {

@@ -150,7 +150,7 @@ fn refuses_a_foreign_a_protected_and_a_silent_peer() {
 }
 
 proptest! {
-    /// A result with changed bytes gives an error, or no more rows than its bytes can hold.
+    /// A damaged result gives an error, or at most as many rows as its bytes can hold.
     #[test]
     fn parses_damaged_results_within_bounds(
         changes in prop::collection::vec((0_usize..200, any::<u8>()), 0..8),

@@ -60,7 +60,7 @@ mod tests {
             ("sh", &vec![burning.id()])
         );
         assert_eq!(observed.server.as_ref().unwrap().pids, [server.id()]);
-        // Slow samplers may not have noticed the end yet; there is exactly one line either way.
+        // Slow samplers may not have noticed the end yet, but there is always exactly one line.
         let ended =
             |line: &&String| line.starts_with("store: ") && line.contains("sampling stopped");
         assert_eq!(missing.iter().filter(ended).count(), 1, "{missing:?}");

@@ -1,6 +1,7 @@
 //! Queries a store's own statistics on a separate thread and connection.
 //!
-//! A response may be slow, and the sampler's thread must not wait: it takes 20 samples per second.
+//! Responses may be slow, but the sampler's thread must not wait, because it takes 20 samples per
+//! second.
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -19,8 +20,8 @@ use crate::{Root, namespace};
 /// Minimum interval of queries.
 pub(super) const MIN_STEP: Duration = Duration::from_millis(250);
 
-/// Timeouts of connecting and of a response. A store may pause for one or two seconds to collect
-/// garbage.
+/// Timeouts of a connection attempt and of a response. A store may pause for one or two seconds to
+/// collect garbage.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -57,8 +58,8 @@ pub(crate) struct StoreSamples {
 type Connected = Arc<Mutex<Option<TcpStream>>>;
 
 impl StoreMonitor {
-    /// Starts to query a store; its series start at `begin`. Returns `None` if the store's kind is
-    /// unknown.
+    /// Starts to query a store, with series that start at `begin`. Returns `None` if the store's
+    /// kind is unknown.
     ///
     /// # Errors
     /// The thread can't be started.
@@ -146,7 +147,7 @@ impl StoreTarget {
         if let Err(error) = opened {
             samples.missing(self.line(&error));
         }
-        // All queries share one connection: if one fails, all fail.
+        // All queries share one connection, so all of them fail together.
         while !samples.has_failed() {
             let wait = samples.next().saturating_duration_since(Instant::now());
             match ended.recv_timeout(wait) {

@@ -29,8 +29,8 @@ const MAINTENANCE: &str = "postgres";
 const MAX_EVENTS: usize = 32;
 
 /// Query that returns one row per figure: kind, name, value. Sessions of other users are `hidden`
-/// unless the user may read all statistics. A session waits for at most one lock, so `pg_locks` is
-/// not needed; reading it would block other sessions.
+/// unless the user may read all statistics. The query does not read `pg_locks`, which would block
+/// other sessions. It is not needed, because a session waits for at most one lock.
 const QUERY: &str = "\
 WITH sessions AS (
   SELECT coalesce(state, 'hidden') AS state, wait_event_type AS type, wait_event_type || ':' || wait_event AS event
@@ -47,7 +47,7 @@ UNION ALL SELECT 'count', counter.name, counter.value::float8
     ('temp_bytes', temp_bytes), ('deadlocks', deadlocks)) AS counter(name, value)
   WHERE datname = $1";
 
-/// Figures that always have a series: zero sessions waiting for a lock is evidence too.
+/// Figures that always have a series, because zero waiting sessions are evidence too.
 const ALWAYS: [PostgresqlFigure; 6] = [
     PostgresqlFigure::Active,
     PostgresqlFigure::Idle,

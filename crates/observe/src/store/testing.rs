@@ -34,7 +34,7 @@ impl Started {
         })
     }
 
-    /// Starts a store as its manifest does; `None` if it can't be built.
+    /// Starts a store with the command of its manifest. Returns `None` if the store can't be built.
     fn start(
         name: &'static str,
         kind: StoreKind,
