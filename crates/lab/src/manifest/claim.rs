@@ -148,10 +148,9 @@ fn agreement(file: &TomlFile, section: &ClaimSection) -> Result<Option<Agreement
     match (&section.within, &section.at) {
         (Some(within), _) if !has_figure => needs_figure("within", within.span()),
         (None, Some(at)) if !has_figure => needs_figure("at", at.span()),
-        (Some(_), Some(at)) => Err(file.error(
-            &at.span(),
-            "at conflicts with within; remove one of them",
-        )),
+        (Some(_), Some(at)) => {
+            Err(file.error(&at.span(), "at conflicts with within; remove one of them"))
+        }
         (Some(within), None) if within.0 <= 0.0 => Err(file.error(
             &within.span(),
             "within: expected a number above 0, like within = 0.1",
