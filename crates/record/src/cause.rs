@@ -1,8 +1,8 @@
 //! Causes that a verdict can name.
 
 crate::names::named! {
-    // Ordered from the client through the server to the network.
-    /// What limited a run.
+    // Variants are ordered from the client through the server to the network.
+    /// The cause that limited a run.
     Cause {
         /// The load generator is CPU-bound.
         ClientCpu = "client-cpu",
@@ -12,8 +12,7 @@ crate::names::named! {
         Concurrency = "concurrency",
         /// The load generator stalled.
         ClientStall = "client-stall",
-        /// The client ran out of local ports, usually because closed connections hold them in
-        /// TIME_WAIT.
+        /// The client ran out of local ports, usually because of connections in TIME_WAIT.
         EphemeralPorts = "ephemeral-ports",
         /// The load generator reached its limit on open files.
         ClientFds = "client-fds",
@@ -27,7 +26,8 @@ crate::names::named! {
         ServerFds = "server-fds",
         /// The server reached its limit on concurrent connections.
         MaxConnections = "max-connections",
-        /// The server closes connections after a number of requests; opening new ones is expensive.
+        /// The server closes connections after a number of requests, and reopening them is
+        /// expensive.
         KeepaliveLimit = "keepalive-limit",
         /// All worker threads of the server are waiting.
         WorkerPool = "worker-pool",
@@ -69,18 +69,17 @@ crate::names::named! {
         Frequency = "frequency",
         /// The link is saturated.
         Bandwidth = "bandwidth",
-        /// One end holds data back until the other acknowledges it, and the other delays the
-        /// acknowledgement (Nagle's algorithm and delayed ACK).
+        /// Nagle's algorithm at one end waits for an acknowledgement that the other end delays.
         DelayedAck = "delayed-ack",
         /// The server limits the request rate.
         RateLimiter = "rate-limiter",
         /// Many requests failed.
         Errors = "errors",
-        /// The server is a proxy; its upstream connections dominate.
+        /// The server is a proxy, and its upstream connections dominate.
         ProxyHop = "proxy-hop",
-        /// Nothing: the offered rate was met.
+        /// No limit: the offered rate was met.
         None = "none",
-        /// The throughput equals the offered rate; it is not the server's capacity.
+        /// The throughput equals the offered rate, so the server's capacity is unknown.
         OfferedRate = "offered-rate",
         /// Not enough evidence to name a cause.
         Unknown = "unknown",

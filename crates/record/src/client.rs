@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 pub struct ClientRan {
     /// Name of the client and of its folder.
     pub name: String,
-    /// CPU time in user mode in seconds, including waited-for children (`wait4`); null if the
-    /// client did not start.
+    /// User-mode CPU time in seconds, including waited-for children (`wait4`).
+    /// Null if the client did not start.
     pub user_s: Option<f64>,
-    /// CPU time in kernel mode in seconds, including waited-for children; null if the client did
-    /// not start.
+    /// Kernel-mode CPU time in seconds, including waited-for children.
+    /// Null if the client did not start.
     pub system_s: Option<f64>,
-    /// Peak resident memory in bytes: the maximum over the client and its waited-for children; null
-    /// if the client did not start.
+    /// Highest peak resident memory in bytes among the client and its waited-for children.
+    /// Null if the client did not start.
     pub peak_rss_bytes: Option<u64>,
     /// Command, log and figures of the client.
     pub tool: ExternalRun,
-    /// Reason in one line why the run has no result; null if it has one.
+    /// One-line reason for the lack of a result; null if the run has a result.
     pub failure: Option<String>,
     /// Whether floodmark interrupted the client.
     pub interrupted: bool,
@@ -28,7 +28,7 @@ pub struct ClientRan {
 /// Command, log and figures of an external client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExternalRun {
-    /// First line of the version output that contains a digit; null if there is none.
+    /// First line of the client's version output that contains a digit; null if no line does.
     pub version: Option<String>,
     /// Command as a list of arguments.
     pub command: Vec<String>,
@@ -38,12 +38,11 @@ pub struct ExternalRun {
     pub wall_s: f64,
     /// Figures that the client printed.
     pub said: PrintedFigures,
-    /// Readings of the server's own counter; null if the workload has no counter or it could not be
-    /// read.
+    /// Readings of the server's own counter; null without a counter or if reading failed.
     pub counter: Option<Counter>,
 }
 
-/// Figures printed by an external client; null for those that it does not print.
+/// Figures printed by an external client. A figure that the client does not print is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PrintedFigures {
     /// Requests per second.
@@ -68,15 +67,15 @@ pub struct PrintedFigures {
     pub max_us: Option<f64>,
 }
 
-/// A counter of the server that grows by one per response. floodmark reads it with requests of its
-/// own.
+/// Readings of a server's counter that grows by one per response.
+/// Each reading is a request that floodmark sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counter {
     /// Value before the client starts.
     pub before: u64,
     /// Value after the client ends.
     pub after: u64,
-    /// Number of readings in between; each adds one to the counter.
+    /// Number of readings between `before` and `after`; each reading adds one to the counter.
     pub readings: u64,
 }
 
@@ -84,7 +83,7 @@ impl Counter {
     /// Returns the number of responses sent to the external client.
     #[must_use]
     pub fn answers(&self) -> u64 {
-        // The final reading is also a request.
+        // The final reading also adds one to the counter.
         self.after
             .saturating_sub(self.before)
             .saturating_sub(1 + self.readings)

@@ -49,7 +49,7 @@ pub enum Conclusion {
     Different,
     /// The interval is entirely within 0.98 to 1.02: the systems are equivalent.
     Equivalent,
-    /// The interval is too wide or missing: inconclusive.
+    /// The comparison is inconclusive because the interval is too wide or missing.
     Undecided,
 }
 
@@ -64,7 +64,7 @@ pub struct Compared {
     pub attempts: u32,
 }
 
-/// Comparison of two systems in one metric.
+/// Comparison of two systems by one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
     /// The first system.
@@ -73,29 +73,27 @@ pub struct Comparison {
     pub b: String,
     /// The metric.
     pub metric: ComparedMetric,
-    /// Figure of `a` divided by the figure of `b`; null if either is unknown.
+    /// Figure of `a` divided by the figure of `b`; null if either figure is unknown.
     pub ratio: Option<f64>,
-    /// Lower bound of the interval of the ratio; null with fewer than two processes of either
-    /// system.
+    /// Lower bound of the ratio's interval; null if a system has fewer than two processes.
     pub low: Option<f64>,
-    /// Upper bound of the interval of the ratio; null with fewer than two processes of either
-    /// system.
+    /// Upper bound of the ratio's interval; null if a system has fewer than two processes.
     pub high: Option<f64>,
     /// Confidence level of the interval, such as 0.95.
     pub confidence: f64,
     /// The conclusion.
     pub conclusion: Conclusion,
-    /// If undecided: estimated number of server processes per system that a new measurement needs
-    /// for a conclusion, computed from the 80 % upper bound of the observed variance. 10,000 means
-    /// at least 10,000; null if unknown.
+    /// Estimated number of server processes per system for a conclusive new measurement.
+    /// Set only if the comparison is undecided; null if unknown. 10,000 means at least 10,000.
+    /// The estimate uses the 80 % upper confidence bound of the observed variance.
     pub repetitions_needed: Option<u32>,
-    /// How ratio and interval were computed.
+    /// Method of computing the ratio and its interval.
     pub method: String,
     /// Figures of `a`.
     pub figures_a: Compared,
     /// Figures of `b`.
     pub figures_b: Compared,
-    /// Missing ratios or intervals, excluded attempts, outliers and slow first attempts.
+    /// Notes on missing ratios or intervals, excluded attempts, outliers and slow first attempts.
     pub notes: Vec<String>,
 }
 
@@ -103,7 +101,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
-    /// Relative tolerance: with 0.1, from published ÷ 1.1 to published × 1.1.
+    /// Relative tolerance: 0.1 allows figures from published ÷ 1.1 to published × 1.1.
     Within(f64),
     /// The measured figure is at least the published one.
     AtLeast,
@@ -119,7 +117,7 @@ pub enum Holds {
     Yes,
     /// No part of the measured interval agrees.
     No,
-    /// Only a part of the measured interval agrees, or the interval or criterion is missing.
+    /// Only part of the interval agrees, or the interval or the criterion is missing.
     Undecided,
 }
 
@@ -128,7 +126,7 @@ pub enum Holds {
 pub struct ClaimResult {
     /// Text of the claim.
     pub text: String,
-    /// Where it was published.
+    /// Where the claim was published; null if not stated.
     pub source: Option<String>,
     /// Metric of the claim.
     pub metric: Option<ComparedMetric>,
@@ -146,7 +144,7 @@ pub struct ClaimResult {
     pub high: Option<f64>,
     /// Whether the claim holds.
     pub holds: Holds,
-    /// Why the claim is undecided.
+    /// Reasons why the claim is undecided.
     pub notes: Vec<String>,
 }
 
@@ -168,13 +166,13 @@ pub struct ComparedResult {
 pub struct ComparisonReport {
     /// Version of the format, [`crate::SCHEMA_VERSION`].
     pub schema: u32,
-    /// Version and command line of the comparing floodmark.
+    /// Version and command line of the floodmark process that made the comparison.
     pub tool: ToolInfo,
     /// The first result.
     pub a: ComparedResult,
     /// The second result.
     pub b: ComparedResult,
-    /// Differences in load, host and version, which also affect the ratios.
+    /// Differences in load, host or version that also affect the ratios.
     pub unlike: Vec<String>,
     /// Other limitations of the comparison.
     pub notes: Vec<String>,

@@ -1,5 +1,7 @@
-//! The events of a run. The live view and the record both derive from this one stream. The
-//! append-only file `events.jsonl` holds it, one event per line.
+//! The events of a run.
+//!
+//! The live view and the record are both derived from this event stream.
+//! The append-only file `events.jsonl` stores one event per line.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +23,7 @@ use crate::times::TimeKind;
 use crate::tls::TlsUse;
 use crate::watch::{Observed, ServerUsed};
 
-/// One line of `events.jsonl`.
+/// An event, stored as one line of `events.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -68,21 +70,21 @@ pub enum Event {
         /// Warm-up or measurement.
         phase: Phase,
     },
-    /// Resources used by the server since the previous event of this kind, once a second.
+    /// Resources used by the server since the previous event of this kind (once a second).
     ServerUsed(ServerUsed),
-    /// Resources used by the store since the previous event of this kind, once a second.
+    /// Resources used by the store since the previous event of this kind (once a second).
     StoreUsed(ServerUsed),
     /// Figures of one second on the worker's clock.
     Second(SecondRow),
     /// The worker ended.
     End(WorkerEnd),
-    /// An external client ended; replaces the events of a worker.
+    /// An external client ended. Its run has no worker events.
     ClientRan(ClientRan),
     /// Samples taken during the load.
     Observed(Observed),
     /// Runtime of the server and errors in its log.
     Logged(Logged),
-    /// Facts that could not be read, with the reason.
+    /// Facts that could not be read, with the reasons.
     Missing {
         /// Facts and reasons, one line each.
         missing: Vec<String>,
@@ -98,7 +100,7 @@ pub enum Event {
     Proved {
         /// Id of the run.
         run: RunId,
-        /// Measured windows of each perturbation.
+        /// Windows measured for each perturbation.
         windows: Vec<Windows>,
         /// Perturbations that could not be made, one line each.
         missing: Vec<String>,
@@ -115,7 +117,7 @@ pub struct RunId {
     /// Name of the trial; null outside experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// Server settings that were set explicitly, with their values.
+    /// Explicitly chosen server settings and their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub setting: BTreeMap<String, String>,
     /// Number of the server process, from 1.
@@ -131,9 +133,9 @@ pub struct WorkerReady {
     pub pid: u32,
     /// Notices, such as a fallback to epoll, one line each.
     pub notices: Vec<String>,
-    /// Limit on open files, raised as far as needed and allowed; null if unknown.
+    /// Limit on open files after the worker raised it; null if unknown.
     pub fd_limit: Option<u64>,
-    /// The limit before it was raised; null if unknown.
+    /// Limit on open files before the worker raised it; null if unknown.
     pub fd_limit_before: Option<u64>,
 }
 
@@ -155,10 +157,11 @@ pub struct HeldConnections {
     pub standing: u64,
     /// Connections that failed before the clock started.
     pub failed: u64,
-    /// Failures by reason, also counted in `errors`. Empty in records of older versions.
+    /// Number of failures by reason, also included in `errors`.
+    /// Empty in records of older versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
-    /// Connections lost during the run: closed by the server, or closed after a timeout or a
+    /// Connections that the server closed during the run, or that were closed after a timeout or a
     /// malformed response.
     pub lost: u64,
     /// Connections opened during the run to replace lost or failed ones.
@@ -171,7 +174,7 @@ pub struct HeldConnections {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Load before the measurement, as heavy as in the measurement.
+    /// Load sent before the measurement and excluded from its figures.
     Warmup,
     /// The measurement.
     Measure,
@@ -179,9 +182,9 @@ pub enum Phase {
 
 /// Figures of one second, summed over all threads. Times count from the start of the phase.
 ///
-/// A request counts in the second in which it ended; `intended`, `sent`, `unsent` and
-/// `connect_failed` count in the second in which each happened. Every request is in exactly one
-/// row, so the rows add up to the totals.
+/// Outcomes count in the second in which the request ended. `intended`, `sent`, `unsent` and
+/// `connect_failed` count in the second in which they happened.
+/// Each count is part of exactly one row, so the rows add up to the totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondRow {
     /// Warm-up or measurement.
@@ -197,27 +200,27 @@ pub struct SecondRow {
     pub counts: Counts,
     /// Ok responses that met their deadline.
     pub good: u64,
-    /// Ok responses up to the end of the sending window.
+    /// Ok responses received by the end of the sending window.
     pub ok_in_window: u64,
-    /// Ok responses that met their deadline, up to the end of the sending window.
+    /// Ok responses that met their deadline and arrived by the end of the sending window.
     pub good_in_window: u64,
-    /// Bytes of requests, before TLS.
+    /// Bytes of requests sent, before TLS encryption.
     pub bytes_sent: u64,
-    /// Bytes of responses, after TLS.
+    /// Bytes of responses received, after TLS decryption.
     pub bytes_received: u64,
     /// Connections opened.
     pub connects: u64,
     /// Connections open at the end of the second.
     pub open_connections: u64,
-    /// CPU time of the worker in user mode in this second, in seconds.
+    /// User-mode CPU time of the worker in this second, in seconds.
     pub user_s: f64,
-    /// CPU time of the worker in kernel mode in this second, in seconds.
+    /// Kernel-mode CPU time of the worker in this second, in seconds.
     pub system_s: f64,
-    /// Histograms of times in nanoseconds (HdrHistogram V2, deflated, base64); only kinds with
-    /// samples.
+    /// Histograms of times in nanoseconds (HdrHistogram V2, deflated, base64).
+    /// Kinds of times without samples are omitted.
     pub histograms: BTreeMap<TimeKind, String>,
-    /// Figures of the second by group, in the order of the plan's mix; empty without a mix.
-    /// Histograms of groups are in [`WorkerEnd`].
+    /// Figures of this second by group, in the order of the plan's mix; empty without a mix.
+    /// [`WorkerEnd`] contains the histograms of the groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRow>,
 }
@@ -227,27 +230,28 @@ pub struct SecondRow {
 pub struct ThreadUsage {
     /// Name of the thread.
     pub name: String,
-    /// Whether the thread drives load; other threads collect and write results.
+    /// Whether the thread sends load. Other threads collect and write results.
     pub drives_load: bool,
-    /// CPU time in user mode in seconds (`getrusage(RUSAGE_THREAD)`).
+    /// User-mode CPU time in seconds (`getrusage(RUSAGE_THREAD)`).
     pub user_s: f64,
-    /// CPU time in kernel mode in seconds.
+    /// Kernel-mode CPU time in seconds.
     pub system_s: f64,
-    /// Run delay in seconds (`/proc/self/task/TID/schedstat`); null if unknown, as on kernels
-    /// without schedstat.
+    /// Run delay in seconds (`/proc/self/task/TID/schedstat`).
+    /// Null if unknown, as on kernels without schedstat.
     pub run_delay_s: Option<f64>,
-    /// Length of the window in seconds.
+    /// Length of the sending window in seconds.
     pub wall_s: f64,
-    /// Time in seconds during which the thread coalesced responses, as busy threads do in the
-    /// closed model. Coalescing delays a response by at most one eighth of the mean response time,
-    /// and at most 1 ms. Null for threads that drive no load.
+    /// Time in seconds during which the thread coalesced responses.
+    /// Null for threads that send no load. Busy threads coalesce responses in the closed model.
+    /// Coalescing delays a response by at most 1 ms and at most one eighth of the mean response
+    /// time.
     pub coalesced_s: Option<f64>,
-    /// Number of receives with a kernel timestamp (SO_TIMESTAMPNS), used in the open model; other
-    /// receives are timed when floodmark reads the data. Null for threads that drive no load.
+    /// Number of receives with a kernel timestamp (SO_TIMESTAMPNS), as used in the open model.
+    /// Other receives are timed when floodmark reads the data. Null for threads that send no load.
     pub kernel_stamped: Option<u64>,
 }
 
-/// Reason why a worker ended.
+/// Reason for the end of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
@@ -291,17 +295,17 @@ pub struct WorkerEnd {
     pub peak_connections: u64,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
-    /// Longest stall of a load thread in ns: its maximum delay in returning from a wait or
-    /// completing a loop iteration.
+    /// Longest stall of a load thread in ns.
+    /// A stall is a delay in returning from a wait or in completing a loop iteration.
     pub longest_stall_ns: u64,
     /// Number of malformed responses, failed connects and unsent requests by reason.
     pub errors: BTreeMap<String, u64>,
     /// Failed connects in `errors` for which no request was waiting.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
-    /// CPU time of the worker in user mode during the measurement, in seconds.
+    /// User-mode CPU time of the worker during the measurement, in seconds.
     pub user_s: f64,
-    /// CPU time of the worker in kernel mode during the measurement, in seconds.
+    /// Kernel-mode CPU time of the worker during the measurement, in seconds.
     pub system_s: f64,
     /// Peak resident memory of the worker in bytes (`getrusage`); null if unknown.
     pub peak_rss_bytes: Option<u64>,
@@ -326,8 +330,7 @@ pub struct WorkerEnd {
     /// Histograms of the measurement by group, in the order of the plan's mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<BTreeMap<TimeKind, String>>,
-    /// Next free request number (`{seq}`), higher than all used ones, including those of the
-    /// warm-up.
+    /// Next free request number (`{seq}`), greater than all used numbers, warm-up included.
     #[serde(default)]
     pub next_number: u64,
 }
@@ -340,21 +343,26 @@ pub struct AddressUse {
     pub address: Address,
     /// Number of connections established, including those before the measurement.
     pub opened: u64,
-    /// Number of connects that failed at this address and were retried at another one, because this
-    /// address never accepted a connection. Not counted elsewhere.
+    /// Number of failed connects to this address that were retried at another address.
+    /// A connect is retried only if this address never accepted a connection.
+    /// Retried connects count nowhere else.
     pub moved: u64,
-    /// Reason for no longer using the address, as in `errors`; null if it stayed in use or was the
-    /// last one left.
+    /// Reason for leaving the address out, as in `errors`; null if the address stayed in use.
     pub left_out: Option<String>,
 }
 
-/// File with the responses kept for a check, as little-endian triples of 64-bit integers.
+/// File with the responses kept for a check, as triples of little-endian 64-bit integers.
 ///
-/// For `sequence`: number, sent ns, done ns.
+/// For `sequence`, a triple contains the number, the time sent in ns and the time done in ns.
 ///
-/// For `scoring`: number; sent ns in the low 48 bits, with the low 16 bits of the total's distance
-/// in scores above them; done − sent ns in the low 48 bits, with the high 16 bits of the distance
-/// above them. A distance of -2^31 means: not a whole number of scores.
+/// For `scoring`, a triple contains these integers:
+///
+/// 1. The number.
+/// 2. The time sent in ns (low 48 bits) and the low half of the distance (high 16 bits).
+/// 3. `done − sent` in ns (low 48 bits) and the high half of the distance (high 16 bits).
+///
+/// The distance is a 32-bit count of scores between the total and its expected value.
+/// -2^31 stands for a distance that is not a whole number of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswersFile {
     /// File name within the result folder.

@@ -22,14 +22,14 @@ pub struct ExperimentDescription {
     /// Published figures to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<PublishedClaim>,
-    /// Trials of the ladder in order. Each adds one feature to the previous trial, so their ratios
-    /// give the cost of that feature.
+    /// Trials of the ladder in order. Each trial adds one feature to the previous trial.
+    /// The ratio of two neighbouring trials gives the cost of the added feature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<String>,
     /// Groups of trials that differ only in settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweeps: Vec<Sweep>,
-    /// Causes of the limit that the author expects.
+    /// Causes that the author expects to limit the throughput.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected_causes: Vec<String>,
     /// Outcome of the check that the author expects; null if not stated.
@@ -37,14 +37,14 @@ pub struct ExperimentDescription {
     pub expected_check: Option<ExpectedCheck>,
 }
 
-/// Resumption of an interrupted result.
+/// Resumption of an interrupted experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Resumed {
-    /// Version and command line of the resuming floodmark.
+    /// Version and command line of the floodmark process that resumed the experiment.
     pub tool: ToolInfo,
     /// Wall-clock time of the resumption in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Superseded runs. Their server process was interrupted, so it is measured again.
+    /// Superseded runs. Their server process was interrupted and is measured again.
     pub anew: Vec<RunId>,
 }
 
@@ -57,8 +57,8 @@ pub struct PublishedClaim {
     pub source: Option<String>,
     /// Metric of the claim.
     pub metric: Option<ComparedMetric>,
-    /// Numerator and denominator of a published ratio, as names of trials or systems; empty for a
-    /// single figure.
+    /// Numerator and denominator of a published ratio, as names of trials or systems.
+    /// Empty for a single figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ratio: Vec<String>,
     /// Trial of a published single figure; null for a ratio.

@@ -7,17 +7,17 @@ use crate::outcome::Counts;
 use crate::run::HttpBytes;
 use crate::times::Times;
 
-/// Figures of a group in one second; [`SecondRow`](crate::SecondRow) defines the second in which a
-/// request counts.
+/// Figures of a group in one second.
+/// [`SecondRow`](crate::SecondRow) defines in which second a request counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupRow {
     /// Counts of requests.
     pub counts: Counts,
     /// Ok responses that met their deadline.
     pub good: u64,
-    /// Ok responses up to the end of the sending window.
+    /// Ok responses received by the end of the sending window.
     pub ok_in_window: u64,
-    /// Ok responses that met their deadline, up to the end of the sending window.
+    /// Ok responses that met their deadline and arrived by the end of the sending window.
     pub good_in_window: u64,
     /// Bytes sent.
     pub bytes_sent: u64,
@@ -30,8 +30,8 @@ pub struct GroupRow {
 pub struct GroupFigures {
     /// Name of the request in the mix.
     pub name: String,
-    /// Ok responses per second in the run's window; the throughputs of all groups add up to the
-    /// run's.
+    /// Ok responses per second in the run's window.
+    /// The throughputs of all groups add up to the throughput of the run.
     pub throughput_per_s: Option<f64>,
     /// Ok responses within the deadline per second in the run's window.
     pub goodput_per_s: Option<f64>,
@@ -39,16 +39,16 @@ pub struct GroupFigures {
     pub requests: Counts,
     /// Bytes of HTTP in the measurement.
     pub bytes: HttpBytes,
-    /// done − intended. All times of a group cover the whole measurement, because the load process
-    /// reports them only at its end. Empty if the load process died.
+    /// Response time: done − intended. Empty if the load process died.
+    /// The times of a group always cover the whole measurement.
     pub response_time_us: Times,
-    /// done − sent.
+    /// Service time: done − sent.
     pub service_time_us: Times,
-    /// free − intended.
+    /// Wait for a connection: free − intended.
     pub blocked_us: Times,
-    /// sent − max(intended, free).
+    /// Lateness: sent − max(intended, free).
     pub lateness_us: Times,
-    /// first byte − sent.
+    /// Time to the first byte: first byte − sent.
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,

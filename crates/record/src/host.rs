@@ -1,6 +1,6 @@
-//! Results of `floodmark doctor` on a host, with facts and judgements kept separate.
+//! Results of `floodmark doctor`: facts about a host, and findings derived from them.
 //!
-//! `floodmark-observe` fills [`HostFacts`], `floodmark-diagnose` derives [`HostFinding`]s,
+//! `floodmark-observe` fills [`HostFacts`], `floodmark-diagnose` derives each [`HostFinding`], and
 //! `floodmark-report` prints them.
 
 use std::collections::BTreeMap;
@@ -42,15 +42,15 @@ pub struct HostFinding {
     pub level: Level,
     /// Finding with figures.
     pub found: String,
-    /// What the finding distorts; null if nothing.
+    /// Measurements that the finding distorts; null if none.
     pub spoils: Option<String>,
-    /// Commands that fix the problem, one per line, ready to paste. Lines that start with `#` are
-    /// comments.
+    /// Commands that fix the problem, one per line, ready to paste.
+    /// Lines that start with `#` are comments.
     #[serde(default)]
     pub mend: Vec<String>,
 }
 
-/// Facts about a host. A fact that could not be read is null, and `missing` gives the reason.
+/// Facts about a host. A fact that could not be read is null; `missing` gives the reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HostFacts {
     /// Kernel release.
@@ -59,7 +59,7 @@ pub struct HostFacts {
     pub cpus: CpuFacts,
     /// CPU quota of the control group; null without a quota.
     pub quota: Option<QuotaFacts>,
-    /// Frequency scaling; null if the host does not expose it, as on most virtual machines.
+    /// CPU frequency scaling; null if not exposed, as on most virtual machines.
     pub frequency: Option<FrequencyFacts>,
     /// Activity of the host during a short sample.
     pub load: LoadFacts,
@@ -127,7 +127,7 @@ pub struct LoadFacts {
     pub busy_cpus: Option<f64>,
     /// Mean number of CPUs taken by the hypervisor; null if unknown.
     pub stolen_cpus: Option<f64>,
-    /// Share of the CPU time since boot taken by the hypervisor, 0 to 1.
+    /// Share of CPU time since boot that the hypervisor gave to other guests, from 0 to 1.
     pub stolen_since_boot: Option<f64>,
     /// Mean number of CPUs used by the sampling process.
     pub own_cpus: f64,
@@ -147,7 +147,7 @@ impl LoadFacts {
 pub struct BusyProcess {
     /// Process id.
     pub pid: u32,
-    /// Name, cut to 15 bytes by the kernel.
+    /// Name of the process, cut to 15 bytes by the kernel.
     pub name: String,
     /// Mean number of CPUs used.
     pub cpus: f64,
@@ -158,7 +158,7 @@ pub struct BusyProcess {
 pub struct LimitFacts {
     /// Current limit.
     pub soft: u64,
-    /// Highest value to which the process may raise it.
+    /// Highest value to which the process may raise the soft limit.
     pub hard: u64,
 }
 
@@ -183,22 +183,21 @@ impl PortFacts {
     }
 }
 
-/// Kernel settings for closed connections; null if the kernel lacks the setting.
+/// Kernel settings for closed connections. A setting that the kernel lacks is null.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeWaitFacts {
     /// `net.ipv4.tcp_tw_reuse`: 0 never, 1 always, 2 on loopback only.
     pub reuse: Option<u64>,
-    /// `net.ipv4.tcp_tw_reuse_delay`, milliseconds (1 second on kernels without the setting).
+    /// `net.ipv4.tcp_tw_reuse_delay` in milliseconds; 1 second on kernels without this setting.
     pub reuse_delay_ms: Option<u64>,
-    /// `net.ipv4.tcp_timestamps`, required for reuse.
+    /// `net.ipv4.tcp_timestamps`, which is required for reuse.
     pub timestamps: Option<u64>,
     /// `net.ipv4.tcp_max_tw_buckets`.
     pub max: Option<u64>,
     /// Number of connections in TIME_WAIT on this host, as client or as server.
     pub now: Option<u64>,
-    /// Number of local ports held by connections in TIME_WAIT, for the source address that holds
-    /// the most. Connections that the server closed first are excluded: they hold the server's
-    /// port.
+    /// Number of local ports in TIME_WAIT at the source address with the most such ports.
+    /// Connections that the server closed first are excluded, because they hold the server's port.
     pub ports_held: Option<u64>,
 }
 
@@ -229,7 +228,7 @@ pub struct IoUringFacts {
     pub available: bool,
     /// Error number of `io_uring_setup`; null if it succeeded.
     pub errno: Option<i32>,
-    /// `kernel.io_uring_disabled`: 0 allowed, 1 restricted to a group and privileged processes, 2
+    /// `kernel.io_uring_disabled`: 0 allowed, 1 only for privileged processes and one group, 2
     /// forbidden.
     pub disabled: Option<u64>,
 }

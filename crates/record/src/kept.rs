@@ -1,8 +1,9 @@
 //! Responses kept for `--check scoring`: 24 bytes each, in memory and on disk.
 //!
-//! A response has a number and a total. If all scores are equal, the total is `score × number` plus
-//! the total at the start. Only the distance from that line is kept, in scores: 0 for a server that
-//! loses nothing.
+//! A response contains a number and a total. All requests have the same score, so the expected
+//! total is `score × number` plus the total at the start.
+//! Only the distance from the expected total is kept, as a number of scores.
+//! The distance is 0 unless the server loses updates.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,27 +11,27 @@ use serde::{Deserialize, Serialize};
 /// Size of a kept response in bytes.
 pub const KEPT_BYTES: usize = 24;
 
-/// Number of bits for a time in ns: 78 hours.
+/// Number of bits for a time in ns. 48 bits are enough for 78 hours.
 const TIME_BITS: u32 = 48;
 
 /// Latest representable time in ns.
 const LATEST: u64 = (1 << TIME_BITS) - 1;
 
-/// Stored distance of a total that is not a whole number of scores from the line.
+/// Stored instead of a distance that is not a whole number of scores.
 const NONE: i32 = i32::MIN;
 
-/// Maximum rounding error of a total, as a share of a score.
+/// Maximum rounding error accepted in a total, as a share of a score.
 const MAX_ROUNDING: f64 = 0.25;
 
-/// Expected totals: `before + score × number`.
+/// Expected totals as a function of the number: `before + score × number`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TotalLine {
     /// Score of each request: finite and not 0.
     pub score: f64,
     /// Total before number 1, derived from the response that defined the line.
     pub before: f64,
-    /// Number of the response that defined the line. `before` includes the rounding errors up to
-    /// it.
+    /// Number of the response that defined the line.
+    /// `before` includes the rounding errors up to this number.
     pub drawn_at: u64,
 }
 
@@ -51,22 +52,21 @@ impl TotalLine {
         self.before + self.score * number
     }
 
-    /// Returns the distance of a total from the line in scores; `None` if the distance is not a
-    /// whole number.
+    /// Returns a total's distance from the line in scores, or `None` if the distance is not whole.
     #[must_use]
     pub fn distance(&self, number: u64, total: f64) -> Option<i32> {
         self.whole(number, total, number.max(self.drawn_at))
     }
 
-    /// Returns the distance of a line that starts at 0 from this one in scores; `None` if the
-    /// distance is not a whole number.
+    /// Returns the distance of the line through 0 from this line in scores.
+    /// `None` if the distance is not a whole number.
     #[must_use]
     pub fn from_zero(&self) -> Option<i32> {
         self.whole(0, 0.0, self.drawn_at)
     }
 
-    /// Returns the distance of this line from another with the same score, in scores; `None` if the
-    /// distance is not a whole number.
+    /// Returns the distance of this line from another line with the same score, in scores.
+    /// `None` if the distance is not a whole number.
     #[must_use]
     pub fn ahead_of(&self, other: &TotalLine) -> Option<i32> {
         other.whole(0, self.before, self.drawn_at.max(other.drawn_at))
@@ -89,14 +89,15 @@ impl TotalLine {
     }
 }
 
-/// A response to one score, as three words that the file stores in little-endian order. Both times are from the same monotonic clock; times above 78 hours are
-/// stored as 78 hours.
+/// A response kept for `--check scoring`, packed into three 64-bit words.
+/// The file stores the words in little-endian order.
+/// Both times come from the same monotonic clock; times above 78 hours are stored as 78 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptScore(pub [u64; 3]);
 
 impl KeptScore {
-    /// Packs a response. `distance` is the distance of its total from the line, `None` if it is not
-    /// a whole number of scores.
+    /// Packs a response.
+    /// `distance` is its total's distance from the line, or `None` if the distance is not whole.
     #[must_use]
     pub fn new(number: u64, distance: Option<i32>, sent_ns: u64, done_ns: u64) -> Self {
         let distance = distance.unwrap_or(NONE) as u32;
@@ -112,8 +113,8 @@ impl KeptScore {
         self.0[0]
     }
 
-    /// Returns the distance of the total from the line in scores; `None` if it is not a whole
-    /// number.
+    /// Returns the total's distance from the line in scores, or `None` if the distance is not
+    /// whole.
     #[must_use]
     pub fn distance(&self) -> Option<i32> {
         let half = |word: u64| (word >> TIME_BITS) as u32;
@@ -133,9 +134,10 @@ impl KeptScore {
         self.sent_ns() + (self.0[2] & LATEST)
     }
 
-    /// Converts the response to a line that is `by` scores below this one, and to a clock that
-    /// started `earlier_ns` earlier. With `by` = `None` the lines are not a whole number of scores
-    /// apart, so the new distance is unknown.
+    /// Converts the response to another line and another clock.
+    /// The new line is `by` scores below this one, and the new clock started `earlier_ns` ns
+    /// earlier.
+    /// If `by` is `None`, the lines are not whole scores apart and the new distance is unknown.
     #[must_use]
     pub fn moved(&self, by: Option<i32>, earlier_ns: u64) -> Self {
         let distance = self.distance().zip(by).and_then(|(a, b)| a.checked_add(b));
@@ -154,12 +156,12 @@ impl KeptScore {
 pub struct ScoringSummary {
     /// Expected totals, derived from the first response; null without responses.
     pub line: Option<TotalLine>,
-    /// Number of responses whose average is not their total divided by their number.
+    /// Number of responses whose average differs from total ÷ number.
     pub wrong_averages: u64,
-    /// First responses with such an average, as text.
+    /// Text of the first responses with a wrong average.
     pub first_wrong_averages: Vec<String>,
-    /// Responses whose total is not a whole number of scores from the line; only those with the
-    /// lowest numbers, in ascending order.
+    /// Responses whose total is not a whole number of scores from the line.
+    /// Only responses with the lowest numbers are kept, in ascending order.
     pub first_strange_totals: Vec<StrangeTotal>,
 }
 

@@ -1,7 +1,9 @@
 //! The vocabulary of floodmark: the plan ([`plan`]), its events ([`events`]) and the record
-//! ([`run`], [`result`]). It is the only interface between measuring and judging.
+//! ([`run`], [`result`]).
 //!
-//! Invariant: no I/O except reading and writing a record, and no judgement.
+//! These types are the only interface between measuring and judging.
+//!
+//! Invariant: this crate does no I/O except reading and writing a record, and judges nothing.
 
 pub mod cause;
 pub mod client;
@@ -43,5 +45,5 @@ pub use run::Run;
 pub use times::{TimeKind, Times};
 pub use timetable::Timetable;
 
-/// Version of the record format; raised when a field is removed or its meaning changes.
+/// Version of the record format. It is raised when a field is removed or changes its meaning.
 pub const SCHEMA_VERSION: u32 = 1;

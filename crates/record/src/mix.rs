@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::plan::{Expect, RequestPlan};
 
-/// Maximum number of requests in a mix. Each needs about 2 MiB per load thread for its histograms.
+/// Maximum number of requests in a mix.
+/// The histograms of each request take about 2 MiB per load thread.
 pub const MAX_REQUESTS: usize = 64;
 
 /// Several requests to one server, sent in turn (`--mix`).
@@ -15,7 +16,7 @@ pub const MAX_REQUESTS: usize = 64;
 pub struct Mix {
     /// File name without its folder.
     pub file: String,
-    /// Requests, at most [`MAX_REQUESTS`]; each is a group with its own figures.
+    /// Requests of the mix, at most [`MAX_REQUESTS`]. Each is a group with its own figures.
     pub requests: Vec<MixRequest>,
 }
 
@@ -24,15 +25,16 @@ pub struct Mix {
 pub struct MixRequest {
     /// Name of the request and of its group.
     pub name: String,
-    /// Number of times the request is sent per cycle. The weights of a mix have no common divisor.
+    /// Number of times the request is sent per cycle.
+    /// The weights of a mix have no common divisor.
     pub weight: u32,
     /// Path and query.
     pub path: String,
     /// Method, headers and body.
     pub request: RequestPlan,
-    /// Conditions for an ok response; empty: status 2xx or 3xx.
+    /// Conditions for an ok response; if empty, status 2xx or 3xx.
     pub expect: Vec<Expect>,
-    /// Whether `{seq}`, `{rand:a-b}` and `{uuid}` are replaced in path, header values and body.
+    /// Whether `{seq}`, `{rand:a-b}` and `{uuid}` are replaced in the path, header values and body.
     pub templates: bool,
 }
 
@@ -62,7 +64,7 @@ impl FromStr for Expect {
 /// Reads `Name: value`.
 ///
 /// # Errors
-/// The text has no colon.
+/// Returns an error if the text has no colon.
 pub fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text
         .split_once(':')

@@ -1,4 +1,4 @@
-//! When a run sends requests: the closed or the open model, and what ends the sending window.
+//! The load model of a run: when requests are sent, and what ends the sending window.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::{Ramp, RateSegment, RateStep, Replay, expected_by};
 
-/// When requests are sent, and what ends the sending window.
+/// Load model: when requests are sent, and what ends the sending window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ModelForm", into = "ModelForm")]
 pub enum Model {
-    /// A connection sends its next request after the response.
+    /// Each connection sends its next request after it has received a response.
     Closed {
         /// What ends the sending window.
         length: Length,
     },
-    /// Requests are sent on schedule, regardless of the server.
+    /// Requests are sent on a schedule, whatever the server does.
     Open {
         /// When requests are sent.
         schedule: Schedule,
@@ -29,7 +29,7 @@ impl Model {
     /// Returns the closed model for a number of seconds.
     ///
     /// # Panics
-    /// If `seconds` is negative, not finite or too large.
+    /// Panics if `seconds` is negative, not finite or too large.
     #[must_use]
     pub fn closed(seconds: f64) -> Self {
         let length = Length::seconds(seconds);
@@ -37,7 +37,7 @@ impl Model {
     }
 }
 
-/// When the open model sends requests.
+/// Schedule of the open model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Schedule {
     /// A constant rate.
@@ -56,7 +56,7 @@ pub enum Schedule {
         /// Spacing of the requests.
         spacing: Spacing,
     },
-    /// One constant rate after another.
+    /// A sequence of constant rates.
     Steps {
         /// The rates, each with its duration.
         steps: Vec<RateStep>,
@@ -113,8 +113,8 @@ impl Schedule {
         }
     }
 
-    /// Returns the length of the sending window in seconds; for a number of Poisson arrivals, its
-    /// expected length.
+    /// Returns the length of the sending window in seconds.
+    /// For a fixed number of Poisson arrivals, this is the expected length.
     #[must_use]
     pub fn window_s(&self) -> f64 {
         match self {
@@ -155,7 +155,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the segments in order and without gaps; none for a replay.
+    /// Returns the segments of the rate in order, without gaps; empty for a replay.
     #[must_use]
     pub fn segments(&self) -> Vec<RateSegment> {
         let parts: Vec<(f64, f64, f64)> = match self {
@@ -197,15 +197,16 @@ impl Schedule {
         self.segments().first().map(|segment| segment.rate_per_s)
     }
 
-    /// Returns the expected number of arrivals up to `at_s` seconds from the start: the integral of
-    /// the rate. `None` for a replay.
+    /// Returns the expected number of arrivals in the first `at_s` seconds: the integral of the
+    /// rate.
+    /// `None` for a replay.
     #[must_use]
     pub fn expected_by(&self, at_s: f64) -> Option<f64> {
         expected_by(&self.segments(), at_s)
     }
 }
 
-/// Requests per second, above 0 and finite.
+/// Requests per second: a finite number above 0.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
@@ -223,7 +224,7 @@ impl Rate {
     }
 }
 
-/// Spacing of the requests of a rate.
+/// Spacing of requests at a given mean rate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Spacing {
@@ -234,7 +235,7 @@ pub enum Spacing {
     Poisson,
 }
 
-/// What ends the sending window.
+/// Condition that ends the sending window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Length {
     /// A duration.
@@ -247,7 +248,7 @@ impl Length {
     /// Returns a length in seconds.
     ///
     /// # Panics
-    /// If `seconds` is negative, not finite or too large.
+    /// Panics if `seconds` is negative, not finite or too large.
     #[must_use]
     pub fn seconds(seconds: f64) -> Self {
         Length::Duration(Duration::from_secs_f64(seconds))
@@ -272,13 +273,12 @@ impl Length {
     }
 }
 
-/// The fields of a plan that hold its [`Model`] in JSON. They can contradict each other.
+/// JSON form of a [`Model`] within a plan. Its fields can contradict each other.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ModelForm {
-    /// Closed: each connection sends its next request after the response. Open: requests are sent
-    /// on schedule.
+    /// The load model: closed or open.
     model: ModelKind,
-    /// Total arrivals per second, with a `profile` their mean; open model only.
+    /// Total arrivals per second in the open model; with a `profile`, their mean.
     rate_per_s: Option<f64>,
     /// How the rate changes over the sending window; null for a constant rate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -294,14 +294,14 @@ pub(crate) struct ModelForm {
     requests: Option<u64>,
 }
 
-/// Whether requests wait for responses.
+/// Whether a connection waits for a response before it sends the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Model")]
 enum ModelKind {
-    /// A connection sends its next request after the response.
+    /// Each connection sends its next request after it has received a response.
     Closed,
-    /// Requests are sent on schedule, regardless of the server.
+    /// Requests are sent on a schedule, whatever the server does.
     Open,
 }
 
@@ -331,7 +331,7 @@ pub enum Arrivals {
     Replay,
 }
 
-/// The fields of a recorded plan contradict each other.
+/// Error: the fields of a recorded plan contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid plan: {0}")]
 pub(crate) struct ContradictoryPlan(&'static str);

@@ -1,4 +1,4 @@
-//! Reading and writing the load model of a plan.
+//! Tests of reading and writing the load model of a plan.
 
 use super::*;
 use crate::plan::{ConnectionUse, Plan, Target};

@@ -1,6 +1,6 @@
 //! Enums whose values have a fixed name in records and messages.
 
-/// Defines such enums, with the name of each value next to it.
+/// Defines an enum with a fixed name for each value.
 macro_rules! named {
     ($(
         $(#[$about:meta])*

@@ -1,5 +1,6 @@
-//! Outcomes of requests. Each request has exactly one outcome, and the counts of every record add
-//! up.
+//! Outcomes of requests.
+//!
+//! Each request has exactly one outcome, and the counts of every record add up.
 
 use std::collections::BTreeMap;
 
@@ -117,7 +118,7 @@ impl Counts {
     /// Checks the two outcome equations.
     ///
     /// # Errors
-    /// The first equation that does not hold, with its figures.
+    /// Returns the first equation that does not hold, with its figures.
     pub fn balance(&self) -> Result<(), String> {
         let left = self.sent + self.unsent + self.connect_failed;
         if self.intended != left {
@@ -137,8 +138,8 @@ impl Counts {
     }
 }
 
-/// Reads counts by status code. Serde doesn't parse numeric keys within a tagged enum such as
-/// `Event`, so keys are parsed here.
+/// Reads counts by status code.
+/// Serde doesn't parse numeric keys within a tagged enum such as `Event`, so this function does.
 fn statuses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16, u64>, D::Error> {
     BTreeMap::<String, u64>::deserialize(deserializer)?
         .into_iter()

@@ -1,4 +1,6 @@
-//! The plan of a run. The parent process writes it to a worker's stdin, and the record stores it.
+//! The plan of a run.
+//!
+//! The parent process writes the plan to a worker's stdin. The record contains the same plan.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -21,12 +23,12 @@ pub struct Plan {
     pub target: Target,
     /// TLS settings; null for plain HTTP.
     pub tls: Option<TlsPlan>,
-    /// Request to send; with a mix, defaults for its requests.
+    /// Request to send, or the default for the requests of a mix.
     pub request: RequestPlan,
     /// Requests to send in turn instead of `request`; null without a mix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,
-    /// When requests are sent, and what ends the sending window.
+    /// Load model: when requests are sent, and what ends the sending window.
     #[serde(flatten)]
     #[schemars(with = "ModelForm")]
     pub model: Model,
@@ -38,7 +40,7 @@ pub struct Plan {
     #[serde(flatten)]
     #[schemars(with = "ConnectionUseForm")]
     pub connection_use: ConnectionUse,
-    /// Peer that closes a used connection first and so holds its TIME_WAIT.
+    /// Peer that closes a used connection first and therefore holds its TIME_WAIT.
     pub close_first: CloseFirst,
     /// Length of the warm-up in seconds.
     #[serde(rename = "warmup_s", with = "seconds")]
@@ -46,21 +48,21 @@ pub struct Plan {
     pub warmup: Duration,
     /// Part of the measurement that the figures cover.
     pub figures_of: FiguresOf,
-    /// Maximum time in seconds to wait for a connection, and for a response after sending.
+    /// Maximum wait in seconds for a connection, and for a response after sending.
     #[serde(rename = "timeout_s", with = "seconds")]
     #[schemars(with = "f64")]
     pub timeout: Duration,
-    /// Maximum response time, in seconds, for an ok response to count as goodput.
+    /// Maximum response time in seconds of an ok response that counts as goodput.
     #[serde(rename = "deadline_s", with = "seconds")]
     #[schemars(with = "f64")]
     pub deadline: Duration,
     /// Whether the run waits at its end for requests in flight.
     pub drain: bool,
-    /// Conditions for an ok response; empty means status 2xx or 3xx.
+    /// Conditions for an ok response; if empty, status 2xx or 3xx.
     pub expect: Vec<Expect>,
     /// Check of all responses; null without one.
     pub check: Option<Check>,
-    /// Source addresses to spread connections over; null lets the kernel choose.
+    /// Source addresses of the connections, used in turn; null lets the kernel choose.
     pub sources: Option<Sources>,
     /// Number of local ports per source and target address; null if unknown or not needed.
     pub ports_per_source: Option<u64>,
@@ -80,8 +82,9 @@ pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Returns the default load of a target: closed model, GET, kept connections, one thread,
-    /// figures of the steady part.
+    /// Returns the default load of a target.
+    ///
+    /// Defaults: closed model, GET, kept connections, one thread, figures of the steady part.
     #[must_use]
     pub fn of(target: Target) -> Self {
         Plan {
@@ -135,8 +138,8 @@ impl Plan {
         matches!(self.model, Model::Open { hold: true, .. })
     }
 
-    /// Returns the total arrivals per second, or their mean if the rate changes; `None` in the
-    /// closed model.
+    /// Returns the total arrivals per second, or their mean if the rate changes.
+    /// `None` in the closed model.
     #[must_use]
     pub fn rate_per_s(&self) -> Option<f64> {
         self.schedule().map(Schedule::rate_per_s)
@@ -163,8 +166,8 @@ impl Plan {
         }
     }
 
-    /// Returns the length of the sending window in seconds, or `None` if a number of requests ends
-    /// it.
+    /// Returns the length of the sending window in seconds.
+    /// `None` if a number of requests ends the window.
     #[must_use]
     pub fn duration_s(&self) -> Option<f64> {
         self.length().duration_s()
@@ -220,13 +223,13 @@ pub enum ConnectionUse {
     PerConnection(u64),
 }
 
-/// The fields of a plan that hold its [`ConnectionUse`] in JSON.
+/// JSON form of a [`ConnectionUse`] within a plan.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct ConnectionUseForm {
     /// How often a connection is used.
     connection_use: ConnectionUseKind,
-    /// Maximum number of requests per connection if `connection_use` is `per_connection`; otherwise
-    /// null.
+    /// Maximum number of requests per connection.
+    /// Null unless `connection_use` is `per_connection`.
     requests_per_connection: Option<u64>,
 }
 
@@ -273,11 +276,11 @@ impl From<ConnectionUse> for ConnectionUseForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CloseFirst {
-    /// The server, because of `Connection: close`; it holds the TIME_WAIT.
+    /// The server, as requested with `Connection: close`. The server holds the TIME_WAIT.
     Server,
-    /// The client, after the response; it holds the TIME_WAIT.
+    /// The client, after the response. The client holds the TIME_WAIT.
     Client,
-    /// The client, with RST; neither peer holds a TIME_WAIT.
+    /// The client, with an RST. Neither peer holds a TIME_WAIT.
     Reset,
 }
 
@@ -307,7 +310,7 @@ pub enum Expect {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
-    /// Each response is a number; the server hands out each number once and in order.
+    /// Each response is a number. The server must return each number once and in order.
     Sequence,
     /// Each response reports the count, sum and mean of all scores so far.
     Scoring {
@@ -328,8 +331,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Returns the number of addresses; 0 if the ends have different families or are in the wrong
-    /// order.
+    /// Returns the number of addresses.
+    /// 0 if the ends have different families or are in the wrong order.
     #[must_use]
     pub fn count(&self) -> u128 {
         match (self.first, self.last) {
@@ -352,7 +355,7 @@ pub enum Backend {
     Epoll,
 }
 
-/// The first line of a worker's stdin, as JSON. The bytes of a replay's timetable follow it.
+/// First line of a worker's stdin, as JSON. A replay's timetable follows as bytes.
 ///
 /// A later line `stop`, or the end of stdin, ends the run immediately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

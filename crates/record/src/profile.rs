@@ -34,15 +34,15 @@ pub struct Replay {
     pub speed: f64,
     /// Maximum number of arrivals within any one second.
     pub peak_per_s: u64,
-    /// Length of the sending window in seconds: the time of the last arrival plus one mean
-    /// interval, so that n arrivals span n mean intervals. One second if all arrive at once.
+    /// Length of the sending window in seconds: the last arrival time plus one mean interval.
+    /// It is one second if all arrivals are at the same time.
     pub window_s: f64,
     /// Size of the encoded timetable in bytes.
     pub timetable_bytes: u64,
     /// FNV-1a checksum (64 bits, hexadecimal) of the encoded timetable.
     pub timetable_checksum: String,
-    /// Arrivals, which follow the plan on a worker's stdin as bytes. Not part of the JSON, so empty
-    /// in a plan read from a record.
+    /// Arrival times, sent to a worker as bytes after the plan.
+    /// The JSON omits these times, so a plan read from a record has none.
     #[serde(skip)]
     #[schemars(skip)]
     pub timetable: Timetable,
@@ -57,14 +57,14 @@ pub struct RateSegment {
     pub length_s: f64,
     /// Arrivals per second at the start of the segment.
     pub rate_per_s: f64,
-    /// Increase of the rate, in arrivals per second, per second.
+    /// Increase of the rate, in arrivals per second per second.
     pub slope: f64,
     /// Expected number of arrivals before the segment.
     pub before: f64,
 }
 
 impl RateSegment {
-    /// Returns the expected number of arrivals within the segment's first `s` seconds.
+    /// Returns the expected number of arrivals within the first `s` seconds of the segment.
     #[must_use]
     pub fn within(&self, s: f64) -> f64 {
         self.rate_per_s * s + self.slope * s * s / 2.0
@@ -83,8 +83,8 @@ pub fn expected_by(segments: &[RateSegment], at_s: f64) -> Option<f64> {
     Some(segment.before + segment.within((at_s - segment.from_s).clamp(0.0, segment.length_s)))
 }
 
-/// Returns the index of the step at `at_s` seconds from the start; after the end, that of the last
-/// step.
+/// Returns the index of the step at `at_s` seconds from the start.
+/// After the end, this is the last step.
 #[must_use]
 pub fn step_at(steps: &[RateStep], at_s: f64) -> usize {
     let mut end_s = 0.0;

@@ -1,5 +1,4 @@
-//! Perturbations: changes made after a run to test whether throughput changes as the cause predicts
-//! (docs/decisions/0022-proof.md).
+//! Perturbations: changes made after a run to prove a cause (docs/decisions/0022-proof.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,13 +43,14 @@ pub struct Windows {
     /// Name of the changed setting with both values; null if no setting was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
-    /// Connections in the windows without the perturbation. Higher than in the run if the run's
-    /// requests in flight would not keep the other processes busy during a pause.
+    /// Number of connections in the windows without the perturbation.
+    /// This number exceeds the run's if the run's requests in flight would not keep the other
+    /// processes busy during a pause.
     pub connections: u32,
     /// Ok responses per second in each window without the perturbation, in chronological order.
     pub base_per_s: Vec<f64>,
-    /// Ok responses per second in each window with the perturbation. Each window is measured within
-    /// seconds of the one with the same index in `base_per_s`.
+    /// Ok responses per second in each window with the perturbation.
+    /// Each window is measured within seconds of the window with the same index in `base_per_s`.
     pub changed_per_s: Vec<f64>,
 }
 
@@ -62,14 +62,14 @@ pub struct Tested {
     /// Name of the changed setting with both values; null if no setting was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
-    /// Lower and upper bound of the throughput ratio (with ÷ without) that the cause predicts; null
-    /// without a prediction.
+    /// Lower and upper bound of the predicted throughput ratio (with ÷ without).
+    /// Null without a prediction.
     pub predicted: Option<(f64, f64)>,
     /// Measured throughput ratio (with ÷ without); null if a window has no throughput.
     pub ratio: Option<f64>,
     /// Confidence interval of the ratio.
     pub interval: Option<Interval>,
-    /// Whether measurement and prediction agree; null without a prediction, or if the interval is
-    /// inconclusive.
+    /// Whether measurement and prediction agree.
+    /// Null without a prediction, or if the interval is inconclusive.
     pub agrees: Option<bool>,
 }

@@ -1,9 +1,11 @@
-//! The file that `floodmark observe` writes on the server's host, and the part of it that a record
-//! keeps.
+//! The file that `floodmark observe` writes, and the part of the file that a record keeps.
 //!
-//! The file is JSON Lines: one [`ObserverLine::Opened`], then about one [`ObserverLine::Second`]
-//! per second. A [`ObserverLine::Group`] precedes the first values of its group, and an orderly end
-//! adds [`ObserverLine::Ended`]. It can be read while it grows.
+//! The file is JSON Lines and can be read while it grows. It contains, in this order:
+//!
+//! - one [`ObserverLine::Opened`];
+//! - about one [`ObserverLine::Second`] per second;
+//! - one [`ObserverLine::Group`] before the first values of each group;
+//! - one [`ObserverLine::Ended`], unless the observer was killed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,10 +14,10 @@ use crate::metric::{Metric, MetricKind};
 use crate::run::{Environment, ToolInfo};
 use crate::watch::{OtherThreads, ServerThread};
 
-/// Version of the file format; raised when a field is removed or its meaning changes.
+/// Version of the file format. It is raised when a field is removed or changes its meaning.
 pub const OBSERVER_FILE_VERSION: u32 = 1;
 
-/// One line of the file.
+/// One line of an observer's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "line", rename_all = "snake_case")]
 pub enum ObserverLine {
@@ -32,12 +34,12 @@ pub enum ObserverLine {
     },
 }
 
-/// The observed server and its observer.
+/// Description of the observed server and its observer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ObserverOpened {
     /// Version of the file format.
     pub schema: u32,
-    /// Version and command line of the observing floodmark.
+    /// Version and command line of the floodmark process that observes.
     pub tool: ToolInfo,
     /// The server's host.
     pub environment: Environment,
@@ -51,23 +53,23 @@ pub struct ObserverOpened {
     pub clocks: ClockReading,
 }
 
-/// Values of all clocks of a host, read at one moment.
+/// Readings of all clocks of a host at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReading {
-    /// Clock of the series: milliseconds since the series began.
+    /// Reading of the series clock: milliseconds since the series began.
     pub at_ms: f64,
-    /// Identifies the boot of the host, and so its monotonic clock
-    /// (`/proc/sys/kernel/random/boot_id`); null if not available.
+    /// Id of the host's boot (`/proc/sys/kernel/random/boot_id`); null if not available.
+    /// Monotonic times are comparable only within one boot.
     pub boot_id: Option<String>,
     /// `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: u64,
     /// The wall clock (`CLOCK_REALTIME`), ns since 1970.
     pub unix_ns: u64,
-    /// Whether the kernel reports a synchronized wall clock (`adjtimex`: neither `TIME_ERROR` nor
-    /// `STA_UNSYNC`).
+    /// Whether the kernel reports a synchronized wall clock.
+    /// That is the case if `adjtimex` reports neither `TIME_ERROR` nor `STA_UNSYNC`.
     pub synchronised: bool,
-    /// Maximum error of the wall clock, microseconds (`maxerror` of `adjtimex`); null if not
-    /// available.
+    /// Maximum error of the wall clock in microseconds (`maxerror` of `adjtimex`).
+    /// Null if not available.
     pub max_error_us: Option<u64>,
 }
 
@@ -95,10 +97,11 @@ pub struct ObservedSeries {
 /// Samples taken since the previous line of this type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ObservedSecond {
-    /// Start of the line's period, in milliseconds on the clock of the series: the end of the
-    /// previous line.
+    /// Start of the period in milliseconds on the series clock.
+    /// This is the end of the previous line's period.
     pub from_ms: u64,
-    /// End of the period. Every step that ended by then is in this line or an earlier one.
+    /// End of the period in milliseconds on the series clock.
+    /// Every step up to this time is in this line or an earlier one.
     pub to_ms: u64,
     /// The host's clocks at the end of the period.
     pub clocks: ClockReading,
@@ -120,9 +123,9 @@ pub struct ObservedSecond {
 pub struct GroupValues {
     /// Number of the group.
     pub group: u32,
-    /// Start of the first step, in milliseconds on the clock of the series.
+    /// Start of the first step in milliseconds on the series clock.
     pub start_ms: u64,
-    /// Length of each step in milliseconds; may differ from the previous line.
+    /// Length of each step in milliseconds. It may differ from the previous line.
     pub step_ms: u64,
     /// Values of each series, in the order of the group. All series have the same number of values.
     pub values: Vec<Vec<f64>>,
@@ -137,9 +140,10 @@ pub struct RemoteObservation {
     pub aligned: ClockAlignment,
     /// Start of the observation in milliseconds on the clock of the run's observations.
     pub from_ms: u64,
-    /// End of the observation in milliseconds on the same clock.
+    /// End of the observation in milliseconds on the clock of the run's observations.
     pub to_ms: u64,
-    /// CPU time of the observer during the run in seconds; not part of any client or server figure.
+    /// CPU time of the observer during the run in seconds.
+    /// Figures of client and server exclude this time.
     pub watcher_cpu_s: f64,
 }
 
@@ -148,15 +152,15 @@ pub struct RemoteObservation {
 pub struct ClockAlignment {
     /// Method of finding the offset.
     pub method: AlignmentMethod,
-    /// Offset in milliseconds; added to a time on the observer's series clock to get the time on
-    /// the client's.
+    /// Offset in milliseconds to add to a time on the observer's series clock.
+    /// The sum is the time on the client's clock.
     pub offset_ms: f64,
     /// Maximum error of the offset in either direction, milliseconds.
     pub error_ms: f64,
     /// Correlation of client and server CPU; only in records with method `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<f64>,
-    /// Evidence against the alignment; null without any. Only in records with method `load`.
+    /// Evidence against the alignment; null if there is none. Only in records with method `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub but: Option<String>,
 }
@@ -165,7 +169,7 @@ pub struct ClockAlignment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignmentMethod {
-    /// Both processes ran on one host and so read the same clock.
+    /// Client and observer ran on one host and read the same clock.
     SameClock,
     /// Both kernels report a synchronized wall clock.
     WallClocks,
@@ -173,7 +177,7 @@ pub enum AlignmentMethod {
     Load,
 }
 
-/// Returns the JSON Schema of [`ObserverLine`], kept in `docs/observer.schema.json`.
+/// Returns the JSON Schema of [`ObserverLine`], stored in `docs/observer.schema.json`.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(ObserverLine).to_value()

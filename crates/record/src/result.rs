@@ -64,8 +64,8 @@ pub struct Overall {
 pub struct Threshold {
     /// Condition as given.
     pub condition: String,
-    /// Whether the condition was met, in which case the command fails; null if the figure was not
-    /// measured.
+    /// Whether the condition was met; null if the figure was not measured.
+    /// The command fails if a condition was met.
     pub met: Option<bool>,
     /// Measured figure.
     pub figure: String,

@@ -20,7 +20,7 @@ use crate::tls::TlsRun;
 use crate::verdict::Verdict;
 use crate::watch::{Server, Watcher};
 
-/// Version and command line of a floodmark.
+/// Version and command line of a floodmark process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolInfo {
     /// Always `floodmark`.
@@ -73,17 +73,17 @@ pub struct Run {
     pub attempt: u32,
     /// Number of the server process, from 1.
     pub process: u32,
-    /// Server settings that were set explicitly, with their values.
+    /// Explicitly chosen server settings and their values.
     pub setting: BTreeMap<String, String>,
-    /// Runtime of the server, such as `jvm`; null if its manifest doesn't state it.
+    /// Runtime of the server, such as `jvm`; null if not stated in the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
     /// Wall-clock time of the start in milliseconds since 1970.
     pub started_unix_ms: u64,
     /// Plan of the run.
     pub plan: Plan,
-    /// Placement of client and server; null if not requested, so that both run on this host and
-    /// share its CPUs.
+    /// Placement of client and server.
+    /// If null, none was requested, and client and server share this host and its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Placement>,
     /// Why the run ended.
@@ -106,25 +106,25 @@ pub struct Run {
     pub requests: Counts,
     /// Number of malformed responses, failed connects and unsent requests by reason.
     pub errors: BTreeMap<String, u64>,
-    /// done − intended.
+    /// Response time: done − intended.
     pub response_time_us: Times,
-    /// done − sent.
+    /// Service time: done − sent.
     pub service_time_us: Times,
-    /// Shortest service time of the measurement in µs; null without ok responses. If the load
-    /// starts on an idle server, this is the time of a request without queueing.
+    /// Shortest service time of the measurement in µs; null without ok responses.
+    /// If the server was idle at the start, this is the service time without queueing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_service_time_us: Option<f64>,
-    /// free − intended.
+    /// Wait for a connection: free − intended.
     pub blocked_us: Times,
-    /// sent − max(intended, free).
+    /// Lateness: sent − max(intended, free).
     pub lateness_us: Times,
     /// Durations of TCP connects.
     pub connect_time_us: Times,
-    /// Durations of TLS handshakes, measured from the established TCP connection; empty for plain
-    /// HTTP.
+    /// Durations of TLS handshakes, measured from the established TCP connection.
+    /// Empty for plain HTTP.
     #[serde(default)]
     pub handshake_time_us: Times,
-    /// first byte − sent.
+    /// Time to the first byte: first byte − sent.
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,
@@ -133,8 +133,8 @@ pub struct Run {
     pub groups: Vec<GroupFigures>,
     /// Longest stall of a load thread in ns; null if the load process died.
     pub longest_stall_ns: Option<u64>,
-    /// Time of the last response in seconds from the start; null unless the server became
-    /// unreachable.
+    /// Time of the last response in seconds from the start.
+    /// Null unless the server became unreachable.
     pub server_gone_since_s: Option<f64>,
     /// Bytes of HTTP in the measurement.
     pub bytes: HttpBytes,
@@ -144,11 +144,11 @@ pub struct Run {
     pub tls: Option<TlsRun>,
     /// Resources used by the client.
     pub client: ClientUsage,
-    /// Resources used by the server's processes; null if not available, with the reason in
-    /// `missing`.
+    /// Resources used by the server's processes.
+    /// Null if not available; `missing` gives the reason.
     pub server: Option<Server>,
-    /// Resources used by the store's processes; null without a store or if not available, with the
-    /// reason in `missing`.
+    /// Resources used by the store's processes; null without a store.
+    /// Also null if not available; `missing` then gives the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Server>,
     /// Cost of monitoring; null without monitoring.
@@ -158,7 +158,7 @@ pub struct Run {
     pub remote: Option<RemoteObservation>,
     /// Figures by second.
     pub series: Vec<SeriesRow>,
-    /// Figures by step, for each step that the run reached; empty if the plan has no steps.
+    /// Figures of each step that the run reached; empty if the plan has no steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFigures>,
     /// Whether the server fell behind a growing rate; null if the rate did not grow.
@@ -166,8 +166,9 @@ pub struct Run {
     pub saturation: Option<Saturation>,
     /// Samples taken during the load.
     pub observations: Vec<Observation>,
-    /// Start of the measurement in milliseconds from the start of `observations`, which also cover
-    /// the opening of connections and the warm-up. Null if the measurement did not start.
+    /// Start of the measurement in milliseconds from the start of `observations`.
+    /// The observations also cover the opening of connections and the warm-up.
+    /// Null if the measurement did not start.
     pub measured_from_ms: Option<u64>,
     /// Facts that could not be read, with the reason.
     pub missing: Vec<String>,
@@ -178,17 +179,16 @@ pub struct Run {
     pub steady: Steady,
     /// Results of the checks.
     pub checks: Vec<CheckResult>,
-    /// Windows with and without each perturbation, measured to prove the verdict; empty without
-    /// `--prove`.
+    /// Windows measured with and without each perturbation; empty without `--prove`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub perturbed: Vec<Windows>,
-    /// Cause of the limit; null if throughput was not measured, and in records of versions without
-    /// verdicts.
+    /// Verdict on the limit of the run; null if throughput was not measured.
+    /// Records of versions without verdicts also have null.
     pub verdict: Option<Verdict>,
 }
 
 impl Run {
-    /// Returns the number of CPUs that the client may use, if floodmark may use `all`.
+    /// Returns the number of CPUs that the client may use. `all` is the number for floodmark.
     #[must_use]
     pub fn client_cpus(&self, all: u32) -> u32 {
         self.place
@@ -265,7 +265,7 @@ pub struct Interval {
     pub method: String,
 }
 
-/// Bytes of HTTP, without TCP/IP headers and TLS.
+/// HTTP bytes, without TCP/IP headers and TLS overhead.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpBytes {
     /// Bytes sent.
@@ -281,8 +281,8 @@ pub struct Connections {
     pub opened: u64,
     /// Maximum number of connections open at once; null if the load process died.
     pub peak: Option<u64>,
-    /// Number of local ports per source and target address; null if unknown or not needed (unix
-    /// sockets).
+    /// Number of local ports per source and target address.
+    /// Null if unknown or not needed (unix sockets).
     pub ports_per_source: Option<u64>,
     /// Limit on open files of the worker; null if unknown.
     pub fd_limit: Option<u64>,
@@ -307,15 +307,15 @@ pub struct ClientUsage {
     /// Command, log and figures of the external client; null for floodmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ExternalRun>,
-    /// CPU time in seconds. For an external client, its whole lifetime, including waited-for
-    /// children (`wait4`).
+    /// CPU time in seconds.
+    /// For an external client, this covers its lifetime and its waited-for children (`wait4`).
     pub cpu_s: f64,
-    /// CPU time in user mode in seconds.
+    /// User-mode CPU time in seconds.
     pub user_s: f64,
-    /// CPU time in kernel mode in seconds.
+    /// Kernel-mode CPU time in seconds.
     pub system_s: f64,
-    /// CPU time per request sent, in microseconds. For an external client, per response or failure
-    /// that it counted.
+    /// CPU time per request sent, in microseconds.
+    /// For an external client, the divisor is the number of responses and failures that it counted.
     pub cpu_us_per_request: Option<f64>,
     /// Peak resident memory in bytes; null if unknown or if the load process died.
     pub peak_rss_bytes: Option<u64>,
@@ -367,14 +367,14 @@ pub struct SeriesRow {
     pub groups: Vec<GroupPoint>,
 }
 
-/// Figures of one step of the rate. They cover the requests that ended in the step; drained
-/// requests count in the last step.
+/// Figures of one step of the rate. They cover the requests that ended in the step.
+/// Drained requests count in the last step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFigures {
     /// Start in seconds from the start of the measurement.
     pub from_s: f64,
-    /// End in seconds from the start of the measurement; earlier than planned if the run was
-    /// interrupted.
+    /// End in seconds from the start of the measurement.
+    /// An interrupted run ends earlier than planned.
     pub to_s: f64,
     /// Offered rate per second.
     pub offered_per_s: f64,
@@ -382,10 +382,10 @@ pub struct StepFigures {
     pub throughput_per_s: f64,
     /// Ok responses within the deadline per second.
     pub goodput_per_s: f64,
-    /// Counts of requests. A request in flight at the boundary is sent in one step and ends in the
-    /// next, so the outcome equations hold only for the sum of all steps.
+    /// Counts of requests. The outcome equations hold only for the sum of all steps, because a
+    /// request in flight at a boundary is sent in one step and ends in a later one.
     pub requests: Counts,
-    /// done − intended of the requests that ended in the step.
+    /// Response times (done − intended) of the requests that ended in the step.
     pub response_time_us: Times,
 }
 
@@ -395,7 +395,7 @@ pub struct StepFigures {
 pub enum Saturation {
     /// Above some rate, fewer responses arrived than requests were due.
     FellBehind(FellBehind),
-    /// As many responses arrived as requests were due, up to the highest rate measured.
+    /// Responses kept up with the requests due, up to the highest rate measured.
     KeptUp {
         /// Offered rate per second at the end of the last complete second.
         up_to_per_s: f64,
@@ -427,10 +427,10 @@ pub struct FellBehind {
 pub struct Steady {
     /// Class.
     pub class: SteadyClass,
-    /// Start of the steady part in seconds from the start of the measurement; null without a steady
-    /// part.
+    /// Start of the steady part in seconds from the start of the measurement.
+    /// Null without a steady part.
     pub from_s: Option<f64>,
-    /// Times of changes of the level, in seconds from the start of the measurement.
+    /// Times at which throughput changed its level, in seconds from the start of the measurement.
     pub changes_s: Vec<f64>,
 }
 
@@ -438,7 +438,7 @@ pub struct Steady {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SteadyClass {
-    /// One level of throughput throughout.
+    /// Throughput stayed at one level during the whole run.
     Steady,
     /// Slower at first, then steady. If `from_s` is null, throughput rose until the end.
     Warming,

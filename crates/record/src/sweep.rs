@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct Sweep {
     /// Common part of the names of the sweep's trials.
     pub name: String,
-    /// Settings that vary, in the order of the experiment. The first one is the axis of the curve.
+    /// Names of the varied settings, in the order of the experiment.
+    /// The first setting is the axis of the curve.
     pub knobs: Vec<String>,
     /// Trials of the sweep.
     pub points: Vec<SweepPoint>,
@@ -34,15 +35,15 @@ pub struct Swept {
     pub measured: Vec<PointThroughput>,
     /// Name of the trial with the highest throughput; null if no throughput was measured.
     pub best: Option<String>,
-    /// Name of the first trial that reaches 95 % of the highest throughput; null if no throughput
-    /// was measured.
+    /// Name of the first trial with at least 95 % of the highest throughput.
+    /// Null if no throughput was measured.
     pub enough: Option<String>,
 }
 
 /// Throughput of one point of a sweep.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointThroughput {
-    /// Geometric mean over server processes, ok responses per second; null if not measured.
+    /// Geometric mean of ok responses per second over server processes; null if not measured.
     pub throughput_per_s: Option<f64>,
     /// Lower bound of the 95 % interval over processes; null with fewer than two processes.
     pub low: Option<f64>,

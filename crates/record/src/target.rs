@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of addresses to print; a name may have dozens.
+/// Maximum number of addresses to print. A host name may have dozens.
 const SHOWN: usize = 4;
 
 /// An address to connect to, such as `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/app.sock`.
@@ -81,10 +81,12 @@ impl From<SocketAddr> for Address {
 pub struct Target {
     /// URL as given.
     pub url: String,
-    /// First address, as `IP:PORT` or `unix:PATH`. The host name is resolved once, before the run.
+    /// First address, as `IP:PORT` or `unix:PATH`.
+    /// The host name is resolved once, before the run.
     #[schemars(with = "String")]
     pub address: Address,
-    /// Further addresses of the host name. Connections use all addresses that accept them, in turn.
+    /// Further addresses of the host name.
+    /// Connections use all addresses that accept them, in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub further_addresses: Vec<SocketAddr>,
@@ -122,7 +124,7 @@ impl Target {
 }
 
 impl From<SocketAddr> for Target {
-    /// Returns the target `/` at an address.
+    /// Returns a target with the path `/` at an address.
     fn from(address: SocketAddr) -> Self {
         Target {
             url: format!("http://{address}/"),

@@ -15,8 +15,8 @@ pub enum TimeKind {
     Censored,
     /// done − sent, of ok responses.
     Service,
-    /// free − intended: the wait for a connection (the server is too slow, or the limit on
-    /// connections is too low).
+    /// free − intended: the wait for a connection.
+    /// A long wait means that the server is too slow or the limit on connections too low.
     Blocked,
     /// sent − max(intended, free): the delay caused by floodmark.
     Lateness,
@@ -51,10 +51,9 @@ impl TimeKind {
 /// known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
-    /// Number of requests. For the response time, this includes those that timed out.
+    /// Number of requests. For response times, this includes requests that timed out.
     pub count: u64,
-    /// Number of requests in `count` that timed out, so that only a lower bound of their time is
-    /// known.
+    /// Number of requests in `count` that timed out. Only lower bounds of their times are known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub censored: u64,
     /// Arithmetic mean; null if there are no requests or some timed out.
@@ -73,8 +72,8 @@ pub struct Times {
     pub p99_99: Option<f64>,
     /// Maximum.
     pub max: Option<f64>,
-    /// Histogram (HdrHistogram V2, deflated, base64); null if there are no requests. It contains
-    /// the lower bounds of requests that timed out.
+    /// Histogram (HdrHistogram V2, deflated, base64); null if there are no requests.
+    /// Requests that timed out are included with the lower bounds of their times.
     pub histogram: Option<String>,
     /// Unit of the histogram's values, always `ns`.
     pub histogram_unit: HistogramUnit,

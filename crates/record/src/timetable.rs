@@ -1,19 +1,22 @@
-//! Arrivals of a replay, and their encoding for a worker. The intervals between arrivals are
-//! encoded as LEB128 integers, which take two or three bytes each instead of ten to twenty in JSON.
+//! Arrivals of a replay, and their encoding for a worker.
+//!
+//! Each interval is encoded as a LEB128 integer of two or three bytes. JSON would need ten to
+//! twenty.
 
 use std::sync::Arc;
 
-/// Maximum number of arrivals in a replay. They take 80 MB in a worker, shared by its threads.
+/// Maximum number of arrivals in a replay.
+/// The threads of a worker share these times, which take up to 80 MB.
 pub const MAX_ARRIVALS: usize = 10_000_000;
 
 /// Maximum length of an encoded interval in bytes.
 const MAX_INTERVAL_BYTES: usize = 10;
 
-/// Sorted arrival times in ns from the start. Clones share them.
+/// Sorted arrival times in ns from the start. Clones share the same memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timetable(Arc<[u64]>);
 
-/// The bytes are not a timetable, or do not match the announced checksum.
+/// Error: the bytes are not a timetable, or do not match the announced checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the timetable is invalid or does not match its checksum")]
 pub struct TimetableError;
@@ -82,8 +85,8 @@ impl Timetable {
     }
 }
 
-/// Returns the FNV-1a checksum (64 bits, hexadecimal; draft-eastlake-fnv). It detects corrupted
-/// transfers and shows whether two replays had the same arrivals.
+/// Returns the FNV-1a checksum (64 bits, hexadecimal; draft-eastlake-fnv).
+/// The checksum detects corrupted transfers and shows whether two replays had the same arrivals.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {

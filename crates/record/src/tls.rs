@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// TLS settings of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsPlan {
-    /// Name or address that the certificate must match: the URL's host. A host name is sent as SNI.
+    /// Name or address that the certificate must match: the URL's host.
+    /// A host name is sent as SNI.
     pub server_name: String,
     /// Trusted certificate authorities.
     pub trust: Trust,
@@ -24,13 +25,13 @@ pub enum Trust {
     System,
     /// The authorities in a file (`--cacert`).
     File,
-    /// No authorities (`--insecure`). The certificate is not verified; the server only proves that
-    /// it has the certificate's private key.
+    /// No authorities (`--insecure`). The certificate is not verified.
+    /// The server only proves that it has the certificate's private key.
     Nothing,
 }
 
-/// A trusted certificate authority in DER. It is sent separately from the plan, so that no record
-/// contains it.
+/// A trusted certificate authority in DER.
+/// Authorities are sent separately from the plan, so that no record contains them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TrustAnchor(#[serde(with = "crate::plan::base64_bytes")] pub Vec<u8>);
@@ -44,9 +45,9 @@ pub struct TlsUse {
     pub resumed: u64,
     /// Number of successful handshakes by protocol version and cipher suite.
     pub negotiated: BTreeMap<String, u64>,
-    /// CPU time of handshakes in the measurement in seconds, including failed handshakes. It is
-    /// measured with `CLOCK_THREAD_CPUTIME_ID` before and after each step and excludes socket calls
-    /// and later session tickets.
+    /// CPU time in seconds of the handshakes in the measurement, including failed handshakes.
+    /// `CLOCK_THREAD_CPUTIME_ID` is read before and after each handshake step.
+    /// Socket calls and later session tickets are excluded.
     pub handshake_cpu_s: f64,
     /// Bytes of TLS records sent in the measurement, including handshakes.
     pub wire_bytes_sent: u64,
@@ -87,10 +88,10 @@ impl TlsUse {
 /// Use of TLS in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsRun {
-    /// Use of TLS.
+    /// Handshakes, sessions and bytes of the run.
     #[serde(flatten)]
     pub used: TlsUse,
-    /// Share of `handshake_cpu_s` in the client's CPU time in the measurement; null if the client
-    /// used no CPU time.
+    /// Share of `handshake_cpu_s` in the client's CPU time in the measurement.
+    /// Null if the client used no CPU time.
     pub handshake_cpu_share: Option<f64>,
 }

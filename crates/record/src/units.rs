@@ -1,6 +1,6 @@
 //! Parses and formats durations, counts and rates.
 //!
-//! A duration needs a unit (`ns`, `us`, `ms`, `s`, `m`, `h`); a count may end in `k` or `M`.
+//! A duration needs a unit (`ns`, `us`, `ms`, `s`, `m`, `h`). A count may end in `k` or `M`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::plan::Rate;
 /// Parses a duration such as `10s`, `250ms`, `1.5m`.
 ///
 /// # Errors
-/// The unit is missing or unknown, or the text is not a number, negative or too large.
+/// Fails if the unit is missing or unknown, or the number is invalid, negative or too large.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.starts_with('-') && text[1..].starts_with(|c: char| c.is_ascii_digit()) {
@@ -49,14 +49,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Parses a count such as `5000`, `200k`, `2M`.
 ///
 /// # Errors
-/// The text is not a whole number, or is above 2^53.
+/// Returns an error if the text is not a whole number, or is above 2^53.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let value = scaled(text)
         .filter(|value| value.fract() == 0.0)
         .ok_or_else(|| {
             format!("\"{text}\" is not a whole number; write it like \"5000\", \"5k\" or \"2M\"")
         })?;
-    // Above 2^53 a double can't hold every whole number, but `-n` must be exact.
+    // `-n` must be exact, but a double can't hold every whole number above 2^53.
     if value > 9_007_199_254_740_992.0 {
         return Err(too_large(text));
     }
@@ -70,7 +70,7 @@ fn too_large(text: &str) -> String {
 /// Parses a rate per second, such as `1000`, `2.5k`.
 ///
 /// # Errors
-/// The text is not a positive finite number.
+/// Returns an error if the text is not a positive finite number.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     scaled(text).and_then(Rate::new).ok_or_else(|| {
         format!(
@@ -89,7 +89,7 @@ fn scaled(text: &str) -> Option<f64> {
     if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return None;
     }
-    // Round to a thousandth, so that 0.1k is 100 and 1.234M is 1,234,000.
+    // Round to a thousandth, so that 0.1k becomes 100 and 1.234M becomes 1,234,000.
     let value = number.parse::<f64>().ok()? * factor;
     Some((value * 1e3).round() / 1e3)
 }
@@ -133,7 +133,7 @@ pub fn show_count(n: u64) -> String {
     out
 }
 
-/// Formats a rate (without "/s"): a whole number from 100, otherwise three significant digits.
+/// Formats a rate without "/s": a whole number from 100 up, otherwise three significant digits.
 #[must_use]
 pub fn show_rate(per_s: f64) -> String {
     if per_s >= 99.95 {

@@ -1,4 +1,4 @@
-//! Verdicts: what limited a run.
+//! Verdicts on what limited a run.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use crate::cause::Cause;
 use crate::proof::Tested;
 
-/// What limited a run.
+/// Verdict on what limited a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
     /// The cause whose removal would raise throughput most.
     pub cause: Cause,
-    /// Other causes, most likely first: those that limit the run nearly as much, and resources that
-    /// the main cause uses up.
+    /// Other causes, most likely first.
+    /// These causes limit the run nearly as much, or are resources that the main cause uses up.
     pub also: Vec<Cause>,
     /// Confidence in the cause.
     pub confidence: Confidence,
@@ -31,7 +31,7 @@ pub struct Verdict {
     pub tested: Vec<Tested>,
     /// Evidence that was not available.
     pub unseen: Vec<String>,
-    /// Mean number of requests at each place; null if unknown.
+    /// Mean number of requests at each place of the system; null if unknown.
     pub ledger: Option<Ledger>,
     /// Upper bound of throughput for each resource, lowest first.
     pub ceilings: Vec<Ceiling>,
@@ -49,8 +49,8 @@ pub enum Confidence {
     Proven,
 }
 
-/// Mean number of requests at each place. With the unexplained ones they add up to the requests in
-/// flight (Little's law, N = X·R).
+/// Mean number of requests at each place of the system.
+/// Places and unexplained requests add up to the requests in flight (Little's law, N = X·R).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// Requests in flight: responses per second × mean service time.
@@ -68,11 +68,11 @@ pub struct LedgerEntry {
     pub place: String,
     /// Mean number of requests at the place.
     pub mean: f64,
-    /// Counters that the number was computed from.
+    /// Counters from which the mean was computed.
     pub source: String,
 }
 
-/// Upper bound of throughput if this resource were the only limit.
+/// Upper bound of throughput if one resource were the only limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceiling {
     /// Description of the resource.

@@ -11,28 +11,29 @@ use crate::remote::{ClockReading, RemoteObservation};
 pub struct Observed {
     /// Sampled series.
     pub observations: Vec<Observation>,
-    /// Start of the measurement in milliseconds from the start of the series; null if the
-    /// measurement did not start.
+    /// Start of the measurement in milliseconds from the start of the series.
+    /// Null if the measurement did not start.
     pub measured_from_ms: Option<u64>,
     /// The server's processes; null if they were not found or could not be read.
     pub server: Option<ServerSeen>,
-    /// The store's processes; null without a store, or if they were not found or could not be read.
+    /// The store's processes; null without a store, or if they were not found or readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<ServerSeen>,
     /// Cost of monitoring; null if not measured.
     pub watcher: Option<Watcher>,
-    /// The clocks of the client's host at the end of the attempt; null in records of older
-    /// versions.
+    /// The clocks of the client's host at the end of the attempt.
+    /// Null in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<ClockReading>,
-    /// Observation of the server on a remote host; null without one. Its series are in
-    /// `observations`.
+    /// Observation of the server on a remote host; null without one.
+    /// `observations` contains the remote series.
     #[serde(default, rename = "elsewhere", skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteObservation>,
 }
 
-/// CPU time of the server's or the store's processes between two readings about a second apart, for
-/// the live view. Figures of the whole run come from the finer series in `Observed`.
+/// CPU time of the server's or the store's processes between two readings, about a second apart.
+/// Only the live view uses these readings. Figures of the whole run come from the finer series in
+/// `Observed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUsed {
     /// Time between the readings in seconds.
@@ -43,9 +44,9 @@ pub struct ServerUsed {
     pub system_s: f64,
 }
 
-/// Processes of the server or the store. A server's processes are those that listen on the target's
-/// port, and their descendants. A store's are those that floodmark started, or those that listen on
-/// its address, and their descendants.
+/// Processes of the server or the store, including their descendants.
+/// The server's processes listen on the target's port.
+/// The store's processes were started by floodmark or listen on the store's address.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSeen {
     /// Name of the first process, cut to 15 bytes by the kernel.
@@ -55,8 +56,8 @@ pub struct ServerSeen {
     pub pids: Vec<u32>,
     /// Maximum number of processes at once, including descendants.
     pub processes: u64,
-    /// Peak resident memory of all processes together in bytes. A page that several processes share
-    /// counts once for each.
+    /// Peak resident memory of all processes together, in bytes.
+    /// A page shared by several processes counts once per process.
     pub peak_rss_bytes: u64,
     /// The threads with the highest CPU use during the measurement, at most 16.
     pub threads: Vec<ServerThread>,
@@ -88,10 +89,10 @@ pub struct ServerThread {
 pub struct OtherThreads {
     /// Number of these threads that were observed.
     pub count: u64,
-    /// CPU time in user mode in seconds: the total of all processes minus that of the listed
-    /// threads. It includes threads and processes that ended before they could be observed.
+    /// User-mode CPU time in seconds: the total of all processes minus that of the listed threads.
+    /// This includes threads and processes that ended before they could be observed.
     pub user_s: f64,
-    /// CPU time in kernel mode in seconds, computed in the same way.
+    /// Kernel-mode CPU time in seconds, computed in the same way.
     pub system_s: f64,
     /// Time during which the observed threads were runnable but waited for a CPU, in seconds.
     pub run_delay_s: f64,
@@ -100,15 +101,15 @@ pub struct OtherThreads {
 /// Cost of monitoring: the threads that read the counters of host, server and store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Watcher {
-    /// CPU time of these threads in seconds (`CLOCK_THREAD_CPUTIME_ID`); not part of any client or
-    /// server figure.
+    /// CPU time of these threads in seconds (`CLOCK_THREAD_CPUTIME_ID`).
+    /// Figures of client and server exclude this time.
     pub cpu_s: f64,
     /// Duration of the monitoring in seconds.
     pub wall_s: f64,
 }
 
-/// Resources that the whole process tree of the server or the store used during the measurement and
-/// its drain.
+/// Resources used by the process tree of the server or the store.
+/// The figures cover the measurement and its drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
     /// CPU time in seconds (`/proc/PID/stat` of all processes, including those that ended).
@@ -117,8 +118,8 @@ pub struct Server {
     pub user_s: f64,
     /// CPU time in kernel mode in seconds.
     pub system_s: f64,
-    /// Length of the measurement and its drain in seconds. The mean number of CPUs used is `cpu_s`
-    /// ÷ `wall_s`.
+    /// Length of the measurement and its drain in seconds.
+    /// The mean number of CPUs used is `cpu_s` ÷ `wall_s`.
     pub wall_s: f64,
     /// CPU time per request sent, in microseconds; null if not available.
     pub cpu_us_per_request: Option<f64>,

@@ -1,9 +1,9 @@
-//! The figures of each subject: name in a record, unit and kind, one line per figure.
+//! The figures of each subject, with their names in a record, units and kinds.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a value of a series relates to its step.
+/// Relation between a value of a series and its step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MetricKind {
     /// Increase of a counter within the step.
@@ -17,7 +17,7 @@ pub enum MetricKind {
     Level,
 }
 
-/// Defines enums of figures. Each figure is a line `Variant = "name in a record", "unit", kind`.
+/// Defines enums of figures. Each line has the form `Variant = "name in a record", "unit", kind`.
 macro_rules! figures {
     ($(
         $(#[$meta:meta])*
@@ -33,12 +33,12 @@ macro_rules! figures {
             /// All figures, in the order of their definition.
             pub const ALL: &[Self] = &[$(Self::$figure),*];
 
-            /// Returns name in a record, unit and kind.
+            /// Returns the name in a record, the unit and the kind.
             pub(super) const fn entry(self) -> (&'static str, &'static str, MetricKind) {
                 match self { $( Self::$figure => ($name, $unit, MetricKind::$kind), )* }
             }
 
-            /// Returns the name in a record, spelled as in its source.
+            /// Returns the name in a record, spelled as in the figure's source.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 self.entry().0
@@ -54,7 +54,7 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Figures of a host: `/proc/stat` and `/proc/pressure`.
+    /// Figures of a host from `/proc/stat` and `/proc/pressure`.
     HostFigure {
         /// CPUs that were busy.
         Busy = "busy", "CPUs", Mean;
@@ -70,7 +70,7 @@ figures! {
         MemoryPressure = "pressure_memory", "s", Counter;
     }
 
-    /// TCP counters of a network namespace: `/proc/net/netstat`, `snmp` and `sockstat`.
+    /// TCP counters of a network namespace from `/proc/net/netstat`, `snmp` and `sockstat`.
     NetworkFigure {
         /// Connections dropped because the accept queue was full.
         ListenOverflows = "ListenOverflows", "count", Counter;
@@ -84,7 +84,7 @@ figures! {
         SynRetransmits = "TCPSynRetrans", "count", Counter;
         /// Retransmission timeouts.
         Timeouts = "TCPTimeouts", "count", Counter;
-        /// Connections that left TIME_WAIT after its normal time.
+        /// Connections that left TIME_WAIT after its normal duration.
         TimeWaitEnded = "TW", "count", Counter;
         /// Connections in TIME_WAIT that were reused.
         TimeWaitRecycled = "TWRecycled", "count", Counter;
@@ -108,15 +108,15 @@ figures! {
         TimeWait = "tw", "sockets", Level;
     }
 
-    /// Throttling of a control group: `cpu.stat`.
+    /// Throttling of a control group, from `cpu.stat`.
     CgroupFigure {
         /// Periods in which the group exhausted its CPU quota.
         ThrottledPeriods = "nr_throttled", "periods", Counter;
-        /// Time the group was throttled, summed over CPUs.
+        /// Time during which the group was throttled, summed over CPUs.
         ThrottledTime = "throttled_time", "s", Counter;
     }
 
-    /// Figures of all disks together: `/proc/diskstats`.
+    /// Figures of all disks together, from `/proc/diskstats`.
     DiskFigure {
         /// Bytes read.
         ReadBytes = "read_bytes", "bytes", Counter;
@@ -130,7 +130,7 @@ figures! {
         Flushes = "flushes", "count", Counter;
     }
 
-    /// Figures of a process tree: `/proc/PID` and its threads.
+    /// Figures of a process tree, from `/proc/PID` and its threads.
     ProcessFigure {
         /// CPU time in user mode.
         User = "user", "s", Counter;
@@ -156,7 +156,7 @@ figures! {
         WriteBytes = "write_bytes", "bytes", Counter;
         /// Open files of the process that is closest to its limit.
         OpenFiles = "open_files", "files", Level;
-        /// Open-file limit of that process.
+        /// Open-file limit of the process that is closest to its limit.
         OpenFilesLimit = "open_files_limit", "files", Level;
         /// Responses according to the server's own counter.
         Responses = "answers", "answers", Counter;
@@ -174,7 +174,7 @@ figures! {
         OnCpu = "on_cpu", "s", Counter;
     }
 
-    /// Figures of a HotSpot JVM: `hsperfdata` and its threads.
+    /// Figures of a HotSpot JVM, from `hsperfdata` and the JVM's threads.
     JvmFigure {
         /// Garbage collections.
         Collections = "gc_count", "count", Counter;
@@ -196,7 +196,7 @@ figures! {
         CollectorTime = "collector_threads", "s", Counter;
     }
 
-    /// Connections of the target at one end: counts by TCP state, and queues.
+    /// Figures of one end of the target's connections: counts by TCP state, and queues.
     SocketFigure {
         /// Connections in ESTABLISHED.
         Established = "established", "sockets", Level;
@@ -214,11 +214,11 @@ figures! {
         LastAck = "last_ack", "sockets", Level;
         /// Bytes received but not yet read.
         ReceiveQueue = "receive_queue", "bytes", Level;
-        /// Bytes sent but not yet acknowledged.
+        /// Bytes sent but not acknowledged yet.
         SendQueue = "send_queue", "bytes", Level;
     }
 
-    /// `tcp_info` of a few established connections of the target.
+    /// Figures from `tcp_info` of a few established connections to the target.
     TcpInfoFigure {
         /// Mean round-trip time.
         RoundTrip = "rtt", "µs", Level;
@@ -228,7 +228,7 @@ figures! {
         Unacknowledged = "unacked", "segments", Level;
     }
 
-    /// The target's listening sockets.
+    /// Figures of the target's listening sockets.
     ListenerFigure {
         /// Connections waiting to be accepted.
         AcceptQueue = "accept_queue", "connections", Level;
@@ -236,18 +236,18 @@ figures! {
         AcceptQueueLimit = "accept_queue_limit", "connections", Level;
     }
 
-    /// Connections that the server opened to one address.
+    /// Figures of the connections that the server opened to one address.
     UpstreamFigure {
         /// Established connections.
         Established = "established", "connections", Level;
         /// Connections waiting for a response.
         Waiting = "waiting", "connections", Level;
-        /// Connections that sent and received within one kernel tick, so it is unknown whether they
-        /// are waiting.
+        /// Connections that sent and received within one kernel tick.
+        /// These connections may or may not be waiting for a response.
         PerhapsWaiting = "waiting or not", "connections", Level;
     }
 
-    /// Figures of a PostgreSQL server: `pg_stat_activity` and `pg_stat_database`.
+    /// Figures of a PostgreSQL server, from `pg_stat_activity` and `pg_stat_database`.
     PostgresqlFigure {
         /// Sessions that execute a statement.
         Active = "active", "sessions", Level;
@@ -293,7 +293,7 @@ figures! {
         WalBytes = "wal_bytes", "bytes", Counter;
     }
 
-    /// Figures of a Cassandra node: `system_views.cql_metrics` and `clients`.
+    /// Figures of a Cassandra node, from `system_views.cql_metrics` and `clients`.
     CassandraFigure {
         /// Prepared statements executed.
         PreparedStatements = "prepared_statements_executed", "count", Counter;
@@ -303,7 +303,7 @@ figures! {
         Connections = "connections", "connections", Level;
     }
 
-    /// Tasks of a Cassandra thread pool: `system_views.thread_pools`.
+    /// Tasks of a Cassandra thread pool, from `system_views.thread_pools`.
     PoolFigure {
         /// Tasks being executed.
         Active = "active", "tasks", Level;
@@ -313,7 +313,7 @@ figures! {
         Blocked = "blocked", "tasks", Level;
     }
 
-    /// Operations on a Cassandra table: `system_views.*_latency`.
+    /// Operations on a Cassandra table, from `system_views.*_latency`.
     TableFigure {
         /// Operations.
         Count = "count", "count", Counter;
@@ -325,8 +325,7 @@ figures! {
 }
 
 crate::names::named! {
-    /// Kind of operation on a table, and where Cassandra measured it. The names are those of
-    /// Cassandra's views.
+    /// Operations on a table by the place where Cassandra measures them, named as in its views.
     TableOperation {
         /// Reads, at the coordinator.
         CoordinatorRead = "coordinator_read",

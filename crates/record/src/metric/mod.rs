@@ -1,7 +1,7 @@
-//! Metrics that samplers observe: one type for subject, name, unit and kind.
+//! Metrics that samplers observe, each with a subject, a name, a unit and a kind.
 //!
-//! A record stores a metric as three strings. Only [`Metric::parse`] and the methods next to it
-//! translate between the two forms.
+//! A record stores a metric as three strings.
+//! Only [`Metric::parse`] and the methods next to it convert between the two forms.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -35,13 +35,13 @@ crate::names::named! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredMetric", into = "StoredMetric")]
 pub enum Metric {
-    /// A host: the client's, or the server's if it is a different one.
+    /// A host: the client's, or the server's if the two hosts differ.
     Host(Option<Role>, HostFigure),
     /// A network namespace: floodmark's, or one that belongs to a role.
     Network(Option<Role>, NetworkFigure),
     /// A control group: floodmark's, or one that belongs to a role.
     Cgroup(Option<Role>, CgroupFigure),
-    /// The disks of a host: the client's, or the server's if it is a different one.
+    /// The disks of a host: the client's, or the server's if the two hosts differ.
     Disk(Option<Role>, DiskFigure),
     /// A process tree.
     Process(Role, ProcessFigure),
@@ -78,7 +78,7 @@ pub enum Metric {
     CassandraTable(TableOperation, Option<String>, TableFigure),
     /// CPU time of floodmark's delay proxy.
     DelayProxyCpu,
-    /// A metric that this version does not know, kept as in the record.
+    /// A metric that is unknown to this version, kept as in the record.
     Other {
         /// Subject.
         subject: String,
@@ -157,14 +157,13 @@ impl Metric {
         }
     }
 
-    /// Returns whether the metric is a counter, a mean or a level. An unknown metric counts as a
-    /// level.
+    /// Returns whether the metric is a counter, a mean or a level; a level if unknown.
     #[must_use]
     pub fn kind(&self) -> MetricKind {
         self.figure().2
     }
 
-    /// Returns name, unit and kind of the figure.
+    /// Returns the name, unit and kind of the figure.
     fn figure(&self) -> (&'static str, &'static str, MetricKind) {
         match self {
             Self::Host(_, figure) => figure.entry(),
@@ -189,10 +188,10 @@ impl Metric {
         }
     }
 
-    /// Returns the metric stored under a subject and a name; [`Metric::Other`] if it is unknown.
+    /// Returns the metric with this subject and name; [`Metric::Other`] if the metric is unknown.
     #[must_use]
     pub fn parse(subject: String, name: String, unit: String) -> Self {
-        // Only a metric that is written back as the same strings is valid.
+        // Accept a metric only if writing it back gives the same strings.
         let same = |metric: &Self| metric.subject() == *subject && metric.name() == *name;
         match parse_known(&subject, &name).filter(same) {
             Some(metric) => metric,
@@ -279,7 +278,7 @@ fn parse_known(subject: &str, name: &str) -> Option<Metric> {
     })
 }
 
-/// Splits a name into the name of a thread group, which may contain any character, and a figure.
+/// Splits a name into a thread group's name, which may contain any character, and a figure.
 fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
     let group = |figure: &str| Some(name.strip_suffix(figure)?.strip_suffix(' ')?.to_owned());
     let mut figures = ThreadGroupFigure::ALL.iter();

@@ -7,16 +7,16 @@ use super::{Metric, MetricKind};
 
 /// A series that was sampled during the load.
 ///
-/// A series that takes too much CPU or space is thinned out: its step doubles, and each two values
-/// become one (counters are added, other values averaged). A second observation then keeps the
-/// peaks at the original resolution.
+/// A series that takes too much CPU or space is thinned out: its step doubles, and each pair of
+/// values is merged. Counters are added, other values are averaged.
+/// A second observation then keeps the peaks at the original resolution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredObservation", into = "StoredObservation")]
 pub struct Observation {
     /// Sampled metric.
     pub metric: Metric,
-    /// Whether each value is the largest sample within its step. A counter's peaks are rates per
-    /// second.
+    /// Whether each value is the largest sample within its step.
+    /// Peaks of counters are rates per second.
     pub is_peak: bool,
     /// Source of the samples.
     pub source: String,
@@ -34,21 +34,22 @@ const PEAK: &str = ".max";
 /// A series of samples taken during the load.
 ///
 /// A series that takes too much CPU or memory is sampled less often or thinned out: its step
-/// doubles, and each two values become one (counters: sum; others: mean). A second series with the
-/// suffix `.max` then keeps the maxima at the original resolution; for counters as a rate
-/// (`count/s`).
+/// doubles, and each pair of values is merged (sum for counters, otherwise mean).
+/// A second series with the suffix `.max` then keeps the maxima at the original resolution.
+/// The maxima of counters are rates (`count/s`).
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Observation")]
 struct StoredObservation {
     /// Subject of the metric.
     ///
-    /// - `host`, `network`, `cgroup`, `disk`: the client's host; `server host`, `server network`,
-    ///   `server cgroup` and `server disk` if the server's differ.
+    /// - `host`, `network`, `cgroup`, `disk`: the client's host.
+    /// - `server host`, `server network`, `server cgroup`, `server disk`: the server's, if
+    ///   different.
     /// - `server`, `client`, `store`: process trees.
     /// - `server sockets`, `client sockets`: the two ends of the target's connections on this host.
     /// - `listener`: the target's listening sockets.
     /// - `jvm`, `store jvm`: the JVM of the server or the store.
-    /// - `server threads`, `store threads`: threads by group (names without their trailing number).
+    /// - `server threads`, `store threads`: threads by group (name without trailing number).
     /// - `server upstreams`: connections that the server opened, by address.
     /// - `postgresql`, `cassandra`: the store's own statistics.
     subject: String,
@@ -62,7 +63,7 @@ struct StoredObservation {
     start_ms: u64,
     /// Interval between values in milliseconds.
     step_ms: u64,
-    /// Values. For counters, the increase within each step.
+    /// Values in chronological order. For counters, the increase within each step.
     values: Vec<f64>,
 }
 

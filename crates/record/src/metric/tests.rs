@@ -15,7 +15,7 @@ fn name() -> impl Strategy<Value = String> {
     ".{0,12}".prop_filter("peaks end like this", |name| !name.ends_with(".max"))
 }
 
-/// Generates a kernel function that is not the name of a figure of thread groups.
+/// Generates the name of a kernel function that is not the name of a thread-group figure.
 fn function() -> impl Strategy<Value = String> {
     "[a-z_][a-z0-9_]{1,12}(\\.isra\\.0)?".prop_filter("a figure", |name| {
         name != "work" && ThreadGroupFigure::from_name(name).is_none()
