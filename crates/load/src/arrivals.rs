@@ -1,4 +1,4 @@
-//! Source of requests: a schedule (open model) or free connections (closed model).
+//! The source of requests: a schedule (open model) or free connections (closed model).
 
 use std::collections::VecDeque;
 
@@ -6,36 +6,35 @@ use crate::clock::Ns;
 use crate::mix::{Pick, Picks};
 use crate::schedule::ArrivalSchedule;
 
-/// An arrival admitted later than this was delayed by us, and the delay is recorded. Shorter delays
-/// are the normal duration of one loop iteration.
+/// An arrival admitted later than this was delayed by floodmark, and the delay is recorded.
+/// A shorter delay is the normal duration of one loop iteration.
 const LATE_NS: Ns = 100_000;
 
-/// Maximum number of stalls remembered at once. Only a thread that stalls all the time exceeds it;
-/// later stalls then count as waiting for a connection.
+/// Maximum number of stalls remembered at once. Only a thread that stalls constantly exceeds it.
+/// Further stalls count as waiting for a connection.
 const STANDSTILLS: usize = 4096;
 
 /// Source of the requests of one thread in one phase.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "each thread has only one")]
 pub enum RequestSource {
-    /// A connection sends when it is free, until the quota or the time is used up.
+    /// Each free connection sends, until the quota or the time is used up.
     Closed {
-        /// Requests that may still start; `None` if time ends the phase.
+        /// Number of requests that may still start; `None` if time ends the phase.
         left: Option<u64>,
-        /// No request starts after this time; `None` if a quota ends the phase.
+        /// No request starts after this time. `None` if a quota ends the phase.
         until: Option<Ns>,
-        /// Selects the requests.
+        /// Selects the requests of the mix.
         picks: Picks,
     },
     /// Requests are due at scheduled times.
     Open(ArrivalQueue),
 }
 
-/// Arrivals of the open model: future ones, and those that are due and wait in order for a
-/// connection.
+/// Arrivals of the open model: future arrivals, and due arrivals that wait for a connection.
 ///
-/// Waiting takes no memory except for our own stalls: the head of the queue is a second cursor on
-/// the same schedule and on its picks.
+/// Waiting arrivals take no memory, except after stalls of the thread. The head of the queue is a
+/// second cursor on the same schedule and its picks.
 #[derive(Debug)]
 pub struct ArrivalQueue {
     start: Ns,
@@ -45,7 +44,7 @@ pub struct ArrivalQueue {
     picks_behind: Picks,
     waiting: u64,
     newest_in: Ns,
-    /// Stalls of this thread: the first arrival that was due within, and the time of its admission.
+    /// Stalls of this thread: the first arrival due during each stall, and its time of admission.
     standstills: VecDeque<(Ns, Ns)>,
 }
 
@@ -56,12 +55,13 @@ pub struct QueuedArrival {
     pub pick: Pick,
     /// Scheduled time.
     pub intended: Ns,
-    /// Time of admission; later than `intended` if the thread stalled.
+    /// Time of admission; after `intended` if the thread stalled.
     pub let_in: Ns,
 }
 
 impl ArrivalQueue {
-    /// Creates a queue for the arrivals of `schedule`, relative to `start`, with their requests.
+    /// Creates a queue for the arrivals of `schedule`, relative to `start`, with the requests
+    /// `picks`.
     #[must_use]
     pub fn new(schedule: ArrivalSchedule, start: Ns, picks: Picks) -> Self {
         ArrivalQueue {
@@ -98,8 +98,8 @@ impl ArrivalQueue {
         Some(self.picks_ahead.take())
     }
 
-    /// Returns the earliest time at which the latest arrival could have a connection: its scheduled
-    /// time, or its admission if that was late.
+    /// Returns the earliest time at which the latest arrival could use a connection.
+    /// This is its scheduled time, or the time of its admission if it was admitted late.
     #[must_use]
     pub fn newest_in(&self) -> Ns {
         self.newest_in
@@ -137,8 +137,8 @@ impl ArrivalQueue {
         })
     }
 
-    /// Drops all waiting arrivals beyond the first `keep`, which are the latest ones. Calls `count`
-    /// with the number dropped per group.
+    /// Keeps the first `keep` waiting arrivals and drops all later ones.
+    /// Calls `count` with the number of dropped arrivals per group.
     pub fn give_up_beyond(&mut self, keep: u64, count: impl FnMut(u32, u64)) {
         let given_up = self.waiting.saturating_sub(keep);
         self.waiting -= given_up;
@@ -147,7 +147,7 @@ impl ArrivalQueue {
         picks.pass(given_up, count);
     }
 
-    /// Returns a request number above those of all arrivals so far.
+    /// Returns a request number greater than those of all arrivals so far.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.picks_ahead.next_number()
@@ -173,7 +173,7 @@ mod tests {
         let mut come = |at: Ns| while waiting.arrive(at).is_some() {};
         come(0);
         come(MS + 20_000);
-        // The thread stalls from 1 to 5.5 ms and from 6 to 8.5 ms.
+        // The thread stalls from 1 to 5.5 ms, and again from 6 to 8.5 ms.
         come(5 * MS + 500_000);
         come(6 * MS);
         come(8 * MS + 500_000);

@@ -10,46 +10,46 @@ use floodmark_record::units::{show_count, show_rate};
 use crate::course::arrivals_before;
 use crate::thread::HELD_BACK_COALESCING;
 
-/// Duration of TIME_WAIT on Linux (`TCP_TIMEWAIT_LEN`), seconds; not configurable.
+/// Duration of TIME_WAIT on Linux in seconds (`TCP_TIMEWAIT_LEN`). It is not configurable.
 pub const TIME_WAIT_S: f64 = 60.0;
 
-/// File descriptors of a worker besides its connections: standard streams, epoll, files.
+/// Number of a worker's file descriptors besides connections: standard streams, epoll, files.
 pub const OTHER_FDS: u64 = 64;
 
 /// Where a load process keeps its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketLocation {
-    /// In the process's descriptor table.
+    /// The descriptor table of the process.
     Files,
-    /// In io_uring tables, one per thread. Their sockets are not open files, but the limit on open
-    /// files bounds the size of each table.
+    /// Tables of io_uring, one per thread. Their sockets are not open files.
+    /// The limit on open files also limits the size of each table.
     Tables,
 }
 
 /// A process's limit on open files, before and after it was raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLimit {
-    /// Previous limit.
+    /// Limit before it was raised.
     pub before: u64,
-    /// Current limit.
+    /// Limit after it was raised.
     pub now: u64,
 }
 
-/// Resources of this host. `None` means unknown and imposes no limit.
+/// Resources of this host. `None` means unknown, and imposes no limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// Local ports per source address for each address of the target.
+    /// Number of local ports per source address and target address.
     pub ports: Option<u64>,
     /// Hard limit on the worker's open files.
     pub fds: Option<u64>,
     /// Where the worker keeps its sockets.
     pub sockets: SocketLocation,
-    /// Time for which a port stays unavailable after the client closed first, seconds.
+    /// Time in seconds for which a port is unavailable after the client closed first.
     pub time_wait_s: Option<f64>,
 }
 
-/// Returns how long TIME_WAIT blocks a client's port, in seconds, from `tcp_tw_reuse` (0 never
-/// reused, 1 always, 2 on loopback) and its delay.
+/// Returns how long TIME_WAIT blocks a client's port, in seconds.
+/// `tw_reuse` is `tcp_tw_reuse`: 0 never, 1 always, 2 on loopback; `reuse_delay_s` is its delay.
 #[must_use]
 pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
     match (tw_reuse, loopback) {
@@ -58,8 +58,9 @@ pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
     }
 }
 
-/// Returns the number of ports for all pairs of a source and a target address. Each pair can use
-/// every port. Returns `None` if connections need no port (unix sockets) or the number is unknown.
+/// Returns the number of ports for all pairs of a source address and a target address.
+/// Each pair can use every port. `None` if the number is unknown, or if connections need no ports
+/// (unix sockets).
 #[must_use]
 pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
     let targets = plan.target.ip_addresses().count() as u128;
@@ -75,7 +76,7 @@ pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
     Some(u64::try_from(ports).unwrap_or(u64::MAX))
 }
 
-/// Returns the maximum number of concurrent connections that ports and open files allow, if known.
+/// Returns how many concurrent connections ports and open files allow; `None` if unknown.
 #[must_use]
 pub fn most_connections(plan: &Plan, offer: &Offer) -> Option<u64> {
     let sockets = offer.fds.map(|fds| most_sockets(plan, offer.sockets, fds));
@@ -93,8 +94,8 @@ fn most_sockets(plan: &Plan, sockets: SocketLocation, fds: u64) -> u64 {
     }
 }
 
-/// Returns the maximum number of closes that a plan's threads delay while they open the next
-/// connections, and the open files needed for that: one io_uring per thread.
+/// Returns how many closes a plan's threads delay while they open the next connections, and the
+/// open files needed for the delay: one io_uring per thread.
 fn held_back(plan: &Plan) -> (u64, u64) {
     let threads = u64::from(plan.threads.max(1));
     match plan.backend {
@@ -110,7 +111,7 @@ pub fn files_needed(plan: &Plan, sockets: SocketLocation) -> u64 {
     let (closes, rings) = held_back(plan);
     let others = OTHER_FDS + rings;
     match sockets {
-        // No more connections can be closing than exist.
+        // At most all connections can be closing.
         SocketLocation::Files => connections + connections.min(closes) + others,
         SocketLocation::Tables => connections.div_ceil(plan.threads.max(1).into()).max(others),
     }
@@ -144,7 +145,7 @@ fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
     })
 }
 
-/// Returns the sustainable rate of new connections per second, if the client holds the TIME_WAIT.
+/// Returns the sustainable rate of new connections per second if the client holds the TIME_WAIT.
 #[must_use]
 pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
     let client_holds =
@@ -154,8 +155,8 @@ pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
         .flatten()
 }
 
-/// Explains, with the arithmetic and a fix, why a plan cannot run on this host. Returns `None` if
-/// it can, or if too little is known.
+/// Explains why a plan cannot run on this host, with the arithmetic and a fix.
+/// Returns `None` if the plan can run, or if too little is known.
 #[must_use]
 pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     let connections = u64::from(plan.connections);
@@ -194,15 +195,15 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     })
 }
 
-/// Returns the maximum number of arrivals expected within any `seconds`. For a replay this is an
-/// upper bound from its busiest second.
+/// Returns the maximum number of arrivals expected within any `seconds`.
+/// For a replay this is an upper bound, computed from its busiest second.
 fn most_arrivals_within(schedule: &Schedule, seconds: f64) -> f64 {
     if let Schedule::Replay { replay, requests } = schedule {
         return (*requests as f64).min(replay.peak_per_s as f64 * seconds.ceil());
     }
     let segments = schedule.segments();
     let by = |at_s: f64| expected_by(&segments, at_s).unwrap_or(0.0);
-    // Rates change linearly, so the busiest interval starts or ends where a segment does.
+    // Rates change linearly, so the busiest interval starts or ends at a segment's boundary.
     let ends = segments.iter().flat_map(|segment| {
         let (from, to) = (segment.from_s, segment.from_s + segment.length_s);
         [from, to - seconds, from - seconds, to]

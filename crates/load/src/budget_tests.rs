@@ -225,11 +225,11 @@ fn one_process_opens_more_connections_than_files() {
     let text = shortage(&plan(1), &tables).unwrap();
     assert!(text.contains("per load thread, but"), "{text}");
     assert!(shortage(&plan(5), &OFFER).unwrap().contains("open files"));
-    // Without holding, connections are opened only as needed.
+    // Without `hold`, connections are opened only as needed.
     assert_eq!(shortage(&capped(1), &tables), None);
 }
 
-/// Generates where sockets are kept, with the backend.
+/// Generates a location of sockets and the backend.
 fn sockets() -> impl Strategy<Value = (SocketLocation, Backend)> {
     prop_oneof![
         Just((SocketLocation::Files, Backend::Epoll)),
@@ -271,7 +271,7 @@ proptest! {
         let by_ports = ports * u64::from(addresses) == most;
         let fix = if by_ports { "--sources" } else { "ulimit -n" };
         prop_assert!(text.contains(fix) || text.contains("ulimit -n"), "{}", text);
-        // Each suggested fix works.
+        // Each suggested fix must work.
         let advised = format!("use -c {most}");
         prop_assert!(text.contains(&advised), "{} lacks {}", text, advised);
     }

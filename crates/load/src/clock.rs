@@ -1,4 +1,4 @@
-//! The clock behind all of a worker's times: monotonic nanoseconds since a common origin.
+//! The clock of all times of a worker: monotonic nanoseconds since a common origin.
 
 use std::time::{Duration, Instant};
 

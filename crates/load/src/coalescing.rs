@@ -1,37 +1,38 @@
 //! Response coalescing: a busy thread handles several responses per system call.
 //!
-//! A thread near its CPU limit pays for a full loop iteration when it asks the kernel after every
-//! response, while responses wait for it anyway. Handling several at once costs less CPU per
-//! response. Network drivers do the same with adaptive interrupt coalescing.
+//! A thread near its CPU limit pays for a full loop iteration if it asks the kernel after every
+//! response, while other responses are already waiting. Handling several responses at once costs
+//! less CPU per response. Network drivers do the same with adaptive interrupt coalescing.
 //!
-//! With a fresh connection per request, a completed connect is handled like a response.
+//! If each request has a fresh connection, a completed connect is handled like a response.
 //!
 //! Only the closed model coalesces, and only on a thread that is busy most of the time. A response
-//! waits at most an eighth of the mean response time, and this wait is part of its response and
-//! service times. The record contains the time each thread spent coalescing.
+//! waits at most an eighth of the mean response time. This wait is part of its response time and
+//! its service time. The record contains the time that each thread spent coalescing.
 
 use crate::clock::Ns;
 
 /// Interval at which a thread checks its CPU use.
 const EVERY: Ns = 10_000_000;
 
-/// CPU share above which a thread starts coalescing.
+/// CPU share above which a thread starts to coalesce.
 const BUSY: f64 = 0.75;
 
-/// CPU share below which it stops. Lower than [`BUSY`], since coalescing itself reduces CPU use.
+/// CPU share below which a thread stops coalescing.
+/// It is lower than [`BUSY`], because coalescing itself reduces the use of CPU.
 const AT_EASE: f64 = 0.5;
 
-/// Maximum number of responses per batch; larger batches save little more.
+/// Maximum number of responses per batch. Larger batches save little more CPU.
 const MOST: u64 = 64;
 
-/// At most this fraction (1/N) of the requests in flight may wait, so that the server does not run
-/// out of them.
+/// Maximum part of the requests in flight that may wait, as a divisor.
+/// The server thus does not run out of requests.
 const PART_IN_FLIGHT: u64 = 2;
 
-/// A response waits at most this fraction (1/N) of the mean response time.
+/// Maximum wait of a response as a part of the mean response time, as a divisor.
 const PART_OF_RESPONSE: u64 = 8;
 
-/// Maximum time that a response may wait.
+/// Maximum time in ns that a response may wait.
 const LONGEST: Ns = 1_000_000;
 
 /// Limits of one batch of responses.
@@ -39,18 +40,18 @@ const LONGEST: Ns = 1_000_000;
 pub struct Batch {
     /// Number of responses to wait for.
     pub most: usize,
-    /// Maximum wait, ns.
+    /// Maximum wait in ns.
     pub hold: Ns,
 }
 
-/// The work of a thread up to a point in time.
+/// Work that a thread has done up to a point in time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadWork {
-    /// The point in time.
+    /// The point in time, on the worker's clock.
     pub at: Ns,
-    /// CPU time of the thread so far, ns.
+    /// CPU time of the thread so far in ns.
     pub cpu: Ns,
-    /// Receive completions so far.
+    /// Number of receive completions so far.
     pub received: u64,
 }
 
@@ -63,7 +64,7 @@ pub struct Coalescing {
 }
 
 impl Coalescing {
-    /// Creates the state of a thread that has done `work` so far and does not coalesce yet.
+    /// Creates the state of a thread that has done `work` and does not coalesce yet.
     #[must_use]
     pub fn new(work: ThreadWork) -> Self {
         Coalescing {
@@ -80,9 +81,9 @@ impl Coalescing {
         now >= self.last.at + EVERY
     }
 
-    /// Evaluates the work since the last call and returns the batch limits to use from now on. By
-    /// Little's law, the mean response time is the number of requests in flight divided by the
-    /// response rate.
+    /// Evaluates the work since the last call, and returns the limits of the following batches.
+    /// By Little's law, the mean response time is the number of requests in flight divided by the
+    /// rate of responses.
     pub fn update(&mut self, work: ThreadWork, in_flight: u64) -> Option<Batch> {
         let wall = work.at.saturating_sub(self.last.at);
         let cpu = work.cpu.saturating_sub(self.last.cpu);
@@ -103,7 +104,7 @@ impl Coalescing {
         self.batch
     }
 
-    /// Returns the total time spent coalescing up to `now`, ns.
+    /// Returns the total time spent coalescing up to `now`, in ns.
     #[must_use]
     pub fn total(&self, now: Ns) -> Ns {
         match self.batch {
@@ -119,7 +120,7 @@ mod tests {
 
     const MS: Ns = 1_000_000;
 
-    /// The work after `ms` milliseconds, with the thread on a CPU for `cpu_ms` of them.
+    /// Returns the work after `ms` milliseconds, of which the thread was on a CPU for `cpu_ms`.
     fn work(ms: u64, cpu_ms: u64, received: u64) -> ThreadWork {
         ThreadWork {
             at: ms * MS,
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn a_busy_thread_batches_responses_until_it_is_idle() {
         let mut coalescing = Coalescing::new(ThreadWork::default());
-        // 100 requests in flight at 100,000/s: 1 ms each.
+        // With 100 requests in flight at 100,000/s, each request takes 1 ms.
         let batch = Batch {
             most: 50,
             hold: MS / 8,

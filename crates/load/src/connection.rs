@@ -1,4 +1,4 @@
-//! A connection as the engine sees it: its state, its request and its response reader.
+//! A connection of the engine: its state, its request and its response reader.
 
 use floodmark_wire::Reader;
 
@@ -9,55 +9,55 @@ use crate::recorder::Moments;
 /// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ConnectionState {
-    /// Closed; its slot is free.
+    /// The slot has no connection.
     #[default]
     Closed,
-    /// Its handshake is in progress.
+    /// The handshake is in progress.
     Connecting,
-    /// Established, without a request.
+    /// The connection is established and has no request.
     Idle,
-    /// Its request was sent, and the response is incomplete.
+    /// The request was sent, and the response is incomplete.
     Busy,
-    /// Its last response is complete; the server is expected to close.
+    /// The last response is complete, and the server is expected to close the connection.
     Closing,
-    /// Connecting failed; it waits before the next attempt (closed model).
+    /// The connect failed. The slot waits before the next attempt (closed model).
     Paused,
 }
 
-/// The slot of a connection. Small, since there may be a hundred thousand.
+/// The slot of a connection. It is small, because there may be a hundred thousand slots.
 #[derive(Debug)]
 pub struct ConnectionSlot {
-    /// Its state.
+    /// State of the connection.
     pub state: ConnectionState,
     /// Index of the target address.
     pub target: u32,
     /// Whether the request in `moments` was assigned before the connection was established.
     pub carries: bool,
-    /// Whether that request was sent before, on a connection that the server had closed.
+    /// Whether the request was sent before, on a connection that the server had closed.
     pub retried: bool,
-    /// Whether the request asked the server to close.
+    /// Whether the request asked the server to close the connection.
     pub last: bool,
-    /// Length of the request, bytes.
+    /// Length of the request in bytes.
     pub length: usize,
-    /// Responses received since it was opened.
+    /// Number of responses received since the connection was opened.
     pub used: u64,
-    /// Whether it has been idle since it was opened.
+    /// Whether the connection has been idle since it was opened.
     pub rested: bool,
-    /// Start of the handshake.
+    /// Time at which the handshake started.
     pub opening: Ns,
-    /// Time of the TCP connection, if a TLS handshake follows.
+    /// Time at which TCP was connected, if a TLS handshake follows.
     pub reached: Option<Ns>,
-    /// Delay of the handshake's start caused by us.
+    /// Delay in ns that floodmark added before the handshake.
     pub opened_late: Ns,
-    /// Deadline: the timeout after the start of the handshake or the sending of the request.
+    /// Deadline: the timeout after the start of the handshake or after sending the request.
     pub deadline: Ns,
-    /// The request's timestamps.
+    /// Timestamps of the request.
     pub moments: Moments,
-    /// The response reader.
+    /// Reader of the response.
     pub reader: Reader,
-    /// The part of a body from earlier reads, if bodies are kept.
+    /// Part of a body from earlier reads, if bodies are kept.
     pub body: Vec<u8>,
-    /// The last number it received (`--check`).
+    /// Number in the last response on the connection (`--check`).
     pub last_number: Option<u64>,
     link: Link,
 }

@@ -1,4 +1,4 @@
-//! The time of an arrival from its index: the inverse of the cumulative rate.
+//! Arrival times by index: the inverse of the cumulative rate.
 //!
 //! ```text
 //! Λ(t), arrivals expected by t        constant: arrival k is at Λ⁻¹(k)
@@ -19,7 +19,7 @@ use crate::clock::NS_PER_S;
 /// Relative rounding error of a sum or product of decimal numbers.
 const LAST_BITS: f64 = 1e-12;
 
-/// Arrival times, requested in order.
+/// Arrival times, which must be requested in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Course {
     /// A constant rate.
@@ -56,8 +56,8 @@ impl Course {
         }
     }
 
-    /// Returns the time by which `count` arrivals are expected, ns from the start. `count` must not
-    /// decrease between calls. While the rate is 0, this is the end of the pause.
+    /// Returns the time in ns from the start by which `count` arrivals are expected.
+    /// `count` must not decrease between calls. While the rate is 0, this is the end of the pause.
     pub(crate) fn at(&mut self, count: f64) -> f64 {
         match self {
             Course::Constant { period_ns } => count * *period_ns,
@@ -76,8 +76,8 @@ impl Course {
     }
 }
 
-/// Solves `rate · t + slope · t² / 2 = count − before` for t, in the form that avoids cancellation
-/// and also holds for slope 0.
+/// Solves `rate · t + slope · t² / 2 = count − before` for t.
+/// This form of the solution avoids cancellation and also holds for slope 0.
 fn time_of(segment: &RateSegment, count: f64) -> f64 {
     let n = count - segment.before;
     if n <= 0.0 {
@@ -93,8 +93,8 @@ fn time_of(segment: &RateSegment, count: f64) -> f64 {
     (2.0 * n / (rate + root)).min(length_s)
 }
 
-/// Returns how many arrivals k = 0, 1, … satisfy k < `expected`, ignoring the rounding error of
-/// duration × rate (0.1 s at 30/s yields 3 arrivals, not 4).
+/// Returns the number of arrivals k = 0, 1, … with k < `expected`.
+/// The rounding error of duration × rate is ignored: 0.1 s at 30/s gives 3 arrivals, not 4.
 pub(crate) fn arrivals_before(expected: f64) -> u64 {
     let nearest = expected.round();
     if (expected - nearest).abs() <= nearest.abs() * LAST_BITS {

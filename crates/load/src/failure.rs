@@ -10,7 +10,7 @@ pub const CLOSED_EARLY: &str = "closed_before_answer";
 pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
 /// A TLS handshake exceeded the timeout.
 pub const HANDSHAKE_TIMED_OUT: &str = "tls_handshake_timed_out";
-/// A server that had to close first did not do so within the timeout.
+/// The server did not close the connection first within the timeout, as it should have.
 pub const NOT_CLOSED: &str = "not_closed_by_server";
 
 /// Reason for a failed connect.
@@ -18,14 +18,15 @@ pub const NOT_CLOSED: &str = "not_closed_by_server";
 pub struct ConnectFailure {
     /// Name in the record.
     pub name: &'static str,
-    /// Whether the server or the network refused; otherwise this process lacked resources.
+    /// Whether the server or the network caused the failure; otherwise this process lacked
+    /// resources.
     pub by_server: bool,
-    /// Whether another address of the target may work; this process has the resources.
+    /// Whether another address of the target may work, because this process has the resources.
     pub of_address: bool,
 }
 
 impl ConnectFailure {
-    /// Creates a failure caused by the server or the network, by its `name`.
+    /// Creates a failure caused by the server or the network, with the name `name`.
     #[must_use]
     pub fn by_server(name: &'static str) -> Self {
         ConnectFailure {

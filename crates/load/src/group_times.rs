@@ -1,6 +1,7 @@
 //! Times of a mix's groups, accumulated over the measurement: about 2 MiB per group and thread.
-//! Storing them per second would take four times as much, and one row would be as long as an
-//! hour's.
+//!
+//! Times per second would take four times as much memory, and one row would be as long as the
+//! result of a whole hour.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
 
-/// The times recorded per group; connect times belong to no group.
+/// Kinds of times recorded per group. Connect times belong to no group.
 pub const KINDS: [TimeKind; 7] = [
     TimeKind::Response,
     TimeKind::Censored,
@@ -20,16 +21,16 @@ pub const KINDS: [TimeKind; 7] = [
     TimeKind::Error,
 ];
 
-/// The times of one thread.
+/// Times of the groups, recorded by one thread.
 #[derive(Debug, Clone, Default)]
 pub struct GroupTimes {
-    /// By group and by [`TimeKind`], in its order; a kind that groups do not have stays empty.
+    /// Histograms by group and [`TimeKind`]. Kinds that groups do not have stay empty.
     groups: Vec<Vec<Histogram>>,
 }
 
 impl GroupTimes {
-    /// Creates times for `groups` groups. Touches all memory, so that later use does not grow the
-    /// process.
+    /// Creates the times of `groups` groups.
+    /// Touches all memory, so that later use does not grow the process.
     #[must_use]
     pub fn new(groups: usize) -> Self {
         let group = || {
@@ -60,7 +61,7 @@ impl GroupTimes {
         }
     }
 
-    /// Returns how many times of a kind all groups have.
+    /// Returns the number of recorded times of a kind, summed over all groups.
     #[cfg(test)]
     pub fn count(&self, kind: TimeKind) -> u64 {
         let times = self.groups.iter().map(|times| &times[kind as usize]);
@@ -73,7 +74,7 @@ impl GroupTimes {
     }
 }
 
-/// Encodes the non-empty histograms of `times`, which has one per [`TimeKind`].
+/// Encodes the non-empty histograms of `times`, a list with one histogram per [`TimeKind`].
 #[must_use]
 pub fn encode(times: &[Histogram]) -> BTreeMap<TimeKind, String> {
     TimeKind::ALL

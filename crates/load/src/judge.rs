@@ -6,13 +6,13 @@ use floodmark_record::plan::{Check, Expect, Plan};
 use crate::request;
 use crate::scoring::ScoreResponse;
 
-/// Maximum body size kept for comparison, bytes; a longer body never matches.
+/// Maximum size in bytes of a body kept for comparison. A longer body never matches.
 pub const LONGEST_BODY: usize = 1 << 20;
 
-/// Error of an ok response that is not a number.
+/// Name of the error of an ok response whose body is not a number.
 pub const NOT_A_NUMBER: &str = "not_a_number";
 
-/// Error of an ok response that is not a valid response to a score.
+/// Name of the error of an ok response whose body is not a valid response to a score.
 pub const NOT_A_SCORE: &str = "not_a_score";
 
 /// The expectations of one request of the plan, by kind.
@@ -28,9 +28,9 @@ pub struct Judge {
 /// Content of an ok response that a check needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CheckedContent {
-    /// The number in its body.
+    /// The number in the body.
     Number(u64),
-    /// The score of its request, and the response to it.
+    /// The score of the request, and the response to the score.
     Score(f64, ScoreResponse),
 }
 
@@ -65,14 +65,14 @@ impl Judge {
         self.to_head
     }
 
-    /// Returns whether [`Judge::outcome`] needs the body.
+    /// Returns whether [`Judge::outcome`] needs the body of a response.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.check.is_some() || !self.bodies.is_empty() || !self.values.is_empty()
     }
 
-    /// Returns the error name for an ok response without the required content; `None` if there is
-    /// no requirement.
+    /// Returns the error name for an ok response without the required content.
+    /// `None` if no content is required.
     #[must_use]
     pub fn wants(&self) -> Option<&'static str> {
         self.check.map(|check| match check {
@@ -81,8 +81,8 @@ impl Judge {
         })
     }
 
-    /// Classifies a complete response, and returns its content if it is ok. Several expected
-    /// statuses, bodies or values are alternatives.
+    /// Classifies a complete response, and returns the checked content of an ok response.
+    /// Several expected statuses, bodies or values are alternatives.
     #[inline]
     #[must_use]
     pub fn outcome(&self, status: u16, body: &[u8]) -> (Outcome, Option<CheckedContent>) {
@@ -124,7 +124,7 @@ impl Judge {
     }
 }
 
-/// Parses a body as a check requires.
+/// Parses a body in the way that a check requires.
 fn figures(check: Check, body: &[u8]) -> Option<CheckedContent> {
     match check {
         Check::Sequence => number(body).map(CheckedContent::Number),

@@ -6,24 +6,24 @@ use crate::clock::Ns;
 use crate::judge::CheckedContent;
 use crate::scoring::ScoreResponse;
 
-/// Responses per block; blocks avoid copying when the list grows.
+/// Number of responses per block. Blocks avoid copying when the list grows.
 const BLOCK: usize = 64 * 1024;
 
-/// The responses that one thread received.
+/// The responses that one thread received and kept.
 #[derive(Debug, Default)]
 pub struct KeptResponses {
     blocks: Vec<Vec<[u64; 3]>>,
-    /// Number of responses whose number was not greater than the previous one on their connection.
+    /// Number of responses whose number did not exceed the previous number on their connection.
     pub out_of_order: u64,
-    /// Descriptions of the first such responses.
+    /// Descriptions of the first responses that are out of order.
     pub offenders: Vec<String>,
-    /// Reference for totals, set by the first response.
+    /// Expected totals, derived from the first response.
     line: Option<TotalLine>,
     scored: ScoringSummary,
 }
 
 impl KeptResponses {
-    /// Keeps one response; `last` is the previous number on its connection.
+    /// Keeps one response. `last` is the previous number on its connection.
     pub fn add(&mut self, figures: CheckedContent, sent: Ns, done: Ns, last: &mut Option<u64>) {
         let (number, words) = match figures {
             CheckedContent::Number(number) => (number, [number, sent, done]),
@@ -53,7 +53,7 @@ impl KeptResponses {
         }
     }
 
-    /// Returns the distance of a total from its expected value. Checks the average too.
+    /// Returns the distance of a total from its expected value. Also checks the average.
     fn distance(&mut self, score: f64, response: &ScoreResponse) -> Option<i32> {
         let ScoreResponse {
             average_score: average,
@@ -88,7 +88,7 @@ impl KeptResponses {
         self.blocks.is_empty()
     }
 
-    /// Returns the totals of all threads, or `None` if the responses are not scores.
+    /// Returns the summary of all threads' scores, or `None` if the responses are not scores.
     #[must_use]
     pub fn scored<'a>(
         all: impl Iterator<Item = &'a KeptResponses> + Clone,
@@ -103,13 +103,14 @@ impl KeptResponses {
         Some(together)
     }
 
-    /// Returns the reference that all threads' totals are compared with.
+    /// Returns the expected totals with which the totals of all threads are compared.
     #[must_use]
     pub fn line<'a>(mut all: impl Iterator<Item = &'a KeptResponses>) -> Option<TotalLine> {
         all.find_map(|responses| responses.line)
     }
 
-    /// Writes the responses as little-endian triples of 64 bits; scores relative to `line`.
+    /// Writes the responses as triples of little-endian 64-bit integers, with scores relative to
+    /// `line`.
     ///
     /// # Errors
     /// Writing fails.
@@ -118,7 +119,7 @@ impl KeptResponses {
         line: Option<TotalLine>,
         out: &mut impl std::io::Write,
     ) -> std::io::Result<()> {
-        // Offset of this thread's reference: 0 if the server is correct.
+        // Offset between this thread's line and the common one: 0 if the server is correct.
         let ahead = line.zip(self.line).map(|(line, mine)| mine.ahead_of(&line));
         for words in self.blocks.iter().flatten() {
             let words = match ahead {

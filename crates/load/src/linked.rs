@@ -1,6 +1,6 @@
-//! Lists of connections linked through the connections themselves: constant time, no allocation.
+//! Lists of connections with links in the connections: constant time, no allocation.
 
-/// Position in a list; a connection is in at most one.
+/// Position in a list. A connection is in at most one list.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
     before: u32,

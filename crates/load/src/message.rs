@@ -12,33 +12,31 @@ use crate::slice::Slice;
 /// A message from a load thread.
 #[derive(Debug)]
 pub enum Message {
-    /// Thread number, and how many of its connections were opened and failed before the first
-    /// phase.
+    /// Thread number, and the thread's opened and failed connections before the first phase.
     Opening(u32, (u64, u64)),
-    /// A phase starts; user and kernel time of the process so far, seconds.
+    /// A phase starts; contains user and kernel time of the process so far, in seconds.
     Began((f64, f64)),
     /// The data of a completed second.
     Slice(Box<Slice>),
-    /// Thread number, and its report of a phase.
+    /// Thread number, and the thread's report of a phase.
     End(u32, io::Result<Box<PhaseEnd>>),
 }
 
-/// Report of one thread on one phase.
+/// Report of one thread about one phase.
 #[derive(Debug, Clone)]
 pub struct PhaseEnd {
-    /// Why it ended.
+    /// Reason for the end of the phase.
     pub reason: EndReason,
-    /// Start of the time without any response if the server became unreachable, ns from the phase's
-    /// start.
+    /// Time of the last response if the server became unreachable, ns from the phase's start.
     pub gone_since: Option<Ns>,
-    /// End of its sending window, ns from the phase's start.
+    /// End of the thread's sending window in ns from the phase's start.
     pub window: Ns,
-    /// Time of the last outcome, ns from the phase's start.
+    /// Time of the last outcome in ns from the phase's start.
     pub ended: Ns,
-    /// Longest delay of the thread's return from a wait or an iteration: a stall of our own.
+    /// Longest stall: the longest delay in returning from a wait or completing an iteration.
     pub longest_stall: Ns,
     /// Resources used within the sending window.
     pub usage: ThreadUsage,
-    /// TLS statistics: handshakes so far, cost and bytes within the phase.
+    /// TLS statistics: all handshakes so far, but cost and bytes of this phase only.
     pub tls: Option<TlsUse>,
 }

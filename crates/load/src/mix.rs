@@ -5,31 +5,31 @@
 //! requests 0, 1, 2, …  0     | 3     | 6     | 9             in its own order
 //! ```
 //!
-//! The shares are exact after each cycle. Shuffling each cycle keeps a request from always falling
-//! to the same connection or thread.
+//! Shares are exact after each cycle. Each cycle is shuffled, so that a request is not always sent
+//! by the same connection or thread.
 
 use floodmark_record::plan::Plan;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Separates the stream that orders cycles from the stream of Poisson arrivals, which uses the
-/// plan's seed directly.
+/// Separates the random stream that orders cycles from the stream of Poisson arrivals, which uses
+/// the plan's seed directly.
 const ORDER: u64 = 0x6f72_6465_725f_6f66;
 
-/// A request's position in the plan.
+/// A request that is due: its place in the mix, and its number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pick {
     /// Index of the request in the mix; 0 without a mix.
     pub group: u32,
-    /// Its number (`{seq}`): 1, 2, 3, … over all threads, phases and attempts.
+    /// Number of the request (`{seq}`): 1, 2, 3, … over all threads, phases and attempts.
     pub number: u64,
 }
 
-/// The picks of one thread, in order. Thread *i* of *n* takes every *n*-th pick from the *i*-th on,
-/// as in the schedule.
+/// The picks of one thread, in order.
+/// Thread *i* of *n* takes every *n*-th pick, starting with the *i*-th, as in the schedule.
 #[derive(Debug, Clone)]
 pub struct Picks {
-    /// `None` without a mix.
+    /// The shuffled cycles; `None` without a mix.
     cycle: Option<Cycle>,
     index: u64,
     stride: u64,
@@ -38,8 +38,8 @@ pub struct Picks {
 }
 
 impl Picks {
-    /// Creates the picks of thread `thread` of `threads` in a phase whose first request has the
-    /// number `first_number`.
+    /// Creates the picks of thread `thread` of `threads` in one phase.
+    /// The first request of the phase has the number `first_number`.
     #[must_use]
     pub fn new(plan: &Plan, (thread, threads): (u64, u64), first_number: u64) -> Self {
         let cycle = plan.mix.as_ref().map(|mix| {
@@ -75,7 +75,7 @@ impl Picks {
         Pick { group, number }
     }
 
-    /// Skips `n` picks and calls `count` with the number of each group.
+    /// Skips `n` picks, and calls `count` with the number of skipped picks per group.
     pub fn pass(&mut self, n: u64, mut count: impl FnMut(u32, u64)) {
         if self.cycle.is_some() {
             (0..n).for_each(|_| count(self.take().group, 1));
@@ -85,19 +85,19 @@ impl Picks {
         }
     }
 
-    /// Returns a number above those of all picks taken.
+    /// Returns a request number greater than those of all picks taken.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.next_number
     }
 }
 
-/// Cycles of requests, each shuffled (Fisher and Yates) with the seed's stream. Each position
-/// performs one step, so that no request waits for a whole shuffle.
+/// Cycles of requests, each shuffled (Fisher and Yates) with random numbers from the seed.
+/// Each position performs one step of the shuffle, so that no request waits for a whole shuffle.
 #[derive(Debug, Clone)]
 struct Cycle {
-    /// Each request as often as its weight says; positions before `drawn` are final in the current
-    /// cycle.
+    /// Each request as often as its weight says.
+    /// Positions before `drawn` are final in the current cycle.
     groups: Vec<u8>,
     drawn: u64,
     random: Xoshiro256PlusPlus,

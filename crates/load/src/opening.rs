@@ -6,12 +6,12 @@ use floodmark_record::plan::Plan;
 use crate::core::ready_connections;
 use crate::worker::cap;
 
-/// The progress that threads have reported.
+/// Progress of opening connections, as reported by the threads.
 #[derive(Debug)]
 pub struct Opening {
     of: u64,
     threads: Vec<(u64, u64)>,
-    /// Threads that reported since the last event.
+    /// Whether each thread has reported since the last event.
     reported: Vec<bool>,
 }
 
@@ -27,8 +27,8 @@ impl Opening {
         }
     }
 
-    /// Records how many of a thread's connections were opened and how many failed. Returns an event
-    /// when a thread reports for the second time since the last event.
+    /// Records the numbers of opened and failed connections of a thread.
+    /// Returns an event when a thread reports for the second time since the last event.
     pub fn take(&mut self, thread: u32, (standing, failed): (u64, u64)) -> Option<Connecting> {
         let thread = thread as usize;
         let again = std::mem::replace(&mut self.reported[thread], true);

@@ -1,9 +1,10 @@
-//! The request bytes of each slot: prebuilt if nothing varies, otherwise rendered into reused
+//! Request bytes of each slot: built in advance if nothing varies, otherwise rendered into reused
 //! buffers.
 //!
-//! A backend may need the bytes of a request until the slot sends its next one. So a slot keeps its
-//! latest buffer, and the previous one stays among the spare buffers until nobody uses it. Each
-//! slot that has sent keeps one buffer as long as the longest varying request; [`SPARE`] more exist.
+//! A backend may need the bytes of a request until the slot sends its next request. So a slot keeps
+//! its latest buffer, and the previous one stays among the spare buffers while it is in use. Each
+//! slot that has sent keeps one buffer of the length of the longest varying request. [`SPARE`] more
+//! buffers exist.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -13,8 +14,9 @@ use crate::backend::{SharedBytes, Slot};
 use crate::mix::Pick;
 use crate::request::{EncodedRequest, Varying};
 
-/// Number of spare buffers. The io_uring backend releases a replaced request when its queue is
-/// submitted, which happens at the latest after half as many sends.
+/// Number of spare buffers.
+/// The io_uring backend releases a replaced request when it submits its queue, at the latest after
+/// half as many sends.
 const SPARE: usize = 64;
 
 /// The request that a slot sends next.
@@ -22,14 +24,14 @@ const SPARE: usize = 64;
 pub struct Due {
     /// The request.
     pub pick: Pick,
-    /// Whether it is the last one on its connection.
+    /// Whether the request is the last one on its connection.
     pub last: bool,
 }
 
 /// The requests of a thread.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// In the order of the plan's mix.
+    /// Prepared requests in the order of the plan's mix.
     ready: Vec<PreparedRequest>,
     buffers: RenderBuffers,
 }
@@ -73,7 +75,7 @@ impl Outgoing {
 /// Rendered requests.
 #[derive(Debug)]
 struct RenderBuffers {
-    /// Capacity of each buffer, bytes.
+    /// Capacity of each buffer in bytes.
     room: usize,
     seed: u64,
     /// The latest request of each slot that has sent one.
@@ -103,7 +105,7 @@ impl RenderBuffers {
             Some((held, bytes)) if held == due => (held, bytes),
             before => {
                 let mut bytes = match before {
-                    // A slot's first request adds a buffer.
+                    // The first request of a slot adds a buffer.
                     None => buffer(self.room),
                     Some((_, before)) => {
                         self.spare.push_back(before);
@@ -122,7 +124,7 @@ impl RenderBuffers {
     }
 }
 
-/// Takes the oldest spare buffer, or a new one if that is still in use.
+/// Takes the oldest spare buffer, or a new buffer if the oldest is still in use.
 fn free(spare: &mut VecDeque<SharedBytes>, room: usize) -> SharedBytes {
     match spare.pop_front() {
         Some(bytes) if Rc::strong_count(&bytes) == 1 => bytes,

@@ -1,47 +1,46 @@
 //! The pace at which connections are opened in advance.
 //!
-//! A server accepts a limited number of connections at a time; the others wait in its accept queue.
-//! When the queue is full, Linux drops their handshakes, and all of these retry together a second
+//! A server accepts a limited number of connections at a time. Others wait in its accept queue. If
+//! the queue is full, Linux drops their handshakes, and all of them are retried together a second
 //! later. So connections are opened evenly, few at a time, and more slowly after a drop.
 
 use crate::clock::{NS_PER_S, Ns};
 
-/// Maximum connections opened per second, over all threads: less than a single-threaded server
-/// accepts.
+/// Maximum number of connections opened per second over all threads.
+/// A single-threaded server accepts more.
 const PER_S: u64 = 10_000;
 
-/// Maximum burst of connections after a pause, over all threads: less than the shortest common
-/// accept queue, 128.
+/// Maximum burst of connections after a pause, over all threads.
+/// It is less than 128, the shortest common accept queue.
 const AT_ONCE: u64 = 100;
 
-/// Maximum concurrent handshakes, over all threads: the most that retry when the accept queue is
-/// full.
+/// Maximum number of concurrent handshakes over all threads.
+/// At most this many are retried together if the accept queue is full.
 const UNDER_WAY: u64 = 500;
 
-/// Minimum connections opened per second, over all threads, regardless of drops.
+/// Minimum number of connections opened per second over all threads, regardless of drops.
 const LEAST_PER_S: u64 = 100;
 
-/// A handshake that takes this long was dropped once: Linux retries after 1 s (RFC 6298, section
-/// 2).
+/// A handshake that takes this long was dropped once, because Linux retries after 1 s (RFC 6298,
+/// section 2).
 const DROPPED_NS: Ns = 900_000_000;
 
-/// First and longest pause after a failed connection; each pause is twice as long as the previous
-/// one.
+/// First and longest pause in ns after a failed connection. Each pause doubles the previous one.
 const RESTS: (Ns, Ns) = (10_000_000, NS_PER_S);
 
-/// One thread's share of the pace: a leaky bucket.
+/// Pace of one thread: its share of the total, as a leaky bucket.
 #[derive(Debug)]
 pub struct OpeningPace {
     /// Time between connections.
     gap: Ns,
     longest_gap: Ns,
-    /// How far `due` may be ahead.
+    /// Maximum time by which `due` may be ahead.
     ahead: Ns,
-    /// When the next connection is due at an even pace.
+    /// Time at which the next connection is due at an even pace.
     due: Ns,
     under_way: u64,
     slowed: Ns,
-    /// End of the pause after a failure; `None` if no connection failed since the last success.
+    /// End of the pause after a failure; `None` if nothing failed since the last success.
     rests_until: Option<Ns>,
     /// Length of the next pause.
     rest: Ns,
@@ -65,8 +64,8 @@ impl OpeningPace {
         }
     }
 
-    /// Returns when the next connection may be opened while `under_way` handshakes are in progress;
-    /// `None` until one of them ends.
+    /// Returns when the next connection may be opened while `under_way` handshakes are in progress.
+    /// `None` if one of the handshakes must end first.
     #[must_use]
     pub fn next(&self, under_way: u64) -> Option<Ns> {
         let most = self.rests_until.map_or(self.under_way, |_| 1);
@@ -74,7 +73,7 @@ impl OpeningPace {
         (under_way < most).then(|| at.max(self.rests_until.unwrap_or(0)))
     }
 
-    /// Claims the right to open one connection now. Returns whether it was granted.
+    /// Claims permission to open one connection now. Returns whether permission was granted.
     pub fn take(&mut self, under_way: u64, now: Ns) -> bool {
         let may = self.next(under_way).is_some_and(|at| at <= now);
         if may {
@@ -83,8 +82,8 @@ impl OpeningPace {
         may
     }
 
-    /// Records that a handshake started at `began` ended at `at`. A dropped one halves the pace;
-    /// handshakes started before the previous reduction carry no new information.
+    /// Records that a handshake that started at `began` ended at `at`.
+    /// A dropped handshake halves the pace, unless it started before the previous reduction.
     pub fn ended(&mut self, began: Ns, at: Ns) {
         if at.saturating_sub(began) >= DROPPED_NS && began >= self.slowed {
             self.gap = (self.gap * 2).min(self.longest_gap);
@@ -93,8 +92,8 @@ impl OpeningPace {
         }
     }
 
-    /// Records that a connection started at `began` failed at `at`. Connections started before the
-    /// end of the last pause carry no new information.
+    /// Records that a connection that started at `began` failed at `at`.
+    /// A connection that started before the end of the last pause changes nothing.
     pub fn failed(&mut self, began: Ns, at: Ns) {
         if self.rests_until.is_none_or(|until| began >= until) {
             self.rests_until = Some(at + self.rest);
@@ -116,7 +115,7 @@ mod tests {
 
     const MS: Ns = 1_000_000;
 
-    /// Counts connections opened within `time` from `start`, each without any delay.
+    /// Counts connections opened within `time` from `start`, each without delay.
     fn opened(pace: &mut OpeningPace, start: Ns, time: Ns) -> u64 {
         (0..time / 10_000)
             .map(|step| {
@@ -166,7 +165,7 @@ mod tests {
             assert!(pace.take(0, at));
             let began = at;
             pace.failed(began, at + MS);
-            // A handshake that was in progress at the same time.
+            // This handshake was in progress at the same time.
             pace.failed(began, at + 2 * MS);
             at += MS + rest * MS;
             assert_eq!(pace.next(0), Some(at), "{rest}");

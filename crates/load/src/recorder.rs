@@ -1,9 +1,10 @@
 //! Counts and times of one load thread, second by second.
 //!
-//! A thread owns its slice of the current second and passes it on when the second ends. Empty
-//! slices come back, so nothing is allocated under load. If no slice is back in time, because the
-//! gatherer or the reader of its rows is stuck, the current slice continues with the next second:
-//! nothing is lost and memory does not grow.
+//! A thread owns its slice of the current second, and passes it on when the second ends. Empty
+//! slices are returned to the thread, so nothing is allocated under load.
+//!
+//! If no empty slice is available, because the gatherer or the reader of its rows is stuck, the
+//! current slice also covers the next second. So nothing is lost, and memory does not grow.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -26,11 +27,11 @@ pub struct Moments {
     pub pick: Pick,
     /// Scheduled time.
     pub intended: Ns,
-    /// When a connection was available, minus our own delay in opening it.
+    /// Time at which a connection was available, minus floodmark's own delay in opening it.
     pub free: Ns,
-    /// When it was passed to the kernel.
+    /// Time at which the request was passed to the kernel.
     pub sent: Ns,
-    /// When the first byte of its response was read.
+    /// Time at which the first byte of the response was read.
     pub first: Ns,
 }
 
@@ -52,17 +53,18 @@ pub struct Recorder {
     pub peak_open: u64,
     /// Number of connections opened.
     pub total_connects: u64,
-    /// Named errors.
+    /// Number of errors by name.
     pub errors: BTreeMap<String, u64>,
-    /// Those of connections that no request waited for.
+    /// Number of errors by name of connections that no request waited for.
     pub unawaited: BTreeMap<String, u64>,
     /// Times of the groups over the measurement.
     pub group_times: GroupTimes,
 }
 
 impl Recorder {
-    /// Creates a recorder that sends full slices to `out` and receives empty ones from `back`, for
-    /// a measurement with the rows `measured`. It has as many groups as `first`.
+    /// Creates a recorder for a measurement with the rows `measured`.
+    /// It sends full slices to `out`, receives empty slices from `back`, and has as many groups as
+    /// `first`.
     #[must_use]
     pub fn new(
         first: Box<Slice>,
@@ -90,7 +92,7 @@ impl Recorder {
         }
     }
 
-    /// Starts a phase at `start`; responses after `window_end` do not count towards throughput.
+    /// Starts a phase at `start`. Responses after `window_end` do not count towards throughput.
     pub fn begin(&mut self, phase: Phase, start: Ns, window_end: Option<Ns>) {
         self.phase_start = start;
         self.rows = match phase {
@@ -142,7 +144,7 @@ impl Recorder {
         self.live.open = self.open;
         let full = std::mem::replace(&mut self.live, empty);
         self.live.phase = full.phase;
-        // The gatherer outlives the threads; without it there is no receiver.
+        // The gatherer outlives the threads. If it is gone, there is no receiver.
         let _ = self.out.send(Message::Slice(full));
     }
 
@@ -215,7 +217,7 @@ impl Recorder {
         self.time_of(group, TimeKind::FirstByte, first_byte);
     }
 
-    /// Records a sent request that did not end ok.
+    /// Records a request that was sent and ended with an outcome other than ok.
     pub fn failed(&mut self, moments: &Moments, done: Ns, outcome: Outcome) {
         self.tick(done);
         let group = moments.pick.group;
@@ -271,7 +273,7 @@ impl Recorder {
         count_name(&mut self.errors, name);
     }
 
-    /// Marks the last error of that name as one of a connection that no request waited for.
+    /// Marks the last error of this name as one of a connection that no request waited for.
     #[cold]
     pub fn error_unawaited(&mut self, name: &str) {
         count_name(&mut self.unawaited, name);
@@ -283,7 +285,7 @@ impl Recorder {
         self.live.times[kind as usize].record(ns);
     }
 
-    /// Records a time of a request of a group.
+    /// Records a time of a request that belongs to a group.
     #[inline]
     fn time_of(&mut self, group: u32, kind: TimeKind, ns: Ns) {
         self.live.times[kind as usize].record(ns);
@@ -293,7 +295,7 @@ impl Recorder {
     }
 }
 
-/// Counts a name. There are few names, and only a new one allocates.
+/// Increments the count of a name. There are few names, and only a new one allocates.
 fn count_name(names: &mut BTreeMap<String, u64>, name: &str) {
     match names.get_mut(name) {
         Some(n) => *n += 1,

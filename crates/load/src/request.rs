@@ -7,11 +7,11 @@ use floodmark_wire::{RequestError, RequestSpec, head_around_length, request_byte
 
 use crate::template::{RequestTemplate, TemplateError, push_decimal, randomness};
 
-/// Maximum length of a request with templates, bytes. Each connection may hold one, rendered per
-/// request.
+/// Maximum length in bytes of a request with templates.
+/// Each connection may hold one rendered request.
 pub const LONGEST_VARYING: usize = 64 * 1024;
 
-/// A request in two forms: for a connection that stays open, and as the last one on its connection.
+/// A request in two forms: with the connection kept open, and as the last one on its connection.
 #[derive(Debug)]
 pub enum EncodedRequest {
     /// The same bytes every time.
@@ -28,7 +28,7 @@ pub struct Varying {
     longest: usize,
 }
 
-/// A head, with the length of the body between its two parts unless the second is empty.
+/// A head in two parts. The body's length is between them unless the second part is empty.
 #[derive(Debug)]
 struct EncodedHead {
     before: RequestTemplate,
@@ -61,28 +61,28 @@ pub enum RequestPart {
     Body,
 }
 
-/// Why a request is invalid.
+/// Reason why a request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
-    /// It is not a legal request.
+    /// The request is not legal HTTP.
     #[error(transparent)]
     EncodedRequest(#[from] RequestError),
-    /// An invalid template.
+    /// A template is invalid.
     #[error(transparent)]
     RequestTemplate(#[from] TemplateError),
-    /// A brace in a path with templates.
+    /// A path with templates contains a brace that is not part of a template.
     #[error(
         "path {0:?} contains a brace that is not part of a template; write {{seq}}, {{rand:1-1000}} or {{uuid}}, or encode the brace as %7B or %7D"
     )]
     Brace(String),
-    /// Too long to be rendered per request.
+    /// The request is too long to be rendered each time.
     #[error(
         "the request can become {0} bytes long, but the limit with templates is {LONGEST_VARYING}; shorten it or set templates = false"
     )]
     TooLong(usize),
 }
 
-/// The text of one request of a plan.
+/// Text of one request of a plan.
 struct RequestText<'a> {
     plan: &'a Plan,
     path: &'a str,
@@ -93,7 +93,7 @@ struct RequestText<'a> {
 /// Prepares all requests of a plan, in the order of its mix.
 ///
 /// # Errors
-/// The first request that cannot be sent.
+/// Returns the fault of the first request that cannot be sent.
 pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
     let sources: Vec<RequestText<'_>> = match &plan.mix {
         None => vec![RequestText {
@@ -123,7 +123,7 @@ pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
     made.collect()
 }
 
-/// Returns the maximum length of these requests, bytes.
+/// Returns the length of the longest request in bytes.
 #[must_use]
 pub fn longest(requests: &[EncodedRequest]) -> usize {
     requests
@@ -133,8 +133,8 @@ pub fn longest(requests: &[EncodedRequest]) -> usize {
         .unwrap_or(0)
 }
 
-/// Returns what each request of a plan expects, and whether it is a HEAD request, whose response
-/// has no body.
+/// Returns what each request of a plan expects, and whether it is a HEAD request.
+/// A response to a HEAD request has no body.
 pub fn expectations(plan: &Plan) -> impl Iterator<Item = (&[Expect], bool)> {
     let alone = plan
         .mix
@@ -179,8 +179,8 @@ impl RequestText<'_> {
         Ok(EncodedRequest::Varying(Arc::new(request)))
     }
 
-    /// Builds the request's head. The text is checked before its templates are rendered; rendered
-    /// values are legal anywhere.
+    /// Builds the head of a request.
+    /// The text is checked before its templates are rendered. Rendered values are legal anywhere.
     fn head(
         &self,
         close: bool,
@@ -256,7 +256,7 @@ impl EncodedHead {
 }
 
 impl EncodedRequest {
-    /// Returns its maximum length, bytes.
+    /// Returns the maximum length of the request in bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
         match self {
@@ -272,9 +272,10 @@ impl Varying {
         self.body.varies() || self.heads.iter().any(head)
     }
 
-    /// Appends request `number` of a seed, as the last on its connection if `last`; both forms
-    /// contain the same values. `scratch` receives the body, whose length must be known first. Does
-    /// not allocate if both have room for [`EncodedRequest::longest`].
+    /// Appends request `number` of a seed, as the last one on its connection if `last`.
+    /// Both forms contain the same values. `scratch` receives the body, whose length must be known
+    /// first.
+    /// Does not allocate if both buffers have room for [`EncodedRequest::longest`].
     pub fn render(
         &self,
         (seed, number): (u64, u64),

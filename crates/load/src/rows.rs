@@ -1,5 +1,5 @@
-//! Boundaries of a phase's rows: whole seconds and the ends of the plan's steps, so that each row
-//! belongs to one step.
+//! Boundaries of a phase's rows: whole seconds, and the ends of the plan's steps.
+//! Each row therefore belongs to one step.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::slice::ROW_NS;
 /// The rows of a phase, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
-    /// Boundaries within seconds, in order: the row that starts there, and its time.
+    /// Boundaries within seconds, in order: the row that starts there, and the time.
     cuts: Arc<[(u64, Ns)]>,
 }
 
@@ -46,7 +46,7 @@ impl Rows {
         at / ROW_NS + self.cuts.partition_point(|(_, cut)| *cut <= at) as u64
     }
 
-    /// Returns the start and end of a row; the end is the start of the next one.
+    /// Returns the start and end of a row. The end is the start of the next row.
     #[must_use]
     pub fn bounds(&self, row: u64) -> (Ns, Ns) {
         let cuts = self.cuts.partition_point(|(first, _)| *first <= row);

@@ -10,7 +10,7 @@
 //!            0                     end
 //! ```
 //!
-//! Thread *i* of *n* keeps arrivals *i*, *i+n*, *i+2n*, …: together the threads send exactly the
+//! Thread *i* of *n* keeps arrivals *i*, *i+n*, *i+2n*, …, so the threads together send exactly the
 //! schedule of a single thread.
 
 use floodmark_record::Timetable;
@@ -21,7 +21,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::clock::{NS_PER_S, Ns, seconds};
 use crate::course::{Course, arrivals_before};
 
-/// Arrival times of one thread, in order, ns from the start of the phase.
+/// Arrival times of one thread in order, in ns from the start of the phase.
 ///
 /// A clone is a second cursor at the same position, so waiting arrivals need no queue.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub struct ArrivalSchedule {
 #[derive(Debug, Clone)]
 enum ArrivalSpacing {
     Equal(Course),
-    /// `sum` covers the first `drawn` gaps.
+    /// Exponential gaps. `sum` covers the first `drawn` gaps.
     Exponential {
         course: Course,
         sum: f64,
@@ -51,8 +51,8 @@ enum ArrivalSpacing {
 }
 
 impl ArrivalSchedule {
-    /// Creates the arrivals that thread `thread` of `threads` sends within `duration_s`, or for
-    /// `requests` in total.
+    /// Creates the arrivals that thread `thread` of `threads` sends within `duration_s`.
+    /// Without a duration, `requests` is the number of arrivals of all threads.
     ///
     /// Returns `None` in the closed model.
     #[must_use]
@@ -90,8 +90,9 @@ impl ArrivalSchedule {
         self.next = (self.index < self.total).then(|| self.spacing.at(self.index) as Ns);
     }
 
-    /// Returns the length of the sending window, ns: the given duration, or one mean gap beyond the
-    /// last arrival, so that the last response has as much time as the others.
+    /// Returns the length of the sending window in ns: the given duration, or the last arrival plus
+    /// one mean gap.
+    /// The mean gap gives the last response as much time as the others.
     #[must_use]
     pub fn window(&self) -> Ns {
         self.window
@@ -158,7 +159,7 @@ impl ArrivalSpacing {
         }
     }
 
-    /// Returns the time of arrival `index`, ns. `index` must not decrease between calls.
+    /// Returns the time of arrival `index` in ns. `index` must not decrease between calls.
     fn at(&mut self, index: u64) -> f64 {
         let sum = self.sum_at(index);
         match self {
@@ -168,8 +169,8 @@ impl ArrivalSpacing {
         }
     }
 
-    /// Returns the sum of the exponential gaps (mean 1) up to arrival `index`; 0 for schedules that
-    /// are not random.
+    /// Returns the sum of the exponential gaps (mean 1) up to arrival `index`.
+    /// 0 for schedules without randomness.
     fn sum_at(&mut self, index: u64) -> f64 {
         let ArrivalSpacing::Exponential {
             sum, drawn, random, ..
@@ -178,7 +179,7 @@ impl ArrivalSpacing {
             return 0.0;
         };
         while *drawn <= index {
-            // 53 random bits in (0, 1], so that the logarithm is finite.
+            // Draw 53 random bits in (0, 1], so that the logarithm is finite.
             let unit = ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
             *sum -= unit.ln();
             *drawn += 1;

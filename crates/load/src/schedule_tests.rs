@@ -88,7 +88,7 @@ fn of(plan: &Plan) -> Vec<u64> {
     all(plan, 0, 1)
 }
 
-/// Counts the arrivals within an interval, in seconds.
+/// Counts the arrivals within an interval given in seconds.
 fn within(times: &[u64], from_s: f64, to_s: f64) -> usize {
     times
         .iter()
@@ -98,7 +98,7 @@ fn within(times: &[u64], from_s: f64, to_s: f64) -> usize {
 
 #[test]
 fn a_ramp_inverts_its_integral() {
-    // Λ(t) = 50 t²: arrival k is at √(k / 50) s.
+    // Λ(t) = 50 t², so arrival k is at √(k / 50) s.
     let times = of(&ramp_plan(0.0, 1000.0, 10.0));
     assert_eq!(times.len(), 5000);
     for k in [0usize, 1, 2, 50, 200, 1250, 4999] {
@@ -181,8 +181,8 @@ fn poisson_steps_and_ramps_have_mean_and_variance_of_the_integral() {
         let n = SEEDS as f64;
         let got = counts.iter().sum::<f64>() / n;
         let variance = counts.iter().map(|c| (c - got).powi(2)).sum::<f64>() / n;
-        // Five standard errors of a Poisson count's mean. Its variance equals its mean, which is
-        // known to √(2/n) of itself.
+        // Allow five standard errors of a Poisson count's mean. The variance equals the mean, which
+        // is known with a relative error of √(2/n).
         assert!(
             (got - mean).abs() <= 5.0 * (mean / n).sqrt(),
             "{mean}: {got}"
@@ -235,8 +235,8 @@ proptest! {
         if plan.arrivals() == Some(Arrivals::Constant) {
             let expected = schedule.expected_by(end).unwrap();
             prop_assert!((whole.len() as f64 - expected).abs() < 1.0 + 1e-6);
-            // This holds at every moment: an arrival is sent as soon as the integral exceeds the
-            // number sent.
+            // At every moment, an arrival is sent as soon as the integral exceeds the number of
+            // arrivals sent.
             for at in (1..20).map(|i| end * f64::from(i) / 20.0) {
                 let expected = schedule.expected_by(at).unwrap();
                 let n = within(&whole, 0.0, at) as f64;

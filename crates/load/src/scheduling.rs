@@ -4,26 +4,27 @@ use std::io;
 
 use crate::libc_calls::{scheduling, set_scheduling};
 
-/// Time slice that a load thread requests, ns: the shortest that the kernel grants
-/// (`sched_setattr(2)`).
+/// Time slice in ns that a load thread requests.
+/// This is the shortest slice that the kernel grants (`sched_setattr(2)`).
 const SLICE_NS: u64 = 100_000;
 
-/// Requests short time slices for the calling thread, which then runs sooner. Among runnable
-/// threads, Linux picks the one whose slice would end first (EEVDF; Stoica & Abdel-Wahab, "Earliest
-/// Eligible Virtual Deadline First", 1995), so a woken thread with a shorter slice preempts others.
-/// The thread's share of the CPU stays the same.
+/// Requests short time slices for the calling thread, so that it runs sooner after waking.
 ///
-/// Kernels before 6.12 accept the request and ignore it.
+/// Among runnable threads, Linux picks the one whose slice would end first (EEVDF; Stoica &
+/// Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995). A woken thread with a shorter
+/// slice therefore preempts others. Its share of the CPU stays the same.
+///
+/// Kernels before 6.12 accept the request, but ignore it.
 ///
 /// # Errors
-/// The kernel refuses, for example in a container.
+/// The kernel refuses the request, for example in a container.
 pub(crate) fn request_short_slices() -> io::Result<()> {
     let mut attributes = scheduling()?;
     if !matches!(
         attributes.sched_policy.cast_signed(),
         libc::SCHED_OTHER | libc::SCHED_BATCH
     ) {
-        // Keep a policy that somebody else chose.
+        // Keep a policy that was set elsewhere.
         return Ok(());
     }
     attributes.sched_runtime = SLICE_NS;

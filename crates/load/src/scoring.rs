@@ -1,15 +1,14 @@
-//! Parses what `--check scoring` needs: the score in a request and the three figures in each
-//! response.
+//! Parses what `--check scoring` needs: the score in a request, and three figures in each response.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Above this, a double cannot represent every whole number.
+/// Largest value up to which a double represents every whole number.
 const LAST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Relative tolerance of an average: a running average rounds with each response.
+/// Relative tolerance of an average. A running average is rounded at each response.
 const AVERAGE_ROUNDING: f64 = 1e-9;
 
 /// The response to a score.
@@ -18,7 +17,7 @@ const AVERAGE_ROUNDING: f64 = 1e-9;
 pub struct ScoreResponse {
     /// Mean of all scores so far, including this one.
     pub average_score: f64,
-    /// Their sum.
+    /// Sum of all scores so far.
     pub total_score: f64,
     /// Number of scores.
     #[serde(deserialize_with = "whole")]
@@ -26,8 +25,8 @@ pub struct ScoreResponse {
 }
 
 impl ScoreResponse {
-    /// Parses the body of a response; returns `None` if it is anything else. Allocates only for
-    /// invalid bodies and for those with further fields.
+    /// Parses the body of a response. Returns `None` if the body is anything else.
+    /// Allocates only for invalid bodies, and for bodies with further fields.
     #[must_use]
     pub fn read(body: &[u8]) -> Option<Self> {
         object(body)?;
@@ -43,7 +42,7 @@ impl ScoreResponse {
     }
 }
 
-/// Checks that a body looks like an object; the deserializer would accept an array too.
+/// Checks that a body looks like an object, because the deserializer would also accept an array.
 fn object(body: &[u8]) -> Option<()> {
     body.trim_ascii_start().starts_with(b"{").then_some(())
 }
@@ -73,7 +72,7 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_f64(Whole)
 }
 
-/// Reason why a request's body contains no score.
+/// Reason why the body of a request contains no score.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; the check needs the score of each request, such as -b '{{\"score\": 10}}'")]
 pub struct NoScore(&'static str);
@@ -81,7 +80,7 @@ pub struct NoScore(&'static str);
 /// Returns the score in a request's body.
 ///
 /// # Errors
-/// The score is missing, not finite, or 0, because a score of 0 cannot reveal a lost update.
+/// The score is missing, not finite or 0. A score of 0 cannot reveal a lost update.
 pub fn score(body: &[u8]) -> Result<f64, NoScore> {
     #[derive(Deserialize)]
     struct Scored {

@@ -1,4 +1,4 @@
-//! Data of one load thread for one second, as passed to the gatherer.
+//! Data of one load thread for one second, in the form passed to the gatherer.
 
 use floodmark_record::TimeKind;
 use floodmark_record::events::Phase;
@@ -7,11 +7,11 @@ use floodmark_stats::Histogram;
 use crate::clock::Ns;
 use crate::sums::RequestSums;
 
-/// Length of a row, ns.
+/// Length of a row in ns.
 pub const ROW_NS: Ns = 1_000_000_000;
 
-/// Slices circulating between a thread and the gatherer: one being filled, one waiting for its row
-/// to be complete, one in transit, one spare.
+/// Number of slices that circulate between a thread and the gatherer.
+/// One is being filled, one waits for its row to be complete, one is in transit, and one is spare.
 pub const SLICES: usize = 4;
 
 /// Data of one thread for one second.
@@ -29,15 +29,15 @@ pub struct Slice {
     pub groups: Vec<RequestSums>,
     /// Connections opened.
     pub connects: u64,
-    /// Open connections at the end of the slice.
+    /// Number of open connections at the end of the slice.
     pub open: u64,
-    /// One histogram per [`TimeKind`], in its order.
+    /// One histogram per [`TimeKind`], in the order of the kinds.
     pub times: Vec<Histogram>,
 }
 
 impl Slice {
-    /// Creates an empty slice for `groups` groups. Touches its memory, so that later use does not
-    /// grow the process.
+    /// Creates an empty slice for `groups` groups.
+    /// Touches its memory, so that later use does not grow the process.
     #[must_use]
     pub fn new(thread: u32, groups: usize) -> Self {
         let mut slice = Slice {
@@ -54,7 +54,7 @@ impl Slice {
         slice
     }
 
-    /// Empties the slice and keeps its memory.
+    /// Empties the slice, but keeps its memory.
     pub fn clear(&mut self) {
         self.all.clear();
         self.groups.iter_mut().for_each(RequestSums::clear);

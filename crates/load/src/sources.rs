@@ -15,8 +15,8 @@ pub struct SourceCycle {
 }
 
 impl SourceCycle {
-    /// Creates the cycle of thread `thread` of `threads`. Threads share addresses if there are
-    /// fewer addresses than threads.
+    /// Creates the cycle of thread `thread` of `threads`.
+    /// Threads share addresses if there are fewer addresses than threads.
     #[must_use]
     pub fn new(sources: Sources, thread: u32, threads: u32) -> Self {
         SourceCycle {
@@ -43,8 +43,8 @@ fn nth(first: IpAddr, n: u128) -> IpAddr {
     }
 }
 
-/// Returns the first address of a range that this host cannot send from, with the error of binding
-/// a socket to it.
+/// Returns the first address of a range that this host cannot send from.
+/// The error is the failure to bind a socket to that address.
 #[must_use]
 pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {
     (0..sources.count())

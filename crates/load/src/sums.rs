@@ -1,13 +1,13 @@
-//! Sums of one thread for one second, over all requests or one group.
+//! Sums of one thread for one second, over all requests or over one group.
 
 use floodmark_record::groups::GroupRow;
 
 /// Request counts and related sums.
 #[derive(Debug, Clone)]
 pub struct RequestSums {
-    /// The sums; the statuses of their counts are in `statuses`.
+    /// The sums, except that the counts by status are in `statuses`.
     pub row: GroupRow,
-    /// Responses by status code 0–999, in an array so that counting is one increment.
+    /// Number of responses by status code 0–999. An array makes counting a single increment.
     pub statuses: Box<[u64; 1000]>,
 }
 
@@ -21,7 +21,7 @@ impl Default for RequestSums {
 }
 
 impl RequestSums {
-    /// Resets the sums and keeps their memory.
+    /// Resets the sums, but keeps their memory.
     pub fn clear(&mut self) {
         self.row = GroupRow::default();
         self.statuses.fill(0);
@@ -35,7 +35,7 @@ impl RequestSums {
         }
     }
 
-    /// Converts the sums to a row, with the status codes filled in.
+    /// Converts the sums to a row that includes the counts by status.
     #[must_use]
     pub fn to_row(&self) -> GroupRow {
         let mut row = self.row.clone();

@@ -6,11 +6,13 @@
 //!       └────────┘                        inconclusive: this process lacked a resource, or the attempt was abandoned
 //! ```
 //!
-//! While an address is on trial, it gets no second connection once another address has been
-//! reached. An address without a server, which `localhost` often has, therefore costs only the one
-//! connection that discovers it, and that one retries at the next address. RFC 8305 (section 5)
-//! would start a parallel attempt after 250 ms. Here the operating system's timeout or ours
-//! decides, because two handshakes per connection would distort the server's count.
+//! An address on trial gets no second connection once another address has been reached. So an
+//! address without a server, which `localhost` often has, costs only the connection that discovers
+//! it, and that connection is retried at the next address.
+//!
+//! RFC 8305 (section 5) would start a parallel attempt after 250 ms. Here the operating system's
+//! timeout or floodmark's decides, because two handshakes per connection would distort the server's
+//! count.
 
 use floodmark_record::events::AddressUse;
 use floodmark_record::plan::{Address, Plan};
@@ -32,7 +34,8 @@ pub struct Targets {
 #[derive(Debug)]
 struct TargetState {
     standing: Standing,
-    /// A port is used per pair of source and target, so each target cycles through all sources.
+    /// Cycle of source addresses. Each target cycles through all sources, because a port is used
+    /// per pair of source and target.
     sources: Option<SourceCycle>,
     opened: u64,
     moved: u64,
@@ -48,7 +51,7 @@ enum Standing {
 }
 
 impl Targets {
-    /// Creates the addresses of a plan; each thread starts with a different one.
+    /// Creates the addresses of a plan. Each thread starts with a different address.
     #[must_use]
     pub fn new(plan: &Plan, thread: u32, threads: u32) -> Self {
         let sources = |address: &Address| {
@@ -82,7 +85,7 @@ impl Targets {
             Standing::OnTrial => !reached,
             Standing::LeftOut => false,
         };
-        // The last address is never left out, so one is found.
+        // The last address is never left out, so the search always finds one.
         let target = (self.next..self.next + n)
             .map(|at| at % n)
             .find(|at| usable(&self.places[*at]))
@@ -108,8 +111,9 @@ impl Targets {
         }
     }
 
-    /// Records that a connection to a target failed. Returns whether to retry it at another
-    /// address, because no connection to this one has ever succeeded.
+    /// Records that a connection to a target failed.
+    /// Returns whether to retry at another address, because no connection to this one ever
+    /// succeeded.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self
@@ -133,8 +137,8 @@ impl Targets {
         true
     }
 
-    /// Records that a connection attempt ended without a result about the address; if it was the
-    /// trial, the next connection is.
+    /// Records that a connection attempt ended without a result about the address.
+    /// If the attempt was the trial of the address, the next connection becomes the trial.
     pub fn given_up(&mut self, target: u32) {
         let place = &mut self.places[target as usize];
         if place.standing == Standing::OnTrial {
@@ -143,8 +147,8 @@ impl Targets {
     }
 }
 
-/// Combines the results of all threads per address. An address reached by any thread was not left
-/// out.
+/// Combines the results of all threads by address.
+/// An address reached by any thread was not left out.
 pub fn uses<'a>(plan: &Plan, threads: impl Iterator<Item = &'a Targets>) -> Vec<AddressUse> {
     let unused = |address| AddressUse {
         address,
@@ -246,7 +250,7 @@ mod tests {
             let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));
             assert!(!targets.failed(0, failure), "{}", failure.name);
         }
-        // A host without IPv6 reports these for ::1.
+        // A host without IPv6 reports these errors for ::1.
         for errno in [libc::EADDRNOTAVAIL, libc::EAFNOSUPPORT, libc::ENETUNREACH] {
             let mut targets = Targets::new(&plan(2), 0, 1);
             let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));

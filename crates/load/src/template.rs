@@ -1,14 +1,15 @@
 //! Templates: `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request.
 //!
-//! Other braces are literal, so a JSON body is sent unchanged: JSON has nothing like `{seq}`
-//! outside strings. Inside strings, `{{seq}}` writes `{seq}`; likewise for the others.
+//! Other braces are literal, so a JSON body is sent unchanged: outside strings, JSON has nothing
+//! like `{seq}`. Inside strings, `{{seq}}` stands for a literal `{seq}`; the same holds for the
+//! others.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::mix::below;
 
-/// Digits of the largest number.
+/// Number of digits of the largest number.
 const LONGEST_NUMBER: usize = 20;
 
 /// Characters of a UUID.
@@ -36,7 +37,7 @@ enum Marker {
     Uuid,
 }
 
-/// An invalid `{rand:…}`.
+/// A `{rand:…}` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "\"{0}\": write two whole numbers, the smaller first, such as {{rand:1-1000}}, or set templates = false to send the text unchanged"
@@ -44,10 +45,10 @@ enum Marker {
 pub struct TemplateError(String);
 
 impl RequestTemplate {
-    /// Parses a text.
+    /// Parses a text with placeholders.
     ///
     /// # Errors
-    /// A `{rand:…}` without two whole numbers, the smaller first.
+    /// A `{rand:…}` is not two whole numbers, the smaller one first.
     pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
         let mut template = RequestTemplate::default();
         let mut rest = text;
@@ -88,7 +89,7 @@ impl RequestTemplate {
         }
     }
 
-    /// Returns whether it contains placeholders.
+    /// Returns whether the text contains placeholders.
     #[must_use]
     pub fn varies(&self) -> bool {
         self.parts
@@ -102,7 +103,7 @@ impl RequestTemplate {
         self.parts.is_empty()
     }
 
-    /// Returns whether its literal text contains a byte.
+    /// Returns whether the literal text contains a byte.
     #[must_use]
     pub fn holds(&self, byte: u8) -> bool {
         let in_text =
@@ -110,7 +111,7 @@ impl RequestTemplate {
         self.parts.iter().any(in_text)
     }
 
-    /// Returns its maximum length when rendered, bytes.
+    /// Returns the maximum length of the rendered text in bytes.
     #[must_use]
     pub fn longest(&self) -> usize {
         let longest = |part: &TemplatePart| match part {
@@ -121,15 +122,16 @@ impl RequestTemplate {
         self.parts.iter().map(longest).sum()
     }
 
-    /// Appends the text of request `number`. Does not allocate if `out` has room for
-    /// [`RequestTemplate::longest`].
+    /// Appends the text of request `number`.
+    /// Does not allocate if `out` has room for [`RequestTemplate::longest`].
     pub fn render(&self, number: u64, random: &mut impl Rng, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
                 TemplatePart::Text(text) => out.extend_from_slice(text),
                 TemplatePart::Marker(Marker::Seq) => push_decimal(number, out),
                 TemplatePart::Marker(Marker::Rand { low, high }) => {
-                    // The full range overflows; then any 64 random bits are a uniform draw.
+                    // The size of the full range overflows. Then any 64 random bits are a uniform
+                    // draw.
                     let value = match (high - low).checked_add(1) {
                         Some(n) => low + below(random, n),
                         None => random.next_u64(),
@@ -142,11 +144,12 @@ impl RequestTemplate {
     }
 }
 
-/// Creates the random source of request `number`. Each number of a seed has its own state, so a
-/// request that is sent again, by any thread, is identical.
+/// Creates the source of random values for request `number`.
+/// Each number of a seed has its own state, so any thread that sends the request again sends the
+/// same bytes.
 #[must_use]
 pub fn randomness(seed: u64, number: u64) -> Xoshiro256PlusPlus {
-    // The factor is odd, so numbers map to distinct states. `seed_from_u64` mixes them
+    // The factor is odd, so numbers map to distinct states. `seed_from_u64` mixes these states
     // (SplitMix64).
     let of_seed = seed.rotate_left(32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     Xoshiro256PlusPlus::seed_from_u64(
@@ -154,7 +157,7 @@ pub fn randomness(seed: u64, number: u64) -> Xoshiro256PlusPlus {
     )
 }
 
-/// Parses the placeholder at the start of a text, and returns its length.
+/// Parses the placeholder at the start of a text. Returns the placeholder and its length.
 fn marker(text: &[u8]) -> Result<Option<(Marker, usize)>, TemplateError> {
     for (name, marker) in [("{seq}", Marker::Seq), ("{uuid}", Marker::Uuid)] {
         if text.starts_with(name.as_bytes()) {

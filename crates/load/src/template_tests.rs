@@ -1,4 +1,4 @@
-//! Templates: placeholders and literal text.
+//! Tests of placeholders and literal text in templates.
 
 use std::collections::HashSet;
 

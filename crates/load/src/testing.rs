@@ -32,7 +32,7 @@ fn scheduled(schedule: Schedule) -> Plan {
     }
 }
 
-/// Returns the open-model plan with all its connections held.
+/// Returns an open-model plan with all connections held.
 pub fn held_plan(mut plan: Plan) -> Plan {
     if let Model::Open { hold, .. } = &mut plan.model {
         *hold = true;
@@ -40,7 +40,7 @@ pub fn held_plan(mut plan: Plan) -> Plan {
     plan
 }
 
-/// Returns an open-model plan with a constant rate, or with a burst.
+/// Returns an open-model plan with a constant rate or a burst.
 pub fn open_plan(
     arrivals: Arrivals,
     rate: f64,
@@ -74,7 +74,7 @@ pub fn ramp_plan(from_per_s: f64, to_per_s: f64, duration_s: f64) -> Plan {
     })
 }
 
-/// Returns a plan of steps: rates per second, each for a time in seconds.
+/// Returns a plan of steps, given as rates per second and durations in seconds.
 pub fn steps_plan(steps: &[(f64, f64)]) -> Plan {
     let step = |(rate_per_s, duration_s): &(f64, f64)| RateStep {
         rate_per_s: *rate_per_s,
@@ -86,7 +86,7 @@ pub fn steps_plan(steps: &[(f64, f64)]) -> Plan {
     })
 }
 
-/// Returns a plan with arrivals at the given times, ns, in a window of the given length.
+/// Returns a plan with arrivals at the given times in ns, in a window of the given length.
 pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
     let requests = times.len() as u64;
     let timetable = Timetable::new(times);
@@ -103,7 +103,7 @@ pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
     scheduled(Schedule::Replay { replay, requests })
 }
 
-/// Returns the plan with a mix of GET requests with these weights.
+/// Returns a plan with a mix of GET requests that have the given weights.
 pub fn with_mix(plan: Plan, weights: &[u32]) -> Plan {
     let requests = weights.iter().enumerate().map(|(i, weight)| MixRequest {
         name: format!("request-{i}"),

@@ -21,22 +21,24 @@ use crate::outgoing::Outgoing;
 use crate::schedule::ArrivalSchedule;
 use crate::usage::{ThreadReading, process_cpu, thread_cpu};
 
-/// Maximum wait, so that the thread notices a stop request and the gatherer receives its rows.
+/// Maximum wait, so that the thread notices a stop request and the gatherer receives rows.
 const LONGEST_WAIT: Ns = 50_000_000;
 
-/// Number of delayed commands at which the loop asks the backend to submit. That saves most of the
-/// cost of a system call, and the delay is short compared with a response time.
+/// Number of delayed commands at which the loop asks the backend to submit.
+/// Delaying saves most of the cost of a system call. The delay is short compared with a response
+/// time.
 const HELD_BACK: usize = 32;
 
-/// The same limit while coalescing: the requests that follow a batch leave together. Any backend's
-/// queue has room for it.
+/// Number of delayed commands while coalescing, so that the requests that follow a batch leave
+/// together.
+/// The queue of any backend has room for this number.
 pub(crate) const HELD_BACK_COALESCING: usize = 160;
 
-/// Interval of progress reports while connections are opened in advance.
+/// Interval in ns between progress reports while connections are opened in advance.
 const REPORT_EVERY: Ns = 500_000_000;
 
-/// State shared by the threads of a worker. Under load, only two flags are read, once per
-/// iteration.
+/// State shared by the threads of a worker.
+/// Under load a thread reads only two flags, once per iteration.
 pub struct SharedState {
     /// Set to end the run immediately.
     pub stop: Arc<AtomicBool>,
@@ -44,17 +46,17 @@ pub struct SharedState {
     pub barrier: Barrier,
     /// Start of the phase, set by one thread at the barrier.
     pub start: AtomicU64,
-    /// Number of the phase's first request, set in the same way.
+    /// Number of the phase's first request, also set by one thread at the barrier.
     pub first_number: AtomicU64,
-    /// A number above all request numbers used so far; each thread updates it at the end of a
-    /// phase.
+    /// A number greater than all request numbers used so far.
+    /// Each thread updates this number at the end of a phase.
     pub next_number: AtomicU64,
     /// The clock of all threads.
     pub clock: Clock,
 }
 
 impl SharedState {
-    /// Creates the state of `threads` threads; `first_number` is the number of their first request.
+    /// Creates the state of `threads` threads. `first_number` is the number of their first request.
     #[must_use]
     pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock, first_number: u64) -> Self {
         SharedState {
@@ -68,18 +70,18 @@ impl SharedState {
     }
 }
 
-/// One thread's share of a phase.
+/// Share of one thread in a phase.
 #[derive(Debug, Clone, Copy)]
 pub struct PhaseShare {
     /// Thread number.
     pub thread: u32,
     /// Number of threads.
     pub threads: u32,
-    /// Its share of a closed model's requests.
+    /// Number of requests of the thread in the closed model; `None` if a duration ends the phase.
     pub requests: Option<u64>,
 }
 
-/// The work of one thread in a phase, prepared before the phase starts.
+/// Work of one thread in a phase, prepared before the phase starts.
 #[derive(Debug)]
 pub struct PhaseJob {
     phase: Phase,
@@ -89,7 +91,7 @@ pub struct PhaseJob {
     requests: Option<u64>,
     /// Length of the sending window, if known in advance.
     length: Option<Ns>,
-    /// Whether a duration ends the phase; otherwise a number of requests does.
+    /// Whether a duration ends the phase, rather than a number of requests.
     timed: bool,
     /// Whether to wait for requests that are in flight at the end of the window.
     drain: bool,
@@ -127,7 +129,7 @@ impl PhaseJob {
     }
 }
 
-/// Returns the plan of a warm-up: the measurement's initial rate throughout.
+/// Returns the plan of the warm-up, which keeps the initial rate of the measurement.
 fn warming_up(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     if let Model::Open { schedule, .. } = &mut plan.model
@@ -162,14 +164,15 @@ pub struct LoadThread<B> {
     hold_back: usize,
     /// The latest timestamp, which keeps time from going backwards.
     latest: Ns,
-    /// Receive completions so far.
+    /// Number of receive completions so far.
     received: u64,
-    /// How many of them have a kernel timestamp.
+    /// Number of receive completions with a kernel timestamp.
     stamped: u64,
 }
 
-/// Runs a thread through its phases, each started by all threads together. A thread that fails
-/// stops the run but keeps coming to the barrier, where the others would otherwise wait forever.
+/// Runs a thread through its phases. All threads start each phase together.
+/// A thread that fails stops the run, but still comes to the barrier. Otherwise the other threads
+/// would wait forever.
 pub fn run_phases<B: IoBackend>(
     mut made: io::Result<LoadThread<B>>,
     plan: &Plan,
@@ -183,7 +186,8 @@ pub fn run_phases<B: IoBackend>(
         shared.stop.store(true, Ordering::Relaxed);
     }
     for phase in phases {
-        // Before the clock starts, because random arrivals are counted by drawing all of them.
+        // Do this before the clock starts, because random arrivals are counted by drawing all of
+        // them.
         let job = PhaseJob::new(plan, *phase, share);
         if shared.barrier.wait().is_leader() {
             start_after();
@@ -203,7 +207,7 @@ pub fn run_phases<B: IoBackend>(
         if end.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        // The gatherer outlives the threads; without it there is no receiver.
+        // The gatherer outlives the threads. If it is gone, there is no receiver.
         let _ = out.send(Message::End(share.thread, end));
     }
     made.ok().map(|thread| thread.core)
@@ -226,8 +230,8 @@ impl<B: IoBackend> LoadThread<B> {
         }
     }
 
-    /// Opens the connections that must exist before the clock starts. Calls `report` regularly with
-    /// the numbers of opened and failed connections.
+    /// Opens the connections that must exist before the clock starts.
+    /// Regularly calls `report` with the numbers of opened and failed connections.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -346,7 +350,7 @@ impl<B: IoBackend> LoadThread<B> {
             (ThreadReading::now(), ended)
         });
         self.coalesce(None);
-        // An interrupted run ends its window here, and so does a closed run of a given number of
+        // The window of an interrupted run ends here, as does that of a closed run with a number of
         // requests.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
         Ok(Box::new(PhaseEnd {
@@ -382,7 +386,7 @@ impl<B: IoBackend> LoadThread<B> {
         self.backend.coalesce(batch);
     }
 
-    /// Returns the thread's work up to now.
+    /// Returns the work of the thread up to now.
     fn work(&self, now: Ns) -> ThreadWork {
         ThreadWork {
             at: now,
@@ -393,8 +397,8 @@ impl<B: IoBackend> LoadThread<B> {
 
     fn take_in(&mut self) {
         loop {
-            // The time of a response is when it was seen, not when earlier responses of its batch
-            // were handled.
+            // A response counts from the time when it was seen, not from the time when earlier
+            // responses of its batch were handled.
             let seen = self.backend.seen();
             let Some(completion) = self.backend.next() else {
                 return;
@@ -432,7 +436,7 @@ impl<B: IoBackend> LoadThread<B> {
 
     #[inline]
     fn act(&mut self) {
-        // Actions lead to completions and never directly to further actions, so one pass is enough.
+        // Actions cause completions, but never further actions directly, so one pass is enough.
         for i in 0..self.core.actions.len() {
             match self.core.actions[i] {
                 Action::Send { slot } => {

@@ -1,4 +1,4 @@
-//! A complete load process: threads, gathering, and the events it emits.
+//! A complete load process: its threads, its gatherer and the events it emits.
 
 mod end;
 
@@ -50,7 +50,7 @@ pub enum WorkerError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A load thread panicked; its message is on stderr.
+    /// A load thread panicked. Its message is on stderr.
     #[error("a load thread panicked; report the message above")]
     Thread,
 }
@@ -61,15 +61,15 @@ impl WorkerError {
     }
 }
 
-/// Returns the limit on open files that a plan's load process needs.
+/// Returns the limit on open files that the load process of a plan needs.
 ///
 /// # Errors
-/// A request that cannot be sent.
+/// A request cannot be sent.
 pub fn files_needed(plan: &Plan) -> Result<u64, RequestFault> {
     let longest = longest(&requests(plan)?);
     let sockets = match plan.backend {
         Backend::Epoll => SocketLocation::Files,
-        // If there is none, the run reports that.
+        // If io_uring does not work, the run reports the reason.
         Backend::Uring => {
             Uring::probe(1).map_or(SocketLocation::Files, |able| able.sockets(plan, longest))
         }
@@ -82,7 +82,7 @@ pub fn files_needed(plan: &Plan) -> Result<u64, RequestFault> {
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Ends the run immediately; results so far are reported.
+    /// Ends the run immediately. The results so far are reported.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -91,7 +91,7 @@ impl StopFlag {
 /// Runs a plan. Calls `emit` for each event, from [`Event::Ready`] to [`Event::End`].
 ///
 /// # Errors
-/// An impossible request, or a system call that the run needs and the kernel refuses.
+/// A request is invalid, or the kernel refuses a system call that the run needs.
 pub fn run(
     input: &WorkerInput,
     files: Option<FileLimit>,
@@ -114,12 +114,12 @@ pub fn run(
     let first_number = input.first_number;
     let shared = SharedState::new(job.threads, Arc::clone(&stop.0), job.clock, first_number);
     let groups = groups(plan);
-    // Encode once before the clock starts, so that the memory for compressing rows is already
+    // Encode once before the clock starts, so that memory for compressing rows is already
     // allocated.
     drop(Slice::new(0, 0).times[0].encode());
-    // Room for every slice in circulation and for the messages of each phase, so that no load
-    // thread waits here under load. Messages about opening connections, before that, wait for the
-    // gatherer.
+    // Make room for every slice in circulation and for the messages of each phase, so that no load
+    // thread waits under load.
+    // Messages about opening connections precede the load and wait for the gatherer.
     let room = job.threads as usize * (SLICES + 2 * job.phases.len());
     let (out, messages) = sync_channel(room);
     let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads)
@@ -152,7 +152,7 @@ pub fn run(
             .iter()
             .map(|phase| gather(*phase, &mut opening, &mut gatherer, &messages, &mut emit))
             .collect();
-        // After a failure nobody waits for slices.
+        // After a failure, no thread waits for slices.
         drop(gatherer);
         let mut cores = Vec::new();
         for handle in handles {
@@ -170,7 +170,7 @@ pub fn run(
     Ok(())
 }
 
-/// Creates a channel with a thread's empty slices in it.
+/// Creates a channel that contains a thread's empty slices.
 fn stocked(thread: u32, groups: usize) -> (Sender<Box<Slice>>, Receiver<Box<Slice>>) {
     let (sender, receiver) = channel();
     for _ in 0..SLICES {
@@ -185,7 +185,7 @@ fn groups(plan: &Plan) -> usize {
     plan.mix.as_ref().map_or(0, |mix| mix.requests.len())
 }
 
-/// Returns the share of `total` for `thread` of `threads`.
+/// Returns the share of thread `thread` of `threads` in `total`.
 fn split(total: u64, thread: u32, threads: u32) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     total / threads + u64::from(thread < total % threads)
@@ -235,7 +235,7 @@ impl Job<'_> {
         let cap = cap(plan, thread, self.threads);
         let core = Core::new(plan, (thread, self.threads), cap, recorder);
         let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
-        // In the closed model the thread is usually the bottleneck, and timestamps cost CPU per
+        // In the closed model the thread is usually the bottleneck. Timestamps would cost CPU per
         // response.
         let stamped = plan.is_open();
         match plan.backend {
@@ -290,14 +290,14 @@ impl Job<'_> {
     ) -> Option<Core> {
         let plan = &self.input.plan;
         if plan.is_open() {
-            // In the closed model nothing is ever due. If the kernel refuses, lateness shows the
+            // In the closed model no request is ever due. If the kernel refuses, lateness shows the
             // cost.
             let _ = request_short_slices();
         }
         let made = backend.and_then(|backend| {
             let outgoing = Outgoing::new(&self.requests, plan.seed);
             let mut thread = LoadThread::new(self.clock, core, backend, outgoing);
-            // Without the gatherer there is no receiver.
+            // If the gatherer is gone, there is no receiver.
             let report = |counts| drop(out.send(Message::Opening(number, counts)));
             thread.prepare(shared, report)?;
             Ok(thread)
@@ -312,7 +312,7 @@ impl Job<'_> {
     }
 }
 
-/// Emits a phase's rows until all threads have ended it.
+/// Emits the rows of a phase until all threads have ended the phase.
 fn gather(
     phase: Phase,
     opening: &mut Opening,

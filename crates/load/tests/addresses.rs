@@ -1,4 +1,4 @@
-//! Targets of connections: unix sockets, and several addresses, some without a server.
+//! Targets of connections: unix sockets, and names with several addresses, some without a server.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +26,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-/// Far longer than anything here takes, ms.
+/// A time in ms that is far longer than any operation here takes.
 const LONG_MS: u64 = 30_000;
 
 on_both_backends! {
@@ -50,7 +50,7 @@ struct Here {
     path: PathBuf,
 }
 
-/// A path for a unix socket, and its folder.
+/// Creates a folder with a path for a unix socket.
 fn here() -> Here {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -130,7 +130,7 @@ fn reports_an_immediate_end_after_the_data(backend: Backend) {
             let mut all = driver.until(LONG_MS, connected);
             assert_eq!(all, [Seen::Connected(0)], "{target}");
             if round % 50 == 0 {
-                // Lets the end arrive before anybody receives.
+                // Let the end arrive before the backend receives.
                 thread::sleep(Duration::from_millis(20));
             }
             // Read what arrived with the connection before the backend waits again.
@@ -157,7 +157,7 @@ fn reports_an_end_that_arrived_between_polls(backend: Backend) {
         driver.open(0, None);
         driver.until(LONG_MS, connected);
         driver.send(0, REQUEST);
-        // This submits the request and arms the receive.
+        // This wait submits the request and arms the receive.
         driver.backend.wait(driver.clock.now()).unwrap();
         thread::sleep(Duration::from_millis(50));
         let all = driver.until(LONG_MS, ended);
@@ -166,7 +166,7 @@ fn reports_an_end_that_arrived_between_polls(backend: Backend) {
     }
 }
 
-/// Responds to the first request, then closes.
+/// Responds to the first request, then closes the connection.
 fn respond_once(mut stream: impl Read + Write) {
     let mut request = [0; REQUEST.len()];
     if stream.read_exact(&mut request).is_ok() {
@@ -221,7 +221,7 @@ fn retries_connections_after_a_full_accept_queue(backend: Backend) {
     seen.extend(driver.until_nth(SLOTS as usize - at_first, LONG_MS, connected));
     let stand = seen.iter().filter(|seen| connected(seen));
     let stand: Vec<u32> = stand.map(Seen::slot).collect();
-    // Slots with a request are reported by events, the others immediately; each kind is in order.
+    // Slots with a request are reported by events, other slots immediately. Each kind is in order.
     for kind in 0..2 {
         let of_kind = |slots: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
             slots.filter(|slot| slot % 2 == kind).collect()
@@ -258,14 +258,14 @@ fn a_connection_closed_while_waiting_reports_nothing_more(backend: Backend) {
     driver.open(5, None);
     let (keep, _kept) = std::sync::mpsc::channel();
     thread::spawn(move || listener.incoming().try_for_each(|stream| keep.send(stream)));
-    // The reopened slot is behind the others.
+    // The reopened slot is last in the queue.
     let seen = driver.until(LONG_MS, |seen| seen.slot() == 5);
     let expected: Vec<Seen> = (waits + 1..6).map(Seen::Connected).collect();
     assert_eq!(seen, expected);
     assert_eq!(driver.until(50, |_| true), []);
 }
 
-/// Connections by address and source.
+/// Number of connections by address and source.
 type Met = Arc<Mutex<BTreeMap<(IpAddr, IpAddr), u64>>>;
 
 /// Creates listeners at 127.0.1.1, 127.0.1.2 and so on, on one port.
@@ -363,7 +363,7 @@ fn each_address_is_reached_from_each_source(backend: Backend) {
     assert!(met.iter().all(|n| n.abs_diff(100) <= 50), "{met:?}");
 }
 
-/// Checks that no plan loses a request when one of two addresses has no server.
+/// Checks that no plan loses a request if one of two addresses has no server.
 fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why: &str) {
     let fresh = |plan| Plan {
         connection_use: ConnectionUse::Fresh,
@@ -398,8 +398,8 @@ fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why:
             assert_eq!((used.left_out.as_deref(), used.moved), (None, 0));
             assert_eq!(used.opened, end.connects);
             assert_eq!(unused.opened, 0);
-            // An open run on kept connections may end before anybody needs the connection that is
-            // on trial.
+            // An open run on kept connections may end before any request needs the connection on
+            // trial.
             let on_trial = plan.is_open() && plan.connection_use == ConnectionUse::Kept;
             if unused.moved > 0 || !on_trial {
                 assert_eq!(unused.left_out.as_deref(), Some(why));
@@ -422,7 +422,7 @@ fn an_unresponsive_address_costs_no_request(backend: Backend) {
     let (served_at, port) = (address(&served), address(&unserved).port());
     drop(unserved);
     serve_and_count(served, &Met::default());
-    // A connect to a full accept queue gets no reaction at all.
+    // The kernel does not react to a connect if the accept queue is full.
     let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     silent.set_reuse_address(true).unwrap();
     let silent_at = SocketAddr::from(([127, 0, 1, 2], port));
@@ -459,7 +459,7 @@ fn reports_failures_of_an_address_that_stops_accepting(backend: Backend) {
     let [stays, goes]: [TcpListener; 2] = listeners();
     let (stays_at, goes_at) = (address(&stays), address(&goes));
     serve_and_count(stays, &Met::default());
-    // Serves one connection, then nobody listens.
+    // Serves one connection and then closes the listener.
     thread::spawn(move || {
         let (stream, _) = goes.accept().unwrap();
         drop(goes);

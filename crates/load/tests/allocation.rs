@@ -1,4 +1,4 @@
-//! Memory: a load thread allocates nothing under load, and an idle connection takes little.
+//! Memory: a load thread allocates nothing under load, and an idle connection takes little memory.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -34,14 +34,14 @@ on_both_backends! {
     an_idle_tls_connection_stays_below_its_limit
 }
 
-/// Counts the allocations of load threads while enabled.
+/// Counts the allocations of load threads while counting is enabled.
 struct Counting;
 
 static WATCH: AtomicBool = AtomicBool::new(false);
 static COUNTED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Whether this is known to be a load thread.
+    /// Whether the calling thread is known to be a load thread.
     static LOADS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -63,7 +63,7 @@ fn count() {
     }
 }
 
-// SAFETY: every call goes to the system's allocator; counting allocates nothing.
+// SAFETY: every call is passed to the system allocator. Counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -90,7 +90,7 @@ static ALLOCATOR: Counting = Counting;
 struct Server(Child, SocketAddr);
 
 impl Server {
-    /// Starts a server that speaks `how`: `plain` or `tls`.
+    /// Starts a server that speaks `how`, which is `plain` or `tls`.
     fn start(how: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_server", "--nocapture"])
@@ -121,14 +121,15 @@ fn child_server() {
     let Some(how) = std::env::var_os("FLOODMARK_TEST_SERVER") else {
         return;
     };
-    // Ends with its parent, however the parent ends.
+    // End with the parent, however the parent ends.
     thread::spawn(|| {
         let _ = std::io::stdin().read_line(&mut String::new());
         std::process::exit(0);
     });
     raise_open_files();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: no pointers. A longer accept queue, because many connections arrive at once.
+    // SAFETY: no pointers are passed. Many connections arrive at once, so the accept queue is
+    // longer.
     unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) };
     println!("\nlistening on {}", listener.local_addr().unwrap());
     if how == "plain" {
@@ -148,7 +149,7 @@ fn child_server() {
     }
 }
 
-/// Returns the plan over TLS without verification.
+/// Returns the plan with TLS, without verification of the certificate.
 fn secured(plan: Plan) -> Plan {
     Plan {
         tls: Some(TlsPlan {
@@ -160,10 +161,10 @@ fn secured(plan: Plan) -> Plan {
     }
 }
 
-/// Number of observed requests: one allocation per thousand of them would show ten times.
+/// Number of observed requests. One allocation per thousand requests would show ten times.
 const ENOUGH: u64 = 10_000;
 
-/// Maximum duration, seconds: far longer than on any host.
+/// Maximum duration in seconds, far longer than needed on any host.
 const DEADLINE_S: f64 = 300.0;
 
 fn plan(backend: Backend, server: &Server, connections: u32, seconds: f64) -> Plan {
@@ -174,15 +175,15 @@ fn plan(backend: Backend, server: &Server, connections: u32, seconds: f64) -> Pl
     plan
 }
 
-/// Returns the resident memory of this process, bytes.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = text.split_whitespace().nth(1).unwrap().parse().unwrap();
     pages * 4096
 }
 
-/// Returns whether this process runs only the test `name` on `backend`; otherwise runs it in a
-/// separate process.
+/// Returns whether this process runs only the test `name` on `backend`.
+/// Otherwise runs that test in a separate process.
 fn alone(name: &str, backend: Backend) -> bool {
     if std::env::var_os("FLOODMARK_TEST_ALONE").is_some() {
         return true;
@@ -198,7 +199,7 @@ fn alone(name: &str, backend: Backend) -> bool {
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
-    // A name that matches no test would succeed too.
+    // A name that matches no test would also succeed.
     assert!(
         output.status.success() && printed.contains(" 1 passed;"),
         "{test}: {printed}"
@@ -238,8 +239,7 @@ fn varying(plan: Plan) -> Plan {
     plan
 }
 
-/// Parsing responses for `--check scoring` allocates nothing, in any order and notation of the
-/// fields.
+/// Parsing responses for `--check scoring` does not allocate, in any order and notation of fields.
 #[test]
 fn reading_scores_allocates_nothing() {
     let plan = Plan {
@@ -269,8 +269,8 @@ fn reading_scores_allocates_nothing() {
     assert_eq!(counted, (0, 1), "reading, and then one that is seen");
 }
 
-/// Checks how often plans with a number of connections and a duration allocate for each of
-/// [`ENOUGH`] requests.
+/// Checks how often plans allocate for each of [`ENOUGH`] requests.
+/// `plan` takes a number of connections and a duration.
 fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
     WATCH.store(true, Ordering::Relaxed);
     run(plan(5, 0.1));
@@ -278,7 +278,7 @@ fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
     let setting_up = COUNTED.swap(0, Ordering::Relaxed);
     assert!(setting_up > 5, "setting up allocates, and that is seen");
 
-    // From well after the start, which allocates, to before the end, which does too.
+    // Watch from well after the start, which allocates, until before the end, which also allocates.
     let stop = StopFlag::default();
     let (mut watched, mut allocations, mut end) = (0, None, None);
     worker::run(
@@ -288,7 +288,7 @@ fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
         |event| match event {
             Event::Second(row) if allocations.is_none() => match row.index {
                 0 => {}
-                // The second that starts then is observed in part, the next one fully.
+                // The second that starts now is observed in part, the next one completely.
                 1 | 2 => WATCH.store(true, Ordering::Relaxed),
                 _ => {
                     watched += row.counts.ok;
@@ -324,7 +324,7 @@ fn an_idle_connection_takes_little(backend: Backend) {
 }
 
 /// rustls keeps the keys of both directions, the secrets of later keys and the server's
-/// certificates; the backend keeps the encrypted request. The documentation says about 5 KiB.
+/// certificates. The backend keeps the encrypted request. The documentation says about 5 KiB.
 fn an_idle_tls_connection_stays_below_its_limit(backend: Backend) {
     if alone("an_idle_tls_connection_stays_below_its_limit", backend) {
         let server = Server::start("tls");
@@ -335,8 +335,8 @@ fn an_idle_tls_connection_stays_below_its_limit(backend: Backend) {
     }
 }
 
-/// Compares the memory of the same worker with few and with `more` connections, after all have
-/// existed for a second.
+/// Compares the memory of a worker with few connections and with `more` connections, one second
+/// after all have been opened.
 fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
     let held = |connections| {
         let stop = StopFlag::default();

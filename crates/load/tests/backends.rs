@@ -1,4 +1,4 @@
-//! Both backends against real sockets on loopback.
+//! Tests of both backends with real sockets on loopback.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -133,7 +133,7 @@ fn kernel_timestamps_exclude_our_own_delay(backend: Backend) {
             let stamp = driver.stamp.expect("loopback stamps");
             let now = driver.clock.now();
             assert!(before < stamp && stamp < now, "{before} {stamp} {now}");
-            // The server was as fast as ever; only this thread was asleep.
+            // The server was as fast as before. Only this thread was asleep.
             let slept = u64::try_from(asleep.as_nanos()).unwrap();
             assert!(now - stamp > slept / 2, "{before} {stamp} {now}");
         }
@@ -191,7 +191,7 @@ fn a_reset_of_an_open_connection_is_a_failure(backend: Backend) {
             ] => {
                 driver.backend.close(0, CloseFirst::Client);
             }
-            // Closed before the event of the handshake was read.
+            // The connection was closed before the event of the handshake was read.
             [Seen::ConnectFailed(0, Some(libc::ECONNRESET))] => {}
             other => panic!("{other:?}"),
         }
@@ -242,14 +242,14 @@ fn ignores_events_of_a_closed_connection(backend: Backend) {
     for slot in 0..2 {
         driver.open(slot, None);
     }
-    // For the slot that connects immediately, and for the one that connects with the next wait.
+    // Test the slot that connects immediately, and the slot that connects during the next wait.
     thread::sleep(Duration::from_millis(50));
     driver
         .backend
         .wait(driver.clock.now() + 50_000_000)
         .unwrap();
-    // Both have events in this batch; the first closes and reopens the other before its own events
-    // are read.
+    // Both slots have events in this batch. The first slot closes and reopens the other one before
+    // the other one's events are read.
     let first = driver.next().unwrap();
     let Seen::Connected(slot) = first else {
         panic!("{first:?}");
@@ -316,7 +316,7 @@ fn uses_every_source_address(backend: Backend) {
         let used: BTreeSet<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
         let expected: BTreeSet<IpAddr> = (2..6).map(|i| IpAddr::from([127, 0, 0, i])).collect();
         assert_eq!(used, expected);
-        // Connect chooses a port per address: some ports are used at several addresses.
+        // Connect chooses a port per address, so some ports are used at several addresses.
         let ports: BTreeSet<u16> = peers.iter().map(SocketAddr::port).collect();
         assert!(ports.len() < peers.len());
     }
@@ -330,7 +330,7 @@ fn never_replaces_an_unusable_source_address(backend: Backend) {
     plan.backend = backend;
     plan.target.address = address.into();
     plan.connection_use = ConnectionUse::Fresh;
-    // Reserved for documentation (RFC 5737).
+    // This address is reserved for documentation (RFC 5737).
     let source = IpAddr::from([192, 0, 2, 7]);
     plan.sources = Some(Sources {
         first: source,
@@ -342,7 +342,7 @@ fn never_replaces_an_unusable_source_address(backend: Backend) {
     assert_eq!(*accepted.lock().unwrap(), 0);
 }
 
-/// Returns a plan for which one connection would suffice, with `connections` held ones.
+/// Returns a plan that needs one connection, with `connections` held connections.
 fn held_plan(backend: Backend, connections: u32, requests: u64, target: SocketAddr) -> Plan {
     let mut plan = Plan {
         backend,
@@ -425,8 +425,8 @@ fn closing_by_reset_sends_rst(backend: Backend) {
     }
 }
 
-/// Run in a separate process by [`reports_exhausted_file_descriptors`], since the limit applies to
-/// the process.
+/// Runs in a separate process, started by [`reports_exhausted_file_descriptors`], because the limit
+/// applies to the whole process.
 fn child_out_of_files(backend: Backend) {
     let Ok(address) = std::env::var("FLOODMARK_TEST_TARGET") else {
         return;
@@ -443,12 +443,12 @@ fn child_out_of_files(backend: Backend) {
     plan.target.address = address.try_into().unwrap();
     plan.connection_use = ConnectionUse::Fresh;
     if backend == Backend::Uring {
-        // The same limit applies to its table of sockets, which is created first.
+        // The same limit applies to the ring's table of sockets, which is created first.
         let error = try_run(plan.clone(), None, &StopFlag::default())
             .err()
             .unwrap();
         assert!(error.to_string().contains("ulimit -n"), "{error}");
-        // Within the table, sockets are not open files; those for requests too long for one write
+        // Sockets within the table are not open files. Sockets for requests too long for one write
         // are.
         plan.connections = 39;
         if Uring::probe(1).unwrap().bind {

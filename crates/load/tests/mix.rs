@@ -1,5 +1,5 @@
-//! Mixes and templates on the wire: a server keeps every request it receives, and the test compares
-//! them with the plan.
+//! Mixes and templates over real sockets. A server keeps every request it receives, and the test
+//! compares the requests with the plan.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -53,8 +53,9 @@ fn read(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// Starts a server that keeps all requests. `response` receives the request and the number of earlier
-/// ones on its connection, and returns the response or `None` to close.
+/// Starts a server that keeps all requests.
+/// `response` receives a request and the number of earlier requests on its connection. It returns
+/// the response, or `None` to close the connection.
 fn logging(response: fn(&str, usize) -> Option<Vec<u8>>) -> (SocketAddr, Log) {
     let log = Log::default();
     let kept = Arc::clone(&log);
@@ -77,8 +78,8 @@ fn hello(_: &str, _: usize) -> Option<Vec<u8>> {
     Some(RESPONSE.to_vec())
 }
 
-/// Returns a mix of three parts GET with the number in the path and one part POST with all
-/// placeholders.
+/// Returns a mix of GET and POST requests in the ratio three to one.
+/// GET requests have the number in the path; POST requests contain all placeholders.
 fn mixed(backend: Backend, address: SocketAddr, plan: Plan) -> Plan {
     let mut plan = with_mix(plan, &[3, 1]);
     plan.backend = backend;
@@ -155,7 +156,7 @@ fn sends_every_number_once_in_exact_shares(backend: Backend) {
     }
 }
 
-/// Sums the counts of a group over a whole run.
+/// Sums the counts of one group over a whole run.
 fn of_group(rows: &[floodmark_record::SecondRow], group: usize) -> Counts {
     let mut counts = Counts::default();
     rows.iter()
@@ -165,7 +166,7 @@ fn of_group(rows: &[floodmark_record::SecondRow], group: usize) -> Counts {
 }
 
 fn resends_the_same_request(backend: Backend) {
-    // Each connection is closed instead of a second response.
+    // Instead of a second response, the server closes each connection.
     let (address, log) =
         logging(|request, before| (before == 0).then(|| hello(request, 0)).flatten());
     let run = run(mixed(backend, address, closed_plan(3, 400)));
@@ -239,7 +240,7 @@ fn judges_each_request_by_its_own_rules(backend: Backend) {
 }
 
 fn counts_unsent_requests_for_their_group(backend: Backend) {
-    // Nothing is answered, so with two connections only two requests are ever sent.
+    // The server never responds, so two connections send only two requests.
     let (address, log) = logging(|_, _| Some(Vec::new()));
     let open = open_plan(Arrivals::Constant, 1000.0, Some(0.4), None);
     let run = run(mixed(

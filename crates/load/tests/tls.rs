@@ -46,7 +46,7 @@ fn config() -> ServerConfig {
     server(&IDENTITY, &SUITES, true)
 }
 
-/// A server that speaks TLS on each connection, with the kind of each handshake.
+/// A server that speaks TLS on each connection, and records the kind of each handshake.
 struct Server {
     address: SocketAddr,
     shaken: Arc<Mutex<Vec<HandshakeKind>>>,
@@ -55,8 +55,8 @@ struct Server {
 type Tls<'a> = Stream<'a, ServerConnection, TcpStream>;
 
 impl Server {
-    /// Starts a server that calls `speak` for each connection, and sends close_notify if the
-    /// connection is intact afterwards.
+    /// Starts a server that calls `speak` for each connection.
+    /// It then sends close_notify if the connection is intact.
     fn start(config: ServerConfig, speak: impl Fn(&mut Tls<'_>) + Send + Sync + 'static) -> Self {
         let config = Arc::new(config);
         let shaken = Arc::new(Mutex::new(Vec::new()));
@@ -172,7 +172,7 @@ fn resumes_sessions_if_both_sides_allow_it(backend: Backend) {
             let tls = run.end.tls.unwrap();
             assert_eq!((tls.handshakes, tls.resumed), (30, server.resumed()));
             if ours && theirs {
-                // Only connections that started before the first handshake ended have nothing to
+                // Only connections that started before the first handshake ended have no session to
                 // resume.
                 assert!(tls.resumed >= 26, "{suite:?}: {}", tls.resumed);
             } else {
@@ -187,7 +187,7 @@ fn responses_and_requests_of_any_size_arrive_complete(backend: Backend) {
         let mut config = server(&IDENTITY, &[SUITES[suite]], true);
         config.max_fragment_size = fragment;
         let server = Server::start(config, |stream| {
-            // The body is echoed.
+            // The server sends the body back.
             let mut bytes = Vec::new();
             let mut buffer = vec![0; 70_000];
             while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -241,7 +241,7 @@ fn a_client_that_closes_first_sends_close_notify(backend: Backend) {
     let seen = Arc::clone(&ends);
     let server = Server::start(config(), move |stream| {
         respond_to_all(stream, &AtomicU64::new(0));
-        // rustls returns 0 after close_notify, and fails on an end without one.
+        // rustls returns 0 after close_notify, and an error if the stream ends without it.
         let end = stream.read(&mut [0; 10]).map_err(|error| error.kind());
         seen.lock().unwrap().push(end);
     });
@@ -257,8 +257,8 @@ fn a_client_that_closes_first_sends_close_notify(backend: Backend) {
 }
 
 fn a_truncated_response_is_an_error(backend: Backend) {
-    // Without a length, the response ends with the connection: only close_notify shows that it is
-    // complete.
+    // Without a length, the response ends with the connection. Only close_notify shows that the
+    // response is complete.
     for whole in [true, false] {
         let server = Server::start(config(), move |stream| {
             read_request(stream);
@@ -340,7 +340,7 @@ fn responds_to_close_notify(backend: Backend) {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall").unwrap();
         stream.conn.send_close_notify();
         stream.flush().unwrap();
-        // Nothing is closed before the client announces it.
+        // The server closes nothing before the client announces the end.
         assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
     });
     let mut plan = fresh(4);
@@ -350,8 +350,8 @@ fn responds_to_close_notify(backend: Backend) {
     assert!(run.took.as_secs() < 25, "{:?}", run.took);
 }
 
-/// Checks that no connection succeeds, for the reason `name`, and that the run ends because there
-/// is no server.
+/// Checks that no connection succeeds, for the reason `name`, and that the run ends because no
+/// server is reachable.
 fn refused_as(input: &WorkerInput, name: &str, words: &str) {
     let run = run(input);
     let counts = &run.end.counts;

@@ -1,4 +1,4 @@
-//! Whole workers against small servers on loopback: every plan is executed exactly, and every run
+//! Whole workers against small servers on loopback. Every plan is executed exactly, and every run
 //! ends for the right reason.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -195,7 +195,7 @@ fn a_stop_before_the_start_sends_nothing(backend: Backend) {
 }
 
 fn drains_requests_in_flight_after_the_window(backend: Backend) {
-    // Half a second of tolerance on either side, for responses on a busy host.
+    // The tolerance is half a second on either side, for responses on a busy host.
     const SERVICE: Duration = Duration::from_millis(1_000);
     const WINDOW_S: f64 = 1.5;
     let slow = |mut stream: TcpStream, _| {
@@ -246,7 +246,7 @@ fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
         }
     });
     let killer = thread::spawn(move || {
-        // From the first response on, because a run may start late on a busy host.
+        // Count from the first response on, because a run may start late on a busy host.
         while responded.load(Ordering::Relaxed) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -271,7 +271,7 @@ fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
     assert!(run.took < Duration::from_secs(20), "{:?}", run.took);
     let gone = run.end.server_gone_since_ns.unwrap();
     assert!(gone >= 400_000_000, "{gone}");
-    // It counts as unreachable after two seconds of silence, however slow the host is.
+    // The server counts as unreachable after two seconds of silence, however slow the host is.
     let ended = run.end.ended_ns;
     assert!(gone + 2_000_000_000 <= ended, "{gone}, ended {ended}");
     let counts = &run.end.counts;
@@ -342,7 +342,7 @@ fn the_file_of_kept_responses_contains_every_number(backend: Backend) {
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}",
                 number.len()
             );
-            // In two pieces, so that bodies are collected too.
+            // Send the response in two pieces, so that bodies are also collected.
             let (head, tail) = response.split_at(response.len() - 1);
             let _ = stream.write_all(head.as_bytes());
             if number.ends_with('0') {
@@ -382,7 +382,7 @@ fn the_file_of_kept_responses_contains_every_number(backend: Backend) {
 fn each_close_between_requests_costs_one_reconnect(backend: Backend) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Three responses per connection without announcing the end, then the end.
+    // Send three responses per connection without announcing the end, and then close.
     serve_on(listener, |mut stream, _| {
         for _ in 0..3 {
             if !read_request(&mut stream) || stream.write_all(RESPONSE).is_err() {

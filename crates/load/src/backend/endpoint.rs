@@ -15,11 +15,11 @@ pub(super) struct KernelAddress {
 }
 
 impl KernelAddress {
-    /// Converts addresses to their kernel representation. Boxed, since io_uring reads them when a
-    /// connect is submitted.
+    /// Converts addresses to their kernel representation.
+    /// The result is boxed, because io_uring reads an address when its connect is submitted.
     ///
     /// # Errors
-    /// A path that is too long for a unix socket (108 bytes with its terminator, `unix(7)`).
+    /// Fails if a unix socket's path exceeds 108 bytes, including its terminator (`unix(7)`).
     pub fn all(addresses: &[Address]) -> io::Result<Box<[KernelAddress]>> {
         addresses.iter().map(KernelAddress::new).collect()
     }

@@ -1,6 +1,7 @@
-//! The epoll backend: edge-triggered, each socket registered once for reading and writing, requests
-//! written inline. A request on a kept connection costs one `send`, one `recv` and a share of an
-//! `epoll_pwait2`.
+//! The epoll backend. It is edge-triggered, registers each socket once for reading and writing, and
+//! writes requests inline.
+//!
+//! A request on a kept connection costs one `send`, one `recv` and a share of an `epoll_pwait2`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -23,15 +24,16 @@ use crate::clock::{Clock, NS_PER_S, Ns};
 
 mod unix;
 
-/// Maximum events per wait: few enough that a due send never waits long, enough that waiting is
-/// cheap for a busy thread.
+/// Maximum number of events per wait.
+/// A lower limit would make waits expensive for a busy thread; a higher one would delay due sends.
 const EVENTS: usize = 64;
 
-/// Maximum bytes per read; the buffer is shared by all connections of the thread.
+/// Maximum number of bytes per read. All connections of a thread share the buffer.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// Maximum request length for which Nagle's algorithm causes no delay. It delays only a small write
-/// that follows another small write; a request in one segment is a single write.
+/// Maximum length in bytes of a request that Nagle's algorithm does not delay.
+/// The algorithm delays only a small write that follows another small write, but a request in one
+/// segment is a single write.
 const ONE_SEGMENT: usize = 1400;
 
 /// Events that announce the end of a connection.
@@ -57,16 +59,16 @@ pub struct Epoll {
 #[derive(Default)]
 struct EpollSlot {
     socket: Option<Socket>,
-    /// Incremented on each close, to distinguish events of a closed connection from its
-    /// successor's.
+    /// Incremented on each close, to tell events of a closed connection from those of its
+    /// successor.
     generation: u32,
     target: u32,
     connecting: bool,
-    /// Bytes still to be written, with the number already written.
+    /// Bytes of the pending request, and the number of bytes already written.
     pending: Option<(SharedBytes, usize)>,
 }
 
-/// Meaning of an event, independent of the buffer's borrow.
+/// Meaning of an event, without a borrow of the buffer.
 enum SocketEvent {
     Nothing,
     Received(usize, Option<Ns>),
@@ -77,7 +79,7 @@ impl Epoll {
     /// Creates a backend with connections to `targets`, for the calling thread.
     ///
     /// # Errors
-    /// The kernel provides no epoll descriptor, or the path of a unix socket is too long.
+    /// Fails if no epoll descriptor is available, or if a unix socket's path is too long.
     pub fn new(clock: Clock, targets: &[Address]) -> io::Result<Self> {
         fire_when_due()?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -95,7 +97,7 @@ impl Epoll {
         })
     }
 
-    /// Enables kernel timestamps of responses, if the kernel supports them.
+    /// Enables kernel timestamps of responses if the kernel supports them.
     #[must_use]
     pub fn stamped(mut self) -> Self {
         self.stamps = Stamps::keep();
@@ -128,7 +130,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Reports a completion the next time that the engine asks.
+    /// Queues a completion that is reported before the next wait.
     fn report_early(&mut self, completion: Completion<'static>) {
         let generation = self.slots[completion.slot() as usize].generation;
         self.early.push(generation, completion);
@@ -171,11 +173,13 @@ impl Epoll {
         }
         self.register(slot)?;
         let at = self.clock.now();
-        // On loopback the handshake is complete when connect returns, so a request can be sent
-        // immediately. Otherwise the socket refuses it, and the first event reports the connection.
+        // On loopback the handshake is complete when connect returns, so try to send the request
+        // now.
+        // Otherwise the socket refuses it, and the first event reports the connection.
         let entry = &mut self.slots[slot as usize];
         let Some(bytes) = first else {
-            // A unix socket is connected now. Its first event may already report its end.
+            // A unix socket is already connected. Its first event may report the end of the
+            // connection.
             if is_unix {
                 self.connected(slot, at, false);
             }
@@ -188,8 +192,8 @@ impl Epoll {
                 Ok(())
             }
             Err(e) if refused_for_now(&e) => Ok(()),
-            // A refused handshake has another error (ECONNREFUSED): this connection existed and was
-            // closed immediately.
+            // A refused handshake has another error (ECONNREFUSED). This connection was established
+            // and closed immediately.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE)) => {
                 entry.pending = None;
                 self.connected(slot, at, true);
@@ -262,8 +266,8 @@ impl IoBackend for Epoll {
         let sent = if entry.pending.is_none() {
             entry.send(bytes)
         } else {
-            // The server responded before it had read the whole previous request: nothing can
-            // follow on this connection.
+            // The server responded before it had read the whole previous request.
+            // No further request can use this connection.
             Err(io::Error::from_raw_os_error(libc::EPIPE))
         };
         match sent {
@@ -281,7 +285,7 @@ impl IoBackend for Epoll {
         if let Some(socket) = entry.socket.take()
             && how == CloseFirst::Reset
         {
-            // On failure the next line closes in the ordinary way.
+            // If this fails, the next line closes the connection in the ordinary way.
             let _ = socket.set_linger(Some(Duration::ZERO));
         }
     }
@@ -327,8 +331,9 @@ impl IoBackend for Epoll {
                 continue;
             }
             let found = self.interpret(slot, flags);
-            // Edge-triggered: a read that filled the buffer may have left data, and an event that
-            // also announced the end is processed again until the end has been read.
+            // A read that filled the buffer may have left data, so process the event again
+            // (edge-triggered).
+            // An event that also announced the end is processed until the end has been read.
             let again = match found {
                 SocketEvent::Received(n, _) => n == self.buffer.len() || flags.intersects(END),
                 SocketEvent::Other(Completion::Connected { .. }) => {
@@ -360,7 +365,7 @@ impl EpollSlot {
         }
     }
 
-    /// Sends the rest of the request, as far as the socket accepts it.
+    /// Sends as much of the remaining request as the socket accepts.
     fn push_pending(&mut self) -> io::Result<()> {
         let Some((bytes, done)) = self.pending.take() else {
             return Ok(());

@@ -1,18 +1,19 @@
-//! Connects to a unix socket whose accept queue is full. TCP retries such a connect by itself. For
-//! a non-blocking unix socket the kernel returns EAGAIN and never reports free room (`unix(7)`), so
-//! the backend retries periodically.
+//! Connects to a unix socket whose accept queue is full.
+//!
+//! The kernel retries such a connect for TCP. For a non-blocking unix socket it returns EAGAIN and
+//! never reports a free place (`unix(7)`), so the backend retries periodically.
 
 use std::collections::VecDeque;
 
 use super::Slot;
 use crate::clock::Ns;
 
-/// Retry interval, ns. A server that accepts connections frees many places of its queue in this
-/// time, and a retry costs one system call.
+/// Retry interval in ns. A server that accepts connections frees many places of its queue in this
+/// time. A retry costs one system call.
 const AGAIN_NS: Ns = 1_000_000;
 
-/// Waiting slots, in order. At most one entry for each time that a slot is opened while the queue
-/// is full; entries of closed slots are removed by the next retry.
+/// Waiting slots in order. A slot has at most one entry per opening while the queue is full.
+/// The next retry removes the entries of closed slots.
 #[derive(Default)]
 pub(super) struct FullQueue {
     waiting: VecDeque<(Slot, u32)>,
@@ -28,7 +29,7 @@ impl FullQueue {
         self.waiting.push_back((slot, generation));
     }
 
-    /// Returns the latest time to wake up.
+    /// Returns the latest time at which a wait must end.
     pub fn wake(&self, until: Ns) -> Ns {
         if self.waiting.is_empty() {
             until
@@ -37,8 +38,9 @@ impl FullQueue {
         }
     }
 
-    /// Calls `attempt` for waiting slots in order, if a retry is due. `attempt` returns false while
-    /// the queue is full, which then holds for the remaining slots too.
+    /// Calls `attempt` for the waiting slots in order, if a retry is due.
+    /// `attempt` returns false if the accept queue is still full, so the remaining slots keep
+    /// waiting.
     pub fn retry(&mut self, now: Ns, mut attempt: impl FnMut(Slot, u32) -> bool) {
         if self.waiting.is_empty() || now < self.again {
             return;

@@ -1,7 +1,9 @@
-//! Interface between engine and I/O backends, modelled on completions: commands to connect, send
-//! and close go in, results come out. io_uring works this way; epoll imitates it.
+//! Interface between the engine and the I/O backends, modelled on completions.
 //!
-//! The engine never touches a socket, and a backend never interprets bytes.
+//! The engine issues commands to connect, send and close; a backend returns their results. io_uring
+//! works in this way, and epoll imitates it.
+//!
+//! The engine never uses a socket, and a backend never interprets bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,8 +23,8 @@ mod full_queue;
 mod stamps;
 pub mod uring;
 
-/// Bytes of a request, shared by all parts that may still need them. A buffer without other owners
-/// is reused.
+/// Bytes of a request, shared by all parts that may still need them.
+/// A buffer without other owners is reused.
 pub type SharedBytes = Rc<Vec<u8>>;
 
 /// Index of a connection within its load thread.
@@ -37,27 +39,27 @@ pub struct Route {
     pub source: Option<IpAddr>,
 }
 
-/// Result of a command, or an event from the peer.
+/// Result of a command, or an event caused by the peer.
 #[derive(Debug)]
 pub enum Completion<'a> {
-    /// TCP is connected since `at`, and a TLS handshake has started. [`Completion::Connected`] or
-    /// [`Completion::ConnectFailed`] follows.
+    /// The TCP connection was established at `at`, and a TLS handshake has started.
+    /// [`Completion::Connected`] or [`Completion::ConnectFailed`] follows.
     Reached {
         /// The connection.
         slot: Slot,
-        /// When the connection was observed.
+        /// Time at which the backend observed the connection.
         at: Ns,
     },
-    /// The connection is established since `at`.
+    /// The connection was established at `at`.
     Connected {
         /// The connection.
         slot: Slot,
-        /// When the connection was observed.
+        /// Time at which the backend observed the connection.
         at: Ns,
         /// Whether the bytes passed to [`IoBackend::open`] have been sent.
         sent: bool,
     },
-    /// The connect failed; the slot is closed.
+    /// The connect failed, and the slot is closed.
     ConnectFailed {
         /// The connection.
         slot: Slot,
@@ -70,15 +72,15 @@ pub enum Completion<'a> {
         slot: Slot,
         /// The bytes.
         data: &'a [u8],
-        /// Kernel timestamp of the last byte, if enabled.
+        /// Kernel timestamp of the last byte, if timestamps are enabled.
         at: Option<Ns>,
     },
-    /// The peer sends no more; the slot must still be closed.
+    /// The peer has closed its side. The slot must still be closed.
     Ended {
         /// The connection.
         slot: Slot,
     },
-    /// The connection broke; the slot must still be closed.
+    /// The connection broke. The slot must still be closed.
     Failed {
         /// The connection.
         slot: Slot,
@@ -103,8 +105,8 @@ impl Completion<'_> {
     }
 }
 
-/// Completions that a backend reports before it asks the kernel again, each with the generation of
-/// its slot: at most two per open slot.
+/// Completions that a backend reports before its next wait, at most two per open slot.
+/// Each has the generation of its slot.
 #[derive(Debug, Default)]
 struct EarlyCompletions(VecDeque<(u32, Completion<'static>)>);
 
@@ -114,7 +116,7 @@ impl EarlyCompletions {
         self.0.push_back((generation, completion));
     }
 
-    /// Takes the first completion whose slot still has its generation.
+    /// Takes the first completion whose slot has not been closed since.
     #[inline]
     fn take(&mut self, generation: impl Fn(Slot) -> u32) -> Option<Completion<'static>> {
         while let Some((of, completion)) = self.0.pop_front() {
@@ -132,45 +134,47 @@ impl EarlyCompletions {
 
 /// I/O of one load thread.
 ///
-/// After [`IoBackend::close`], the slot is not reported again until it is opened again.
+/// A closed slot causes no completions until it is opened again.
 pub trait IoBackend {
-    /// Starts to connect. With `first`, a backend that can read the clock at that moment sends
-    /// these bytes as soon as the connection is established, and reports it in
-    /// [`Completion::Connected`]; otherwise the caller sends.
+    /// Starts to connect.
+    ///
+    /// A backend that knows the time of sending sends `first` when the connection is established
+    /// and says so in [`Completion::Connected`]. Otherwise the caller sends these bytes.
     fn open(&mut self, slot: Slot, route: Route, first: Option<&SharedBytes>);
 
-    /// Sends bytes, immediately if the socket accepts them; the rest follows automatically. A
-    /// backend that delays commands sends them at the next [`IoBackend::submit`] or wait.
+    /// Sends bytes, immediately if the socket accepts them. The backend sends the rest later.
+    /// A backend that delays commands sends at the next [`IoBackend::submit`] or wait.
     fn send(&mut self, slot: Slot, bytes: &SharedBytes);
 
-    /// Returns the number of delayed commands; `None` if the backend never delays.
+    /// Returns the number of delayed commands; `None` if the backend never delays commands.
     fn held(&mut self) -> Option<usize> {
         None
     }
 
-    /// Submits delayed commands. Waiting does so too.
+    /// Submits delayed commands. A wait also submits them.
     fn submit(&mut self) {}
 
-    /// Closes a connection; `Reset` sends RST instead of FIN.
+    /// Closes a connection. `Reset` sends RST instead of FIN.
     fn close(&mut self, slot: Slot, how: CloseFirst);
 
-    /// Waits for an event or until `until`, whichever comes first.
+    /// Waits for an event, but not beyond `until`.
     ///
     /// # Errors
     /// The kernel refuses to wait, which ends the run.
     fn wait(&mut self, until: Ns) -> io::Result<()>;
 
-    /// Sets the batch that later waits collect within its time limit; without one, they return at
-    /// the first event. Returns whether the backend supports batches.
+    /// Sets the batch of completions that later waits collect within the batch's time limit.
+    /// Without a batch, waits return at the first event.
+    /// Returns whether the backend supports batches.
     fn coalesce(&mut self, _batch: Option<Batch>) -> bool {
         false
     }
 
-    /// Returns the next event; `None` when [`IoBackend::wait`] is due again.
+    /// Returns the next event; `None` if [`IoBackend::wait`] must be called.
     fn next(&mut self) -> Option<Completion<'_>>;
 
-    /// Returns when the next event was observed, if all events of the wait were observed at once;
-    /// `None` if only reading reveals it.
+    /// Returns the time at which all events of the last wait were observed.
+    /// `None` if events are observed one by one, as they are read.
     fn seen(&self) -> Option<Ns> {
         None
     }

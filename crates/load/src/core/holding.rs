@@ -1,5 +1,4 @@
-//! Connections opened before they are needed: those opened before the clock starts, and those that
-//! `--hold` keeps open.
+//! Connections opened before they are needed: before the clock starts, or held with `--hold`.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +9,17 @@ use crate::pace::OpeningPace;
 /// Statistics of one thread's held connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeldSoFar {
-    /// Open when the clock started.
+    /// Number of connections that were open when the clock started.
     pub standing: u64,
-    /// Failed to open before the clock started.
+    /// Number of connections that failed before the clock started.
     pub failed: u64,
-    /// Reasons for the failures, by error name.
+    /// Number of failures by the name of their error.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// Ended since then, other than at the end of the run.
+    /// Number of connections lost since the clock started, before the end of the run.
     pub lost: u64,
-    /// Opened again to replace lost ones.
+    /// Number of connections opened to replace lost ones.
     pub reopened: u64,
-    /// Time taken to open them before the clock started.
+    /// Time spent on opening connections before the clock started.
     pub opening: Ns,
 }
 
@@ -61,9 +60,11 @@ impl Ahead {
 }
 
 impl Core {
-    /// Starts opening kept connections before the clock starts, so that no figure includes their
-    /// setup: all connections of the closed model, all held ones, and those that the open model's
-    /// first arrivals need. Each is tried once.
+    /// Starts to open kept connections before the clock starts, so that no figure includes their
+    /// setup. Each connection is tried once.
+    ///
+    /// These are all connections of the closed model, all held connections, and the connections
+    /// that the first arrivals of the open model need.
     pub fn prepare(&mut self, now: Ns) {
         self.preparing = true;
         self.last_life = now;
@@ -77,13 +78,13 @@ impl Core {
         self.ahead.left == 0 && self.opening_unclaimed == 0
     }
 
-    /// Returns the statistics of held connections; `None` if none are held.
+    /// Returns the statistics of held connections; `None` if no connections are held.
     #[must_use]
     pub fn held(&self) -> Option<&HeldSoFar> {
         self.ahead.hold.then_some(&self.ahead.held)
     }
 
-    /// Returns how many connections are open, and how many failed to open in advance.
+    /// Returns the number of open connections, and the number that failed to open in advance.
     #[must_use]
     pub fn standing(&self) -> (u64, u64) {
         (self.recorder.open_connections(), self.ahead.held.failed)
@@ -99,7 +100,7 @@ impl Core {
         }
     }
 
-    /// Returns how many more connections are to be opened in advance.
+    /// Returns the number of connections still to be opened in advance.
     fn missing(&self) -> usize {
         if self.preparing {
             self.ahead.left
@@ -110,7 +111,7 @@ impl Core {
         }
     }
 
-    /// Opens them at the configured pace.
+    /// Opens connections in advance at the configured pace.
     pub(super) fn open_ahead(&mut self, now: Ns) {
         while self.missing() > 0
             && (self.preparing || self.opens_left > 0)
@@ -125,7 +126,7 @@ impl Core {
         }
     }
 
-    /// Returns when the next of them may be opened.
+    /// Returns when the next connection may be opened in advance.
     pub(super) fn next_ahead(&self) -> Ns {
         let next = (self.missing() > 0).then(|| self.ahead.pace.next(self.opening_unclaimed));
         next.flatten().unwrap_or(Ns::MAX)
@@ -137,8 +138,8 @@ impl Core {
         self.ahead.held.reopened += u64::from(!self.preparing);
     }
 
-    /// Records that a connection started at `began` failed, with the error's name. Before the clock
-    /// starts each is tried once; later failures cause a pause.
+    /// Records the failure of a connection that started at `began`, with the name of its error.
+    /// Before the clock starts each connection is tried once. Later failures cause a pause.
     pub(super) fn count_unopened(&mut self, name: &'static str, began: Ns, now: Ns) {
         if !self.preparing {
             self.ahead.pace.failed(began, now);
@@ -148,27 +149,28 @@ impl Core {
         }
     }
 
-    /// Records the loss of an established connection. While it existed, refusals of others did not
-    /// mean that the server was unreachable.
+    /// Records the loss of an established connection.
+    /// While such a connection existed, refusals of others did not mean that the server was
+    /// unreachable.
     pub(super) fn gone(&mut self, now: Ns) {
         self.recorder.disconnected();
         self.refused_since = self.refused_since.map(|since| since.max(now));
         self.ahead.held.lost += u64::from(!self.preparing);
     }
 
-    /// Returns how many established connections were lost.
+    /// Returns the number of established connections that were lost.
     pub(super) fn gone_so_far(&self) -> u64 {
         self.ahead.held.lost
     }
 
-    /// Restores the number of lost connections to `lost`.
+    /// Resets the number of lost connections to `lost`.
     pub(super) fn keep_gone(&mut self, lost: u64) {
         self.ahead.held.lost = lost;
     }
 }
 
-/// Returns whether a plan's connections can be held; connections with a limited number of requests
-/// cannot.
+/// Returns whether a plan's connections can be held.
+/// Connections with a limited number of requests cannot be held.
 pub(super) fn holds(hold: bool, uses: Uses) -> bool {
     hold && uses == Uses::Unlimited
 }

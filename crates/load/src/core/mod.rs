@@ -1,5 +1,5 @@
-//! The load engine without I/O: a state machine between schedule, `wire` and backend. Completions
-//! go in, actions come out, and time is an argument.
+//! The load engine without I/O: a state machine between schedule, `wire` and backend. It turns
+//! completions into actions, and time is an argument.
 //!
 //! ```text
 //! arrivals ──► starting ──► opening ──► (backend) ──► responding ──► ending ──► starting …
@@ -36,43 +36,43 @@ use self::holding::Ahead;
 pub use self::holding::HeldSoFar;
 pub use self::opening::ready_connections;
 
-/// Maximum number of connections opened per iteration. Opening costs several times as much as a
-/// request, so a thread that is behind catches up with its existing connections instead of
-/// overloading itself and the server with new ones.
+/// Maximum number of connections opened per iteration.
+/// Opening a connection costs several times as much as a request. A thread that is behind catches
+/// up with its existing connections instead of overloading itself and the server with new ones.
 const OPENS_PER_TURN: u32 = 8;
 
-/// After this many invalid responses and no valid one, the run ends.
+/// Number of invalid responses, without any valid one, after which the run ends.
 const NOT_HTTP: u64 = 20;
 
 /// A command to the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Connect, and send the request with it if `first`.
+    /// Connect, and send the request with the connect if `first`.
     Open {
         /// The connection.
         slot: Slot,
         /// Target and source address.
         route: Route,
-        /// Whether the request goes with the connect.
+        /// Whether the request is sent with the connect.
         first: bool,
     },
-    /// Send the slot's request.
+    /// Send the request of the slot.
     Send {
         /// The connection.
         slot: Slot,
     },
-    /// Close.
+    /// Close the connection.
     Close {
         /// The connection.
         slot: Slot,
-        /// How.
+        /// Peer that closes first, or a reset.
         how: CloseFirst,
     },
 }
 
 /// State of one load thread.
 pub struct Core {
-    /// Pending commands; the engine empties the list after each call.
+    /// Pending commands. The engine empties the list after each call.
     pub actions: Vec<Action>,
     /// Counts and times.
     pub recorder: Recorder,
@@ -83,7 +83,7 @@ pub struct Core {
     connections: Vec<ConnectionSlot>,
     free: Vec<Slot>,
     idle: List,
-    /// Connections with a deadline, in its order, since all have the same timeout.
+    /// Connections with a deadline, in the order of deadlines. All have the same timeout.
     pressing: List,
     /// Slots that pause before the next connection attempt, in order.
     paused: List,
@@ -94,31 +94,31 @@ pub struct Core {
     uses: Uses,
     close_first: CloseFirst,
     timeout: Ns,
-    /// Connections in handshake without an assigned request.
+    /// Number of connections in handshake without an assigned request.
     opening_unclaimed: u64,
     opens_left: u32,
     ahead: Ahead,
-    /// Slots in use, including those that pause.
+    /// Number of slots in use, including pausing slots.
     open: usize,
-    /// Since when a slot has been free.
+    /// Time since which a slot has been free.
     room_since: Ns,
     in_flight: u64,
-    /// Requests assigned to connections in handshake.
+    /// Number of requests assigned to connections in handshake.
     carried: u64,
     preparing: bool,
     winding_up: bool,
     ever_connected: bool,
     last_life: Ns,
     last_response: Option<Ns>,
-    /// Since when the server has only refused connections.
+    /// Time since which the server has refused all connections.
     refused_since: Option<Ns>,
     gone: bool,
     not_http: u64,
-    /// Body of the current piece.
+    /// Body of the current piece of a response.
     body: Vec<u8>,
 }
 
-/// Number of requests per connection.
+/// Number of requests that a connection serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uses {
     Unlimited,
@@ -180,21 +180,21 @@ impl Core {
         }
     }
 
-    /// Returns the number of requests in flight or waiting for their handshake.
+    /// Returns the number of requests in flight or waiting for their connection's handshake.
     #[inline]
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.in_flight + self.carried
     }
 
-    /// Returns whether a busy thread may handle responses in batches: only in the closed model,
-    /// where they wait for the thread anyway.
+    /// Returns whether a busy thread may handle responses in batches.
+    /// Only the closed model allows this, because its responses wait for the busy thread anyway.
     #[must_use]
     pub fn coalescible(&self) -> bool {
         matches!(self.arrivals, RequestSource::Closed { .. })
     }
 
-    /// Handles everything that only depends on time: arrivals, pauses, timeouts, the next row.
+    /// Handles everything that depends only on time: arrivals, pauses, timeouts and the next row.
     pub fn turn(&mut self, now: Ns) {
         self.recorder.tick(now);
         self.opens_left = OPENS_PER_TURN;
@@ -217,7 +217,7 @@ impl Core {
         }
     }
 
-    /// Returns the latest time for the next call of [`Core::turn`], as far as known.
+    /// Returns the latest time for the next call of [`Core::turn`], as far as it is known.
     pub fn next_turn(&mut self) -> Ns {
         if let RequestSource::Open(waiting) = &self.arrivals
             && self.opens_left == 0
@@ -239,7 +239,7 @@ impl Core {
         at
     }
 
-    /// Returns when the next arrival is due; never in the closed model.
+    /// Returns when the next arrival is due; `Ns::MAX` in the closed model.
     #[inline]
     pub fn next_arrival(&mut self) -> Ns {
         match &mut self.arrivals {
@@ -248,8 +248,9 @@ impl Core {
         }
     }
 
-    /// Handles a completion. If the connection's request is not submitted yet, the completion ends
-    /// it, and it counts as sent.
+    /// Handles a completion.
+    /// A completion for a connection whose request is not submitted yet ends the request, which
+    /// then counts as sent.
     #[inline]
     pub fn on(&mut self, completion: Completion<'_>, now: Ns) {
         match completion {
@@ -273,7 +274,7 @@ impl Core {
         }
     }
 
-    /// Ends the sending window: no further request starts.
+    /// Ends the sending window. No further request starts.
     pub fn wind_up(&mut self) {
         self.winding_up = true;
         match &mut self.arrivals {
@@ -303,7 +304,7 @@ impl Core {
         }
     }
 
-    /// Returns a reason to end the run early, if there is one.
+    /// Returns the reason to end the run early, if there is one.
     #[must_use]
     pub fn hopeless(&self) -> Option<EndReason> {
         if self.gone {
@@ -315,8 +316,8 @@ impl Core {
         }
     }
 
-    /// Returns how a run ended that finished before [`Core::hopeless`] could decide: completed if
-    /// it had a server.
+    /// Returns how a run ended that finished before [`Core::hopeless`] could decide.
+    /// The run is completed if a server was reached.
     #[must_use]
     pub fn completed(&self) -> EndReason {
         let standing = |c: &ConnectionSlot| {
@@ -334,7 +335,7 @@ impl Core {
         }
     }
 
-    /// Returns a request number above all used so far.
+    /// Returns a request number greater than all numbers used so far.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         match &self.arrivals {

@@ -1,4 +1,4 @@
-//! Opens connections and handles their failures.
+//! Opens connections, and handles failures of connects.
 
 use floodmark_record::plan::{CloseFirst, Plan};
 use floodmark_record::{Outcome, TimeKind};
@@ -13,25 +13,26 @@ use crate::mix::Pick;
 use crate::outgoing::Due;
 use crate::recorder::Moments;
 
-/// Pause of a slot after a failed connect: too short for a user to notice, long enough that a dead
-/// server does not make the client spin.
+/// Pause of a slot after a failed connect, in ns.
+/// It is too short for a user to notice, and long enough to keep the client from spinning when a
+/// server is dead.
 pub(super) const PAUSE_NS: Ns = 10_000_000;
 
-/// The server counts as unreachable after this time without a connection or response while connects
-/// are refused, ns.
+/// Time in ns after which the server counts as unreachable.
+/// In this time all connects are refused, and there is no connection and no response.
 pub(super) const GONE_NS: Ns = 2_000_000_000;
 
-/// The same if nothing was ever reached, ns.
+/// Time in ns after which a server counts as unreachable that was never reached.
 pub(super) const NEVER_THERE_NS: Ns = 300_000_000;
 
-/// The open model opens kept connections in advance for the arrivals of this time, seconds.
+/// Period in seconds for whose arrivals the open model opens kept connections in advance.
 const READY_FOR_S: f64 = 0.002;
 
-/// Maximum number of those, so that no accept queue overflows.
+/// Maximum number of connections opened in advance, so that no accept queue overflows.
 const READY_AT_MOST: f64 = 100.0;
 
-/// Returns how many connections one of `threads` threads opens before the clock starts, out of
-/// `cap`.
+/// Returns how many of its `cap` connections each of `threads` threads opens before the clock
+/// starts.
 #[must_use]
 pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
     // Such a connection is opened together with its request.
@@ -46,7 +47,7 @@ pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
 }
 
 impl Core {
-    /// Returns the request that the slot sends after its handshake, or with it.
+    /// Returns the request that the slot sends after its handshake, or together with it.
     #[must_use]
     pub fn due(&self, slot: Slot) -> Due {
         let connection = &self.connections[slot as usize];
@@ -81,15 +82,15 @@ impl Core {
         self.free.push(slot);
     }
 
-    /// Opens a connection for whichever request waits longest when it is ready; the opening is
-    /// `late` ns late.
+    /// Opens a connection for the request that has waited longest when the connection is ready.
+    /// The connection is opened `late` ns late.
     pub(super) fn open_unclaimed(&mut self, now: Ns, late: Ns) {
         let slot = self.slot();
         self.opening_unclaimed += 1;
         self.start_opening(slot, now, late, false);
     }
 
-    /// Opens a connection for the closed model's next request.
+    /// Opens a connection for the next request of the closed model.
     pub(super) fn open_claimed(&mut self, now: Ns) -> bool {
         let Some(pick) = self.claim(now) else {
             return false;
@@ -112,7 +113,7 @@ impl Core {
         self.carry(slot, now, late);
     }
 
-    /// Opens the slot for the request in its moments.
+    /// Opens the slot's connection for the request in its `moments`.
     pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
         let last = self.close_first == CloseFirst::Server && self.uses == Uses::Limited(1);
         self.connections[slot as usize].last = last;
@@ -143,7 +144,7 @@ impl Core {
         });
     }
 
-    /// Records the TCP connection; a TLS handshake follows.
+    /// Records that TCP is connected and a TLS handshake follows.
     pub(super) fn reached(&mut self, slot: Slot, at: Ns) {
         let connection = &mut self.connections[slot as usize];
         if connection.state != ConnectionState::Connecting {
@@ -200,7 +201,7 @@ impl Core {
             return;
         }
         if self.targets.failed(connection.target, failure) {
-            // The waiting request keeps waiting, now for a connection to another address.
+            // The waiting request now waits for a connection to another address.
             let (late, carries) = (connection.opened_late, connection.carries);
             self.pressing.remove(&mut self.connections, slot);
             return self.start_opening(slot, now, late, carries);
@@ -222,8 +223,8 @@ impl Core {
             }
         } else {
             self.opening_unclaimed -= 1;
-            // The arrival that the connection was opened for fails too, unless another connection
-            // has taken it.
+            // The arrival for which the connection was opened fails too, unless another connection
+            // has taken the arrival.
             if let RequestSource::Open(waiting) = &mut self.arrivals
                 && waiting.waiting() > self.opening_unclaimed
                 && let Some(taken) = waiting.take()
@@ -248,7 +249,7 @@ impl Core {
         }
     }
 
-    /// Records a refusal of a connection attempted since `opening`.
+    /// Records the refusal of a connection attempt that started at `opening`.
     fn refused(&mut self, opening: Ns, now: Ns) {
         let since = *self
             .refused_since

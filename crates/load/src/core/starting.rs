@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// Admits due arrivals and assigns connections to them.
+    /// Admits due arrivals to the queue, and assigns connections to them.
     #[inline]
     pub fn arrive(&mut self, now: Ns) {
         while let RequestSource::Open(waiting) = &mut self.arrivals
@@ -42,8 +42,7 @@ impl Core {
         }
     }
 
-    /// Assigns idle connections to waiting requests, or opens further connections while there is
-    /// room.
+    /// Assigns idle connections to waiting requests. Opens further connections within the limit.
     pub(super) fn serve_waiting(&mut self, now: Ns) {
         while let RequestSource::Open(waiting) = &mut self.arrivals {
             if waiting.waiting() == 0 {
@@ -79,7 +78,8 @@ impl Core {
         }
     }
 
-    /// Handles a connection that has been idle since `free`: it takes the next request or rests.
+    /// Handles a connection that has been idle since `free`.
+    /// The connection takes the next request, or rests if there is none.
     pub(super) fn vacant(&mut self, slot: Slot, free: Ns, now: Ns) {
         let next = match &mut self.arrivals {
             RequestSource::Open(waiting) => waiting.take(),
@@ -95,7 +95,8 @@ impl Core {
                 intended,
                 let_in,
             }) => {
-                // The time until admission is lateness, whatever the request waits for afterwards.
+                // The time until admission counts as lateness, whatever the request waits for
+                // afterwards.
                 let free = free.max(let_in) - (let_in - intended);
                 self.assign(slot, (pick, intended), free, now);
             }
@@ -103,8 +104,8 @@ impl Core {
         }
     }
 
-    /// Adds a connection to the idle ones. The most recent one is used first; held connections take
-    /// turns.
+    /// Adds a connection to the idle connections.
+    /// The connection used last is reused first. Held connections take turns.
     pub(super) fn rest(&mut self, slot: Slot) {
         let connection = &mut self.connections[slot as usize];
         connection.state = ConnectionState::Idle;
@@ -137,8 +138,8 @@ impl Core {
     pub(super) fn dispatch(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         connection.state = ConnectionState::Busy;
-        // A provisional deadline until the time of sending is known, so that the connection's past
-        // does not shorten it.
+        // Set a provisional deadline until the time of sending is known. Otherwise the connection's
+        // past would shorten the deadline.
         connection.deadline = now + self.timeout;
         let judge = &self.judges[connection.moments.pick.group as usize];
         connection.reader.expect_response(judge.to_head());
@@ -146,8 +147,8 @@ impl Core {
         self.pressing.push_back(&mut self.connections, slot);
     }
 
-    /// Stores when the slot's request was passed to the kernel, unless that is known or the request
-    /// is gone.
+    /// Stores the time at which the slot's request was passed to the kernel.
+    /// Does nothing if the time is known or the request has ended.
     #[inline]
     pub fn sent(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
@@ -182,7 +183,7 @@ impl Core {
         Some(pick)
     }
 
-    /// Uses a free slot: the closed model opens the next connection, the open model serves waiting
+    /// Uses a free slot. The closed model opens the next connection; the open model serves waiting
     /// requests.
     pub(super) fn refill(&mut self, now: Ns) {
         match self.arrivals {

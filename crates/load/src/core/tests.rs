@@ -1,4 +1,4 @@
-//! The core in a simulated world: whatever happens, every request is accounted for and nothing
+//! The core in a simulated world. Whatever happens, every request is accounted for and nothing
 //! leaks.
 
 use std::sync::mpsc::{Receiver, channel, sync_channel};
@@ -154,8 +154,7 @@ impl Lab {
 }
 
 impl Core {
-    /// Checks that each slot is in the list of its state, and that the stored counts match the
-    /// slots.
+    /// Checks that each slot is in the list of its state, and that stored counts match the slots.
     fn check(&mut self, world: &World) {
         let lists = [
             self.idle.members(&mut self.connections),
@@ -189,7 +188,7 @@ impl Core {
     }
 }
 
-/// Checks that each group's counts add up, and that the groups add up to the total.
+/// Checks that the counts of each group balance, and that the groups add up to the total.
 fn groups_add_up(rows: &[SecondRow], plan: &Plan, whole: &Counts) {
     let Some(mix) = &plan.mix else {
         return assert!(rows.iter().all(|row| row.groups.is_empty()));
@@ -303,7 +302,7 @@ proptest! {
         prop_assert_eq!(lab.times(TimeKind::Lateness).count(), counts.sent);
         prop_assert_eq!(lab.times(TimeKind::Error).count(),
             counts.rejected + counts.wrong + counts.malformed + counts.reset + counts.connect_failed);
-        // A request in handshake at the end may have been sent already in this world.
+        // In this world, a request in handshake at the end may already have been sent.
         prop_assert!(world.sends - before >= counts.sent + counts.reconnects);
         if let Some(n) = plan.request_limit() {
             prop_assert!(counts.intended <= n);
@@ -318,7 +317,7 @@ proptest! {
         if let Some(held) = lab.core.held() {
             prop_assert!(plan.hold() && held.standing + held.failed <= plan.connections.into(), "{:?}", held);
             prop_assert_eq!(held.failed, held.reasons.values().sum::<u64>());
-            // A connection abandoned with its request was not lost.
+            // A connection that was abandoned with its request was not lost.
             if counts.in_flight_at_end == 0 && plan.warmup.is_zero() {
                 let standing = lab.core.recorder.open_connections();
                 prop_assert_eq!(held.standing + held.reopened, held.lost + standing);
@@ -357,7 +356,7 @@ proptest! {
     }
 }
 
-/// Creates a core driven by hand, with one established connection.
+/// Creates a core that a test drives by hand, with one established connection.
 fn by_hand(plan: &Plan) -> (Lab, Ns) {
     let mut lab = Lab::new(plan);
     let now = seconds(1.0);

@@ -1,5 +1,5 @@
-//! A simulated world for the core: a controlled clock, with servers and a network that do, in
-//! seeded random order, anything that servers and networks do.
+//! A simulated world for the core: a controlled clock, servers and a network.
+//! In seeded random order, servers and network show any behavior that is possible in reality.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +34,7 @@ struct SimulatedSocket {
     standing: bool,
 }
 
-/// The other side of a core.
+/// The servers and the network that a core talks to.
 pub struct World {
     pub now: Ns,
     /// Requests sent.
@@ -43,9 +43,9 @@ pub struct World {
     hostile: bool,
     /// Bit mask of targets without a listener.
     pub absent: u32,
-    /// From this time on nothing is reachable.
+    /// Time from which nothing is reachable.
     pub dead_from: Ns,
-    /// Whether requests leave only during a wait, as with a backend that delays them.
+    /// Whether requests are sent only during a wait, as with a backend that delays commands.
     pub holds_back: bool,
     /// Delayed requests, each with the generation of its slot.
     leaving: Vec<(Slot, u32)>,
@@ -53,7 +53,7 @@ pub struct World {
     sockets: Vec<SimulatedSocket>,
     ahead: BTreeMap<(Ns, u64), (Slot, u32, Happening)>,
     order: u64,
-    /// Consecutive passes in which nothing happened and time did not advance.
+    /// Number of consecutive passes in which nothing happened and time did not advance.
     standstill: u32,
 }
 
@@ -79,7 +79,7 @@ impl World {
         self.random.next_u64() % n
     }
 
-    /// Returns a delay: usually short, sometimes longer than any timeout in the tests.
+    /// Returns a random delay, usually short and sometimes longer than any timeout in the tests.
     fn some_time(&mut self) -> Ns {
         match self.below(20) {
             0 => self.below(400 * MS),
@@ -184,8 +184,8 @@ impl World {
         socket.generation += 1;
     }
 
-    /// Simulates the server's reaction to a request that reaches it from `sent` on; `last` marks
-    /// the connection's last request.
+    /// Simulates the server's reaction to a request that arrives after `sent`.
+    /// `last` marks the last request of the connection.
     fn request(&mut self, slot: Slot, sent: Ns, last: bool) {
         let at = sent + self.some_time();
         let later = at + self.some_time();
@@ -251,8 +251,8 @@ impl World {
         }
     }
 
-    /// Sends delayed requests and advances time to the next event or to `until`, sometimes further
-    /// to simulate our own stalls.
+    /// Sends delayed requests, and advances time to the next event or to `until`.
+    /// Sometimes time advances further, to simulate a stall of the thread.
     pub fn wait(&mut self, core: &mut Core, until: Ns) {
         self.leave(core);
         let next = self.ahead.first_key_value().map_or(Ns::MAX, |(at, _)| at.0);
@@ -272,7 +272,7 @@ impl World {
         self.now = self.now.max(to) + late;
     }
 
-    /// Passes everything that has happened by now to the core.
+    /// Passes everything that has happened up to now to the core.
     pub fn take_in(&mut self, core: &mut Core) {
         while let Some(entry) = self.ahead.first_entry()
             && entry.key().0 <= self.now
@@ -314,14 +314,14 @@ impl World {
                 core.arrive(now);
             }
             self.act(core);
-            // A stall of ours while requests are delayed, sometimes longer than any timeout.
+            // Simulate a stall while requests are delayed, sometimes longer than any timeout.
             if !self.leaving.is_empty() && self.below(50) == 0 {
                 self.now += self.below(400 * MS);
             }
         }
     }
 
-    /// Returns the number of connections of the core, including those in handshake.
+    /// Returns the number of connections of the core, including connections in handshake.
     pub fn open_sockets(&self) -> usize {
         self.sockets.iter().filter(|socket| socket.open).count()
     }

@@ -14,14 +14,14 @@ use crate::clock::NS_PER_S;
 
 pub use timestamp::TimestampUnit;
 
-/// Maximum line length, bytes: longer than the log lines of servers, and a limit for files without
-/// lines.
+/// Maximum line length in bytes. It exceeds the length of servers' log lines, and bounds the memory
+/// for files without lines.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Maximum length of a replay. A longer one means a wrong unit or an impractical speed.
+/// Maximum length of a replay. A longer one indicates a wrong unit or an impractical speed.
 const LONGEST_NS: u64 = 31 * 24 * 3600 * NS_PER_S;
 
-/// Reason why a file is not a schedule, with place and fix.
+/// Reason why a file is not a valid schedule, with place and fix.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The file cannot be read.
@@ -39,7 +39,7 @@ pub enum ReplayError {
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
-        /// What is wrong, and the fix.
+        /// The error and its fix.
         reason: String,
     },
     /// The file contains no timestamp.
@@ -55,18 +55,22 @@ pub enum ReplayError {
 pub struct Recording {
     /// The schedule.
     pub replay: Replay,
-    /// What the file's timestamps do not show.
+    /// Information that the file's timestamps lack.
     pub remark: Option<String>,
 }
 
-/// Reads the timestamps of a file and replays them `speed` times as fast, the first at the start.
+/// Reads the timestamps of a file, and replays them `speed` times as fast from the start.
 ///
 /// A line is a timestamp, or a line of an access log with a timestamp in brackets
 /// (`[21/Nov/2026:16:08:16 +0000]`). Blank lines and lines that start with `#` are skipped.
 ///
 /// # Errors
-/// A file that cannot be read, an invalid line, timestamps out of order, a file without timestamps, more than
-/// [`MAX_ARRIVALS`] of them, or one that is due more than 31 days after the first.
+/// Fails if:
+///
+/// - the file cannot be read, has an invalid line or has no timestamps;
+/// - timestamps are out of order;
+/// - there are more than [`MAX_ARRIVALS`] timestamps;
+/// - a timestamp is due more than 31 days after the first one.
 pub fn read(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Recording, ReplayError> {
     let stamps = stamps(path, unit, speed)?;
     let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
@@ -100,13 +104,13 @@ pub fn read(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Recording, R
     })
 }
 
-/// Returns the replayed length of a distance in the file, ns.
+/// Returns the replayed duration in ns of an interval in the file.
 fn played(distance: u64, speed: f64) -> f64 {
     distance as f64 / speed
 }
 
-/// Reads all timestamps of the file, ns, in order. The last is no further from the first than can
-/// be replayed.
+/// Reads all timestamps of the file in order, in ns.
+/// Fails if the last timestamp is too far from the first one to be replayed.
 fn stamps(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Vec<u64>, ReplayError> {
     let unread = |source| ReplayError::Read {
         path: path.to_owned(),
@@ -165,7 +169,7 @@ fn stamps(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Vec<u64>, Repl
     Ok(stamps)
 }
 
-/// Returns as many mean gaps as there are arrivals; 1 s if all arrive at once.
+/// Returns the length of as many mean gaps as there are arrivals; 1 s if all arrive at once.
 fn window_s(arrivals: usize, length: u64) -> f64 {
     if length == 0 {
         return 1.0;
@@ -185,7 +189,8 @@ fn most_within_a_second(times: &[u64]) -> u64 {
     counts.max().unwrap_or(0) as u64
 }
 
-/// By default servers log whole seconds, so that all requests of a second appear to arrive at once.
+/// Returns a remark if all timestamps are whole seconds, as servers log them by default.
+/// All requests of a second then appear to arrive at once.
 fn coarse(stamps: &[u64]) -> Option<String> {
     let whole = stamps.iter().all(|stamp| stamp % NS_PER_S == 0);
     let together = stamps.windows(2).filter(|two| two[0] == two[1]).count();

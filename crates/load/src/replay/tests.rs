@@ -1,4 +1,4 @@
-//! Valid files as users have them, and invalid ones.
+//! Valid files as users have them, and invalid files.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Reads a file with this text, `speed` times as fast.
+/// Reads a file with this text, and replays it `speed` times as fast.
 fn of(text: &str, unit: TimestampUnit, speed: f64) -> Result<Recording, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("times.log");
@@ -27,8 +27,7 @@ fn starts_at_the_first_timestamp() {
         replay.timetable.times(),
         [0, 250_000_000, 250_000_000, 1_000_000_000]
     );
-    // Four arrivals in a second are a third of a second apart, and the window is four such gaps
-    // long.
+    // Four arrivals in a second are a third of a second apart, and the window has four such gaps.
     assert!((replay.window_s - 4.0 / 3.0).abs() < 1e-12);
     assert_eq!(replay.peak_per_s, 3);
     assert_eq!(recording.remark, None);
@@ -147,7 +146,7 @@ fn limits_the_duration_at_the_replay_speed() {
             && said.contains("--replay-speed"),
         "{said}"
     );
-    // Forty days in four.
+    // Forty days are replayed in four days.
     let replay = of("0\n3456000", TimestampUnit::Seconds, 10.0)
         .unwrap()
         .replay;
@@ -155,7 +154,7 @@ fn limits_the_duration_at_the_replay_speed() {
 }
 
 proptest! {
-    /// For any file and speed, a replay is either refused or as long as its file at that speed.
+    /// For any file and speed, a replay is refused, or is as long as its file at that speed.
     #[test]
     fn keeps_any_gaps_at_any_speed(
         first in any::<u64>(),

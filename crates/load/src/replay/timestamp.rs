@@ -34,7 +34,7 @@ impl TimestampUnit {
 /// Reason why a text is not a timestamp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
-    /// Matches no format.
+    /// The text matches no format.
     #[error(
         "{0} is not a timestamp; write seconds (1763741296.123), an ISO 8601 time (2026-11-21T16:08:16.123Z) or lines of an \
          access log with [21/Nov/2026:16:08:16 +0000]"
@@ -43,7 +43,7 @@ pub enum StampError {
     /// A negative number.
     #[error("{0} is negative; use timestamps from 0 on")]
     Negative(String),
-    /// More than 64 bits of nanoseconds.
+    /// The number of nanoseconds does not fit into 64 bits.
     #[error("{0} is too large; if plain numbers are not seconds, set --replay-unit (ms, us, ns)")]
     TooLarge(String),
 }
@@ -52,7 +52,7 @@ pub enum StampError {
 pub fn parse(text: &str, unit: TimestampUnit) -> Result<u64, StampError> {
     let unknown = || StampError::Unknown(shown(text));
     if text.contains('[') {
-        // syslog puts the process id in brackets before the server's text.
+        // In syslog lines, the process id is in brackets before the text of the server.
         return text
             .split('[')
             .skip(1)
@@ -88,14 +88,14 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Parses a decimal number of `unit` ns exactly; a double would resolve seconds since 1970 only to
-/// a quarter of a microsecond. Digits below the nanosecond are dropped.
+/// Parses a decimal number of `unit` ns exactly. Digits below the nanosecond are dropped.
+/// A double would resolve seconds since 1970 only to a quarter of a microsecond.
 fn decimal(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
     let whole: u64 = whole.parse().ok()?;
     whole.checked_mul(unit)?.checked_add(part(fraction, unit))
 }
 
-/// Returns the part of `unit` given by the digits after the point.
+/// Returns the part of `unit` given by the digits after the decimal point.
 fn part(digits: &str, unit: u64) -> u64 {
     let (mut sum, mut place) = (0, unit);
     for digit in digits.bytes() {
@@ -105,10 +105,11 @@ fn part(digits: &str, unit: u64) -> u64 {
     sum
 }
 
-/// Parses RFC 3339. As in ISO 8601, a space may replace the T and a comma the point, and the offset
-/// may lack its colon or be absent (UTC).
+/// Parses RFC 3339 with some freedom of ISO 8601.
+/// A space may replace the T, and a comma may replace the point. The offset may lack its colon or
+/// be absent (UTC).
 fn iso8601(text: &str) -> Option<u64> {
-    // A date alone also parses as a civil time, but has no time of day.
+    // A date without a time of day also parses as a civil time, so require a colon.
     text.contains(':').then_some(())?;
     let without_offset = || TimeZone::UTC.to_timestamp(text.parse().ok()?).ok();
     since_1970(text.parse().ok().or_else(without_offset)?)
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(read("[21/Nov/2026:16:08:16.655]"), Ok(AT + 655_000_000));
         assert_eq!(read("2000-02-29T00:00:00Z"), Ok(951_782_400_000_000_000));
         assert_eq!(read("1970-01-01T00:00:00Z"), Ok(0));
-        // A leap second counts as the second before.
+        // A leap second counts as the preceding second.
         assert_eq!(read("2016-12-31T23:59:60Z"), read("2016-12-31T23:59:59Z"));
     }
 

@@ -10,14 +10,14 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::trust::Unverified;
 
-/// The only protocol offered (RFC 7301).
+/// The only application protocol offered (ALPN, RFC 7301).
 const ALPN: &[u8] = b"http/1.1";
 
-/// Number of sessions that a load thread remembers; rustls keeps at most 8 TLS 1.3 tickets per
-/// server.
+/// Number of sessions that a load thread remembers.
+/// rustls keeps at most 8 TLS 1.3 tickets per server.
 const SESSIONS: usize = 8;
 
-/// Reason why a plan's TLS cannot be configured.
+/// Reason why TLS cannot be configured as planned.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The server's name cannot appear in a certificate.
@@ -26,15 +26,15 @@ pub enum TlsError {
     /// An invalid certificate authority.
     #[error("certificate {number} is not a CA certificate: {reason}")]
     TrustAnchor {
-        /// Its number, from 1.
+        /// Number of the certificate, from 1.
         number: usize,
         /// The error.
         reason: String,
     },
-    /// There is no authority to verify the server's certificate with.
+    /// No authority is available to verify the server's certificate.
     #[error("there is no trusted certificate authority")]
     NoRoots,
-    /// An error of the library.
+    /// rustls reported an error.
     #[error("cannot configure TLS: {0}")]
     Library(#[from] rustls::Error),
 }
@@ -42,7 +42,7 @@ pub enum TlsError {
 /// Converts a host to a name that a certificate can prove.
 ///
 /// # Errors
-/// A host that is neither a DNS name nor an IP address.
+/// The host is neither a DNS name nor an IP address.
 pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))
 }
@@ -57,10 +57,10 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Creates the configuration; `anchors` are the trusted certificate authorities.
+    /// Creates the configuration. `anchors` are the trusted certificate authorities.
     ///
     /// # Errors
-    /// An invalid name or authority, or no authority at all.
+    /// A name or an authority is invalid, or there is no authority.
     pub fn new(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -83,8 +83,8 @@ impl Tls {
         })
     }
 
-    /// Returns the configuration of one load thread with its own session cache, so that threads
-    /// share no lock.
+    /// Returns the configuration of one load thread.
+    /// Each thread has its own session cache, so that threads share no lock.
     #[must_use]
     pub fn for_thread(&self) -> Arc<ClientConfig> {
         let mut config = self.config.clone();
@@ -95,8 +95,9 @@ impl Tls {
     }
 }
 
-/// Builds the trusted authorities. One unusable authority among a system's many is harmless; in a
-/// file that the user gave it is an error.
+/// Builds the store of trusted authorities.
+/// An unusable authority is harmless among the many of a system, but an error in a file that the
+/// user gave.
 fn store(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     for (number, anchor) in (1..).zip(anchors) {

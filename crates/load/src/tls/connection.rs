@@ -1,4 +1,4 @@
-//! One TLS connection: bytes of the socket in, plaintext out, and back.
+//! One TLS connection: converts received bytes to plaintext, and plaintext to bytes to send.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use rustls::{ClientConfig, Error, HandshakeKind, ProtocolVersion};
 
 use super::failure::TlsFailure;
 
-/// Room for the records around a request: a header, nonce and tag each, and a key update.
+/// Room for the overhead of a request's records: headers, nonces, tags and a key update.
 const RECORD_ROOM: usize = 64;
 
 type Writer<'a> = WriteTraffic<'a, ClientConnectionData>;
 
-/// The client's side of a connection.
+/// The client's side of a TLS connection.
 pub struct TlsConnection {
     rustls: UnbufferedClientConnection,
     /// The received part of an incomplete record.
@@ -25,16 +25,16 @@ pub struct TlsConnection {
     outgoing: Vec<u8>,
     /// Whether the handshake is complete.
     pub is_established: bool,
-    /// Whether the server announced the end.
+    /// Whether the server announced the end with close_notify.
     pub has_ended: bool,
     has_closed: bool,
 }
 
 impl TlsConnection {
-    /// Starts a handshake; [`TlsConnection::outgoing`] returns the first message.
+    /// Starts a handshake. [`TlsConnection::outgoing`] returns its first message.
     ///
     /// # Errors
-    /// A configuration that rustls rejects.
+    /// rustls rejects the configuration.
     pub fn begin(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, TlsFailure> {
         let rustls = UnbufferedClientConnection::new(config, name)
             .map_err(|error| TlsFailure::from_rustls(&error, &[]))?;
@@ -55,8 +55,8 @@ impl TlsConnection {
         self.rustls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Returns the version and cipher suite of a completed handshake:
-    /// `TLS 1.3 AES_256_GCM_SHA384`.
+    /// Returns the version and cipher suite of a completed handshake, such as `TLS 1.3
+    /// AES_256_GCM_SHA384`.
     pub fn suite(&self) -> String {
         let suite = self.rustls.negotiated_cipher_suite();
         let name = suite.map_or_else(String::new, |suite| format!("{:?}", suite.suite()));
@@ -68,12 +68,12 @@ impl TlsConnection {
         format!("{version} {short}")
     }
 
-    /// Processes bytes from the server and appends the application data to `plain`; `records` is
-    /// room to work in. Ignores everything after the server's close_notify.
+    /// Processes bytes from the server, and appends the application data to `plain`.
+    /// `records` is working memory. Everything after the server's close_notify is ignored.
     ///
     /// # Errors
-    /// Bytes that violate the protocol, or an alert. `plain` contains the data before them, and
-    /// [`TlsConnection::outgoing`] returns the alert for the server.
+    /// The bytes violate the protocol or contain an alert. `plain` contains the data before them,
+    /// and [`TlsConnection::outgoing`] returns the alert for the server.
     pub fn receive(
         &mut self,
         data: &[u8],
@@ -86,7 +86,7 @@ impl TlsConnection {
         let mut rest = records.as_mut_slice();
         loop {
             let (discard, is_waiting) = self.advance(rest, plain).map_err(|error| {
-                // rustls has queued an alert.
+                // rustls has queued an alert, which this call collects.
                 let _ = self.advance(&mut [], &mut Vec::new());
                 TlsFailure::from_rustls(&error, data)
             })?;
@@ -101,8 +101,8 @@ impl TlsConnection {
         Ok(())
     }
 
-    /// Takes one step of rustls. Returns how many bytes of `records` it consumed, and whether it
-    /// needs more.
+    /// Takes one step of rustls.
+    /// Returns the number of bytes of `records` consumed, and whether more bytes are needed.
     fn advance(&mut self, records: &mut [u8], plain: &mut Vec<u8>) -> Result<(usize, bool), Error> {
         let UnbufferedStatus { mut discard, state } = self.rustls.process_tls_records(records);
         let mut is_waiting = false;
@@ -118,7 +118,7 @@ impl TlsConnection {
                 let start = self.outgoing.len();
                 if let Err(EncodeError::InsufficientSize(size)) = message.encode(&mut []) {
                     self.outgoing.resize(start + size.required_size, 0);
-                    // A buffer of the required size is long enough.
+                    // A buffer of the required size is long enough, so encoding cannot fail.
                     let _ = message.encode(&mut self.outgoing[start..]);
                 }
             }
@@ -138,15 +138,15 @@ impl TlsConnection {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// Encrypts `plain`, after the bytes that must be sent first. A connection that needs new keys
-    /// but cannot have them (TLS 1.2) announces its end instead.
+    /// Encrypts `plain`, and prepends the bytes that must be sent first.
+    /// A connection that needs new keys but cannot have them (TLS 1.2) announces its end instead.
     pub fn encrypt(&mut self, plain: &[u8]) -> Vec<u8> {
         let room = plain.len() + RECORD_ROOM;
         self.write(room, |traffic, out| traffic.encrypt(plain, out))
     }
 
-    /// Returns the bytes that announce the end to the server; none if this was done before or the
-    /// handshake is incomplete.
+    /// Returns the bytes that announce the end to the server.
+    /// Empty if the end was announced before, or if the handshake is incomplete.
     pub fn close(&mut self) -> Vec<u8> {
         if !self.is_established || std::mem::replace(&mut self.has_closed, true) {
             return Vec::new();
@@ -154,7 +154,7 @@ impl TlsConnection {
         self.write(RECORD_ROOM, |traffic, out| traffic.queue_close_notify(out))
     }
 
-    /// Appends records to the bytes that must be sent first; they usually fit into `room` bytes.
+    /// Appends records to the bytes to send first. The records usually fit into `room` bytes.
     fn write(
         &mut self,
         room: usize,
@@ -174,7 +174,7 @@ impl TlsConnection {
         }
         out.truncate(start + written.as_ref().map_or(0, |n| *n));
         if written.is_err() {
-            // rustls has queued an alert instead.
+            // rustls has queued an alert instead, which this call collects.
             let _ = self.advance(&mut [], &mut Vec::new());
             out.append(&mut self.outgoing);
         }

@@ -18,7 +18,7 @@ fn config(suite: SupportedCipherSuite) -> ServerConfig {
     server(&IDENTITY, &[suite], true)
 }
 
-/// A client's connection and its server's.
+/// A client's connection and the server's end of it.
 struct Pair {
     client: TlsConnection,
     server: ServerConnection,
@@ -27,7 +27,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Completes a handshake; `cut` splits the server's output.
+    /// Completes a handshake. `cut` splits the server's output.
     fn new(config: ServerConfig, mut cut: impl FnMut() -> usize) -> Self {
         let plan = TlsPlan {
             server_name: "localhost".to_owned(),
@@ -93,8 +93,8 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// However the stream is split, and however small its records, the same bytes arrive, in both
-    /// directions.
+    /// The same bytes arrive in both directions, however the stream is split and however small its
+    /// records are.
     #[test]
     fn reads_records_at_any_split(
         suite in 0..SUITES.len(),
@@ -131,7 +131,7 @@ proptest! {
         let mut stream = pair.encrypted_by_server(b"before");
         let first = stream.len();
         stream.extend(pair.encrypted_by_server(b"a record that is changed on its way"));
-        // The record type in TLS 1.2 and the version are authenticated; the length determines the
+        // The record type (in TLS 1.2) and the version are authenticated. The length determines the
         // record's end.
         let header = 5;
         let place = first + header + at % (stream.len() - first - header);
@@ -169,7 +169,7 @@ fn renews_keys_at_the_servers_request() {
             pair.receive(&records).unwrap();
             assert_eq!(pair.plain, b"under new keys", "round {round}");
             pair.plain.clear();
-            // The server asked for new keys of the client too.
+            // The server also asked for new keys of the client.
             let records = pair.client.encrypt(b"a request");
             assert_eq!(pair.pass_to_server(&records), b"a request");
         }

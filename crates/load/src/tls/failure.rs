@@ -1,11 +1,11 @@
-//! TLS failures: a name for the record and a message for the user.
+//! TLS failures, with a name for the record and a message for the user.
 
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerMisbehaved};
 
-/// webpki's name for a server that presents a certificate authority's certificate as its own, as
-/// `openssl req -x509` creates them.
+/// webpki's name for a server that presents an authority's certificate as its own.
+/// `openssl req -x509` creates such certificates.
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
 /// A TLS failure, carried as the source of an [`io::Error`].
@@ -14,9 +14,9 @@ const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 pub struct TlsFailure {
     /// Name in the record's `errors`.
     pub name: &'static str,
-    /// What happened.
+    /// Description of the failure.
     pub detail: String,
-    /// Whether invalid bytes arrived, so that the request counts as malformed and not as reset.
+    /// Whether invalid bytes arrived. The request then counts as malformed instead of reset.
     pub garbled: bool,
 }
 
@@ -37,7 +37,7 @@ impl TlsFailure {
         Self::named("tls_closed_without_notify", detail)
     }
 
-    /// Interprets an error of rustls, caused by the first of the bytes `received`.
+    /// Interprets an error of rustls. `received` starts with the bytes that caused the error.
     pub(super) fn from_rustls(error: &Error, received: &[u8]) -> Self {
         let name = match error {
             Error::InvalidCertificate(why) => certificate(why),
@@ -68,8 +68,8 @@ impl TlsFailure {
             _ => error.to_string(),
         };
         let failure = Self::named(name, detail);
-        // An alert is a valid record with which the server ends the connection; all other errors
-        // mean invalid bytes.
+        // An alert is a valid record with which the server ends the connection.
+        // All other errors mean invalid bytes.
         match error {
             Error::AlertReceived(_) => failure,
             _ => failure.garbled(),
@@ -102,7 +102,7 @@ impl From<TlsFailure> for io::Error {
     }
 }
 
-/// Explains a certificate error to users who do not know the library.
+/// Explains a certificate error to users who do not know rustls.
 fn words(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => {
@@ -137,7 +137,7 @@ fn words(error: &CertificateError) -> String {
     }
 }
 
-/// Returns the `localhost` in `DnsName("localhost")`.
+/// Returns the bare name, such as `localhost` in `DnsName("localhost")`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_matches(['"', ')'])
@@ -162,7 +162,7 @@ fn certificate(error: &CertificateError) -> &'static str {
     }
 }
 
-/// Names the alerts with a specific meaning for load tests (RFC 8446, section 6.2).
+/// Returns the name of an alert that has a specific meaning for load tests (RFC 8446, section 6.2).
 fn alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::HandshakeFailure => "tls_alert_handshake_failure",

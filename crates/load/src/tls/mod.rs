@@ -1,5 +1,5 @@
-//! HTTPS: a backend around a backend that encrypts what the core sends and decrypts what arrives,
-//! invisibly to the core.
+//! HTTPS: a backend around another backend. It encrypts what the core sends and decrypts what
+//! arrives; the core does not notice.
 //!
 //! ```text
 //! core ──► Secured ──► epoll or io_uring

@@ -1,4 +1,4 @@
-//! The TLS backend around a backend.
+//! The TLS backend, which wraps another backend.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,14 +17,16 @@ use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
 use crate::usage::thread_cpu;
 
-/// Initial capacity for received bytes: one read of a backend and the record before it.
+/// Initial capacity in bytes for received data: one read of a backend, and the record before.
 const RECEIVED: usize = 96 * 1024;
 
 /// A backend whose connections are protected by TLS.
 ///
-/// A connection counts as connected when its handshake is complete; before that,
-/// [`Completion::Reached`] reports the TCP connection. The client's last handshake message and its
-/// first request leave together if the request is known by then.
+/// A connection counts as connected when its handshake is complete. Before that,
+/// [`Completion::Reached`] reports the TCP connection.
+///
+/// If the first request is known by then, it is sent together with the client's last handshake
+/// message.
 pub struct Secured<B> {
     clock: Clock,
     inner: B,
@@ -32,30 +34,31 @@ pub struct Secured<B> {
     /// The name that servers must prove.
     name: ServerName<'static>,
     slots: Vec<TlsSlot>,
-    /// Completions to report before the inner backend is asked again: at most three per slot. The
-    /// data of a received one is in `plain`.
+    /// Completions to report before the inner backend is asked again, at most three per slot.
+    /// The data of a received completion is in `plain`.
     events: VecDeque<Completion<'static>>,
-    /// The last received records, where they are decrypted.
+    /// The last received records, which are decrypted in place.
     records: Vec<u8>,
     /// Plaintext of the last received bytes.
     plain: Vec<u8>,
-    /// The timestamp of the last received bytes.
+    /// Timestamp of the last received bytes.
     stamped: Option<Ns>,
     usage: TlsUse,
-    /// Connections whose server announced the end, before the last wait and since.
+    /// Connections whose server announced the end: before the last wait, and since then.
     leaving: (Vec<Slot>, Vec<Slot>),
 }
 
 #[derive(Default)]
 struct TlsSlot {
-    /// `None` while TCP connects, and after the end: further completions are ignored.
+    /// The TLS connection. `None` while TCP connects, and after the end, when completions are
+    /// ignored.
     connection: Option<Box<TlsConnection>>,
     /// Whether a request is sent directly after the handshake.
     carries: bool,
 }
 
 impl<B: IoBackend> Secured<B> {
-    /// Protects the connections of `inner`; servers must prove that they are `name`.
+    /// Protects the connections of `inner`. Servers must prove that they are `name`.
     pub fn new(
         clock: Clock,
         inner: B,
@@ -77,7 +80,7 @@ impl<B: IoBackend> Secured<B> {
         }
     }
 
-    /// Passes bytes that a connection returns to the backend.
+    /// Passes the bytes that a connection returns to the backend.
     fn send_records(&mut self, slot: Slot, records: impl FnOnce(&mut TlsConnection) -> Vec<u8>) {
         if let Some(connection) = &mut self.slots[slot as usize].connection {
             let bytes = records(connection);
@@ -118,7 +121,7 @@ impl<B: IoBackend> Secured<B> {
             .push_back(Completion::ConnectFailed { slot, error });
     }
 
-    /// Handles the result of bytes received within a handshake.
+    /// Handles the result of bytes received during a handshake.
     fn handle_handshake(&mut self, slot: Slot, received: Result<(), TlsFailure>) {
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &mut entry.connection else {
@@ -161,7 +164,7 @@ impl<B: IoBackend> Secured<B> {
         }
     }
 
-    /// Handles the end of the inner connection, in order or by an error.
+    /// Handles the end of the inner connection, whether orderly or by an error.
     fn handle_end(&mut self, slot: Slot, error: Option<io::Error>) {
         let Some(connection) = &self.slots[slot as usize].connection else {
             return;
@@ -169,7 +172,7 @@ impl<B: IoBackend> Secured<B> {
         if !connection.is_established {
             return self.refuse(slot, TlsFailure::closed_in_handshake(error));
         }
-        // A connection whose server announced the end ended properly in any case.
+        // A connection whose server announced the end has ended properly in any case.
         let event = if connection.has_ended {
             Completion::Ended { slot }
         } else {
@@ -180,9 +183,9 @@ impl<B: IoBackend> Secured<B> {
         self.events.push_back(event);
     }
 
-    /// Responds to the close_notify of servers that have not closed an iteration later, since they
-    /// may be waiting for it. Most servers close immediately; a response would reach a closed
-    /// socket and deprive them of their TIME_WAIT.
+    /// Answers the close_notify of servers that have not closed one iteration later.
+    /// Such a server may be waiting for the answer. Most servers close immediately: an answer would
+    /// reach a closed socket and deprive the server of its TIME_WAIT.
     fn close_leaving(&mut self) {
         let (due, recent) = &mut self.leaving;
         std::mem::swap(due, recent);

@@ -1,4 +1,4 @@
-//! A certificate authority and servers for tests.
+//! A certificate authority and TLS servers for tests.
 #![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedCipherSuite};
 
-/// All of rustls' suites for ECDSA certificates: TLS 1.3, then TLS 1.2.
+/// All cipher suites of rustls for ECDSA certificates: TLS 1.3, then TLS 1.2.
 pub const SUITES: [SupportedCipherSuite; 6] = [
     TLS13_AES_128_GCM_SHA256,
     TLS13_AES_256_GCM_SHA384,
@@ -76,7 +76,7 @@ impl Authority {
         TrustAnchor(self.certificate.der().to_vec())
     }
 
-    /// Returns the authority's own certificate as a server's.
+    /// Returns the authority's own certificate, for use by a server.
     pub fn itself(&self) -> Identity {
         Identity {
             certificate: self.certificate.der().clone(),

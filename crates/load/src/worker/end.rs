@@ -1,4 +1,4 @@
-//! The final event of a load process: the combined results of its threads.
+//! The final event of a load process, which combines the results of its threads.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,7 +23,7 @@ impl Job<'_> {
     /// Combines the results of the phases, and writes the kept responses.
     ///
     /// # Errors
-    /// The responses cannot be written.
+    /// Writing the responses fails.
     pub(super) fn end(
         &self,
         mut ended: Vec<PhaseResult>,
@@ -133,7 +133,7 @@ impl Job<'_> {
     }
 }
 
-/// Combines the held connections of all threads; `None` if none are held.
+/// Combines the held connections of all threads; `None` if no connections are held.
 fn held(cores: &[Core]) -> Option<HeldConnections> {
     let each: Option<Vec<_>> = cores.iter().map(Core::held).collect();
     let each = each.filter(|each| !each.is_empty())?;

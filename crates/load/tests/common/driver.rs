@@ -1,4 +1,4 @@
-//! A backend driven by hand.
+//! A backend that a test drives by hand.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use floodmark_load::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use floodmark_load::clock::{Clock, Ns};
 use floodmark_record::plan::{self, Address, CloseFirst};
 
-/// Maximum wait for an expected event, ms: far longer than it takes.
+/// Maximum wait for an expected event in ms, far longer than the event takes.
 pub const LONG: u64 = 30_000;
 
 /// A completion that owns its bytes.
@@ -35,8 +35,8 @@ impl Seen {
     }
 }
 
-/// A backend with the engine's minimal duties: it sends a first request that did not go with the
-/// handshake.
+/// A backend with the minimal duties of the engine.
+/// It sends a first request that did not leave with the handshake.
 pub struct Driver {
     pub clock: Clock,
     pub backend: Box<dyn IoBackend>,
@@ -96,7 +96,7 @@ impl Driver {
         self.backend.send(slot, &Rc::new(bytes.to_vec()));
     }
 
-    /// Closes and submits; ignores other events.
+    /// Closes the slot's connection and submits. Ignores other events.
     pub fn close(&mut self, slot: Slot, how: CloseFirst) {
         self.backend.close(slot, how);
         self.backend.wait(self.clock.now()).unwrap();
@@ -127,12 +127,13 @@ impl Driver {
         Some(seen)
     }
 
-    /// Returns the events within `ms` milliseconds, up to the first that satisfies `last`.
+    /// Returns the events within `ms` milliseconds, up to the first event that satisfies `last`.
     pub fn until(&mut self, ms: u64, mut last: impl FnMut(&Seen) -> bool) -> Vec<Seen> {
         let end = self.clock.now() + ms * 1_000_000;
         let mut all = Vec::new();
         loop {
-            // First the remaining events of the last wait: a backend that waits again drops them.
+            // Read the remaining events of the last wait, because a backend that waits again drops
+            // them.
             while let Some(seen) = self.next() {
                 all.push(seen);
                 if last(all.last().unwrap()) {
@@ -146,7 +147,7 @@ impl Driver {
         }
     }
 
-    /// Returns the events within `ms` milliseconds, up to the `n`th that satisfies `counts`.
+    /// Returns the events within `ms` milliseconds, up to the `n`th event that satisfies `counts`.
     pub fn until_nth(&mut self, n: usize, ms: u64, counts: impl Fn(&Seen) -> bool) -> Vec<Seen> {
         let mut left = n;
         self.until(ms, |seen| {
@@ -174,7 +175,7 @@ pub fn bytes(all: &[Seen]) -> Vec<u8> {
 }
 
 /// Checks that the body expected by a [slow reader](super::server::read_slowly) arrives complete,
-/// sent with the handshake or after it.
+/// sent with the handshake or afterwards.
 pub fn arrives_whole(backend: plan::Backend, target: impl Into<Address>, body: &[u8]) {
     let target = target.into();
     for carried in [true, false] {

@@ -1,4 +1,4 @@
-//! Shared by the tests with real sockets: plans, servers, and a run of a whole worker.
+//! Code shared by tests with real sockets: plans, servers, and a run of a whole worker.
 #![allow(dead_code, unused_macros, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -18,7 +18,7 @@ use floodmark_load::worker::{self, StopFlag, WorkerError};
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
 
-/// Turns each function that takes a backend into one test per backend, named after it.
+/// Turns each function that takes a backend into one test per backend, named after the function.
 macro_rules! on_both_backends {
     ($($test:ident)*) => {
         mod epoll {
@@ -34,8 +34,8 @@ macro_rules! on_both_backends {
     };
 }
 
-/// Returns whether this kernel allows io_uring, and reports if it does not. Any other error is a
-/// failure of ours.
+/// Returns whether this kernel allows io_uring, and prints a note if it does not.
+/// Any other error fails the test.
 pub fn uring_works() -> bool {
     let Err(error) = Uring::probe(1) else {
         return true;
@@ -46,13 +46,13 @@ pub fn uring_works() -> bool {
     false
 }
 
-/// Raises the limit of open files to its maximum, and returns it.
+/// Raises the limit on open files to its maximum. Returns the new limit.
 pub fn raise_open_files() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: both calls receive a limit that outlives them.
+    // SAFETY: both calls receive a limit that outlives the calls.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         limit.rlim_cur = limit.rlim_max;

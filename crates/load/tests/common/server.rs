@@ -1,4 +1,4 @@
-//! Servers on loopback: one as fast as a single thread can be, and one controlled by a closure.
+//! Servers on loopback: a fast single-threaded server, and a server controlled by a closure.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// A complete response.
 pub const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Calls `serve` for each connection in its own thread, with the connection's number.
+/// Calls `serve` for each connection in its own thread, with the number of the connection.
 pub fn serve(serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -32,7 +32,7 @@ pub fn serve_on(listener: TcpListener, serve: impl Fn(TcpStream, u64) + Send + S
     });
 }
 
-/// Reads one request without a body. Returns whether there was one.
+/// Reads one request without a body. Returns whether there was a request.
 pub fn read_request(stream: &mut impl Read) -> bool {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -50,8 +50,8 @@ pub fn large(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|i| (i % 251) as u8).collect()
 }
 
-/// Reads a [`large`] body more slowly than it is sent; responds with `whole` if it is as expected
-/// and `torn` otherwise.
+/// Reads a [`large`] body more slowly than it is sent.
+/// Responds with `whole` if the body is as expected, and with `torn` otherwise.
 pub fn read_slowly(mut stream: impl Read + Write, expected: &[u8]) {
     let mut read = vec![0; expected.len()];
     for part in read.chunks_mut(500_000) {
@@ -62,7 +62,7 @@ pub fn read_slowly(mut stream: impl Read + Write, expected: &[u8]) {
     stream.write_all(response).unwrap();
 }
 
-/// Responds to every request of a connection, and closes when asked to.
+/// Responds to every request of a connection, and closes the connection when asked to.
 pub fn respond_to_all(stream: &mut (impl Read + Write), responded: &AtomicU64) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -82,11 +82,11 @@ pub fn respond_to_all(stream: &mut (impl Read + Write), responded: &AtomicU64) {
     }
 }
 
-/// Responds to every read with [`RESPONSE`] in one thread with epoll, until the process ends: for
-/// loads that need more than a thread per connection.
+/// Responds to every read with [`RESPONSE`] until the process ends, in one thread with epoll.
+/// Used for loads that need more than one thread per connection.
 pub fn fast(listener: TcpListener) {
     const LISTENER: u64 = u64::MAX;
-    // SAFETY: no pointers.
+    // SAFETY: no pointers are passed.
     let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
     assert!(epoll >= 0);
     let watch = |fd: i32, token: u64| {
@@ -94,7 +94,7 @@ pub fn fast(listener: TcpListener) {
             events: libc::EPOLLIN as u32,
             u64: token,
         };
-        // SAFETY: both descriptors are open and the event outlives the call.
+        // SAFETY: both descriptors are open, and the event outlives the call.
         unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
     };
     listener.set_nonblocking(true).unwrap();
@@ -103,7 +103,7 @@ pub fn fast(listener: TcpListener) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 256];
     let mut buffer = [0; 4096];
     loop {
-        // SAFETY: the kernel writes at most as many events as the array has.
+        // SAFETY: the kernel writes at most as many events as the array has elements.
         let n = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), 256, -1) };
         for event in &events[..n.max(0) as usize] {
             let token = event.u64;

@@ -3,7 +3,7 @@
 use super::{Completion, Epoll, refused_for_now};
 
 impl Epoll {
-    /// Retries connects that found a unix socket's accept queue full.
+    /// Retries connects that failed because the unix socket's accept queue was full.
     pub(super) fn try_again(&mut self) {
         let mut queue = std::mem::take(&mut self.full_queue);
         queue.retry(self.clock.now(), |slot, generation| {

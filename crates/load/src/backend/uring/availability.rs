@@ -10,11 +10,11 @@ use crate::budget::SocketLocation;
 use crate::clock::Clock;
 
 impl Uring {
-    /// Checks whether io_uring works here by creating everything that a thread needs, and returns
-    /// its abilities.
+    /// Checks whether io_uring works on this host, and returns its abilities.
+    /// The check creates everything that a load thread needs.
     ///
     /// # Errors
-    /// The reason why it does not work: see [`Uring::new`].
+    /// The reason why io_uring does not work; see [`Uring::new`].
     pub fn probe(most: usize) -> io::Result<Abilities> {
         let uring = Self::new(Clock::start(), &[], most, 0)?;
         Ok(Abilities {
@@ -23,15 +23,15 @@ impl Uring {
     }
 }
 
-/// Abilities of io_uring that not every kernel has.
+/// Abilities of io_uring that not every supported kernel has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abilities {
-    /// Binds sockets in a ring's table to source addresses (Linux 6.11).
+    /// Whether sockets in a ring's table can be bound to source addresses (Linux 6.11).
     pub bind: bool,
 }
 
 impl Abilities {
-    /// Returns where the sockets of a plan are kept whose requests have at most `longest` bytes.
+    /// Returns where a plan's sockets are kept. Its requests have at most `longest` bytes.
     #[must_use]
     pub fn sockets(self, plan: &Plan, longest: usize) -> SocketLocation {
         let unix = plan.target.addresses().any(|to| to.unix().is_some());

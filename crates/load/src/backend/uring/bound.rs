@@ -13,8 +13,9 @@ use super::{ENTRIES, Uring};
 use crate::backend::Slot;
 use crate::backend::calls::ON;
 
-/// Addresses of binds that the kernel has not read yet. It copies an address when its bind is
-/// submitted, so this list is as long as the submission queue.
+/// Source addresses of binds that the kernel has not read yet.
+/// The kernel copies an address when its bind is submitted, so the list is as long as the
+/// submission queue.
 pub(super) struct Addresses {
     held: Box<[SockAddr]>,
     next: usize,
@@ -29,7 +30,7 @@ impl Addresses {
         }
     }
 
-    /// Stores an address where it stays unchanged while its bind may be in the queue.
+    /// Stores an address at a place that does not change while its bind may be in the queue.
     fn hold(&mut self, source: IpAddr) -> &SockAddr {
         self.next = (self.next + 1) % self.held.len();
         let held = &mut self.held[self.next];
@@ -41,17 +42,18 @@ impl Addresses {
 /// Returns whether sockets in the ring's table can be bound.
 pub(super) fn can_bind(ring: &IoUring) -> bool {
     let mut probe = Probe::new();
-    // Bind is the newest operation needed; a kernel without it may lack the socket option's command
-    // too.
+    // Of the operations needed, bind is the newest. A kernel without it may also lack the command
+    // for socket options.
     ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Bind::CODE)
 }
 
 impl Uring {
-    /// Connects the slot's socket, which is in the table, from `source`.
+    /// Connects the slot's socket, which is in the ring's table, from `source`.
     ///
-    /// A chain prevents a failed bind from being followed by a connect from an address of the
-    /// kernel's choice; of a broken chain only the failed part is reported. It is submitted as a
-    /// whole. [`Uring::push_socket`] explains why the socket is not part of it.
+    /// Bind and connect form a chain, which is submitted as a whole. After a failed bind, the chain
+    /// prevents a connect from an address that the kernel chooses. Only the failed part of a broken
+    /// chain is reported.
+    /// [`Uring::push_socket`] explains why the chain does not include the socket's creation.
     pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {
         let generation = self.slots[slot as usize].generation;
         let data = |op| user_data(op, slot, generation);

@@ -8,14 +8,14 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Number of buffers, a power of two: more than the completions a thread has at once.
+/// Number of buffers, a power of two. It exceeds the completions that a thread has at once.
 const COUNT: u16 = 512;
 
-/// Size of each buffer, bytes: enough for a typical response; longer ones arrive in pieces.
+/// Size of each buffer in bytes. It fits a typical response; longer ones arrive in pieces.
 const BYTES: usize = 4096;
 
-/// Distance between buffers, bytes. With a multiple of the page size, the starts of all buffers,
-/// which short responses fill, would share a few sets of the processor's caches.
+/// Distance between buffers in bytes. It is not a multiple of the page size, because the starts of
+/// all buffers, which short responses fill, would then share a few sets of the CPU caches.
 const STRIDE: usize = BYTES + 5 * 64;
 
 /// Id of the buffer group within its io_uring.
@@ -23,20 +23,20 @@ pub const GROUP: u16 = 0;
 
 /// Provided buffers (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
 pub struct ReceiveBuffers {
-    /// Page-aligned: first the entries, then the buffers.
+    /// Page-aligned memory that contains the entries, followed by the buffers.
     memory: NonNull<u8>,
     tail: u16,
 }
 
-/// Size of the entries, bytes; a multiple of the page size.
+/// Size of the entries in bytes, a multiple of the page size.
 const ENTRIES_BYTES: usize = COUNT as usize * size_of::<BufRingEntry>();
 const ALL_BYTES: usize = ENTRIES_BYTES + COUNT as usize * STRIDE;
 
 impl ReceiveBuffers {
-    /// Allocates the buffers and passes them all to the kernel.
+    /// Allocates the buffers and passes all of them to the kernel.
     ///
     /// # Errors
-    /// No memory, or a kernel without provided buffer rings.
+    /// Fails without memory, or on a kernel without provided buffer rings.
     pub fn register(ring: &IoUring) -> io::Result<Self> {
         // SAFETY: an anonymous private mapping overlaps no other memory.
         let memory = unsafe {
@@ -51,8 +51,8 @@ impl ReceiveBuffers {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         };
         let mut buffers = ReceiveBuffers { memory, tail: 0 };
-        // SAFETY: the entries are at the start of a page-aligned mapping that lives as long as
-        // `buffers`, which its owner drops after the io_uring.
+        // SAFETY: the entries start a page-aligned mapping that lives as long as `buffers`. The
+        // owner drops `buffers` after the io_uring.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 memory.as_ptr() as u64,
@@ -71,18 +71,19 @@ impl ReceiveBuffers {
     /// Returns the first `length` bytes of a buffer that the kernel has filled.
     pub fn filled(&self, id: u16, length: usize) -> &[u8] {
         let start = ENTRIES_BYTES + usize::from(id % COUNT) * STRIDE;
-        // SAFETY: the range is within the mapping, and the kernel does not write to a buffer
-        // between filling it and getting it back, which takes `&mut self`.
+        // SAFETY: the range is within the mapping. The kernel does not write to a filled buffer
+        // until the buffer is returned, which takes `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), length.min(BYTES)) }
     }
 
-    /// Returns a buffer to the ring; the kernel sees it after [`ReceiveBuffers::publish`].
+    /// Returns a buffer to the ring. The kernel sees it after [`ReceiveBuffers::publish`].
     pub fn put(&mut self, id: u16) {
         let index = usize::from(self.tail % COUNT);
         let start = ENTRIES_BYTES + usize::from(id % COUNT) * STRIDE;
-        // SAFETY: `index` is within the entries, which the kernel only reads up to the published
-        // tail. Address, length and id are set without touching the tail, which shares the first
-        // entry's reserved field.
+        // SAFETY: `index` is within the entries, which the kernel reads only up to the published
+        // tail.
+        // Address, length and id are set without changing the tail, which shares the first entry's
+        // reserved field.
         unsafe {
             let entry = &mut *self.memory.as_ptr().cast::<BufRingEntry>().add(index);
             entry.set_addr(self.memory.as_ptr().add(start) as u64);
@@ -95,7 +96,7 @@ impl ReceiveBuffers {
     /// Publishes the returned buffers to the kernel.
     pub fn publish(&self) {
         // SAFETY: the tail is an aligned 16-bit field of the first entry, in memory that lives as
-        // long as `self`; both sides access it atomically.
+        // long as `self`. Both sides access it atomically.
         unsafe {
             let tail = BufRingEntry::tail(self.memory.as_ptr().cast::<BufRingEntry>()).cast_mut();
             AtomicU16::from_ptr(tail).store(self.tail, Ordering::Release);

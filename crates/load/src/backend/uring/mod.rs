@@ -1,16 +1,17 @@
 //! The io_uring backend: one `io_uring_enter` per loop iteration submits all commands and waits.
+//! It needs Linux 6.1.
 //!
 //! Sockets are direct descriptors in a table of the ring. One multishot receive per TCP connection
 //! fills provided buffers. Sends and closes produce a completion only on failure. Task work is
-//! deferred to the enter call, since only one thread submits. Needs Linux 6.1.
+//! deferred to the enter call, because only one thread submits.
 //!
-//! `connect` and the first send are not linked: a linked send leaves when no thread reads the
-//! clock, so its delay would be attributed to the server or lost. Sending one iteration later costs
-//! no further system call.
+//! The first send is not linked to `connect`. No thread reads the clock when a linked send leaves,
+//! so its delay would be attributed to the server or lost. Sending one iteration later costs no
+//! additional system call.
 //!
 //! Direct descriptors have no TCP_NODELAY and need none. Linux delays a small segment only behind
-//! another unacknowledged small segment. A request in one write has one at its end, which the
-//! response acknowledges. Requests too long for one write use ordinary descriptors with
+//! another unacknowledged small segment. A request in one write has one small segment at its end,
+//! and the response acknowledges it. Requests too long for one write use ordinary descriptors with
 //! TCP_NODELAY.
 
 use std::io;
@@ -48,16 +49,16 @@ mod unix;
 
 pub use self::availability::{Abilities, unavailable};
 
-/// Entries of the submission queue.
+/// Number of entries of the submission queue.
 const ENTRIES: u32 = 256;
 
-/// Entries of the completion queue. The kernel keeps completions that do not fit until there is
-/// room.
+/// Number of entries of the completion queue.
+/// The kernel keeps completions that do not fit until there is space.
 const COMPLETIONS: u32 = 8 * ENTRIES;
 
 /// The io_uring backend.
 pub struct Uring {
-    // The ring must be dropped before the memory that it reads and writes.
+    // The ring must be dropped before the memory that it accesses.
     ring: IoUring,
     buffers: ReceiveBuffers,
     clock: Clock,
@@ -65,38 +66,39 @@ pub struct Uring {
     full_queue: FullQueue,
     /// Whether sockets are created by ordinary system calls.
     plain: bool,
-    /// The same for sockets with a source address.
+    /// Whether sockets with a source address are created by ordinary system calls.
     plain_bound: bool,
     addresses: Addresses,
     slots: Vec<RingSlot>,
     early: EarlyCompletions,
     batch: Vec<cqueue::Entry>,
-    /// When the batch was read.
+    /// Time at which the batch of completions was read.
     taken: Ns,
     at: usize,
     /// The buffer that the last completion borrowed.
     lent: Option<u16>,
     /// Replaced requests, kept until the submission queue is empty.
     retired: Vec<SharedBytes>,
-    /// Requests whose send was cancelled, with the user data of the send, kept until the kernel
-    /// confirms.
+    /// Requests whose send was cancelled, with the send's user data.
+    /// They are kept until the kernel confirms the cancellation.
     cancelled: Vec<(u64, SharedBytes)>,
-    /// The batch to wait for while coalescing.
+    /// The batch of responses to wait for while coalescing.
     coalesced: Option<Batch>,
     /// Kernel timestamps of responses, if enabled.
     stamping: Option<Stamping>,
-    /// Why the kernel accepted no submissions.
+    /// Error of the kernel if it accepted no submissions.
     failed: Option<io::Error>,
 }
 
 impl Uring {
-    /// Creates a backend for at most `most` connections to `targets`, with requests of at most
-    /// `longest` bytes.
+    /// Creates a backend for at most `most` connections to `targets`.
+    /// Its requests have at most `longest` bytes.
     ///
     /// # Errors
     /// The kernel is too old or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the limit on
-    /// locked memory), or there are more connections than allowed open files; [`unavailable`]
-    /// explains these errors. The path of a unix socket may also be too long.
+    /// locked memory), or the limit on open files is below `most`. [`unavailable`] explains these
+    /// errors.
+    /// A unix socket's path is too long.
     pub fn new(clock: Clock, targets: &[Address], most: usize, longest: usize) -> io::Result<Self> {
         fire_when_due()?;
         let ring = IoUring::builder()
@@ -132,7 +134,7 @@ impl Uring {
         })
     }
 
-    /// Reports a completion the next time that the engine asks.
+    /// Queues a completion that is reported before the next wait.
     fn report_early(&mut self, completion: Completion<'static>) {
         let generation = self.slots[completion.slot() as usize].generation;
         self.early.push(generation, completion);
@@ -146,8 +148,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Submits the delayed closes; otherwise the last connections would end in another way than
-    /// requested.
+    /// Submits delayed closes. Otherwise the last connections would not be closed as requested.
     fn drop(&mut self) {
         self.enter();
     }
@@ -189,8 +190,8 @@ impl IoBackend for Uring {
 
     fn send(&mut self, slot: Slot, bytes: &SharedBytes) {
         if self.slots[slot as usize].sending {
-            // The server responded before it had read the whole previous request: nothing can
-            // follow on this connection.
+            // The server responded before it had read the whole previous request.
+            // No further request can use this connection.
             let error = io::Error::from_raw_os_error(libc::EPIPE);
             return self.report_early(Completion::Failed { slot, error });
         }
@@ -228,7 +229,7 @@ impl IoBackend for Uring {
         {
             self.cancelled.push((data(RingOperation::Send), request));
         }
-        // An armed operation would keep the socket open beyond its close.
+        // An armed operation would keep the socket open after its close.
         for (_, op) in pending.into_iter().filter(|(armed, _)| *armed) {
             let cancel = opcode::AsyncCancel::new(data(op)).build();
             self.push(

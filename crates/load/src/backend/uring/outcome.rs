@@ -1,4 +1,4 @@
-//! Interprets completions.
+//! Interprets completions of the ring.
 
 use std::io;
 use std::ops::Range;
@@ -14,9 +14,9 @@ use crate::clock::Ns;
 
 /// Meaning of a completion for the engine.
 pub(super) enum RingEvent {
-    /// It belongs to a closed connection, or there is nothing to report.
+    /// The completion belongs to a closed connection, or there is nothing to report.
     Nothing,
-    /// Bytes in the buffer of that number, with the kernel's timestamp.
+    /// Received bytes: slot, buffer id, range within the buffer, and the kernel's timestamp.
     Received(Slot, u16, Range<usize>, Option<Ns>),
     Other(Completion<'static>),
 }
@@ -37,11 +37,12 @@ impl Uring {
         let error = || io::Error::from_raw_os_error(-result);
         match op {
             RingOperation::Socket => {
-                // The following connect finds no socket; this is the reason and is reported first.
+                // The following connect fails because there is no socket. This error is the reason,
+                // so it is reported first.
                 entry.socket = Descriptor::None;
                 self.connect_failed(slot, error())
             }
-            // The following connect is cancelled silently.
+            // The kernel cancels the following connect without a completion.
             RingOperation::Bind => self.connect_failed(slot, error()),
             RingOperation::Connect if result < 0 => self.connect_failed(slot, error()),
             RingOperation::Connect => {
@@ -62,7 +63,7 @@ impl Uring {
         RingEvent::Other(Completion::ConnectFailed { slot, error })
     }
 
-    /// Handles the end of a watched send, or of one that the socket accepted only in part.
+    /// Handles the end of a watched send, or of a send that the socket accepted only in part.
     fn sent(&mut self, slot: Slot, result: i32) -> RingEvent {
         let entry = &mut self.slots[slot as usize];
         entry.sending = false;
@@ -100,7 +101,7 @@ impl Uring {
                 self.give_back(buffer);
                 RingEvent::Other(Completion::Ended { slot })
             }
-            // All buffers are in use; they are returned before the kernel handles the new receive.
+            // All buffers are in use. They are returned before the kernel handles the new receive.
             (n, _) if n == -libc::ENOBUFS => {
                 self.push_receive(slot);
                 RingEvent::Nothing

@@ -14,13 +14,13 @@ use crate::backend::calls::ON;
 use crate::backend::stamps::{self, Stamps};
 use crate::clock::Ns;
 
-/// State for receives with timestamps.
+/// State of receives with timestamps.
 pub(super) struct Stamping {
     pub stamps: Stamps,
-    /// Room of a receive for data besides the bytes; the kernel reads it when a receive is
-    /// submitted.
+    /// Layout of a receive: the room for data besides the bytes.
+    /// The kernel reads it when a receive is submitted.
     message: Box<libc::msghdr>,
-    /// The wall clock directly before our own clock timed the last batch.
+    /// The wall-clock time directly before the worker's clock timed the last batch.
     wall: Duration,
 }
 
@@ -40,15 +40,15 @@ impl Stamping {
         &raw const *self.message
     }
 
-    /// Reads the wall clock, directly before a batch is timed.
+    /// Reads the wall clock directly before a batch is timed.
     pub fn read_wall(&mut self) {
         self.wall = stamps::wall();
     }
 }
 
 impl Uring {
-    /// Enables kernel timestamps of responses, if supported. Sockets in the ring's table support
-    /// them from Linux 6.11 on.
+    /// Enables kernel timestamps of responses if the kernel supports them.
+    /// Sockets in the ring's table support timestamps since Linux 6.11.
     #[must_use]
     pub fn stamped(mut self) -> Self {
         if self.plain || !self.plain_bound {
@@ -57,8 +57,8 @@ impl Uring {
         self
     }
 
-    /// Enables timestamps on the slot's socket, which is in the table. A failure only means that
-    /// there are none.
+    /// Enables timestamps on the slot's socket, which is in the ring's table.
+    /// After a failure the slot's responses have no timestamps.
     pub(super) fn push_stamp(&mut self, slot: Slot) {
         let (on, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
         let (level, option) = (libc::SOL_SOCKET as u32, libc::SO_TIMESTAMPNS as u32);
@@ -67,8 +67,9 @@ impl Uring {
         });
     }
 
-    /// Returns where the slot's bytes are in a buffer filled up to `length`, with the timestamp of
-    /// the last byte. Returns `None` if the buffer does not have the requested layout.
+    /// Returns the position of the slot's bytes in a buffer filled up to `length`, and the
+    /// timestamp of the last byte.
+    /// Returns `None` if the buffer does not have the requested layout.
     pub(super) fn payload(
         &self,
         slot: Slot,

@@ -1,4 +1,4 @@
-//! User data: the operation and connection that a completion belongs to.
+//! User data of a completion: its operation and its connection.
 
 use crate::backend::Slot;
 
@@ -10,9 +10,9 @@ pub(super) enum RingOperation {
     Connect = 2,
     Send = 3,
     Receive = 4,
-    /// Closes and cancels, whose results are ignored.
+    /// Closes and cancels. Their results are ignored.
     Other = 5,
-    /// Binds a socket before it connects.
+    /// Binds a socket to its source address before the connect.
     Bind = 6,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn parts(user_data: u64) -> (RingOperation, Slot, u32) {
     (op, user_data as Slot, generation)
 }
 
-/// Returns the next generation; it repeats after 2²⁹ closes of one slot.
+/// Returns the next generation. Generations repeat after 2²⁹ closes of one slot.
 pub(super) fn next_generation(generation: u32) -> u32 {
     generation.wrapping_add(1) & GENERATION_MASK
 }

@@ -1,6 +1,7 @@
-//! Unix sockets, which are connected by ordinary system calls. Such a connect takes no time, while
-//! in the ring a full accept queue would occupy a kernel worker thread per connection. Everything
-//! else uses the ring, as with other sockets.
+//! Unix sockets, which are connected by ordinary system calls.
+//!
+//! Such a connect takes no time. In the ring, a full accept queue would occupy one kernel worker
+//! thread per connection. All other operations use the ring, as for TCP sockets.
 
 use std::io;
 
@@ -11,12 +12,12 @@ use super::slot::Descriptor;
 use crate::backend::{Completion, Slot};
 
 impl Uring {
-    /// Connects a slot to its target, a unix socket.
+    /// Connects a slot to its target, which is a unix socket.
     pub(super) fn open_unix(&mut self, slot: Slot) {
         let entry = &self.slots[slot as usize];
         let (generation, target) = (entry.generation, entry.target as usize);
         let endpoint = &self.endpoints[target];
-        // Blocking once connected, so that the ring waits for it.
+        // The connected socket is blocking, so that the ring waits for it.
         let made = endpoint.socket(Type::STREAM.nonblocking(), false, None);
         let connected = made.and_then(|socket| {
             let connected = socket.connect(&endpoint.address);
@@ -31,7 +32,7 @@ impl Uring {
         }
     }
 
-    /// Retries connects that found the accept queue full.
+    /// Retries connects that failed because the accept queue was full.
     pub(super) fn try_again(&mut self) {
         let mut queue = std::mem::take(&mut self.full_queue);
         queue.retry(self.clock.now(), |slot, generation| {
