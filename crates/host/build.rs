@@ -1,5 +1,6 @@
-//! Sets `network_namespaces` if this host allows network namespaces; otherwise their tests are
-//! ignored.
+//! Sets `network_namespaces` if this host allows network namespaces.
+//!
+//! Otherwise the tests of network namespaces are ignored.
 
 use std::process::{Command, Stdio};
 

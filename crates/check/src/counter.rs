@@ -1,23 +1,24 @@
 //! Correctness of a counter: every number once, without gaps, in real-time order.
 //!
-//! A counter is a fetch-and-increment object. Under concurrency it is correct if its history is
-//! *linearizable*: each request takes effect at one moment between being sent and being answered
-//! (Herlihy & Wing 1990, "Linearizability", ACM TOPLAS 12(3)). The order of effects is the order of the
-//! numbers, so no search is needed. A history is linearizable exactly if
+//! A counter is a fetch-and-increment object. Under concurrency, a counter is correct if its
+//! history is *linearizable*: each request takes effect at one moment between being sent and being
+//! answered (Herlihy & Wing 1990, "Linearizability", ACM TOPLAS 12(3)). The order of effects is the
+//! order of the numbers, so no search is needed. A history is linearizable exactly if
 //!
 //! 1. no number occurs twice;
-//! 2. no number between the smallest and the largest is missing. Each request with unknown outcome
-//!    (timed out, reset) may have drawn one;
-//! 3. number order agrees with real time: a request answered before another was sent has the smaller
-//!    number.
+//! 2. no number between the smallest and the largest is missing, except that each request with an
+//!    unknown outcome (timed out, reset) may have drawn one;
+//! 3. the order of numbers agrees with real time: a request answered before another one was sent
+//!    has the smaller number.
 //!
-//! Point 3 takes one scan in number order that keeps the latest send time of all smaller numbers: a
-//! number answered before that time was drawn too early. Sorting dominates: O(n log n). Conversely,
-//! without such a pair, moments of effect can be chosen in number order. Equal nanoseconds count as
-//! overlap. The first number is arbitrary, since the server may have been used before.
+//! Point 3 needs one scan in the order of numbers, which keeps the latest send time of all smaller
+//! numbers. A number answered before that time was drawn too early. Without such a number, moments
+//! of effect can be chosen in the order of numbers. Sorting dominates the cost: O(n log n). Equal
+//! nanoseconds count as overlap. The first number is arbitrary, because the server may have been
+//! used before.
 //!
-//! With requests of unknown outcome, the check has no false positives. It only counts these requests
-//! and ignores when they were sent.
+//! If some outcomes are unknown, the check still has no false positives. It counts the requests
+//! with unknown outcomes, and ignores their times.
 
 use floodmark_record::kept::SHOWN;
 use floodmark_record::units::show_count;
@@ -27,43 +28,43 @@ use crate::responses::DrawnNumber;
 /// Facts about a run besides its kept responses.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckContext<'a> {
-    /// Requests with unknown outcome, each of which may have drawn a number. Includes requests that
-    /// were sent twice.
+    /// Number of requests with an unknown outcome, each of which may have drawn a number.
+    /// This includes requests that were sent twice.
     pub unknown: u64,
-    /// Responses whose number was not larger than the previous one on their connection.
+    /// Number of responses whose number did not exceed the previous one on their connection.
     pub out_of_order_on_connection: u64,
-    /// Descriptions of the first such responses.
+    /// Descriptions of the first responses that are out of order on their connection.
     pub offenders: &'a [String],
-    /// Ok responses that the check could not read.
+    /// Number of ok responses that the check could not read.
     pub unreadable: u64,
 }
 
 /// Result of a scan in number order.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct NumberScan {
-    /// Smallest and largest number.
+    /// The smallest and the largest number.
     pub(crate) range: Option<(u64, u64)>,
-    /// Responses with the number of an earlier one.
+    /// Number of responses that repeat the number of an earlier one.
     repeated: u64,
     first_repeated: Vec<u64>,
-    /// Numbers missing between the smallest and the largest.
+    /// Number of missing numbers between the smallest and the largest.
     missing: u64,
-    /// Ranges of missing numbers, first and last.
+    /// The first ranges of missing numbers, each with its first and last number.
     first_missing: Vec<(u64, u64)>,
-    /// Responses that came before a smaller number was requested.
+    /// Number of responses that arrived before a smaller number was requested.
     too_early: u64,
-    /// Larger number, smaller number, and how early the larger one arrived, in ns.
+    /// Larger number, smaller number, and the time in ns by which the larger one was too early.
     first_too_early: Vec<(u64, u64, u64)>,
 }
 
-/// Scans responses that are sorted by number; `draw` returns the number and times of one.
+/// Scans responses that are sorted by number. `draw` returns the number and times of a response.
 pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> NumberScan {
     let mut scan = NumberScan::default();
     let (Some(first), Some(last)) = (responses.first(), responses.last()) else {
         return scan;
     };
     scan.range = Some((draw(first).number, draw(last).number));
-    // Of all strictly smaller numbers, the one with the latest send time.
+    // The strictly smaller number with the latest send time.
     let mut latest: Option<DrawnNumber> = None;
     let mut previous: Option<u64> = None;
     for same in responses.chunk_by(|a, b| draw(a).number == draw(b).number) {
@@ -85,14 +86,14 @@ pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> Numb
                 keep_first(&mut scan.first_too_early, (number, smaller.number, by_ns));
             }
         }
-        // The first of several with the latest send time.
+        // Choose the first number with the latest send time.
         let candidates = latest.into_iter().chain(same);
         latest = candidates.reduce(|a, b| if b.sent_ns > a.sent_ns { b } else { a });
     }
     scan
 }
 
-/// Keeps an example unless there are already [`SHOWN`].
+/// Keeps an example if fewer than [`SHOWN`] are kept.
 pub(crate) fn keep_first<T>(kept: &mut Vec<T>, example: T) {
     if kept.len() < SHOWN {
         kept.push(example);
@@ -195,7 +196,7 @@ pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", show_count(n), if n == 1 { one } else { many })
 }
 
-/// Lists examples. `all` says whether there are no others.
+/// Lists examples. `all` is true if there are no others.
 pub(crate) fn list(examples: impl Iterator<Item = String>, all: bool) -> String {
     let text = examples.collect::<Vec<_>>().join(", ");
     match (all, text.is_empty()) {

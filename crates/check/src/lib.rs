@@ -1,4 +1,4 @@
-//! Checks of the correctness of a run's responses, based on what was kept of them.
+//! Checks of the correctness of a run's responses, based on the kept parts of the responses.
 
 pub mod counter;
 pub mod responses;

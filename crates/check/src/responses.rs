@@ -1,21 +1,22 @@
-//! Responses kept for a check, and their binary file: triples of little-endian 64-bit words, 24 bytes
-//! per response. For numbers these are `number`, `sent_ns` and `done_ns`, for scores the words of a
-//! [`KeptScore`].
+//! Responses kept for a check, and their binary file.
+//!
+//! The file contains three little-endian 64-bit words per response (24 bytes). For numbers, the
+//! words are `number`, `sent_ns` and `done_ns`. For scores, they are the words of a [`KeptScore`].
 
 use floodmark_record::kept::{KEPT_BYTES, KeptScore};
 
-/// A number drawn from a dispenser. Both times are of one monotonic clock.
+/// A number drawn from a counter. Both times are from one monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrawnNumber {
     /// The number.
     pub number: u64,
-    /// When the request was handed to the kernel, ns.
+    /// Time at which the request was passed to the kernel, in ns.
     pub sent_ns: u64,
-    /// When the response was complete, ns; at least `sent_ns`.
+    /// Time at which the response was complete, in ns; at least `sent_ns`.
     pub done_ns: u64,
 }
 
-/// An invalid file of responses.
+/// The file of kept responses is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResponsesError {
     /// The file ends within a response.
@@ -25,19 +26,19 @@ pub enum ResponsesError {
     Truncated {
         /// Number of the incomplete response, from 1.
         response: usize,
-        /// Length of the file, bytes.
+        /// Length of the file in bytes.
         bytes: usize,
     },
-    /// A response came before its request was sent.
+    /// A response arrived before its request was sent.
     #[error(
         "response {response} in the file of kept responses came before its request was sent ({done_ns} ns < {sent_ns} ns): the file is damaged; repeat the run"
     )]
     BackInTime {
         /// Number of the response, from 1.
         response: usize,
-        /// When its request was sent, ns.
+        /// Time at which the request was sent, in ns.
         sent_ns: u64,
-        /// When it was complete, ns.
+        /// Time at which the response was complete, in ns.
         done_ns: u64,
     },
 }
@@ -45,7 +46,7 @@ pub enum ResponsesError {
 /// Reads a file of drawn numbers.
 ///
 /// # Errors
-/// A truncated file, or a response that came before its request.
+/// The file is truncated, or a response arrived before its request was sent.
 pub fn decode_numbers(bytes: &[u8]) -> Result<Vec<DrawnNumber>, ResponsesError> {
     let decode = |(i, [number, sent_ns, done_ns]): (usize, [u64; 3])| {
         if done_ns < sent_ns {
@@ -67,7 +68,7 @@ pub fn decode_numbers(bytes: &[u8]) -> Result<Vec<DrawnNumber>, ResponsesError> 
 /// Reads a file of scores.
 ///
 /// # Errors
-/// A truncated file.
+/// The file is truncated.
 pub fn decode_scores(bytes: &[u8]) -> Result<Vec<KeptScore>, ResponsesError> {
     Ok(triples(bytes)?.map(KeptScore).collect())
 }

@@ -1,13 +1,13 @@
-//! The check `scoring`: scores are added up without losses.
+//! The check `scoring`: the server adds up scores without losing any.
 //!
-//! The server keeps the number of scores and their total. Each response has both, and their mean, after
-//! its own score. The numbers are those of a counter ([`crate::counter`]). Every request adds the same
-//! score `s`, so the total with number `n` is `s · n` plus a constant from before, which is 0 if number 1
-//! is among the responses. The mean is `total / n`.
+//! The server keeps the number of scores and their total. Each response contains both after its own
+//! score, and also their mean. The numbers are those of a counter ([`crate::counter`]). Every
+//! request adds the same score `s`, so the total with number `n` is `s · n` plus a constant from
+//! before, which is 0 if number 1 is among the responses. The mean is `total / n`.
 //!
-//! A server that reads, adds and writes without a lock loses concurrent updates. Numbers then repeat, and
-//! fewer are used than there are responses. Totals fall behind at other moments, so they no longer match
-//! their numbers. Both losses are counted.
+//! A server that reads, adds and writes without a lock loses concurrent updates. Numbers then
+//! repeat, so fewer numbers are used than there are responses. Totals lose updates at other
+//! moments, so they no longer match their numbers. The check counts both kinds of losses.
 
 use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, TotalLine};
 use floodmark_record::run::CheckResult;
@@ -16,11 +16,12 @@ use floodmark_record::units::show_count;
 use crate::counter::{self, CheckContext, NumberScan, count, keep_first, list, scan};
 use crate::responses::DrawnNumber;
 
-/// Judges the responses of a scoring server, in any order. Exact, in O(n log n) time and O(1) extra
-/// memory; sorts in place. `line` is the expected total per number, `scored` the report of the load
-/// process.
+/// Judges the responses of a scoring server, in any order.
 ///
-/// Fails without any response.
+/// The result is exact and takes O(n log n) time and O(1) extra memory; the responses are sorted in
+/// place. `line` is the expected total per number, and `scored` is the report of the load process.
+///
+/// The check fails without any response.
 #[must_use]
 pub fn scoring(
     scores: &mut [KeptScore],
@@ -75,19 +76,19 @@ pub fn scoring(
     }
 }
 
-/// Totals that don't match their numbers.
+/// Totals that do not match their numbers.
 #[derive(Debug, Default)]
 struct TotalScan {
-    /// The distance of correct totals from the line; `None` if the total of number 1 is not a whole
-    /// number of scores.
+    /// Distance of correct totals from the line.
+    /// `None` if the total of number 1 is not a whole number of scores.
     expected: Option<i32>,
-    /// Number of totals with another distance.
+    /// Number of totals with another distance from the line.
     wrong: u64,
-    /// Number and distance of the first such totals.
+    /// Number and distance of the first wrong totals.
     first: Vec<(u64, Option<i32>)>,
     /// Number of totals that are whole numbers of scores.
     whole: u64,
-    /// Smallest and largest number of scores among these totals.
+    /// The smallest and the largest number of scores among these totals.
     range: Option<(i128, i128)>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests on simulated servers, correct and faulty.
+//! Tests with simulated servers, both correct and faulty.
 
 use floodmark_record::kept::StrangeTotal;
 use proptest::prelude::*;
@@ -29,13 +29,13 @@ impl ScoringServer {
         }
     }
 
-    /// Returns a server without earlier scores.
+    /// Returns a server that has no scores yet.
     fn fresh(score: f64) -> Self {
         ScoringServer::new(score, 0, 0.0)
     }
 
-    /// Adds a response with the current figures. Its request was sent `before` ns before the moment
-    /// of effect, and the response was complete `after` ns after it.
+    /// Adds a response with the current figures. Relative to the moment of effect, its request was
+    /// sent `before` ns earlier and the response was complete `after` ns later.
     fn answer(&mut self, before: u64, after: u64) {
         self.moment += 10;
         let (score, number, total) = (self.score, self.number, self.total);
@@ -205,7 +205,7 @@ fn describes_success() {
 fn describes_each_kind_of_fault() {
     let mut server = ScoringServer::fresh(10.0);
     server.serve(1);
-    // Lose the number, then the total, then both.
+    // Lose the number, then the total, and then both.
     server.total += 10.0;
     server.answer(5, 5);
     server.number += 1;

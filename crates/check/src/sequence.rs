@@ -1,14 +1,16 @@
-//! The check `sequence`: numbers come from one correct counter (see [`crate::counter`]).
+//! The check `sequence`: all numbers come from one correct counter (see [`crate::counter`]).
 
 use floodmark_record::run::CheckResult;
 
 use crate::counter::{CheckContext, count, faults, scan, success};
 use crate::responses::DrawnNumber;
 
-/// Judges the numbers of a dispenser, in any order. Exact, in O(n log n) time and O(1) extra memory; sorts
-/// in place.
+/// Judges the numbers of a counter, in any order.
 ///
-/// Fails without any number.
+/// The result is exact and takes O(n log n) time and O(1) extra memory; the numbers are sorted in
+/// place.
+///
+/// The check fails without any number.
 #[must_use]
 pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> CheckResult {
     // Equal triples are interchangeable, so the unstable sort is deterministic.

@@ -1,4 +1,4 @@
-//! Tests against a brute-force reference and on simulated dispensers.
+//! Tests against a brute-force reference, and with simulated counters.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn answer(number: u64, sent_ns: u64, done_ns: u64) -> DrawnNumber {
     }
 }
 
-/// Checks the three rules of [`crate::counter`] pair by pair.
+/// Checks the three rules of [`crate::counter`] for each pair of responses.
 fn reference(answers: &[DrawnNumber], unknown: u64) -> bool {
     let smallest = answers.iter().map(|a| a.number).min().unwrap_or(0);
     let largest = answers.iter().map(|a| a.number).max().unwrap_or(0);
@@ -36,8 +36,8 @@ fn reference(answers: &[DrawnNumber], unknown: u64) -> bool {
     !answers.is_empty() && missing <= unknown && pairs_hold
 }
 
-/// Responses of a correct dispenser with random times around each moment of effect, in the order of
-/// sending.
+/// Returns the responses of a correct counter in the order of sending.
+/// The times around each moment of effect are random.
 fn simulated(first: u64, steps: &[(u64, u64, u64)]) -> Vec<DrawnNumber> {
     let mut moment = 1_000;
     let mut answers: Vec<DrawnNumber> = steps

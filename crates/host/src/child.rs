@@ -1,9 +1,14 @@
 //! Child processes, each in a separate process group, that never outlive this process.
 //!
-//! [`Child::stop`] sends SIGTERM, then SIGKILL, to the group. Dropping a [`Child`] kills the group.
-//! If this process is killed, the kernel kills the child (`PR_SET_PDEATHSIG`). This has two limits
-//! (prctl(2)): the signal is sent when the *thread* that started the child ends, so start children
-//! from the main thread; and grandchildren do not inherit it.
+//! [`Child::stop`] sends SIGTERM and then SIGKILL to the group. Dropping a [`Child`] kills the
+//! group.
+//!
+//! If this process is killed, the kernel kills the child (`PR_SET_PDEATHSIG`). prctl(2) states two
+//! limits of this mechanism:
+//!
+//! - The signal is sent when the *thread* that started the child ends. Start children from the main
+//!   thread.
+//! - Grandchildren do not inherit the setting.
 
 use std::fs::File;
 use std::io;
@@ -23,7 +28,7 @@ use crate::signals::Stop;
 /// Maximum polling interval while waiting for a child.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
-/// Maximum time for a child to end after a stop was requested.
+/// Maximum time that a child may take to end after a stop was requested.
 pub const HURRIED: Duration = Duration::from_secs(1);
 
 /// An error of a child process.
@@ -65,23 +70,23 @@ fn fix(error: &io::Error) -> &'static str {
     }
 }
 
-/// A running or ended child. It leads a separate process group, so a Ctrl-C on the terminal does
-/// not reach it.
+/// A child process, running or ended.
+/// It leads a separate process group, so Ctrl-C on the terminal does not reach it.
 #[derive(Debug)]
 pub struct Child {
     inner: std::process::Child,
-    /// Set when the child is reaped. Its ID may then name another process.
+    /// Exit status and usage, set when the child is reaped. Its ID may then name another process.
     ended: Option<(ExitStatus, ChildUsage)>,
 }
 
-/// Resource usage of an ended child and its reaped descendants (wait4(2)).
+/// Resource usage of an ended child and of its reaped descendants (wait4(2)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChildUsage {
-    /// User CPU time, seconds.
+    /// User CPU time in seconds.
     pub user_s: f64,
-    /// System CPU time, seconds.
+    /// System CPU time in seconds.
     pub system_s: f64,
-    /// Peak resident memory of the largest process, bytes.
+    /// Peak resident memory in bytes of the largest process.
     pub peak_rss_bytes: u64,
 }
 
@@ -91,7 +96,7 @@ impl ChildUsage {
         ChildUsage {
             user_s: seconds(usage.ru_utime),
             system_s: seconds(usage.ru_stime),
-            // KiB (getrusage(2)).
+            // The unit of `ru_maxrss` is KiB (getrusage(2)).
             peak_rss_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
         }
     }
@@ -105,7 +110,7 @@ impl Child {
     pub fn start(mut command: Command) -> Result<Self, ChildError> {
         let parent = Some(getpid());
         command.process_group(0);
-        // SAFETY: between fork and exec the closure only makes async-signal-safe system calls; it
+        // SAFETY: between fork and exec the closure makes only async-signal-safe system calls. It
         // does not allocate or lock.
         unsafe {
             command.pre_exec(move || {
@@ -139,8 +144,8 @@ impl Child {
         Self::start(command)
     }
 
-    /// Returns the resource usage once the child has ended. Descendants that were not reaped, such
-    /// as killed ones, are not included.
+    /// Returns the resource usage once the child has ended.
+    /// Descendants that were not reaped, such as killed ones, are not included.
     #[must_use]
     pub fn used(&self) -> Option<ChildUsage> {
         self.ended.map(|(_, used)| used)
@@ -152,7 +157,7 @@ impl Child {
         self.inner.id()
     }
 
-    /// Takes the stdin pipe, if there is one. Dropping it closes the pipe.
+    /// Takes the stdin pipe, if there is one. Dropping the pipe closes it.
     pub fn stdin(&mut self) -> Option<ChildStdin> {
         self.inner.stdin.take()
     }
@@ -167,16 +172,16 @@ impl Child {
         self.inner.stderr.take()
     }
 
-    /// Sends a signal to the child, but not to its group. Does nothing after the child has ended.
+    /// Sends a signal to the child only, not to its group. Does nothing after the child has ended.
     ///
     /// # Errors
-    /// The child now runs as another user.
+    /// The kernel refuses the signal, because the child now runs as another user.
     pub fn signal(&self, signal: Signal) -> Result<(), ChildError> {
         self.send(kill_process, signal)
     }
 
-    /// Waits up to `timeout` for the child to end, then kills the rest of its group. Returns `None`
-    /// on timeout.
+    /// Waits up to `timeout` for the child to end, then kills the rest of its group.
+    /// Returns `None` on timeout.
     ///
     /// # Errors
     /// Waiting for the child fails.
@@ -214,7 +219,7 @@ impl Child {
     /// Works like [`Child::stop`], but waits at most [`HURRIED`] once `hurry` is set.
     ///
     /// # Errors
-    /// Same as [`Child::stop`].
+    /// Returns the same errors as [`Child::stop`].
     pub fn stop_or_hurry(
         &mut self,
         grace: Duration,
@@ -244,7 +249,7 @@ impl Child {
         kill: fn(Pid, Signal) -> rustix::io::Result<()>,
         signal: Signal,
     ) -> Result<(), ChildError> {
-        // Until the child is reaped, its process ID and group ID are not reused.
+        // The process ID and the group ID are not reused until the child is reaped.
         if self.ended.is_some() {
             return Ok(());
         }
@@ -254,7 +259,7 @@ impl Child {
         }
     }
 
-    /// Returns whether the child has ended. Does not reap it, because a zombie's ID is not reused.
+    /// Returns whether the child has ended. Does not reap the child, so that its ID is not reused.
     fn has_ended(&self) -> Result<bool, ChildError> {
         if self.ended.is_some() {
             return Ok(true);
@@ -277,11 +282,11 @@ impl Child {
         drop(self.inner.stdin.take());
         let pid = self.id().as_raw_pid();
         let mut status = 0;
-        // SAFETY: all zero is a valid rusage, a plain C struct.
+        // SAFETY: all zeros is a valid rusage, which is a plain C struct.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         loop {
-            // SAFETY: the call fills status and usage; the child was not reaped before. rustix has
-            // no wait4.
+            // SAFETY: the call fills status and usage, and the child was not reaped before. rustix
+            // has no wait4.
             let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
             if reaped == pid {
                 break;

@@ -115,7 +115,7 @@ fn kills_the_group_on_drop_and_after_the_end() {
 
 #[test]
 fn dies_with_the_thread_that_started_it() {
-    // This kernel behavior is why children must be started from the main thread.
+    // Because of this kernel behavior, children must be started from the main thread.
     let mut child = std::thread::spawn(|| Child::start(shell("echo; exec sleep 30")).unwrap())
         .join()
         .unwrap();
@@ -133,7 +133,7 @@ fn usage_includes_reaped_descendants() {
     let status = child.wait(Duration::from_secs(60)).unwrap().unwrap();
     assert_eq!(status.code(), Some(3));
     let used = child.used().unwrap();
-    // The outer shell only waits; the inner one uses CPU time.
+    // The outer shell only waits. The inner shell uses CPU time.
     assert!(used.user_s + used.system_s > 0.005, "{used:?}");
     assert!(used.peak_rss_bytes > 100_000, "{used:?}");
 }

@@ -1,4 +1,4 @@
-//! Sets of CPUs in the kernel's notation: `0,2-3`.
+//! Sets of CPUs in the kernel's notation, such as `0,2-3`.
 
 use std::fmt;
 use std::io;
@@ -37,8 +37,8 @@ impl Cpus {
         Ok(Cpus(sched_getaffinity(None)?))
     }
 
-    /// Splits the set into two halves. The first gets the extra CPU of an odd number. Returns
-    /// `None` for a single CPU.
+    /// Splits the set into two halves; `None` for a single CPU.
+    /// The first half gets the extra CPU of an odd number.
     #[must_use]
     pub fn halves(&self) -> Option<(Self, Self)> {
         let half = self.count().div_ceil(2) as usize;
@@ -62,7 +62,7 @@ impl Cpus {
         (0..CpuSet::MAX_CPU).filter(|cpu| self.0.is_set(*cpu))
     }
 
-    /// Returns a set of CPUs; `None` without any.
+    /// Returns a set of CPUs; `None` if there are no CPUs.
     fn of(cpus: impl Iterator<Item = usize>) -> Option<Self> {
         let mut set = CpuSet::new();
         cpus.for_each(|cpu| set.set(cpu));

@@ -1,8 +1,8 @@
 //! A TCP proxy that adds one-way latency in both directions.
 //!
-//! One thread forwards every byte `delay` after reading it. The delay is constant, so a single
-//! time-ordered queue holds all bytes in transit. Bytes and ends of streams are delayed; connecting
-//! is not.
+//! One thread forwards each byte `delay` after reading it. The delay is constant, so one queue in
+//! the order of time holds all bytes in transit. Bytes and ends of streams are delayed, but
+//! connects are not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use polling::{Event, Events, PollMode, Poller};
 
-/// Minimum throughput of each direction of a connection, bytes per second.
+/// Minimum throughput of each direction of a connection, in bytes per second.
 const MIN_BYTES_PER_S: f64 = 1e9;
 
 /// Smallest limit on bytes in transit in one direction of a connection.
 const MIN_IN_TRANSIT: usize = 1 << 20;
 
-/// Maximum bytes of one read.
+/// Maximum number of bytes per read.
 const READ_SIZE: usize = 64 << 10;
 
 /// Key of the listener. Each connection uses two later keys.
@@ -25,8 +25,8 @@ const LISTENER: usize = 0;
 
 /// Forwards connections from `listener` to `server` until the process ends.
 ///
-/// Buffers up to the larger of 1 MiB and 1 GB/s × `delay` for each direction of each connection.
-/// The proxy stops reading at that limit.
+/// Buffers up to the larger of 1 MiB and 1 GB/s × `delay` for each direction of a connection.
+/// The proxy stops reading at this limit.
 ///
 /// # Errors
 /// Polling or accepting fails, for example for lack of file descriptors.
@@ -73,18 +73,18 @@ struct DelayedBytes {
     due: Instant,
     /// Key of the receiving end.
     to: usize,
-    /// Empty at the end of the stream.
+    /// The bytes; empty at the end of the stream.
     bytes: Vec<u8>,
 }
 
-/// One end of a connection: the socket to the client or to the server.
+/// One end of a connection: the socket to the client or the socket to the server.
 struct ProxyEnd {
     stream: TcpStream,
     /// Key of the other end.
     other: usize,
-    /// Due bytes that are not yet written.
+    /// Bytes that are due but not written yet.
     waiting: VecDeque<u8>,
-    /// Bytes that were read from this end and not yet written to the other.
+    /// Number of bytes that were read from this end and not yet written to the other end.
     in_transit: usize,
     /// Whether the end of this stream was read.
     read_closed: bool,
@@ -93,7 +93,7 @@ struct ProxyEnd {
 }
 
 impl ProxyEnd {
-    /// Returns whether all bytes of the other stream and its end were written.
+    /// Returns whether all bytes of the other stream, and its end, were written.
     fn is_finished(&self) -> bool {
         self.write_closed && self.waiting.is_empty()
     }
@@ -130,7 +130,7 @@ impl DelayForwarder {
                 stream.set_nonblocking(true)?;
                 // Forward segments without coalescing.
                 stream.set_nodelay(true)?;
-                // SAFETY: `close` removes the stream from the poller before dropping it.
+                // SAFETY: `close` removes the stream from the poller before dropping the stream.
                 unsafe {
                     self.poller
                         .add_with_mode(&stream, Event::all(key), PollMode::Edge)?;
@@ -148,7 +148,7 @@ impl DelayForwarder {
         }
     }
 
-    /// Reads from an end and queues the bytes, until it blocks or too many are in transit.
+    /// Reads from an end and queues the bytes, until the read blocks or too many are in transit.
     fn read(&mut self, key: usize) {
         while let Some(end) = self.ends.get_mut(&key)
             && !end.read_closed
@@ -186,7 +186,7 @@ impl DelayForwarder {
         }
     }
 
-    /// Writes due bytes to an end until it blocks.
+    /// Writes due bytes to an end until the write blocks.
     fn write(&mut self, key: usize) {
         let Some(end) = self.ends.get_mut(&key) else {
             return;
@@ -205,7 +205,7 @@ impl DelayForwarder {
         }
         let finished = end.is_finished();
         if finished {
-            // If the stream is already closed, reading reports it.
+            // If the stream is already closed, the next read reports that.
             let _ = end.stream.shutdown(Shutdown::Write);
         }
         let (read_closed, other) = (end.read_closed, end.other);
@@ -226,7 +226,7 @@ impl DelayForwarder {
         let Some(end) = self.ends.remove(&key) else {
             return;
         };
-        // Deleting fails only for an unregistered stream.
+        // Deleting fails only for a stream that is not registered.
         let _ = self.poller.delete(&end.stream);
         self.close(end.other);
     }

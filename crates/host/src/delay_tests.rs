@@ -1,4 +1,4 @@
-//! The proxy adds exactly the requested delay.
+//! Tests that the proxy adds exactly the requested delay.
 
 use super::*;
 use std::net::Ipv4Addr;
@@ -9,7 +9,7 @@ fn listener() -> TcpListener {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
 }
 
-/// Starts a server behind a proxy and returns the address of the proxy.
+/// Starts a server behind a proxy. Returns the address of the proxy.
 fn behind_proxy(
     delay: Duration,
     serve_one: impl Fn(TcpStream) + Send + Copy + 'static,
@@ -79,7 +79,7 @@ fn forwards_a_large_body_at_full_speed() {
     let took = begin.elapsed();
     assert_eq!(body.len(), SIZE);
     assert!(body.iter().enumerate().all(|(i, byte)| *byte == i as u8));
-    // One read of 64 KiB per delay would take 20 s.
+    // Reading 64 KiB per delay would take 20 s.
     assert!(
         took > 2 * DELAY && took < Duration::from_secs(5),
         "{took:?}"

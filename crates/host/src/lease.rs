@@ -1,9 +1,11 @@
-//! Leases: files that name started process groups. The next start of floodmark ends the groups that
-//! a killed floodmark left behind.
+//! Leases: files that name started process groups.
 //!
-//! When floodmark dies, the kernel kills its children (`PR_SET_PDEATHSIG`), but not its
-//! grandchildren, such as nginx workers. A lease is locked until its owner ends. Process IDs are
-//! reused, so a lease also holds the start time, in ticks since boot, and the boot ID.
+//! The next start of floodmark ends the groups that a killed floodmark left behind. When floodmark
+//! dies, the kernel kills its children (`PR_SET_PDEATHSIG`), but not its grandchildren, such as
+//! nginx workers.
+//!
+//! A lease is locked until its owner ends. Process IDs are reused, so a lease also contains the
+//! start time (in ticks since boot) and the boot ID.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -21,7 +23,7 @@ use crate::lock::{create_in_use, sweep_abandoned};
 /// Maximum time for killed processes to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A lease on a process group. The owner of the group removes the file on drop.
+/// A lease on a process group. Dropping the lease removes its file.
 #[derive(Debug)]
 pub struct Lease {
     path: PathBuf,
@@ -30,10 +32,10 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Writes a lease for a child's process group to a folder. Creates a missing folder.
+    /// Writes a lease for a child's process group to a folder. Creates the folder if necessary.
     ///
     /// # Errors
-    /// The folder cannot be written, or the child was reaped.
+    /// The folder cannot be written, or the child has been reaped.
     pub fn take(folder: &Path, child: &Child) -> io::Result<Self> {
         let note = LeaseNote::of(child.pid())?;
         let path = folder.join(format!("{}-{}", std::process::id(), note.group));
@@ -48,7 +50,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A remaining note is harmless: its owner and group have ended.
+        // A remaining file is harmless, because its owner and its group have ended.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -83,7 +85,7 @@ fn boot_id() -> io::Result<String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LeaseNote {
     group: i32,
-    /// Start time of the leader, ticks since boot.
+    /// Start time of the group's leader in ticks since boot.
     began: u64,
     session: i32,
     boot: String,
@@ -117,7 +119,7 @@ impl LeaseNote {
         })
     }
 
-    /// Kills the remaining processes of the group and waits for their end. Returns their IDs.
+    /// Kills the remaining processes of the group, and waits for their end. Returns their IDs.
     fn end_group(&self) -> Vec<u32> {
         let mut ended = Vec::new();
         let begin = Instant::now();
@@ -137,8 +139,8 @@ impl LeaseNote {
         }
     }
 
-    /// Returns the running processes of the group. If the leader has a different start time, the
-    /// group has ended and its ID was reused.
+    /// Returns the running processes of the group.
+    /// If the leader has a different start time, the group has ended and its ID was reused.
     fn members(&self) -> Vec<Pid> {
         let reused = stat(self.group).is_ok_and(|leader| leader.starttime != self.began);
         let entries = fs::read_dir("/proc").ok().filter(|_| !reused);
@@ -158,7 +160,7 @@ fn stat(id: i32) -> procfs_core::ProcResult<Stat> {
     Stat::from_file(format!("/proc/{id}/stat"))
 }
 
-/// Returns whether a process is not a zombie.
+/// Returns whether a process is running, as opposed to a zombie.
 fn runs(process: &Stat) -> bool {
     !matches!(process.state, 'Z' | 'X')
 }
@@ -220,7 +222,7 @@ mod tests {
 
         let note = LeaseNote::of(child.pid()).unwrap();
         let abandoned = folder.path().join("abandoned");
-        // After a reboot, or with a different leader, the ID was reused.
+        // After a reboot or with a different leader, the ID has been reused.
         for other in [
             LeaseNote {
                 boot: "another".to_owned(),

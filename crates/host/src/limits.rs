@@ -4,12 +4,12 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Limits on open files.
+/// Soft and hard limit on open files of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFiles {
     /// Current limit.
     pub soft: u64,
-    /// Maximum soft limit without privileges.
+    /// Maximum soft limit that a process may set without privileges.
     pub hard: u64,
 }
 
@@ -32,11 +32,11 @@ pub struct Raised {
     pub now: u64,
 }
 
-/// Raises the soft limit on open files to `needed`, at most to the hard limit, for this process and
-/// its future children. Never lowers it.
+/// Raises the soft limit on open files to `needed`, but at most to the hard limit.
+/// The new limit applies to this process and its future children. Never lowers the limit.
 ///
 /// # Errors
-/// The limit cannot be set and is unchanged.
+/// The limit cannot be set and remains unchanged.
 pub fn raise_open_files(needed: u64) -> io::Result<Raised> {
     let OpenFiles { soft, hard } = open_files();
     let now = needed.min(hard).max(soft);

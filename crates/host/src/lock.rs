@@ -1,4 +1,4 @@
-//! File locks (`flock(2)`, advisory), and folders whose entries are locked while they are in use.
+//! File locks (`flock(2)`, advisory), and folders whose entries are locked while in use.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// Locks a file while it is open. Returns false if another process holds the lock.
+/// Locks a file until it is closed. Returns false if another process holds the lock.
 ///
 /// # Errors
 /// The file system does not support locks.
@@ -19,8 +19,9 @@ pub fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Runs `create` while no other process creates or sweeps entries of a folder. Creates a missing
-/// folder. Returns the locked entry, which is abandoned once it is closed.
+/// Runs `create` while no other process creates or sweeps entries of a folder.
+/// Creates the folder if necessary. Returns the locked entry, which counts as abandoned once it is
+/// closed.
 pub(crate) fn create_in_use(
     folder: &Path,
     create: impl FnOnce() -> io::Result<File>,
@@ -33,7 +34,7 @@ pub(crate) fn create_in_use(
     Ok(entry)
 }
 
-/// Calls `remove` with each entry of a folder that no process uses. A missing folder has none.
+/// Calls `remove` with each entry of a folder that no process uses. The folder may be missing.
 pub(crate) fn sweep_abandoned(
     folder: &Path,
     mut remove: impl FnMut(&Path) -> io::Result<()>,
@@ -46,7 +47,7 @@ pub(crate) fn sweep_abandoned(
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         match File::open(&path) {
-            // Its user has just removed it.
+            // The process that used the entry has just removed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             entry => {
                 if lock(&entry?)? {

@@ -1,5 +1,7 @@
-//! Anonymous network namespaces. The kernel removes a namespace and its interfaces once no process
-//! runs in it or holds it open.
+//! Anonymous network namespaces.
+//!
+//! The kernel removes a namespace and its interfaces once no process runs in the namespace or holds
+//! it open.
 
 use std::fs::{self, File};
 use std::io;
@@ -25,8 +27,8 @@ impl Namespace {
     /// # Errors
     /// This process may not create namespaces; see [`permit`].
     pub fn new() -> io::Result<Self> {
-        // Use a separate thread, because a thread may not be allowed to return to a namespace it
-        // left.
+        // Use a separate thread, because a thread may not be allowed to return to its old
+        // namespace.
         in_thread(|| {
             // SAFETY: the call changes only the network namespace of this thread, not its file
             // descriptors.
@@ -35,11 +37,12 @@ impl Namespace {
         })?
     }
 
-    /// Runs `work` on a new thread in this namespace. Threads that `work` starts inherit the
-    /// namespace. `work` must not start a [`crate::Child`], which would die with the thread.
+    /// Runs `work` on a new thread in this namespace. Threads started by `work` inherit the
+    /// namespace.
+    /// `work` must not start a [`crate::Child`], because the child would die with the thread.
     ///
     /// # Errors
-    /// The thread cannot start or enter the namespace.
+    /// The thread cannot be started, or cannot enter the namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         in_thread(|| {
             enter(self.fd())?;
@@ -68,9 +71,10 @@ fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
-/// Ensures that this process may create network namespaces. An unprivileged process moves to a user
-/// namespace (user_namespaces(7)) and keeps its user ID. Must be called before any thread is
-/// started.
+/// Ensures that this process may create network namespaces.
+///
+/// An unprivileged process enters a user namespace (user_namespaces(7)) and keeps its user ID. Call
+/// this function before any thread is started.
 ///
 /// # Errors
 /// The host allows neither network nor user namespaces.
@@ -79,10 +83,10 @@ pub fn permit() -> io::Result<()> {
         return Ok(());
     }
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    // SAFETY: the call leaves file descriptors alone; the kernel refuses it with more than one
-    // thread.
+    // SAFETY: the call does not affect file descriptors. The kernel refuses it if there are several
+    // threads.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
-    // Required before an unprivileged user may map a group.
+    // The kernel requires this before an unprivileged user may map a group.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))

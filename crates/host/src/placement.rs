@@ -10,21 +10,21 @@ use rustix::thread::sched_setaffinity;
 use crate::cpus::Cpus;
 use crate::namespace::{self, Namespace};
 
-/// Placement of the client's or server's processes. Defaults to floodmark's own placement.
+/// Placement of the client's or the server's processes. Defaults to floodmark's placement.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessPlacement {
-    /// CPUs that processes may use; `None` for floodmark's own.
+    /// CPUs that the processes may use; `None` for floodmark's CPUs.
     pub cpus: Option<Cpus>,
-    /// Network namespace; `None` for floodmark's own.
+    /// Network namespace of the processes; `None` for floodmark's namespace.
     pub network: Option<Arc<Namespace>>,
 }
 
 impl ProcessPlacement {
-    /// Runs `work` on a thread in this network namespace, on any CPU. To start children, use
-    /// [`ProcessPlacement::place`] instead.
+    /// Runs `work` on a thread in this network namespace, on any CPU.
+    /// To start children, use [`ProcessPlacement::place`] instead.
     ///
     /// # Errors
-    /// Same as [`Namespace::within`].
+    /// Returns the same errors as [`Namespace::within`].
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         match &self.network {
             Some(network) => network.within(work),
@@ -32,11 +32,12 @@ impl ProcessPlacement {
         }
     }
 
-    /// Applies this placement to the command's process before exec. Its children inherit it.
+    /// Applies this placement to a command's process before exec. Children of the process inherit
+    /// it.
     pub fn place(&self, command: &mut Command) {
         let mask = self.cpus.as_ref().map(|cpus| cpus.0);
         let network = self.network.clone();
-        // SAFETY: between fork and exec the closure only makes async-signal-safe system calls; it
+        // SAFETY: between fork and exec the closure makes only async-signal-safe system calls. It
         // does not allocate or lock.
         unsafe {
             command.pre_exec(move || {

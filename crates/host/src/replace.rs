@@ -7,12 +7,12 @@ use std::path::Path;
 
 /// Replaces the content of a file atomically and durably.
 ///
-/// Writes `PATH.new`, syncs it, renames it to `path` and syncs the folder. Keeps the permissions of
-/// an existing file.
+/// Writes `PATH.new`, syncs this file, renames it to `path` and syncs the folder.
+/// Keeps the permissions of an existing file.
 ///
 /// # Errors
-/// One of these steps fails. `path` is unchanged unless only syncing the folder failed, and
-/// `PATH.new` is removed.
+/// One of these steps fails. `PATH.new` is then removed. `path` is unchanged, unless only syncing
+/// the folder failed.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = OsString::from(path);
     temporary.push(".new");

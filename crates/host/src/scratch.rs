@@ -1,5 +1,6 @@
-//! Temporary folders. The next start of floodmark removes the folders that a killed one left
-//! behind.
+//! Temporary folders.
+//!
+//! The next start of floodmark removes the folders that a killed floodmark left behind.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -17,8 +18,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates an empty folder in `parent` that only this user may access. Creates a missing
-    /// `parent`.
+    /// Creates an empty folder in `parent` that only this user may access.
+    /// Creates `parent` if necessary.
     ///
     /// # Errors
     /// `parent` cannot be written.
@@ -42,12 +43,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The next sweep removes a remaining folder.
+        // If this fails, the next sweep removes the folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes the folders in `parent` that no process uses, and returns their number.
+/// Removes the folders in `parent` that no process uses. Returns the number of removed folders.
 ///
 /// # Errors
 /// A folder cannot be read or removed. A missing `parent` is not an error.

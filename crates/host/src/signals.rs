@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first requests an orderly stop, the second exits immediately.
+//! Ctrl-C and SIGTERM: the first signal requests an orderly stop, the second exits immediately.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use signal_hook::flag;
 /// Exit code after a second signal.
 pub const INTERRUPTED: i32 = 130;
 
-/// A request to stop, shared by clones.
+/// A request to stop, shared by all clones.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -21,16 +21,18 @@ impl Stop {
         Self::default()
     }
 
-    /// Creates a token that SIGINT and SIGTERM set. A second signal exits immediately with
-    /// [`INTERRUPTED`]. No destructor runs then, but the kernel sends each [`crate::Child`] its
-    /// parent-death signal.
+    /// Creates a token that SIGINT and SIGTERM set.
+    ///
+    /// A second signal exits immediately with [`INTERRUPTED`]. No destructor runs in this case, but
+    /// the kernel sends each [`crate::Child`] its parent-death signal.
     ///
     /// # Errors
     /// The handlers cannot be installed.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new();
         for signal in [SIGINT, SIGTERM] {
-            // The order matters: the first handler checks the flag before the second sets it.
+            // The order matters: the first handler checks the flag before the second handler sets
+            // it.
             flag::register_conditional_shutdown(signal, INTERRUPTED, Arc::clone(&stop.0))?;
             flag::register(signal, Arc::clone(&stop.0))?;
         }
@@ -48,7 +50,7 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the flag, for tight loops and crates that do not depend on this one.
+    /// Returns the flag, for tight loops and for crates that do not depend on this crate.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)

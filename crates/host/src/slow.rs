@@ -1,7 +1,7 @@
-//! Slowing processes down by stopping them periodically (SIGSTOP, SIGCONT).
+//! Slows down processes by stopping them periodically (SIGSTOP, SIGCONT).
 //!
-//! A helper process sends the signals and reads a pipe from its parent. When the pipe closes, the
-//! stopped processes continue, so a killed floodmark leaves no process stopped.
+//! A helper process sends the signals, and reads a pipe from its parent. When the pipe closes, the
+//! stopped processes continue. A killed floodmark therefore leaves no process stopped.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,8 +26,8 @@ pub const RUNNING: Duration = Duration::from_millis(4);
 /// Subcommand of floodmark that runs [`serve`].
 pub const COMMAND: &str = "slow";
 
-/// Stopped processes, which continue when this is dropped. A descriptor never names another
-/// process (pidfd_open(2)).
+/// Stopped processes, which continue when this value is dropped.
+/// A descriptor never names another process (pidfd_open(2)).
 struct ContinueOnDrop(Vec<OwnedFd>);
 
 impl ContinueOnDrop {
@@ -60,8 +60,8 @@ impl Drop for ContinueOnDrop {
     }
 }
 
-/// Repeatedly stops processes for [`STOPPED`] and lets them run for [`RUNNING`], until the writer
-/// of the pipe `until` closes it or `stop` is set.
+/// Repeatedly stops processes for [`STOPPED`] and lets them run for [`RUNNING`].
+/// Returns when the writer of the pipe `until` closes it, or when `stop` is set.
 ///
 /// # Errors
 /// This process may not signal a process, or the kernel has no pidfd_open (before Linux 5.3).
@@ -83,14 +83,14 @@ pub fn serve(pids: &[u32], until: impl AsFd, stop: &Stop) -> io::Result<()> {
     Ok(())
 }
 
-/// Processes that are slowed down until this is dropped.
+/// Processes that are slowed down until this value is dropped.
 #[derive(Debug)]
 pub struct Slowed {
     child: Child,
 }
 
 impl Slowed {
-    /// Starts slowing processes down.
+    /// Starts to slow down processes.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -98,8 +98,8 @@ impl Slowed {
         let mut command = Command::new(floodmark);
         command.arg(COMMAND);
         command.args(pids.iter().map(u32::to_string));
-        // Not a `crate::Child`, which dies with this process: the helper must first continue the
-        // stopped processes. It runs in its own process group, which Ctrl-C does not reach.
+        // A `crate::Child` would die with this process, but the helper must first continue the
+        // stopped processes. The helper runs in its own process group, which Ctrl-C does not reach.
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
         Ok(Slowed { child })
     }
@@ -107,7 +107,7 @@ impl Slowed {
     /// Lets the processes run normally again.
     ///
     /// # Errors
-    /// The helper ended early; its stderr has the reason.
+    /// The helper ended early. Its stderr contains the reason.
     pub fn end(mut self) -> io::Result<()> {
         drop(self.child.stdin.take());
         let status = self.child.wait()?;

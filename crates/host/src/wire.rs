@@ -20,23 +20,23 @@ use rustix::net::netdevice::name_to_index;
 
 use crate::namespace::Namespace;
 
-/// Address of the client: a private address (RFC 1918) in a namespace without other addresses.
+/// Private address (RFC 1918) of the client, in a namespace without other addresses.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-/// Address of the server.
+/// Private address of the server, in a namespace without other addresses.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 
-/// Length of the network prefix, bits.
+/// Length of the network prefix in bits.
 const PREFIX: u8 = 24;
 
 /// Name of the interface in both namespaces.
 const INTERFACE: &str = "veth0";
 const LOOPBACK: &str = "lo";
 
-/// Creates joined namespaces for client and server, with all interfaces up and default kernel
-/// settings.
+/// Creates joined namespaces for client and server.
+/// All interfaces are up, and kernel settings have their defaults.
 ///
 /// # Errors
-/// This process may not create namespaces (see [`crate::namespace::permit`]), or the kernel has no
+/// This process may not create namespaces (see [`crate::namespace::permit`]), or the kernel lacks
 /// virtual interfaces.
 pub fn pair() -> io::Result<(Arc<Namespace>, Arc<Namespace>)> {
     let (client, server) = (Namespace::new()?, Namespace::new()?);
@@ -51,7 +51,7 @@ pub fn pair() -> io::Result<(Arc<Namespace>, Arc<Namespace>)> {
     Ok((Arc::new(client), Arc::new(server)))
 }
 
-/// Creates a pair of interfaces, one in this thread's namespace and one in `other`.
+/// Creates a pair of interfaces, one in this thread's namespace and the other in `other`.
 fn join(other: &Namespace) -> io::Result<()> {
     let name = || LinkAttribute::IfName(INTERFACE.to_owned());
     let mut peer = LinkMessage::default();
@@ -94,7 +94,7 @@ fn index(interface: &str) -> io::Result<u32> {
     Ok(name_to_index(UnixDatagram::unbound()?, interface)?)
 }
 
-/// Sends a request in the network namespace of this thread and waits for the reply (rtnetlink(7)).
+/// Sends a request in the network namespace of this thread, and waits for the reply (rtnetlink(7)).
 fn request(what: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     let mut message = NetlinkMessage::from(what);
     message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;

@@ -1,22 +1,24 @@
-//! Notes on the throughput of attempts: a slow first one, and outliers.
+//! Notes on the throughput of attempts: a slow first attempt, and outliers.
 
 use floodmark_record::units::show_rate;
 
-/// Minimum modified z-score of an outlier: ten standard deviations of a normal distribution, as in
-/// hyperfine. The 3.5 recommended by Iglewicz & Hoaglin (1993), "How to Detect and Handle
-/// Outliers", ASQC, gives more false positives.
+/// Minimum modified z-score of an outlier, as in hyperfine.
+///
+/// It corresponds to ten standard deviations of a normal distribution. The 3.5 recommended by
+/// Iglewicz & Hoaglin (1993), "How to Detect and Handle Outliers", ASQC, gives more false
+/// positives.
 pub const OUTLIER_Z: f64 = 14.826;
 
-/// Minimum difference from the others that deserves a note, as a share. Equal runs commonly differ
-/// by less.
+/// Minimum difference from the other attempts that deserves a note, as a share.
+/// Equal runs commonly differ by less.
 pub const LEAST_DIFFERENCE: f64 = 0.03;
 
-/// Minimum number of attempts to detect outliers. Among fewer, two that agree by chance make the
-/// others look far off.
+/// Minimum number of attempts for detecting outliers.
+/// If there are fewer, two attempts that agree by chance make the others look like outliers.
 pub const FEWEST_FOR_OUTLIERS: usize = 5;
 
-/// Returns notes on the attempts, one line each. `per_s` holds the throughput of each attempt in
-/// order. Empty with fewer than three attempts.
+/// Returns notes on the attempts, one line each; empty with fewer than three attempts.
+/// `per_s` contains the throughput of each attempt in order.
 #[must_use]
 pub fn notes(per_s: &[f64]) -> Vec<String> {
     if per_s.iter().any(|v| !v.is_finite()) {
@@ -45,8 +47,9 @@ pub fn notes(per_s: &[f64]) -> Vec<String> {
     slow.into_iter().chain(others).collect()
 }
 
-/// Returns the share by which the first attempt is below the mean of the others, if it is the
-/// slowest of at least three and the share exceeds [`LEAST_DIFFERENCE`].
+/// Returns the share by which the first attempt is below the mean of the others.
+/// `None` unless the first of at least three attempts is the slowest, and the share exceeds
+/// [`LEAST_DIFFERENCE`].
 #[must_use]
 pub fn slow_first(per_s: &[f64]) -> Option<f64> {
     let [first, others @ ..] = per_s else {
@@ -59,8 +62,8 @@ pub fn slow_first(per_s: &[f64]) -> Option<f64> {
     slow.then(|| 1.0 - first / mean)
 }
 
-/// Returns the indexes of the outliers ([`OUTLIER_Z`]); empty with fewer than
-/// [`FEWEST_FOR_OUTLIERS`] values.
+/// Returns the indexes of the outliers ([`OUTLIER_Z`]).
+/// Empty with fewer than [`FEWEST_FOR_OUTLIERS`] values.
 #[must_use]
 pub fn outliers(per_s: &[f64]) -> Vec<usize> {
     if per_s.len() < FEWEST_FOR_OUTLIERS {
@@ -79,7 +82,7 @@ pub fn outliers(per_s: &[f64]) -> Vec<usize> {
 /// Returns the median.
 ///
 /// # Panics
-/// Without values.
+/// Panics without values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

@@ -1,23 +1,27 @@
 //! Statistical inefficiency of a series with correlated neighbours.
 
-/// Returns the statistical inefficiency τ of residuals: the variance of their mean is τ times that of
-/// independent values, so `n` values count as `n`/τ.
+/// Returns the statistical inefficiency τ of residuals.
 ///
-/// Autocorrelations are summed in pairs of lags while the pairs are positive and do not grow: the
-/// initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo", Statistical
-/// Science 7(4). Subtracting the mean makes each autocovariance too small by about the variance of
-/// the mean (Anderson 1971, "The Statistical Analysis of Time Series"), which matters for 10 to 60
-/// values; it is added back iteratively. `means` is the number of subtracted means.
+/// The variance of their mean is τ times the variance for independent values, so `n` values count
+/// as `n`/τ.
 ///
-/// The result is at least 1, so that periodic stalls don't narrow an interval, and at most half the
-/// number of values.
+/// Autocorrelations are summed in pairs of lags while the pairs are positive and do not grow. This
+/// is the initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo",
+/// Statistical Science 7(4).
+///
+/// Subtracting the mean makes each autocovariance too small by about the variance of the mean
+/// (Anderson 1971, "The Statistical Analysis of Time Series"). This matters for 10 to 60 values, so
+/// the variance is added back iteratively. `means` is the number of subtracted means.
+///
+/// The result is at least 1, so that periodic stalls do not narrow an interval. It is at most half
+/// the number of values.
 pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     let n = residuals.len();
     if n < 4 {
         return 1.0;
     }
     let lags = (n / 2).min(MOST_LAGS);
-    // Filled on demand; few lags are needed.
+    // Computed on demand, because few lags are needed.
     let mut products: Vec<f64> = Vec::new();
     let mut product = move |lag: usize| {
         while products.len() <= lag {
@@ -51,21 +55,21 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     tau
 }
 
-/// Returns the variance of autocorrelated values from their residuals, and the inefficiency τ.
+/// Returns the variance of autocorrelated values, computed from their residuals, and τ.
 /// `means` is the number of subtracted means.
 pub(crate) fn variance(residuals: &[f64], means: usize) -> (f64, f64) {
     let tau = inefficiency(residuals, means);
     let squares: f64 = residuals.iter().map(|r| r * r).sum();
-    // Autocorrelated values spread less around their own mean than around the true one: n − τ, not
-    // n − 1.
+    // Autocorrelated values spread less around their own mean than around the true mean. The
+    // divisor is therefore n − τ instead of n − 1.
     let degrees = residuals.len() as f64 - means as f64 * tau;
     (squares / degrees.max(1.0), tau)
 }
 
-/// Maximum lag, which keeps the cost of long runs linear.
+/// Maximum lag, which keeps the cost linear for long runs.
 const MOST_LAGS: usize = 512;
 
-/// Iterations; the third changes τ by a few percent only.
+/// Number of iterations. The third iteration changes τ by only a few percent.
 const ROUNDS: usize = 3;
 
 #[cfg(test)]
@@ -82,7 +86,7 @@ mod tests {
 
     #[test]
     fn agrees_with_the_closed_form_of_ar1() {
-        // τ = (1 + φ)/(1 − φ): 1, 3 and 9.
+        // The expected values of τ = (1 + φ)/(1 − φ) are 1, 3 and 9.
         for (phi, tau) in [(0.0, 1.0), (0.5, 3.0), (0.8, 9.0)] {
             let got = of(&ar1(phi, 20_000, 7));
             assert!((got / tau - 1.0).abs() < 0.2, "{got} for {tau}");

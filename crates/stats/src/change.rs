@@ -1,14 +1,14 @@
-//! Change points: where the level of a noisy series changes.
+//! Change points: times at which the level of a noisy series changes.
 //!
-//! Binary segmentation (Scott & Knott 1974, Biometrics 30(3)): split where the two means differ
-//! most, or cut out the segment that differs most from the rest (Olshen et al. 2004, "Circular
-//! binary segmentation", Biostatistics 5(4)). Repeat within the parts, then merge insignificant
-//! neighbours, as Hunter does (Fleming et al. 2023, "Hunter: Using Change Point Detection to Hunt
-//! for Performance Regressions", ICPE'23).
+//! Binary segmentation (Scott & Knott 1974, Biometrics 30(3)) splits a series where the two means
+//! differ most. Circular binary segmentation (Olshen et al. 2004, Biostatistics 5(4)) cuts out the
+//! segment that differs most from the rest. Both are repeated within the parts. Insignificant
+//! neighbours are then merged, as in Hunter (Fleming et al. 2023, "Hunter: Using Change Point
+//! Detection to Hunt for Performance Regressions", ICPE'23).
 //!
-//! A split must be significant by Student's t with the variance around both means and the effective
-//! number of values, corrected for the number of candidate places (Bonferroni). Periodic stalls and
-//! slow drift therefore do not count as changes. No value is dropped or clipped.
+//! A split must be significant by Student's t, with the variance around both means and the
+//! effective number of values, corrected for the number of candidate places (Bonferroni). Periodic
+//! stalls and slow drift therefore do not count as changes. No value is dropped or clipped.
 
 use crate::autocorrelation::variance;
 use crate::distributions::t_two_sided_p;
@@ -17,24 +17,25 @@ use crate::estimate::mean;
 /// Maximum probability that a change is due to chance, over all candidate places.
 pub(crate) const SIGNIFICANCE: f64 = 0.001;
 
-/// Maximum probability of a split before the merge. Some splits become significant once others are
-/// known.
+/// Maximum probability that a split is due to chance, before merging.
+/// Some splits become significant only after other splits are known.
 const RELAXED: f64 = 10.0 * SIGNIFICANCE;
 
-/// Minimum change, as a share of the higher level. Runs of one program differ by less.
+/// Minimum change as a share of the higher level. Runs of the same program differ by less.
 pub(crate) const LEAST_CHANGE: f64 = 0.03;
 
 /// Minimum number of values on each side of a split.
 const FEWEST: usize = 3;
 
-/// Minimum number of values in a segment between two equal levels. Shorter ones are stalls.
+/// Minimum number of values in a segment between two equal levels. Shorter segments are stalls.
 const FEWEST_SEGMENT: usize = 5;
 
 /// Maximum number of changes, which bounds the cost.
 const MOST_CHANGES: usize = 64;
 
-/// Maximum number of candidate places for each end of a segment, which bounds the pairs to half a
-/// million. In longer parts only every k-th place is tried, and the result is refined.
+/// Maximum number of candidate places for each end of a segment.
+/// This bounds the number of pairs to half a million. In longer parts only every k-th place is
+/// tried, and the result is refined.
 const MOST_ENDS: usize = 1000;
 
 /// Scale of a series.
@@ -47,7 +48,7 @@ pub(crate) enum Scale {
 }
 
 impl Scale {
-    /// Returns the rise from `a` to `b` as a share of the higher one; negative if `b` is lower.
+    /// Returns the rise from `a` to `b` as a share of the higher value; negative if `b` is lower.
     pub(crate) fn rise(self, a: f64, b: f64) -> f64 {
         match self {
             Scale::Linear => {
@@ -62,7 +63,7 @@ impl Scale {
     }
 }
 
-/// Returns the first index after each change, ascending.
+/// Returns the first index after each change in ascending order.
 pub(crate) fn changes(values: &[f64], scale: Scale) -> Vec<usize> {
     let mut cuts = split(values);
     refine(values, &mut cuts);
@@ -70,7 +71,7 @@ pub(crate) fn changes(values: &[f64], scale: Scale) -> Vec<usize> {
     cuts
 }
 
-/// Splits parts while they have a place or segment within the relaxed probability.
+/// Splits parts that have a place or segment within the relaxed probability.
 fn split(values: &[f64]) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut parts = vec![(0, values.len())];
@@ -140,9 +141,10 @@ fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
     }
 }
 
-/// Returns the change between two parts as a share. On each side, the value that supports the
-/// change most is left out, so that no change rests on one second. Returns 0 if that reverses the
-/// direction.
+/// Returns the change between two parts as a share, or 0 if its direction is uncertain.
+///
+/// On each side, the value that supports the change most is left out, so that no change depends on
+/// a single second. The direction is uncertain if this reverses it.
 fn least_rise(left: &[f64], right: &[f64], scale: Scale) -> f64 {
     let up = mean(right) > mean(left);
     let without = |part: &[f64], lowest: bool| {
@@ -160,8 +162,8 @@ fn around(cuts: &[usize], i: usize, end: usize) -> (usize, usize) {
     (from, cuts.get(i + 1).copied().unwrap_or(end))
 }
 
-/// Returns a function that computes the variance between a segment, given by its ends, and the rest
-/// of the part, up to a constant factor.
+/// Returns a function that compares a segment, given by its ends, with the rest of the part.
+/// Its result is the variance between the two, up to a constant factor.
 fn difference(part: &[f64]) -> impl Fn(usize, usize) -> f64 {
     let mut sums = vec![0.0];
     sums.extend(part.iter().scan(0.0, |sum, value| {
@@ -176,7 +178,7 @@ fn difference(part: &[f64]) -> impl Fn(usize, usize) -> f64 {
     }
 }
 
-/// Returns the split with the least variance around the two means, or `None` in a short part.
+/// Returns the split with the least variance around the two means; `None` in a short part.
 fn widest(part: &[f64]) -> Option<usize> {
     let n = part.len();
     let difference = difference(part);
@@ -184,7 +186,7 @@ fn widest(part: &[f64]) -> Option<usize> {
     splits.max_by(|a, b| difference(*a, n).total_cmp(&difference(*b, n)))
 }
 
-/// Returns the inner segment that differs most from the rest, or `None` in a short part.
+/// Returns the inner segment that differs most from the rest; `None` in a short part.
 fn segment(part: &[f64]) -> Option<(usize, usize)> {
     let n = part.len();
     let difference = &difference(part);
@@ -196,8 +198,10 @@ fn segment(part: &[f64]) -> Option<(usize, usize)> {
     Some((a, b))
 }
 
-/// Returns an upper bound of the probability that a part with one level has a segment as different as
-/// `from..to` somewhere. If `to` is the end of the part, it is a split, which has fewer places.
+/// Returns an upper bound of the probability that chance explains a difference.
+///
+/// The difference is that of the segment `from..to` in a part with one level. A segment that ends
+/// with the part is a split, which has fewer candidate places.
 fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     let all = part.len();
     let n = all as f64;
@@ -214,10 +218,11 @@ fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     t_two_sided_p(ratio((b - a).abs(), spread), (n / tau - 2.0).max(1.0)) * places
 }
 
-/// Returns the number of values in a short slow start. A slow start takes up at most a third of the
-/// series. Each of its values lies significantly below the level of all later values and
-/// below every one of them. Periodic stalls also occur later, so they are never mistaken for a
-/// slow start.
+/// Returns the number of values in a short slow start.
+///
+/// A slow start takes up at most a third of the series. Each of its values is significantly below
+/// the level of all later values, and below each later value. Periodic stalls also occur later, so
+/// they are never mistaken for a slow start.
 pub(crate) fn ramp(values: &[f64], scale: Scale) -> Option<usize> {
     let most = values.len() / 3;
     (1..=most).rev().find(|&k| {

@@ -1,9 +1,11 @@
 //! Ratios of two systems, with intervals over server processes (docs/decisions/0010-comparisons.md).
 //!
-//! Each figure belongs to one server process. Attempts on one process are not independent (Kalibera &
-//! Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013). The logarithms are compared with
-//! Welch's t (Welch, "The generalization of 'Student's' problem", Biometrika 34, 1947). The ratio is
-//! therefore one of geometric means, and independent of order and unit.
+//! Each figure belongs to one server process, because attempts on one process are not independent
+//! (Kalibera & Jones, "Rigorous Benchmarking in Reasonable Time", ISMM 2013).
+//!
+//! The logarithms are compared with Welch's t (Welch, "The generalization of 'Student's' problem",
+//! Biometrika 34, 1947). The result is therefore a ratio of geometric means, and does not depend on
+//! order or unit.
 
 use floodmark_record::comparison::Conclusion;
 use floodmark_record::run::Interval;
@@ -15,15 +17,17 @@ use crate::interval::CONFIDENCE;
 /// Range of equivalent ratios.
 pub const EQUIVALENT: (f64, f64) = (0.98, 1.02);
 
-/// Probability that [`Ratio::repetitions_needed`] processes are enough, if the ratio is as measured.
+/// Probability with which [`Ratio::repetitions_needed`] processes suffice, if the measured ratio is
+/// true.
 pub const POWER: f64 = 0.9;
 
-/// Confidence level of the upper limit of the variance, from which repetitions are computed. The
-/// measured variance of few processes is often too small. This is the lowest level, in tenths, at
-/// which the simulations of docs/decisions/0010-comparisons.md keep [`POWER`].
+/// Confidence level of the upper limit of the variance, from which repetitions are computed.
+///
+/// The variance measured with few processes is often too small. This level is the lowest one, in
+/// tenths, at which the simulations of docs/decisions/0010-comparisons.md keep [`POWER`].
 const VARIANCE_LIMIT: f64 = 0.8;
 
-/// Maximum number of repetitions; means at least as many.
+/// Maximum number of repetitions. This value means that at least as many are needed.
 pub const MOST_REPETITIONS: u32 = 10_000;
 
 /// Figures of one system's processes on the logarithmic scale.
@@ -51,15 +55,15 @@ impl Spread {
     }
 }
 
-/// Returns the geometric mean over processes, or `None` without figures or with one that is not
-/// positive.
+/// Returns the geometric mean over processes.
+/// `None` without figures, or if a figure is not positive.
 #[must_use]
 pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
     Some(Spread::of(figures)?.mean.exp())
 }
 
-/// Returns the 95 % interval of the geometric mean by Student's t on the logarithms, or `None` with
-/// fewer than two processes.
+/// Returns the 95 % interval of the geometric mean, by Student's t on the logarithms.
+/// `None` with fewer than two processes.
 #[must_use]
 pub fn over_processes(figures: &[f64]) -> Option<Interval> {
     let n = figures.len();
@@ -75,8 +79,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Returns a ÷ b from one figure per server process, or `None` if a system has no figure or one that
-    /// is not positive.
+    /// Returns a ÷ b, computed from one figure per server process.
+    /// `None` if a system has no figures, or if a figure is not positive.
     #[must_use]
     pub fn of(a: &[f64], b: &[f64]) -> Option<Self> {
         Some(Ratio {
@@ -99,7 +103,7 @@ impl Ratio {
         Some((self.a.variance?, self.b.variance?))
     }
 
-    /// Returns the 95 % interval by Welch's t, or `None` with fewer than two processes of a system.
+    /// Returns the 95 % interval by Welch's t; `None` if a system has fewer than two processes.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
         let (a, b) = self.variances()?;
@@ -116,7 +120,7 @@ impl Ratio {
         })
     }
 
-    /// Returns the conclusion from the interval.
+    /// Returns the conclusion that follows from the interval.
     #[must_use]
     pub fn conclusion(&self) -> Conclusion {
         match self.interval() {
@@ -126,15 +130,19 @@ impl Ratio {
         }
     }
 
-    /// Returns the number of processes of each system that decides the comparison with probability
-    /// [`POWER`] in a new measurement, or `None` if it is decided or the variance is unknown.
+    /// Returns how many processes of each system a new measurement needs to decide the comparison.
     ///
-    /// Assumes the measured ratio and variances at their upper limit ([`VARIANCE_LIMIT`]), after Browne
-    /// ("On the use of a pilot sample for sample size determination", Statistics in Medicine 14, 1995).
-    /// Decided means that the half width of the interval is below the distance of the ratio from 1
-    /// (different) or from the nearer end of [`EQUIVALENT`] (equivalent), whichever is larger. All
-    /// processes must be measured anew: adding processes until a comparison is decided finds false
-    /// differences.
+    /// The measurement then decides with probability [`POWER`]. Returns `None` if the comparison is
+    /// decided or the variance is unknown.
+    ///
+    /// The computation uses the measured ratio, and variances at their upper limit
+    /// ([`VARIANCE_LIMIT`]), as proposed by Browne ("On the use of a pilot sample for sample size
+    /// determination", Statistics in Medicine 14, 1995).
+    ///
+    /// A comparison is decided if the half width of the interval is below the distance of the ratio
+    /// from 1 (different) or from the nearer end of [`EQUIVALENT`] (equivalent), whichever is
+    /// larger. All processes must be measured anew, because adding processes until a comparison is
+    /// decided finds false differences.
     #[must_use]
     pub fn repetitions_needed(&self) -> Option<u32> {
         let (a, b) = self.variances()?;
@@ -147,7 +155,7 @@ impl Ratio {
         let enough = distance.max(EQUIVALENT.1.ln() - distance);
         let settles = |n: u32| {
             let (error, degrees) = welch(a, n as usize, b, n as usize);
-            // The one-sided quantile of POWER is the two-sided one of 2·POWER − 1.
+            // The one-sided quantile of POWER is the two-sided quantile of 2·POWER − 1.
             t_margin(CONFIDENCE, error, degrees) + t_margin(2.0 * POWER - 1.0, error, degrees)
                 <= enough
         };
@@ -165,23 +173,23 @@ impl Ratio {
     }
 }
 
-/// Returns the standard error of the difference of two means and its degrees of freedom.
+/// Returns the standard error of the difference of two means, and its degrees of freedom.
 fn welch(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> (f64, f64) {
     let (a, b) = (variance_a / n_a as f64, variance_b / n_b as f64);
     ((a + b).sqrt(), degrees_of_sum(a, n_a, b, n_b))
 }
 
-/// Returns the factor from the measured variances to the upper limit of their sum at
-/// [`VARIANCE_LIMIT`], by chi-square with the degrees of freedom of the sum.
+/// Returns the factor from the measured variances to the upper limit of their sum.
+/// The limit is that of chi-square at [`VARIANCE_LIMIT`], with the degrees of freedom of the sum.
 fn variance_factor(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> f64 {
     let degrees = degrees_of_sum(variance_a, n_a, variance_b, n_b);
     degrees / chi_square_lower_quantile(1.0 - VARIANCE_LIMIT, degrees)
 }
 
-/// Returns the degrees of freedom of the sum of two variances (Satterthwaite, Biometrics Bulletin 2,
-/// 1946).
+/// Returns the degrees of freedom of the sum of two variances (Satterthwaite, Biometrics Bulletin
+/// 2, 1946).
 fn degrees_of_sum(a: f64, n_a: usize, b: f64, n_b: usize) -> f64 {
-    // Relative to the larger variance, so that squares don't underflow.
+    // Scale by the larger variance, so that squares do not underflow.
     let scale = a.max(b);
     if scale == 0.0 {
         return (n_a + n_b - 2) as f64;

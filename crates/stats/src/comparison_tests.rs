@@ -3,11 +3,12 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::Normal;
 
-/// Ratio, low, high, degrees of freedom, repetitions needed.
+/// Figures of both systems, [ratio, low, high, degrees of freedom], and the repetitions needed.
 type Example<'a> = (&'a [f64], &'a [f64], [f64; 4], Option<u32>);
 
-/// Computed with Python's mpmath at 30 digits: the t quantile by bisection of its incomplete beta
-/// function, the repetitions by trying n = 2, 3, ….
+/// Expected values, computed with Python's mpmath at 30 digits.
+/// The t quantile was found by bisection of its incomplete beta function, the repetitions by trying
+/// n = 2, 3, ….
 const EXAMPLES: [Example<'_>; 5] = [
     (
         &[100.0, 102.0, 98.0, 101.0, 99.0],
@@ -61,7 +62,8 @@ fn agrees_with_computed_examples() {
 
 #[test]
 fn agrees_with_a_printed_example() {
-    // ClickHouse's manual, welchTTest(0.95): interval of a difference, here of logarithms.
+    // Example from ClickHouse's manual, welchTTest(0.95): the interval of a difference, here of
+    // logarithms.
     let side = |logs: [f64; 3]| logs.map(f64::exp);
     let ratio = Ratio::of(&side([20.3, 22.1, 21.9]), &side([18.9, 20.3, 19.0])).unwrap();
     let interval = ratio.interval().unwrap();
@@ -77,7 +79,7 @@ fn concludes_from_the_interval() {
     assert_eq!(conclude(&around(110.0, 1.0), &base), Conclusion::Different);
     assert_eq!(conclude(&around(90.0, 1.0), &base), Conclusion::Different);
     assert_eq!(conclude(&base, &base), Conclusion::Equivalent);
-    // Excludes 1, but the difference is too small to matter.
+    // The interval excludes 1, but the difference is too small to matter.
     assert_eq!(
         conclude(&around(100.5, 0.1), &around(100.0, 0.1)),
         Conclusion::Equivalent
@@ -87,7 +89,7 @@ fn concludes_from_the_interval() {
         Conclusion::Undecided,
         "too wide"
     );
-    // Excludes 1 and overlaps the band: different.
+    // The interval excludes 1 and overlaps the band, so the systems are different.
     assert_eq!(conclude(&around(102.5, 1.0), &base), Conclusion::Different);
 }
 
@@ -175,11 +177,12 @@ const ONE_OUTLIER: Processes = |normal, process| {
     let level = if process == 0 { 80.0 } else { 100.0 };
     level + 2.0 * normal.next()
 };
-/// Simulated comparisons per share.
+/// Number of simulated comparisons per share.
 const SIMULATIONS: usize = 4_000;
 
-/// Compares a system with itself and returns the share of intervals that contain 1 and of conclusions
-/// that are `different`.
+/// Compares a system with itself.
+/// Returns the share of intervals that contain 1, and the share of conclusions that are
+/// `different`.
 fn against_itself(a: Processes, b: Processes, processes: usize) -> (f64, f64) {
     let mut normal = Normal::new(4);
     let (mut held, mut different) = (0, 0);
@@ -195,7 +198,7 @@ fn against_itself(a: Processes, b: Processes, processes: usize) -> (f64, f64) {
     (share(held), share(different))
 }
 
-/// Returns the 99 % bound of the deviation from share `p` in [`SIMULATIONS`] trials.
+/// Returns the 99 % bound of the deviation from the share `p` in [`SIMULATIONS`] trials.
 fn binomial(p: f64) -> f64 {
     2.576 * (p * (1.0 - p) / SIMULATIONS as f64).sqrt()
 }
@@ -251,8 +254,8 @@ fn correlated_rounds_only_widen_the_interval() {
 
 #[test]
 fn variance_limit_has_its_stated_coverage() {
-    // With equal variances, Satterthwaite's degrees of freedom hold on average, which is conservative.
-    // Without variance in one system they are exact.
+    // With equal variances, Satterthwaite's degrees of freedom hold on average, which is
+    // conservative. If one system has no variance, they are exact.
     for (other, most) in [(0.0, VARIANCE_LIMIT), (1.0, 0.9)] {
         let mut normal = Normal::new(6);
         let above = (0..SIMULATIONS)
@@ -300,16 +303,17 @@ proptest! {
     }
 }
 
-/// Results of simulated comparisons that are repeated if undecided.
+/// Results of simulated comparisons that are repeated if they are undecided.
 struct Remeasured {
     asked: usize,
-    /// Share of comparisons that find the slow-down.
+    /// Share of all comparisons that find the slow-down, at once or after the repetition.
     found: f64,
-    /// Share of comparisons that were repeated.
+    /// Share of the repeated comparisons that find the slow-down.
     found_anew: f64,
 }
 
-/// Simulates a slow-down of 5 % with `processes` each, repeated with the suggested number if undecided.
+/// Simulates comparisons of a slow-down of 5 % with `processes` per system.
+/// Undecided comparisons are repeated with the suggested number of processes.
 fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) -> Remeasured {
     let mut normal = Normal::new(5);
     let mut measure = |processes: u32| {
@@ -347,7 +351,8 @@ fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) ->
 
 #[test]
 fn suggested_repetitions_find_a_slow_down_of_5_percent() {
-    // Rows of the table in docs/decisions/0010-comparisons.md (4,000 simulations each).
+    // The cases are the rows of the table in docs/decisions/0010-comparisons.md (4,000 simulations
+    // each).
     type Case = (&'static str, fn(&mut Normal) -> f64, u32);
     let cases: [Case; 8] = [
         ("1 %", |normal| 0.01 * normal.next(), 5),

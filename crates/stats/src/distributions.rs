@@ -1,7 +1,8 @@
-//! Quantiles and tails of Student's t and the chi-square distribution, for any positive degrees of
-//! freedom.
+//! Quantiles and tails of Student's t and of the chi-square distribution, for any positive degrees
+//! of freedom.
 //!
-//! The quantiles are found by bisection, which always converges; those of `statrs` are less precise.
+//! The quantiles are found by bisection, which always converges. The quantiles of `statrs` are less
+//! precise.
 
 use statrs::function::beta::beta_reg;
 use statrs::function::gamma::gamma_lr;
@@ -19,10 +20,10 @@ pub(crate) fn t_two_sided_p(t: f64, degrees: f64) -> f64 {
     beta_reg(degrees / 2.0, 0.5, degrees / (degrees + t * t))
 }
 
-/// Returns the `t` that |T| exceeds with probability 1 − `confidence`: 1.96 for 0.95 and many degrees
-/// of freedom.
+/// Returns the `t` that |T| exceeds with probability 1 − `confidence`.
 ///
-/// Infinite for confidence 1 or no degrees of freedom, 0 for confidence 0 or less.
+/// The result is about 1.96 for confidence 0.95 and many degrees of freedom. It is infinite for
+/// confidence 1 or without degrees of freedom, and 0 for confidence 0 or less.
 #[must_use]
 pub(crate) fn t_two_sided_quantile(confidence: f64, degrees: f64) -> f64 {
     let p = 1.0 - confidence;
@@ -35,7 +36,7 @@ pub(crate) fn t_two_sided_quantile(confidence: f64, degrees: f64) -> f64 {
     bisect(LARGEST_T, |t| t_two_sided_p(t, degrees) > p)
 }
 
-/// Upper bound of the quantiles of t, beyond any interval of practical use.
+/// Upper bound of the quantiles of t, which exceeds any interval of practical use.
 const LARGEST_T: f64 = 1e12;
 
 /// Returns the half width of a two-sided Student-t interval; 0 without variance.
@@ -47,8 +48,8 @@ pub(crate) fn t_margin(confidence: f64, std_err: f64, degrees: f64) -> f64 {
     }
 }
 
-/// Returns the value that χ² stays below with probability `p` ≤ 0.5; 0 if `p` or `degrees` is not
-/// positive.
+/// Returns the value below which χ² stays with probability `p` ≤ 0.5.
+/// 0 if `p` or `degrees` is not positive.
 #[must_use]
 pub(crate) fn chi_square_lower_quantile(p: f64, degrees: f64) -> f64 {
     debug_assert!(p <= 0.5, "{p}");
@@ -61,7 +62,7 @@ pub(crate) fn chi_square_lower_quantile(p: f64, degrees: f64) -> f64 {
     })
 }
 
-/// Returns the value between 0 and `high` up to which `is_below` holds.
+/// Returns the largest value between 0 and `high` for which `is_below` holds.
 fn bisect(high: f64, is_below: impl Fn(f64) -> bool) -> f64 {
     let (mut low, mut high) = (0.0, high);
     for _ in 0..100 {
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn t_quantiles_agree_with_printed_tables() {
-        // NIST/SEMATECH e-Handbook 1.3.6.7.2, three decimals.
+        // Values from the NIST/SEMATECH e-Handbook, section 1.3.6.7.2, with three decimals.
         let table = [
             (0.95, 1.0, 12.706),
             (0.95, 2.0, 4.303),
@@ -124,7 +125,8 @@ mod tests {
 
     #[test]
     fn chi_square_quantiles_agree_with_mpmath() {
-        // Python's mpmath with 30 digits, by bisection of its incomplete gamma function.
+        // Values computed with Python's mpmath at 30 digits, by bisection of its incomplete gamma
+        // function.
         let table = [
             (0.2, 0.5, 0.002_161_771_461_326),
             (0.2, 1.0, 0.064_184_754_667_3),

@@ -10,7 +10,7 @@ use crate::interval::CONFIDENCE;
 pub struct Estimate {
     /// The mean, in the unit of the values.
     pub value: f64,
-    /// Standard error of the mean, same unit.
+    /// Standard error of the mean, in the unit of the values.
     pub std_err: f64,
     /// Effective number of independent values.
     pub effective_n: f64,
@@ -19,7 +19,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the mean of independent values, or `None` with fewer than two values or non-finite ones.
+    /// Returns the mean of independent values; `None` with fewer than two values or non-finite
+    /// ones.
     #[must_use]
     pub fn of_independent(values: &[f64], method: impl Into<String>) -> Option<Self> {
         let n = values.len();
@@ -36,7 +37,8 @@ impl Estimate {
         })
     }
 
-    /// Returns the two-sided Student-t interval with `effective_n − 1` degrees of freedom (at least 1).
+    /// Returns the two-sided Student-t interval with `effective_n − 1` degrees of freedom (at least
+    /// 1).
     #[must_use]
     pub fn interval(&self, confidence: f64) -> Interval {
         let degrees = (self.effective_n - 1.0).max(1.0);
@@ -50,8 +52,9 @@ impl Estimate {
     }
 }
 
-/// Returns the geometric mean of independent values and its interval, by Student's t on the
-/// logarithms, or `None` with fewer than two values or one that is not positive.
+/// Returns the geometric mean of independent values, and its interval by Student's t on the
+/// logarithms.
+/// `None` with fewer than two values, or if a value is not positive.
 #[must_use]
 pub fn geometric(values: &[f64], method: String) -> Option<(f64, Interval)> {
     let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
@@ -76,7 +79,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_worked_example() {
-        // Mean 5, s² = 2.5, standard error √(2.5/5) = 0.7071, t(0.95, 4) = 2.776.
+        // The mean is 5, s² = 2.5, the standard error √(2.5/5) = 0.7071, and t(0.95, 4) = 2.776.
         let estimate = Estimate::of_independent(&[3.0, 4.0, 5.0, 6.0, 7.0], "by hand").unwrap();
         let interval = estimate.interval(0.95);
         assert!((interval.low - (5.0 - 2.776 * 0.5_f64.sqrt())).abs() < 1e-3);

@@ -4,19 +4,19 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use floodmark_record::times::Times;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
-/// Maximum recorded value, ns (1 h). Longer durations are clamped to it.
+/// Maximum recorded value in ns (1 h). Longer durations are recorded as 1 h.
 pub const LARGEST_NS: u64 = 3_600_000_000_000;
 
 const DIGITS: u8 = 3;
 
-/// A histogram of nanoseconds with three significant digits (relative error at most 0.1 %, of a
-/// quantile 0.05 %). It takes about 270 KB.
+/// A histogram of nanoseconds with three significant digits, which takes about 270 KB.
+/// The relative error is at most 0.1 %, and that of a quantile at most 0.05 %.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     inner: hdrhistogram::Histogram<u64>,
 }
 
-/// Invalid histogram text.
+/// The text is not a valid histogram.
 #[derive(Debug, thiserror::Error)]
 #[error("not a HdrHistogram V2 in base64: {0}")]
 pub struct DecodeError(String);
@@ -31,7 +31,7 @@ impl Histogram {
     /// Returns an empty histogram.
     ///
     /// # Panics
-    /// Never: the bounds are valid constants.
+    /// Never panics, because the bounds are valid constants.
     #[must_use]
     pub fn new() -> Self {
         let inner = hdrhistogram::Histogram::new_with_bounds(1, LARGEST_NS, DIGITS)
@@ -39,7 +39,7 @@ impl Histogram {
         Histogram { inner }
     }
 
-    /// Records a duration, at most 1 h. Does not allocate.
+    /// Records a duration in ns, at most 1 h. Does not allocate.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.inner.saturating_record(ns);
@@ -57,44 +57,44 @@ impl Histogram {
         self.inner.is_empty()
     }
 
-    /// Removes all durations and keeps the memory.
+    /// Removes all durations, but keeps the memory.
     pub fn clear(&mut self) {
         self.inner.reset();
     }
 
-    /// Adds all durations of another histogram, without loss.
+    /// Adds all durations of another histogram, without loss of precision.
     ///
     /// # Panics
-    /// Never: all histograms have the same bounds.
+    /// Never panics, because all histograms have the same bounds.
     pub fn merge(&mut self, other: &Histogram) {
         self.inner
             .add(&other.inner)
             .expect("histograms share their bounds");
     }
 
-    /// Returns the quantile `q` (0 to 1) in ns, or `None` if empty.
+    /// Returns the quantile `q` (0 to 1) in ns, or `None` if the histogram is empty.
     ///
-    /// It is the middle of its bucket. HdrHistogram itself returns the top, which is half a bucket too
-    /// high on average (0.25 ms at 1 s).
+    /// The result is the middle of a bucket. HdrHistogram itself returns the top of the bucket,
+    /// which is half a bucket too high on average (0.25 ms at 1 s).
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let top = (!self.is_empty()).then(|| self.inner.value_at_quantile(q))?;
         Some(self.inner.median_equivalent(top))
     }
 
-    /// Returns the mean in ns, or `None` if empty.
+    /// Returns the mean in ns, or `None` if the histogram is empty.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.inner.mean())
     }
 
-    /// Returns the maximum in ns with three digits, or `None` if empty.
+    /// Returns the maximum in ns with three digits, or `None` if the histogram is empty.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.inner.max())
     }
 
-    /// Returns the minimum in ns with three digits, or `None` if empty.
+    /// Returns the minimum in ns with three digits, or `None` if the histogram is empty.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.inner.min())
@@ -103,7 +103,7 @@ impl Histogram {
     /// Returns the histogram as deflated HdrHistogram V2 in base64.
     ///
     /// # Panics
-    /// Never: writing to memory does not fail.
+    /// Never panics, because writing to memory does not fail.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
@@ -116,7 +116,7 @@ impl Histogram {
     /// Reads the output of [`Histogram::encode`].
     ///
     /// # Errors
-    /// Invalid base64, or not a histogram with these bounds.
+    /// The text is not valid base64, or not a histogram with these bounds.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let bytes = STANDARD
             .decode(text)
@@ -135,10 +135,10 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// Returns a summary in µs of the times in `ok`, and of those in `censored`, which are lower bounds.
+    /// Returns a summary in µs of the times in `ok` and of the lower bounds in `censored`.
     ///
-    /// Censored times rank above all others. Percentiles among them are unknown, as are mean and
-    /// maximum.
+    /// Censored times rank above all others. Percentiles among them are unknown, as are the mean
+    /// and the maximum.
     #[must_use]
     pub fn summarise(ok: &Histogram, censored: &Histogram) -> Times {
         let (within, count) = (ok.count(), ok.count() + censored.count());

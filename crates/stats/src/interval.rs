@@ -1,4 +1,4 @@
-//! Intervals of a mean: within one run and over attempts.
+//! Intervals of a mean, within one run or over attempts.
 
 use floodmark_record::run::{Interval, Window};
 
@@ -9,14 +9,15 @@ use crate::steady::{SHORTEST_ROW_S, SeriesPoint};
 /// Confidence level of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Minimum number of seconds for an interval within a run. Autocorrelation cannot be estimated from
-/// fewer.
+/// Minimum number of seconds for an interval within a run.
+/// Autocorrelation cannot be estimated from fewer seconds.
 pub const FEWEST_SECONDS: usize = 5;
 
-/// Returns the interval of a run's throughput from its rows within `window`, or `None` with fewer than
-/// [`FEWEST_SECONDS`] whole rows. Allows for autocorrelation; `low` is at least 0.
+/// Returns the interval of a run's throughput from its rows within `window`.
+/// `None` with fewer than [`FEWEST_SECONDS`] whole rows.
 ///
-/// Describes this run only: another process of the same server may reach another level.
+/// The interval allows for autocorrelation, and its lower bound is at least 0. It describes this
+/// run only: another process of the same server may reach another level.
 #[must_use]
 pub fn within_run(series: &[SeriesPoint], window: &Window) -> Option<Interval> {
     // Partial and short rows are noisier.
@@ -32,11 +33,11 @@ pub fn within_run(series: &[SeriesPoint], window: &Window) -> Option<Interval> {
     Some(interval)
 }
 
-/// Returns the mean of equally long parts of one run, with a standard error that allows for
-/// autocorrelation, or `None` with fewer than [`FEWEST_SECONDS`] values.
+/// Returns the mean of equally long parts of one run; `None` with fewer than [`FEWEST_SECONDS`].
 ///
-/// The effective sample size is `n`/τ, with τ from the initial monotone sequence of Geyer (1992),
-/// "Practical Markov Chain Monte Carlo", Statistical Science 7(4).
+/// The standard error allows for autocorrelation. The effective sample size is `n`/τ, with τ from
+/// the initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo", Statistical
+/// Science 7(4).
 #[must_use]
 pub fn mean_of_series(values: &[f64]) -> Option<Estimate> {
     let n = values.len();
@@ -58,7 +59,7 @@ pub fn mean_of_series(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Returns the Student-t interval of the mean of independent values, or `None` with fewer than two.
+/// Returns the Student-t interval of the mean of independent values; `None` with fewer than two.
 #[must_use]
 pub fn over_attempts(values: &[f64]) -> Option<Interval> {
     let n = values.len();
@@ -88,8 +89,8 @@ mod tests {
 
     #[test]
     fn interval_has_its_stated_coverage() {
-        // Bands around the result of 2,000 seeded series (standard error 0.5 %). Ten seconds with φ = 0.8
-        // hold about one independent value, so coverage is low.
+        // Bands around the result of 2,000 seeded series, whose standard error is 0.5 %. Ten
+        // seconds with φ = 0.8 contain about one independent value, so coverage is low.
         for (phi, n, least, most) in [
             (0.0, 10, 0.94, 0.985),
             (0.0, 60, 0.94, 0.985),

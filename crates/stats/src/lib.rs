@@ -1,4 +1,4 @@
-//! Histograms, steady state, intervals and comparisons: functions of numbers, without I/O.
+//! Histograms, steady state, intervals and comparisons, as functions of numbers without I/O.
 
 pub mod attempts;
 mod autocorrelation;

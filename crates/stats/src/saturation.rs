@@ -1,39 +1,40 @@
-//! The rate of a growing ramp at which the server falls behind.
+//! Finds the rate of a growing ramp at which the server falls behind.
 
 use floodmark_record::profile::Ramp;
 use floodmark_record::run::{FellBehind, Saturation};
 
 use crate::steady::SHORTEST_ROW_S;
 
-/// Minimum share of ok responses at which the server kept up in a second. Smaller shortfalls may be
-/// noise.
+/// Minimum share of ok responses in a second for the server to have kept up.
+/// Smaller shortfalls may be noise.
 pub const KEPT_UP_SHARE: f64 = 0.95;
 
 /// Minimum number of missing requests, in standard deviations of a Poisson count.
 const BY_CHANCE: f64 = 2.0;
 
-/// Minimum number of seconds for a judgement, since a single one may be a stall.
+/// Minimum number of seconds for a judgement. A single second may contain a stall.
 const FEWEST_ROWS: usize = 2;
 
 /// One row of a run's series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RampRow {
-    /// Start, seconds from the start of the run.
+    /// Start in seconds from the start of the run.
     pub from_s: f64,
-    /// End, seconds from the start of the run.
+    /// End in seconds from the start of the run.
     pub to_s: f64,
-    /// Ok responses.
+    /// Number of ok responses.
     pub ok: u64,
-    /// Median response time, µs; `None` if less than half of the ended requests had a response.
+    /// Median response time in µs; `None` if less than half of the ended requests had a response.
     pub p50_us: Option<f64>,
 }
 
-/// Returns whether the server fell behind until the end of the ramp, or `None` if the rate does not
-/// grow. `expected_by` returns the number of requests due by a time in seconds.
+/// Returns whether the server fell behind until the end of the ramp; `None` if the rate does not
+/// grow.
 ///
-/// Due requests are counted one response time earlier (the smallest median of all rows), since
-/// responses to a growing rate lag by that much. Growing response times are not compensated, as they
-/// are a sign of saturation.
+/// `expected_by` returns the number of requests due by a time in seconds. Due requests are counted
+/// one response time earlier (the smallest median of all rows), because responses to a growing rate
+/// lag by that time. Growing response times are not compensated, because they are a sign of
+/// saturation.
 #[must_use]
 pub fn saturation(
     ramp: &Ramp,
@@ -117,7 +118,8 @@ mod tests {
         25.0 * at_s * at_s
     }
 
-    /// Rows of a server that responds to `answered_by(t)` requests by t, within `p50_us`.
+    /// Returns the rows of a server that has answered `answered_by(t)` requests by time t.
+    /// The median response time is `p50_us`.
     fn rows(p50_us: f64, answered_by: impl Fn(f64) -> f64) -> Vec<RampRow> {
         (0..20)
             .map(|second| {
@@ -164,7 +166,8 @@ mod tests {
             }
         };
         let found = fell_behind(&rows(200.0, limited));
-        // The limit is 600/s and the rate grows by 50/s, so a twentieth is missing after a second.
+        // The limit is 600/s and the rate grows by 50/s, so a twentieth is missing one second
+        // later.
         assert!((12.0..=13.0).contains(&found.at_s), "{found:?}");
         assert!((600.0..=650.0).contains(&found.offered_per_s), "{found:?}");
         assert!((found.achieved_per_s - 600.0).abs() < 2.0, "{found:?}");
@@ -204,7 +207,7 @@ mod tests {
             ..RAMP
         };
         let by = |at: f64| by(at) / 50.0;
-        // Three requests missing per second.
+        // Three requests are missing per second.
         let mut rows = rows(100.0, by);
         rows.iter_mut()
             .for_each(|row| row.ok = row.ok.saturating_sub(3));

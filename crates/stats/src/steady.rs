@@ -1,8 +1,10 @@
-//! Steady state: from when a run was steady, and the window of its figures.
+//! Steady state: the steady part of a run, and the window of its figures.
 //!
-//! Based on level changes in throughput and median response time. In the open model, only the latter
-//! shows a warm-up. Following Barrett et al. (2017), "Virtual Machine Warmup Blows Hot and Cold",
-//! OOPSLA, no fixed warm-up is assumed, and a run may slow down or never become steady.
+//! The judgement is based on changes of level in throughput and median response time. In the open
+//! model, only the median shows a warm-up.
+//!
+//! As in Barrett et al. (2017), "Virtual Machine Warmup Blows Hot and Cold", OOPSLA, no fixed
+//! warm-up is assumed. A run may slow down, or never become steady.
 
 use floodmark_record::run::{Steady, SteadyClass, Window};
 
@@ -12,42 +14,42 @@ use crate::estimate::mean;
 /// One row of a run's series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SeriesPoint {
-    /// Start, seconds from the start of the run.
+    /// Start in seconds from the start of the run.
     pub from_s: f64,
-    /// End, seconds from the start of the run.
+    /// End in seconds from the start of the run.
     pub to_s: f64,
     /// Ok responses per second.
     pub throughput_per_s: f64,
-    /// Median response time, µs; `None` without responses.
+    /// Median response time in µs; `None` without responses.
     pub p50_us: Option<f64>,
 }
 
-/// Minimum length of a row, seconds. The first and last row may hold a few responses only.
+/// Minimum length of a row in seconds. The first and last row may contain only a few responses.
 pub const SHORTEST_ROW_S: f64 = 0.5;
 
 /// Minimum number of rows.
 pub const FEWEST_ROWS: usize = 8;
 
-/// Minimum length of a steady part, seconds.
+/// Minimum length of a steady part in seconds.
 pub const SHORTEST_END_S: f64 = 5.0;
 
-/// Minimum length of a steady part, as a share of the run (as in Barrett et al.).
+/// Minimum length of a steady part as a share of the run (as in Barrett et al.).
 pub const SHORTEST_END_SHARE: f64 = 0.25;
 
-/// Minimum number of values in a third of a run. Chance separates two groups of six in 1 of 924
-/// orders.
+/// Minimum number of values in a third of a run.
+/// Chance separates two groups of six values in 1 of 924 orders.
 const FEWEST_OF_THIRD: usize = 6;
 
-/// Minimum drift, as a share of the higher level. Hosts alone cause a few percent.
+/// Minimum drift as a share of the higher level. The host alone causes a few percent.
 const DRIFT: f64 = 0.1;
 
-/// Maximum distance of a change in the median from the same change in throughput, rows.
+/// Maximum number of rows between a change in the median and the same change in throughput.
 const SAME_CHANGE: usize = 2;
 
-/// Judges the rows of a run, in order of time. Nothing is trimmed: a run with stalls throughout is
-/// `steady`.
+/// Judges the rows of a run in chronological order.
 ///
-/// With fewer than [`FEWEST_ROWS`] whole rows, the run is `unsteady` without changes.
+/// Nothing is trimmed, so a run with stalls throughout is `steady`. With fewer than [`FEWEST_ROWS`]
+/// whole rows, the run is `unsteady` without changes.
 #[must_use]
 pub fn steady(series: &[SeriesPoint]) -> Steady {
     let rows: Vec<SeriesPoint> = series
@@ -84,8 +86,9 @@ pub fn steady(series: &[SeriesPoint]) -> Steady {
     }
 }
 
-/// Returns the window that figures are computed over: the steady part after a warm-up or slow-down, else
-/// the whole sending window `whole`, in seconds.
+/// Returns the window over which figures are computed.
+/// This is the steady part after a warm-up or a slow-down, otherwise the whole sending window
+/// `whole`, in seconds.
 #[must_use]
 pub fn window(steady: &Steady, (from_s, to_s): (f64, f64)) -> Window {
     let before = match steady.class {
@@ -120,7 +123,7 @@ pub fn window(steady: &Steady, (from_s, to_s): (f64, f64)) -> Window {
     }
 }
 
-/// Returns the judgement on a run whose rate changes by plan.
+/// Returns the judgement on a run whose plan changes the rate.
 #[must_use]
 pub fn varied() -> Steady {
     of_class(SteadyClass::Varied)
@@ -134,7 +137,7 @@ fn of_class(class: SteadyClass) -> Steady {
     }
 }
 
-/// A series in which higher is faster, and the rows at which its level changes.
+/// A series in which higher values are faster, and the rows at which its level changes.
 struct SpeedSignal {
     scale: Scale,
     /// Row and value.
@@ -164,7 +167,7 @@ impl SpeedSignal {
         within.map(|(_, value)| *value).collect()
     }
 
-    /// Returns the row after a slow start that ends before row `first`.
+    /// Returns the first row after a slow start that ends before row `first`.
     fn ramp(&self, first: usize) -> Option<usize> {
         let values = self.within(0, first);
         if values.len() < FEWEST_ROWS {
@@ -173,7 +176,7 @@ impl SpeedSignal {
         ramp(&values, self.scale).map(|at| self.values[at].0)
     }
 
-    /// Returns the mean of the rows `from..to`, or `None` without values.
+    /// Returns the mean of the rows `from..to`; `None` without values.
     fn level(&self, from: usize, to: usize) -> Option<f64> {
         let values = self.within(from, to);
         (!values.is_empty()).then(|| mean(&values))
@@ -182,12 +185,12 @@ impl SpeedSignal {
 
 /// Returns throughput and median speed, with short slow starts added to their changes.
 ///
-/// In the open model, requests in flight at the end of the first second lower its throughput. A slow
-/// start in throughput therefore counts only if the median shows it too.
+/// In the open model, requests in flight at the end of the first second lower its throughput. A
+/// slow start in throughput therefore counts only if the median also shows it.
 fn signals(rows: &[SeriesPoint]) -> [SpeedSignal; 2] {
     let throughput = rows.iter().map(|p| p.throughput_per_s).enumerate();
     let mut throughput = SpeedSignal::new(Scale::Linear, throughput);
-    // −ln of the median response time, since times spread by factors.
+    // Use −ln of the median response time, because times vary by factors.
     let median = rows.iter().enumerate().filter_map(|(row, p)| {
         let us = p.p50_us.filter(|us| us.is_finite() && *us > 0.0)?;
         Some((row, -us.ln()))
@@ -208,7 +211,7 @@ fn signals(rows: &[SeriesPoint]) -> [SpeedSignal; 2] {
     [throughput, median]
 }
 
-/// Returns the class of all parts or signals, or `None` if they differ.
+/// Returns the class that all parts or signals share; `None` if they differ.
 fn unanimous(classes: &[SteadyClass]) -> Option<SteadyClass> {
     let (first, others) = classes.split_first()?;
     others.iter().all(|class| class == first).then_some(*first)
@@ -216,9 +219,9 @@ fn unanimous(classes: &[SteadyClass]) -> Option<SteadyClass> {
 
 /// Returns whether a run without level changes became faster or slower throughout.
 ///
-/// All values of the first third must lie on one side of all values of the last third, which random
-/// orders do in fewer than 1 of 900 cases (permutation test on [`FEWEST_OF_THIRD`] values each), and
-/// differ by [`DRIFT`] on average.
+/// All values of the first third must be on one side of all values of the last third, and the means
+/// must differ by [`DRIFT`]. In random order, such a separation has a probability of less than 1 in
+/// 900 (permutation test on [`FEWEST_OF_THIRD`] values each).
 fn drift(signals: &[SpeedSignal]) -> Option<SteadyClass> {
     let classes = signals.iter().filter_map(|signal| {
         let values = signal.within(0, usize::MAX);
@@ -241,9 +244,11 @@ fn drift(signals: &[SpeedSignal]) -> Option<SteadyClass> {
     unanimous(&classes.collect::<Vec<_>>())
 }
 
-/// Compares every part with the last one. Returns warming if all are slower, slowing if all are
-/// faster, and `None` if parts or signals disagree. After a long stall in the middle, the first
-/// part is as fast as the last, so the last part is not a steady end.
+/// Compares every part with the last one.
+///
+/// Returns warming if all parts are slower, slowing if all are faster, and `None` if parts or
+/// signals disagree. After a long stall in the middle, the first part is as fast as the last, so
+/// the last part is not a steady end.
 fn compare_with_end(signals: &[SpeedSignal], cuts: &[usize], rows: usize) -> Option<SteadyClass> {
     let end = *cuts.last()?;
     let starts = [0].into_iter().chain(cuts.iter().copied());

@@ -12,7 +12,7 @@ fn row(second: usize, throughput_per_s: f64, p50_us: Option<f64>) -> SeriesPoint
     }
 }
 
-/// A closed run with 50 connections: the median follows throughput, with its own noise.
+/// A closed run with 50 connections. The median follows throughput, with its own noise.
 fn closed(levels: impl IntoIterator<Item = f64>, noise: &[f64], seed: u64) -> Vec<SeriesPoint> {
     let mut normal = Normal::new(seed ^ 0xabcd);
     levels
@@ -85,7 +85,7 @@ fn open_run_warms_up_in_its_median_only() {
     assert_eq!(judged.from_s, Some(8.0));
 }
 
-/// A run with a stall of `stall` every `period`; an open run catches up afterwards.
+/// A run with a stall of length `stall` every `period`. An open run catches up afterwards.
 fn stalled(
     n: usize,
     period: f64,
@@ -106,7 +106,7 @@ fn stalled(
                 let stopped = t.rem_euclid(period) < stall;
                 backlog += if open { 1.0 } else { 0.0 };
                 if !stopped {
-                    // An open run at 1,000/s catches up at 5,000/s; a closed one stays at 1,000/s.
+                    // An open run at 1,000/s catches up at 5,000/s. A closed run stays at 1,000/s.
                     let now: f64 = if open { f64::min(backlog, 5.0) } else { 1.0 };
                     backlog -= if open { now } else { 0.0 };
                     answered += now;
@@ -176,7 +176,7 @@ fn detects_slowing_and_unsteady_runs() {
 
 #[test]
 fn steady_drift_is_warming() {
-    // First 30 s of Akka HTTP, thousands per second: no level change.
+    // First 30 s of Akka HTTP in thousands per second, without a level change.
     let rates = [
         2.2, 6.6, 20.2, 14.5, 13.9, 14.2, 14.6, 13.3, 14.9, 16.3, 17.7, 19.5, 20.1, 22.3, 33.4,
         36.0, 44.9, 45.9, 51.1, 48.7, 51.0, 47.5, 50.4, 49.7, 57.9, 53.0, 50.1, 56.6, 57.5, 56.8,

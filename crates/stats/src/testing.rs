@@ -11,19 +11,19 @@ impl Normal {
         Normal(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// Uniform in (0, 1].
+    /// Returns a uniform random value in (0, 1].
     pub(crate) fn uniform(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Box & Muller (1958).
+    /// Returns a standard normal random value (Box & Muller 1958).
     pub(crate) fn next(&mut self) -> f64 {
         let (a, b) = (self.uniform(), self.uniform());
         (-2.0 * a.ln()).sqrt() * (2.0 * std::f64::consts::PI * b).cos()
     }
 }
 
-/// A stationary first-order autoregressive series of mean 0 and variance 1.
+/// A stationary first-order autoregressive series with mean 0 and variance 1.
 pub(crate) fn ar1(phi: f64, n: usize, seed: u64) -> Vec<f64> {
     let mut normal = Normal::new(seed);
     let mut x = normal.next();

@@ -1,5 +1,6 @@
-//! Runs one pure part of a request a given number of times, so that its instructions can be
-//! counted. `cargo xtask performance` runs it twice under callgrind and divides the difference.
+//! Runs one pure part of a request a given number of times, to count its instructions.
+//!
+//! `cargo xtask performance` runs this program twice under callgrind and divides the difference.
 
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -2,17 +2,17 @@
 
 use crate::error::ReadError;
 
-/// Maximum number of hexadecimal digits in a chunk size, leading zeros included: 64 bits.
+/// Maximum number of hexadecimal digits in a chunk size, including leading zeros (64 bits).
 pub(crate) const MAX_SIZE_DIGITS: u8 = 16;
 
-/// Maximum bytes of chunk extensions and surrounding white space in one body, the same as hyper's
-/// limit.
+/// Maximum bytes of chunk extensions and surrounding white space in one body.
+/// This is also hyper's limit.
 pub(crate) const MAX_EXTENSION_BYTES: u16 = 16 * 1024;
 
 /// Position of the reader within a chunked body.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
-    /// Size of the chunk read so far, then the bytes of its data that remain.
+    /// Size of the chunk as far as it was read, and then the number of bytes left of its data.
     left: u64,
     extension_bytes: u16,
     digits: u8,
@@ -33,8 +33,8 @@ enum Step {
 }
 
 impl Chunks {
-    /// Reads the next bytes of the body. Returns the bytes consumed and whether they included the
-    /// line of the last chunk.
+    /// Reads the next bytes of the body.
+    /// Returns the number of bytes consumed, and whether they included the line of the last chunk.
     pub fn take(
         &mut self,
         input: &[u8],
@@ -63,7 +63,7 @@ impl Chunks {
         Ok((at, false))
     }
 
-    /// Reads one byte outside the data and returns the next step.
+    /// Reads one byte outside the data. Returns the next step.
     fn line_byte(&mut self, byte: u8) -> Result<Step, ReadError> {
         match self.step {
             Step::Size => match byte {

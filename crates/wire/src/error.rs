@@ -13,7 +13,7 @@ pub enum ReadError {
         "not HTTP: the response does not start with \"HTTP/\"; check whether this port speaks another protocol, such as TLS"
     )]
     NotHttp,
-    /// A version other than 1.0 or 1.1.
+    /// The version is neither 1.0 nor 1.1.
     #[error("illegal HTTP version: a response must start with \"HTTP/1.1 \" or \"HTTP/1.0 \"")]
     IllegalVersion,
     /// The status is not three digits from 100 to 999, or the reason phrase contains a control
@@ -22,48 +22,48 @@ pub enum ReadError {
         "illegal status line: the status must be three digits from 100 to 999, and the reason phrase must not contain control characters"
     )]
     IllegalStatus,
-    /// A header line without a colon, or with an illegal byte in its name, value or line end.
+    /// A header line has no colon, or an illegal byte in its name, value or line end.
     #[error("malformed header: a line is not \"name: value\" or contains an illegal byte")]
     GarbageHeader,
-    /// A header continued on a line that starts with white space (RFC 9112 section 5.2).
+    /// A header continues on a line that starts with white space (RFC 9112 section 5.2).
     #[error("a header is continued on the next line (line folding), which HTTP/1.1 forbids")]
     ObsoleteFolding,
-    /// More than [`MAX_HEADERS`] headers or trailers.
+    /// There are more than [`MAX_HEADERS`] headers or trailers.
     #[error("more than {MAX_HEADERS} headers")]
     TooManyHeaders,
     /// The status line and headers exceed [`MAX_SECTION_BYTES`].
     #[error("the head (status line and headers) is longer than {MAX_SECTION_BYTES} bytes")]
     HeadTooLarge,
-    /// A `Content-Length` that is not a decimal number below 2^64.
+    /// A `Content-Length` is not a decimal number below 2^64.
     #[error("Content-Length is not a plain decimal number below 2^64")]
     GarbageContentLength,
-    /// Several `Content-Length` values that differ.
+    /// Several `Content-Length` values differ.
     #[error("several Content-Length values that differ")]
     ConflictingContentLength,
-    /// Both `Content-Length` and `Transfer-Encoding`: the end of the body is ambiguous, which
-    /// enables response splitting.
+    /// Both `Content-Length` and `Transfer-Encoding` are present. The end of the body is then
+    /// ambiguous, which enables response splitting.
     #[error("both Content-Length and Transfer-Encoding: where the body ends is ambiguous")]
     LengthAndTransferEncoding,
-    /// A `Transfer-Encoding` other than exactly `chunked`.
+    /// A `Transfer-Encoding` is not exactly `chunked`.
     #[error(
         "unsupported Transfer-Encoding: only \"chunked\" is allowed, because the request offered no other coding"
     )]
     UnsupportedTransferCoding,
-    /// `Transfer-Encoding` in an HTTP/1.0 response (RFC 9112 section 6.1).
+    /// An HTTP/1.0 response has a `Transfer-Encoding` (RFC 9112 section 6.1).
     #[error("Transfer-Encoding in an HTTP/1.0 response: its framing cannot be trusted")]
     TransferEncodingInHttp10,
-    /// `101 Switching Protocols`.
+    /// The server sent `101 Switching Protocols`.
     #[error("the server switches protocols (101); do not send an Upgrade header")]
     UnexpectedUpgrade,
-    /// More than [`MAX_INTERIM`] 1xx responses before the final one.
+    /// More than [`MAX_INTERIM`] 1xx responses came before the final one.
     #[error("more than {MAX_INTERIM} interim (1xx) responses before the final one")]
     TooManyInterim,
-    /// A malformed chunk-size line.
+    /// A chunk-size line is malformed.
     #[error(
         "malformed chunk-size line: expected hexadecimal digits, an optional extension and CR LF"
     )]
     GarbageChunkSize,
-    /// A chunk size of more than 16 hexadecimal digits.
+    /// A chunk size has more than 16 hexadecimal digits.
     #[error("a chunk size has more than {MAX_SIZE_DIGITS} hexadecimal digits")]
     ChunkSizeOverflow,
     /// The chunk extensions of one body exceed 16 KiB.
@@ -74,7 +74,7 @@ pub enum ReadError {
         "no CR LF after the data of a chunk: the chunk is longer or shorter than its size says"
     )]
     GarbageChunkEnd,
-    /// A trailer that is not a header line or does not end in CR LF.
+    /// A trailer is not a header line, or does not end in CR LF.
     #[error("malformed trailer: a line is not \"name: value\" followed by CR LF")]
     GarbageTrailer,
     /// The trailers exceed [`MAX_SECTION_BYTES`].
@@ -89,10 +89,10 @@ pub enum ReadError {
     /// The connection was closed within a chunked body or its trailers.
     #[error("the connection was closed before the last chunk and the end of its trailers")]
     TruncatedChunks,
-    /// Bytes after a response that announced the end of the connection.
+    /// Bytes arrived after a response that announced the end of the connection.
     #[error("bytes after a response that announced the end of the connection")]
     DataAfterClose,
-    /// Bytes while no response was expected.
+    /// Bytes arrived while no response was expected.
     #[error(
         "unexpected bytes from the server: the body is longer than its Content-Length, or there is an extra response"
     )]
@@ -100,7 +100,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Returns the stable id under which this reason is counted.
+    /// Returns the stable name under which this reason is counted.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.into()

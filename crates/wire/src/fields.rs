@@ -7,9 +7,9 @@ use crate::error::ReadError;
 pub(crate) struct Fields {
     pub length: Option<u64>,
     pub chunked: bool,
-    /// `close` is among the `Connection` options.
+    /// Whether `close` is among the `Connection` options.
     pub close: bool,
-    /// `keep-alive` is among the `Connection` options.
+    /// Whether `keep-alive` is among the `Connection` options.
     pub keep_alive: bool,
 }
 
@@ -17,7 +17,7 @@ impl Fields {
     /// Reads one header of any name.
     #[inline]
     pub fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ReadError> {
-        // Length and first letter distinguish nearly all headers before any comparison.
+        // Length and first letter exclude nearly all headers before any comparison of names.
         match (name.len(), name.as_bytes()[0] | 0x20) {
             (10, b'c') if name.eq_ignore_ascii_case("connection") => self.connection(value),
             (14, b'c') if name.eq_ignore_ascii_case("content-length") => {
@@ -34,7 +34,7 @@ impl Fields {
     /// Reads a list of options (RFC 9110 section 7.6.1), which may span several lines.
     #[inline]
     fn connection(&mut self, value: &[u8]) {
-        // The most common spelling.
+        // This is the most common spelling.
         if value == b"keep-alive" {
             self.keep_alive = true;
             return;
@@ -46,8 +46,8 @@ impl Fields {
         }
     }
 
-    /// Reads a decimal number. Equal values, in one line or several, count as one: RFC 9112 section
-    /// 6.3 rule 5 allows them because some intermediaries merge or copy the line.
+    /// Reads a decimal number. Equal values, in one line or several, count as one value.
+    /// RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy the line.
     fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
         for one in value.split(|&b| b == b',') {
             let length = decimal(one.trim_ascii()).ok_or(ReadError::GarbageContentLength)?;
@@ -58,8 +58,10 @@ impl Fields {
         Ok(())
     }
 
-    /// Accepts only `chunked`, once. Our requests never carry a `TE` header, so a server may use no
-    /// other coding (RFC 9112 section 7.4), and `chunked` must not be applied twice (section 6.1).
+    /// Accepts only `chunked`, once.
+    ///
+    /// floodmark sends no `TE` header, so a server may use no other coding (RFC 9112 section 7.4).
+    /// `chunked` must not be applied twice (section 6.1).
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ReadError> {
         if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
             return Err(ReadError::UnsupportedTransferCoding);
@@ -69,7 +71,7 @@ impl Fields {
     }
 }
 
-/// Reads `1*DIGIT`, without sign, white space or overflow.
+/// Reads `1*DIGIT`: a number without sign, white space or overflow.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

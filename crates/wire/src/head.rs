@@ -11,11 +11,11 @@ use crate::section::{MAX_HEADERS, Section};
 /// How the end of a body is determined (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After this many bytes.
+    /// The body ends after this many bytes.
     Length(u64),
-    /// After the last chunk.
+    /// The body ends after the last chunk.
     Chunked,
-    /// When the connection is closed.
+    /// The body ends when the connection is closed.
     UntilClose,
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Framing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub status: u16,
-    /// The version and `Connection` allow another request; the framing may still forbid it.
+    /// Whether version and `Connection` allow another request. The framing may still forbid it.
     pub keep_alive: bool,
     pub framing: Framing,
 }
@@ -48,7 +48,8 @@ impl Section for Head {
         Err(ReadError::IllegalVersion)
     }
 
-    // Inlined: returning the result through memory costs a tenth of the whole response.
+    // This function is inlined: returning the result through memory would cost a tenth of the whole
+    // response.
     #[inline(always)]
     fn parse(bytes: &[u8]) -> Result<Option<(usize, Head)>, ReadError> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
@@ -79,8 +80,8 @@ impl Section for Head {
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::UntilClose,
         };
-        // RFC 9112 section 9.3: `close` wins; HTTP/1.1 persists by default, HTTP/1.0 only with
-        // `keep-alive`.
+        // RFC 9112 section 9.3: `close` takes precedence. HTTP/1.1 persists by default, HTTP/1.0
+        // only with `keep-alive`.
         let keep_alive = !fields.close && (http11 || fields.keep_alive);
         let head = Head {
             status,
@@ -102,8 +103,8 @@ fn head_error(error: httparse::Error, bytes: &[u8]) -> ReadError {
     }
 }
 
-/// Returns whether a section is illegal only because of its first line that starts with white
-/// space.
+/// Returns whether a section is illegal only because a line starts with white space.
+/// Only the first such line is considered.
 fn folded(bytes: &[u8], fine: impl Fn(&[u8]) -> bool) -> bool {
     bytes
         .windows(2)
@@ -111,7 +112,7 @@ fn folded(bytes: &[u8], fine: impl Fn(&[u8]) -> bool) -> bool {
         .is_some_and(|newline| fine(&bytes[..=newline]))
 }
 
-/// The trailer section. Its form is checked, its content is discarded.
+/// The trailer section. Its syntax is checked, and its content is discarded.
 pub(crate) struct Trailers;
 
 impl Section for Trailers {
@@ -138,8 +139,8 @@ fn parse_trailers(bytes: &[u8]) -> Result<Option<(usize, ())>, ReadError> {
     match httparse::parse_headers(bytes, &mut headers) {
         Ok(Status::Partial) => Ok(None),
         // httparse accepts a lone LF as a line end, as RFC 9112 allows in a head. The chunked
-        // coding (section 7.1) does not allow it, and readers that disagree about the end of a body
-        // enable attacks.
+        // coding (section 7.1) does not allow a lone LF. Readers that disagree about the end of a
+        // body enable attacks.
         Ok(Status::Complete((length, _))) if lone_lf(&bytes[..length]) => {
             Err(ReadError::GarbageTrailer)
         }

@@ -1,8 +1,8 @@
 //! The client side of HTTP/1.1 without sockets or I/O: request bytes, and an incremental response
 //! reader that accepts input in pieces of any size.
 //!
-//! Nothing here allocates per response as long as its head arrives in one piece. Terms and rules
-//! follow RFC 9110 (semantics) and RFC 9112 (HTTP/1.1).
+//! Reading a response does not allocate if its head arrives in one piece. Terms and rules follow
+//! RFC 9110 (semantics) and RFC 9112 (HTTP/1.1).
 
 mod chunked;
 mod error;

@@ -1,4 +1,4 @@
-//! The response reader: one per connection, fed with the bytes from its socket.
+//! The response reader. Each connection has one reader, which is fed with the received bytes.
 
 use crate::chunked::Chunks;
 use crate::error::ReadError;
@@ -27,7 +27,7 @@ pub const MAX_INTERIM: u8 = 16;
 #[derive(Debug, Default)]
 pub struct Reader {
     state: State,
-    /// A head or trailers split over several reads; otherwise empty and without memory.
+    /// A head or trailers split over several reads; otherwise empty, without allocated memory.
     partial: Partial,
     body_bytes: u64,
     status: u16,
@@ -49,23 +49,25 @@ enum State {
     Chunked(Chunks),
     Trailers,
     UntilClose,
-    /// The last response announced the end of the connection, or the peer closed it.
+    /// The last response announced the end of the connection, or the peer closed the connection.
     Closed,
     Failed(ReadError),
 }
 
 impl Reader {
-    /// Creates a reader for a fresh connection.
+    /// Creates a reader for a new connection.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Prepares for the response to a request that was sent; `to_head_request` says that it was a
-    /// HEAD request, whose response has no body.
+    /// Prepares for the response to a request that was sent.
     ///
-    /// Call it once per response, after the previous one is complete. The caller counts pipelined
-    /// requests. It has no effect once the connection failed or is to be closed.
+    /// A response to a HEAD request (`to_head_request`) has no body.
+    ///
+    /// Call this method once per response, after the previous response is complete. The caller
+    /// counts pipelined requests. A call has no effect if the connection has failed or is to be
+    /// closed.
     pub fn expect_response(&mut self, to_head_request: bool) {
         debug_assert!(
             matches!(self.state, State::Idle | State::Closed | State::Failed(_)),
@@ -89,12 +91,13 @@ impl Reader {
         }
     }
 
-    /// Reads bytes from the connection and passes the body on. Consumes at most the rest of one
-    /// response; feed what remains after the next [`expect_response`](Self::expect_response).
+    /// Reads bytes from the connection, and passes on the body.
+    /// Consumes at most the rest of one response. Feed the remaining bytes after the next
+    /// [`expect_response`](Self::expect_response).
     ///
     /// # Errors
-    /// Bytes that are not a valid response, or that arrive when no response is expected. Every
-    /// later call returns the same error.
+    /// The bytes are not a valid response, or no response is expected. Every later call returns the
+    /// same error.
     #[inline]
     pub fn feed(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Fed, ReadError> {
         let mut consumed = 0;
@@ -114,11 +117,12 @@ impl Reader {
         Ok(Fed { consumed, response })
     }
 
-    /// Reports that the peer closed the connection. Returns the response if the close marks its
-    /// end, and `None` if no byte of a response had arrived.
+    /// Reports that the peer closed the connection.
+    /// Returns the response if the close marks its end, and `None` if no byte of a response had
+    /// arrived.
     ///
     /// # Errors
-    /// `Truncated…` within a response, or the error of an earlier [`feed`](Self::feed).
+    /// Returns `Truncated…` within a response, or the error of an earlier [`feed`](Self::feed).
     pub fn end(&mut self) -> Result<Option<Response>, ReadError> {
         let error = match self.state {
             State::UntilClose => return Ok(Some(self.finish())),
@@ -134,8 +138,8 @@ impl Reader {
         Err(self.fail(error))
     }
 
-    /// Consumes the current state's share of the input, which is never empty. Returns its length
-    /// and whether the response is complete.
+    /// Consumes as much of the input, which is never empty, as the current state needs.
+    /// Returns the number of bytes consumed, and whether the response is complete.
     #[inline]
     fn step(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<(usize, bool), ReadError> {
         match &mut self.state {
@@ -177,14 +181,15 @@ impl Reader {
         }
     }
 
-    /// Prepares for the body that a head announces. Returns whether there is none.
+    /// Prepares for the body that a head announces. Returns whether there is no body.
     #[inline]
     fn begin(&mut self, head: Head) -> Result<bool, ReadError> {
         if head.status < 200 {
             return self.interim(head.status).map(|()| false);
         }
         self.status = head.status;
-        // RFC 9112 section 6.3 rule 1: these end with their head, regardless of its headers.
+        // RFC 9112 section 6.3 rule 1: such responses end with their head, regardless of their
+        // headers.
         if self.to_head_request || matches!(head.status, 204 | 304) {
             self.keep_alive = head.keep_alive;
             return Ok(true);

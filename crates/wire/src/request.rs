@@ -5,11 +5,11 @@ use crate::fields::decimal;
 /// The parts of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestSpec<'a> {
-    /// Method, such as `GET`; any token except `CONNECT`.
+    /// Method, such as `GET`: any token except `CONNECT`.
     pub method: &'a str,
-    /// Path and query, starting with the slash; `*` for `OPTIONS`.
+    /// Path and query, starting with a slash; or `*` for `OPTIONS`.
     pub path: &'a str,
-    /// Host, and the port unless it is the scheme's default.
+    /// Host, and the port unless the port is the scheme's default.
     pub authority: &'a str,
     /// The user's headers, sent in this order.
     pub headers: &'a [(String, String)],
@@ -25,7 +25,7 @@ pub enum RequestError {
     /// The method is not a token.
     #[error("method {0:?} is not one word of letters, digits and !#$%&'*+-.^_`|~")]
     MethodNotAToken(String),
-    /// The method is `CONNECT`, after which the connection no longer speaks HTTP.
+    /// The method is `CONNECT`, after which the connection no longer carries HTTP.
     #[error("method CONNECT opens a tunnel, which cannot be measured; use another method")]
     Connect,
     /// The path contains a space, a control character or a non-ASCII character.
@@ -51,27 +51,27 @@ pub enum RequestError {
     /// A header that may appear only once appears twice.
     #[error("header {0:?} is given twice")]
     Repeated(String),
-    /// A `Content-Length` that disagrees with the body.
+    /// A `Content-Length` header contradicts the length of the body.
     #[error(
         "header \"Content-Length: {given}\" disagrees with the body of {actual} bytes; leave it out"
     )]
     ContentLength {
         /// The user's value.
         given: String,
-        /// Bytes of the body.
+        /// Length of the body in bytes.
         actual: usize,
     },
-    /// A `Content-Length` for a body whose length varies between requests.
+    /// A `Content-Length` header is given, but the length of the body varies between requests.
     #[error(
         "header \"Content-Length\" cannot be given for a body with templates, whose length varies; leave it out"
     )]
     LengthOfVarying,
-    /// A `Transfer-Encoding`; bodies are always sent with their length.
+    /// A `Transfer-Encoding` header is given. Bodies are always sent with their length.
     #[error(
         "header \"Transfer-Encoding\" cannot be given; the body is sent with its Content-Length"
     )]
     TransferEncoding,
-    /// A `Connection` header that contradicts [`RequestSpec::close`].
+    /// A `Connection` header contradicts [`RequestSpec::close`].
     #[error(
         "header \"Connection: {given}\" contradicts a connection that is {}; leave it out",
         if *close { "closed after each response" } else { "kept" }
@@ -86,22 +86,28 @@ pub enum RequestError {
 
 /// Encodes a request.
 ///
-/// Adds `Host`, `User-Agent` and `Accept: */*` unless given; `Content-Length` if there is a body or
-/// the method gives one a meaning (RFC 9110 section 8.6); `Connection: close` if requested.
+/// Adds `Host`, `User-Agent` and `Accept: */*` unless they are given, and `Connection: close` if
+/// requested.
+///
+/// Adds `Content-Length` if there is a body, or if the method gives a body a meaning (RFC 9110
+/// section 8.6).
 ///
 /// # Errors
-/// A request that would be illegal, or a header that contradicts what is sent.
+/// The request would be illegal, or a header contradicts what is sent.
 pub fn request_bytes(spec: &RequestSpec<'_>) -> Result<Vec<u8>, RequestError> {
     let mut bytes = lines(spec, Some(spec.body.len()))?.concat().into_bytes();
     bytes.extend_from_slice(spec.body);
     Ok(bytes)
 }
 
-/// Encodes a head in two parts; the decimal length of the body belongs between them. For bodies
-/// that are generated per request. The spec's body only decides whether there is one.
+/// Encodes a head in two parts. The decimal length of the body belongs between the parts.
+///
+/// This form is for bodies that are generated per request. The spec's body only decides whether
+/// there is a body.
 ///
 /// # Errors
-/// The errors of [`request_bytes`], and a `Content-Length` header of the user.
+/// Returns the errors of [`request_bytes`]. A `Content-Length` header given by the user is an
+/// error.
 pub fn head_around_length(spec: &RequestSpec<'_>) -> Result<[Vec<u8>; 2], RequestError> {
     let lines = lines(spec, None)?;
     let length = lines.iter().position(|line| line == LENGTH);
@@ -112,8 +118,8 @@ pub fn head_around_length(spec: &RequestSpec<'_>) -> Result<[Vec<u8>; 2], Reques
 /// The text before the length of a body.
 const LENGTH: &str = "Content-Length: ";
 
-/// Returns the lines of the head with their line ends, including the empty line. Without a
-/// `length`, the `Content-Length` line ends before its value.
+/// Returns the lines of the head with their line ends, including the empty line.
+/// Without a `length`, the `Content-Length` line ends before its value.
 fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, RequestError> {
     check_line(spec)?;
     check_headers(spec, length)?;

@@ -1,4 +1,4 @@
-//! The reader's output: a response, the bytes consumed, and the sink for its body.
+//! The reader's output: a response, the number of bytes consumed, and the sink for the body.
 
 /// A complete response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,20 +7,20 @@ pub struct Response {
     pub status: u16,
     /// Whether the connection may carry another request (RFC 9112 section 9.3).
     pub keep_alive: bool,
-    /// Bytes of the body, without chunk framing.
+    /// Length of the body in bytes, without chunk framing.
     pub body_bytes: u64,
 }
 
-/// What one call of [`Reader::feed`](crate::Reader::feed) did.
+/// Result of one call of [`Reader::feed`](crate::Reader::feed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fed {
-    /// Bytes of the input that were consumed; the rest belongs to whatever follows the response.
+    /// Number of input bytes that were consumed. The rest belongs to what follows the response.
     pub consumed: usize,
     /// The response, once it is complete.
     pub response: Option<Response>,
 }
 
-/// Receives the body of a response part by part, in order, without chunk framing.
+/// Receives the body of a response in consecutive parts, without chunk framing.
 pub trait BodySink {
     /// Receives the next part, which is never empty.
     fn body(&mut self, part: &[u8]);
@@ -32,7 +32,7 @@ impl BodySink for () {
     fn body(&mut self, _part: &[u8]) {}
 }
 
-/// Collects the body; the caller limits its size.
+/// Collects the body. The caller limits its size.
 impl BodySink for Vec<u8> {
     fn body(&mut self, part: &[u8]) {
         self.extend_from_slice(part);

@@ -1,12 +1,14 @@
-//! Lines of text up to an empty line (a head or trailers). They are parsed in place if they arrived
-//! in one piece, and collected in a buffer otherwise.
+//! Sections: lines of text up to an empty line, such as a head or trailers.
+//!
+//! A section that arrives in one piece is parsed in place. Other sections are collected in a
+//! buffer.
 
 use crate::error::ReadError;
 
 /// Maximum size of a head or of trailers, in bytes.
 pub const MAX_SECTION_BYTES: usize = 64 * 1024;
 
-/// Maximum number of headers or trailers: hyper's default.
+/// Maximum number of headers or trailers, equal to hyper's default.
 pub const MAX_HEADERS: usize = 100;
 
 /// A kind of section.
@@ -16,21 +18,21 @@ pub(crate) trait Section {
     /// The error for a section that does not end within [`MAX_SECTION_BYTES`].
     const TOO_LARGE: ReadError;
 
-    /// Checks the first few bytes before their line is complete.
+    /// Checks the first few bytes of a section before their line is complete.
     fn start(bytes: &[u8]) -> Result<(), ReadError>;
-    /// Parses a section at the front of `bytes`. Returns its length and content, or `None` if it is
-    /// incomplete.
+    /// Parses a section at the start of `bytes`.
+    /// Returns the section's length and content, or `None` if the section is incomplete.
     fn parse(bytes: &[u8]) -> Result<Option<(usize, Self::Parsed)>, ReadError>;
 }
 
-/// The part of a section that has arrived, kept only while the section is split over several reads.
+/// The part of a section that has arrived. It is kept only if the section spans several reads.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     bytes: Vec<u8>,
 }
 
 impl Partial {
-    /// Number of bytes at the front of a section that [`Section::start`] checks.
+    /// Number of bytes at the start of a section that [`Section::start`] checks.
     const START: usize = 8;
 
     /// Returns whether no section is in progress.
@@ -43,8 +45,8 @@ impl Partial {
         self.bytes = Vec::new();
     }
 
-    /// Reads the next bytes of a section. Returns the bytes consumed, and the content once the
-    /// section is complete.
+    /// Reads the next bytes of a section.
+    /// Returns the number of bytes consumed, and the content once the section is complete.
     #[inline]
     pub fn take<S: Section>(
         &mut self,
@@ -71,9 +73,8 @@ impl Partial {
         if had < Self::START {
             S::start(&self.bytes)?;
         }
-        // Only complete lines are checked, so that the result does not depend on where reads were
-        // split. Checking once per complete line also limits the work on a head that arrives byte
-        // by byte.
+        // Check only complete lines, so that the result does not depend on how reads were split.
+        // One check per complete line also limits the work on a head that arrives byte by byte.
         if let Some(newline) = more.iter().rposition(|&b| b == b'\n')
             && let Some((length, parsed)) = S::parse(&self.bytes[..had + newline + 1])?
         {

@@ -1,5 +1,5 @@
-//! hyper's client reads the same bytes: wherever this reader accepts, hyper does too, with the same
-//! status and body.
+//! Comparison with hyper's client. hyper accepts every input that this reader accepts, with the
+//! same status and body.
 
 mod common;
 
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Returns status and body as hyper's client reads them from a connection that carries `input` and
-/// then closes.
+/// Returns status and body as hyper's client reads them.
+/// The connection carries `input` and then closes.
 fn hyper_reads(
     runtime: &tokio::runtime::Runtime,
     input: &[u8],
@@ -53,7 +53,7 @@ fn hyper_reads(
             let body = response.into_body().collect().await?.to_bytes();
             Ok((status, body.to_vec()))
         };
-        // What hyper's connection reports after the response, such as the close, is irrelevant
+        // The result of hyper's connection after the response, such as the close, is irrelevant
         // here.
         let (_, (), response) = tokio::join!(connection, serve, response);
         response
@@ -70,7 +70,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// Reads the first response in `input`, and where it ends.
+/// Reads the first response in `input`, and the position of its end.
 fn first(input: &[u8], to_head_request: bool) -> Transcript {
     let mut transcript = read(input, to_head_request, || usize::MAX);
     if transcript.responses.len() > 1 || !transcript.responses.is_empty() && transcript.end.is_err()
@@ -80,33 +80,33 @@ fn first(input: &[u8], to_head_request: bool) -> Transcript {
     transcript
 }
 
-/// Returns whether this reader deliberately rejects what hyper accepts.
+/// Returns whether this reader deliberately rejects input that hyper accepts.
 fn stricter_on_purpose(error: ReadError) -> bool {
     match error {
         // hyper skips empty lines before a head. RFC 9112 section 2.2 allows them only before a
-        // request. Before a response they are the tail of a body longer than its length, which is a
-        // server fault.
+        // request. Before a response, they are the end of a body that exceeds its length, which is
+        // a server fault.
         ReadError::NotHttp => true,
-        // hyper hands an upgrade to its caller; our requests never ask for one.
+        // hyper passes an upgrade to its caller, but floodmark's requests never ask for an upgrade.
         ReadError::UnexpectedUpgrade => true,
         // hyper skips any number of 1xx responses.
         ReadError::TooManyInterim => true,
-        // hyper lets Transfer-Encoding win; RFC 9112 section 6.3 rule 3 calls that a likely attack.
+        // hyper gives Transfer-Encoding precedence. RFC 9112 section 6.3 rule 3 warns of an attack.
         ReadError::LengthAndTransferEncoding => true,
-        // hyper accepts "gzip, chunked" (the body remains compressed) and "chunked, chunked", and
-        // reads until the close after other codings. Our requests offer no coding, so a server may
-        // only use chunked.
+        // hyper accepts "gzip, chunked" (the body remains compressed) and "chunked, chunked". After
+        // other codings it reads until the close.
+        // floodmark's requests offer no coding, so a server may use only chunked.
         ReadError::UnsupportedTransferCoding => true,
-        // hyper ignores the framing headers of 1xx, 204, 304 and responses to HEAD; they are still
-        // invalid.
+        // hyper ignores the framing headers of 1xx, 204, 304 and responses to HEAD. They are
+        // invalid nevertheless.
         ReadError::GarbageContentLength
         | ReadError::ConflictingContentLength
         | ReadError::TransferEncodingInHttp10 => true,
-        // hyper accepts control characters in chunk extensions and any number of leading zeros in a
-        // chunk size.
+        // hyper accepts control characters in chunk extensions, and any number of leading zeros in
+        // a chunk size.
         ReadError::GarbageChunkSize | ReadError::ChunkSizeOverflow => true,
-        // hyper ends trailers at an empty CR LF line, but reads their content up to a lone LF and
-        // drops the rest. Two readers would disagree about the trailers.
+        // hyper ends trailers at an empty CR LF line, but reads their content only up to a lone LF
+        // and drops the rest. Two readers would disagree about the trailers.
         ReadError::GarbageTrailer => true,
         _ => false,
     }

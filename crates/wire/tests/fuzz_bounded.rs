@@ -1,4 +1,4 @@
-//! A bounded run of the fuzz target's checks over its seeds and damaged copies of them.
+//! A bounded run of the fuzz target's checks, on its seeds and on damaged copies of these seeds.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::check::{Random, check, read};
 use common::mutate::mutate;
 use std::path::Path;
 
-/// Damaged copies per seed.
+/// Number of damaged copies per seed.
 const COPIES: u64 = 1000;
 
 #[test]

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Several valid responses on one connection are read correctly under random splits and byte by
+    /// Several valid responses on one connection are read correctly at random splits and byte by
     /// byte.
     #[test]
     fn reads_valid_responses_at_any_split(
@@ -54,7 +54,7 @@ proptest! {
         check(&input);
     }
 
-    /// A truncated response is an error unless the close marks its end.
+    /// A truncated response is an error, unless the close of the connection marks its end.
     #[test]
     fn refuses_a_truncated_response(made in sample(false), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(made.wire.len());
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(transcript.end.is_ok(), cut == 0);
     }
 
-    /// Arbitrary bytes, alone and after the start of a response, never panic.
+    /// Arbitrary bytes, alone or after the start of a response, never cause a panic.
     #[test]
     fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
         check(&bytes);

@@ -1,10 +1,10 @@
-//! Every framing and every rejection, each on the smallest input that shows it.
+//! Tests of every framing and every rejection, each with the smallest input that shows it.
 
 use super::*;
 use crate::{MAX_HEADERS, MAX_SECTION_BYTES};
 
-/// Feeds the input, first whole and then byte by byte, as the response to one request, and closes
-/// the connection.
+/// Feeds the input as the response to one request, and closes the connection.
+/// The input is fed first as a whole, and then byte by byte.
 fn read(
     input: &[u8],
     to_head_request: bool,
@@ -263,7 +263,7 @@ fn limits_heads_and_trailers() {
         let whole = longest(room);
         assert_eq!(response(&whole).3, whole.len());
         assert_eq!(error(&longest(room + 1)), too_large);
-        // No line end, and an illegal byte beyond the limit.
+        // The input has no line end, and an illegal byte beyond the limit.
         let endless = format!("{start}{before}A: {}\0", "b".repeat(MAX_SECTION_BYTES));
         assert_eq!(error(&endless), too_large);
     }

@@ -1,4 +1,4 @@
-//! Encoded requests, and every rejection.
+//! Tests of encoded requests, and of every rejection.
 
 use super::*;
 use proptest::prelude::*;
@@ -189,7 +189,7 @@ fn splits_a_head_at_the_content_length() {
 }
 
 proptest! {
-    /// An accepted spec yields exactly one legal request with the specified content, body included.
+    /// An accepted spec yields exactly one legal request with the specified content and body.
     #[test]
     fn accepted_requests_parse(
         method in "[A-Za-z\\PC]{0,5}",

@@ -1,5 +1,6 @@
-//! Properties of the reader that hold for any input. Used by this crate's tests and by the fuzz
-//! target.
+//! Properties of the reader that hold for any input.
+//!
+//! They are used by this crate's tests and by the fuzz target.
 
 use floodmark_wire::{ReadError, Reader, Response};
 
@@ -8,11 +9,11 @@ use floodmark_wire::{ReadError, Reader, Response};
 pub struct Transcript {
     /// Complete responses with their bodies.
     pub responses: Vec<(Response, Vec<u8>)>,
-    /// Where each response ended in the input.
+    /// Position in the input at which each response ended.
     pub ends: Vec<usize>,
     /// The bytes after the last complete response.
     pub rest: Vec<u8>,
-    /// How reading ended: an error, or the close of the connection.
+    /// Reason for the end of reading: an error, or the close of the connection.
     pub end: Result<(), ReadError>,
 }
 
@@ -74,7 +75,7 @@ pub fn read(
 /// Checks one input: every split gives the same result, and every response matches its bytes.
 ///
 /// # Panics
-/// If a property does not hold.
+/// Panics if a property does not hold.
 pub fn check(input: &[u8]) {
     for to_head_request in [false, true] {
         let whole = read(input, to_head_request, || usize::MAX);
@@ -121,8 +122,8 @@ fn check_response(response: &Response, body: &[u8], raw: &[u8], to_head_request:
     }
 }
 
-/// Returns the lines of the last head, skipping 1xx, and the bytes after it. Splits plainly,
-/// independently of the reader's code.
+/// Returns the lines of the last head, skipping 1xx, and the bytes after that head.
+/// The split is simple, and independent of the reader's code.
 fn final_head(mut raw: &[u8]) -> (Vec<String>, &[u8]) {
     loop {
         let mut lines = Vec::new();
@@ -154,11 +155,12 @@ fn declared_length(head: &[String]) -> Option<u64> {
     Some(first.trim().parse().expect("a length"))
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): good enough to choose splits and mutations from a seed.
+/// SplitMix64 (Steele, Lea, Flood 2014). It is good enough to choose splits and mutations from a
+/// seed.
 pub struct Random(pub u64);
 
 impl Random {
-    /// Seeds with the bytes themselves, so that a failure reproduces from its input alone.
+    /// Derives the seed from the bytes, so that a failure can be reproduced from its input alone.
     pub fn of(bytes: &[u8]) -> Random {
         let fnv = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         Random(bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv))

@@ -1,4 +1,4 @@
-//! Shared by the integration tests.
+//! Code shared by the integration tests.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub mod check;

@@ -1,4 +1,4 @@
-//! Valid responses of every framing, with the expected result of reading them.
+//! Valid responses of every framing, with the expected result of reading each of them.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -17,7 +17,7 @@ enum Framing {
     /// Number of repeated `Content-Length` headers.
     Length(usize),
     Chunked {
-        /// Length and extension of each chunk, as far as the body reaches.
+        /// Length and extension of each chunk. The body may end before the last one.
         chunks: Vec<(usize, String)>,
         trailers: Vec<String>,
     },
@@ -26,7 +26,7 @@ enum Framing {
     None(u16),
 }
 
-/// Generates any valid response; one that ends with the close only if `until_close`.
+/// Generates any valid response. Only with `until_close`, the close may mark the end.
 pub fn sample(until_close: bool) -> impl Strategy<Value = Sample> {
     let interim = vec(
         prop_oneof![
