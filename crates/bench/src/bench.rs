@@ -12,7 +12,7 @@ use floodmark_host::{Child, Stop};
 use floodmark_record::units::show_duration;
 use floodmark_record::{Record, Run};
 
-/// Any error. It is printed, and the chore fails.
+/// Any error that makes a measurement fail.
 pub type Failure = Box<dyn Error>;
 
 /// How often the interrupt flag is read.
@@ -33,7 +33,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Uses `floodmark` as the measured program, or the one in the folder of this executable.
+    /// Measures the binary `floodmark`, or by default the one in the folder of this executable.
     pub fn new(floodmark: Option<&Path>) -> Result<Self, Failure> {
         let executable = std::env::current_exe()?;
         let folder = executable.parent().unwrap_or(Path::new("."));
@@ -48,10 +48,11 @@ impl Bench {
         })
     }
 
-    /// Runs a command in the repository's root until it ends. It inherits stdout and stderr.
+    /// Runs a command in the repository's root until it ends. The command inherits stdout and
+    /// stderr.
     ///
     /// # Errors
-    /// The command cannot be started or exceeds `limit`, or the user interrupts.
+    /// The command cannot be started or exceeds `limit`, or the user interrupts the measurement.
     pub fn run(&self, mut command: Command, limit: Duration) -> Result<ExitStatus, Failure> {
         command.current_dir(&self.root).stdin(Stdio::null());
         command.env("PATH", self.path());
@@ -74,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// Runs cargo in the repository; returns its output. The error also holds its output.
+    /// Runs cargo in the repository and returns its output. An error contains the output too.
     pub fn cargo(&self, words: &str) -> Result<String, Failure> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -97,7 +98,7 @@ impl Bench {
     }
 
     /// Runs an experiment, writes its result to the new folder `out`, and returns the record.
-    /// Ignores the exit code if there is a record.
+    /// The exit code is ignored if there is a record.
     pub fn experiment(
         &self,
         file: &Path,
@@ -113,8 +114,8 @@ impl Bench {
             .map_err(|error| format!("{}: {status}: {error}", file.display()).into())
     }
 
-    /// Runs `floodmark load`, with its summary on stdout unless the words disable it, and returns
-    /// its run, even if the run is invalid.
+    /// Runs `floodmark load` with the flags `words` and returns the run, even if the run is
+    /// invalid. The summary is printed unless `words` contains `--quiet`.
     pub fn load(&self, words: &str, limit: Duration) -> Result<Run, Failure> {
         println!("$ floodmark load {words}");
         let folder = tempfile::tempdir()?;
@@ -128,7 +129,8 @@ impl Bench {
         run.ok_or_else(|| format!("floodmark load: {status}, but the record has no run").into())
     }
 
-    /// `PATH` with the folder of the measured floodmark first, for external clients that run it.
+    /// Returns `PATH` with the folder of the measured floodmark first, for external clients that
+    /// run floodmark.
     fn path(&self) -> OsString {
         let mut path = OsString::from(self.floodmark.parent().unwrap_or(Path::new("/")));
         path.push(":");
@@ -137,7 +139,7 @@ impl Bench {
     }
 }
 
-/// Returns the word for the result of a check.
+/// Returns the printed result of a check.
 pub fn word(passed: bool) -> &'static str {
     if passed { "passed" } else { "FAILED" }
 }
@@ -155,12 +157,12 @@ pub fn names(folder: &Path) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Reads a file. An error names the file.
+/// Reads a file. Errors contain the path.
 pub fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// Writes a file. An error names the file.
+/// Writes a file. Errors contain the path.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
 }

@@ -1,4 +1,4 @@
-//! Conditions of a measurement, as rows of a page's table.
+//! Conditions of a measurement: date, source revision, host and program versions.
 
 use std::fs;
 use std::process::Command;
@@ -28,7 +28,7 @@ impl Conditions {
         }
         let host = environment(&Root::host());
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        // The flag of a CPU in a virtual machine.
+        // The CPU flag `hypervisor` is set in a virtual machine.
         let kind = match cpuinfo.split_whitespace().any(|word| word == "hypervisor") {
             true => "virtual machine",
             false => "no hypervisor detected",
@@ -53,7 +53,7 @@ impl Conditions {
         })
     }
 
-    /// Returns name and value of each condition and of some others.
+    /// Returns the name and value of each condition, followed by those in `others`.
     pub fn rows(&self, others: &[(&str, &str)]) -> Vec<Vec<String>> {
         let rows = self
             .rows
@@ -65,7 +65,7 @@ impl Conditions {
     }
 }
 
-/// Runs a command and returns its stdout without surrounding whitespace.
+/// Runs a command and returns its trimmed stdout.
 fn output(command: &mut Command) -> Result<String, Failure> {
     let output = command.output()?;
     match output.status.success() {

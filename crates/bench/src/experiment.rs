@@ -1,4 +1,4 @@
-//! Writes experiments together with the external clients that they use, and runs them.
+//! Writes experiments and their external clients to a folder, and runs the experiments.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,13 +10,13 @@ use floodmark_record::Record;
 
 use crate::bench::{Bench, Failure, read, write};
 
-/// Folder of the systems used only to measure floodmark, relative to the root.
+/// Folder of systems that are used only to measure floodmark, relative to the repository's root.
 const SYSTEMS: &str = "crates/bench/systems";
 
-/// Folders of external clients, relative to the root. The first one has precedence.
+/// Folders of external clients, relative to the repository's root. The first folder has precedence.
 const CLIENTS: [&str; 2] = ["crates/bench/clients", "clients"];
 
-/// An experiment to write.
+/// An experiment to be written and run.
 pub struct Setup {
     /// Question that the experiment answers.
     pub question: &'static str,
@@ -28,13 +28,13 @@ pub struct Setup {
     pub trials: Vec<TrialSetup>,
 }
 
-/// One trial.
+/// A trial of an experiment.
 pub struct TrialSetup {
-    /// Name of the trial and of its client.
+    /// Name of the trial, and of the external client if there is one.
     pub name: String,
-    /// Manifest lines of the trial, besides its name and client.
+    /// Manifest lines of the trial, without the name and the client.
     pub lines: String,
-    /// External client; without one, floodmark sends the load.
+    /// External client; `None` if floodmark sends the load.
     pub client: Option<ClientSetup>,
 }
 
@@ -47,11 +47,11 @@ pub struct ClientSetup {
 }
 
 impl Setup {
-    /// Writes the experiment and its clients to a new `folder`, runs it and returns its record. The
+    /// Writes the experiment and its clients to a new `folder`, runs it and returns the record. The
     /// result is in `folder/result`.
     ///
     /// # Errors
-    /// A file cannot be written, the run takes longer than `limit`, or it has no record.
+    /// A file cannot be written, the experiment takes longer than `limit`, or there is no record.
     pub fn run(
         &self,
         bench: &Bench,
@@ -97,7 +97,7 @@ pub struct NginxLoad {
     pub name: &'static str,
     /// Load threads.
     pub threads: u32,
-    /// Whether each request has its own connection.
+    /// Whether each request uses a fresh connection.
     pub fresh: bool,
     /// Whether connections use TLS.
     pub tls: bool,
@@ -141,11 +141,11 @@ impl NginxLoad {
         format!("system = {system:?}\nworkload = \"hello\"\nsetting = {{ threads = 1 }}")
     }
 
-    /// Returns an external client for this load, or `None` if it cannot send the load. Its manifest
-    /// may contain texts to replace.
+    /// Returns the named external client for this load, or `None` if the client cannot send the
+    /// load. The manifest may contain placeholders, which the caller replaces.
     ///
     /// # Errors
-    /// The client has no manifest.
+    /// There is no client with this name, or its manifest cannot be read.
     pub fn client(
         &self,
         bench: &Bench,
@@ -175,7 +175,7 @@ impl NginxLoad {
         }))
     }
 
-    /// Returns floodmark as an external client for this load, run by a wrapper command.
+    /// Returns floodmark as an external client for this load, started by a wrapper command.
     pub fn floodmark(
         &self,
         bench: &Bench,

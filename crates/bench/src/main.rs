@@ -1,4 +1,4 @@
-//! Measurements of floodmark itself. `cargo xtask` builds this program and starts it with the
+//! Measurements of floodmark itself. `cargo xtask` builds and starts this program together with the
 //! release build of floodmark.
 
 mod bench;
@@ -36,7 +36,7 @@ enum Measurement {
     Aa(difference::DifferenceOptions),
     /// Judge the cases that run on every change
     Causes,
-    /// Count how often the verdict names the cause of a known fault
+    /// Count how often the verdict names the known cause of a fault
     Confusion(confusion::ConfusionOptions),
     /// Check a running server against a workload's contract
     Contract(contracts::contract::ContractOptions),

@@ -1,5 +1,5 @@
-//! `cargo xtask watching`: measures the cost of monitoring the server, and whether monitoring slows
-//! the server down.
+//! `cargo xtask watching`: measures the cost of monitoring, and whether monitoring slows the server
+//! down.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use crate::scale::capacity::{Capacity, ConnectionLimits};
 use crate::scale::servers::SharedPortServers;
 use crate::statistics::estimate;
 
-/// Time of a run beyond its duration, to open and close 10,000 connections.
+/// Additional time of a run to open and close 10,000 connections.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
 /// Connections of the closed-model runs.
 const FEW: u32 = 100;
 
-/// Held connections that share a rate.
+/// Number of held connections that share a fixed rate.
 const MANY: u32 = 10_000;
 const RATE_PER_S: u32 = 10_000;
 
-/// Maximum CPU use of monitoring with few and with many connections, as a share of one CPU.
+/// Maximum CPU use of monitoring with few and with many connections, as a fraction of one CPU.
 const MAX_SHARES: [f64; 2] = [0.01, 0.03];
 
-/// Range that must contain the whole interval of the ratio of throughput with monitoring to
-/// throughput without it.
+/// Accepted ratio of throughput with monitoring to throughput without monitoring. The range must
+/// contain the whole interval.
 const RATIO: (f64, f64) = (0.97, 1.03);
 
 /// Options of `cargo xtask watching`.
 #[derive(Debug, Args)]
 pub struct MonitoringOptions {
-    /// Take fewer and shorter runs, to try out the chore within a minute; the interval is wider
+    /// Take fewer and shorter runs, for a rough result within a minute
     #[arg(long)]
     quick: bool,
     /// Program to measure [default: a release build of this checkout]
@@ -40,9 +40,9 @@ pub struct MonitoringOptions {
     pub program: Option<PathBuf>,
 }
 
-/// Measures and prints the results; returns whether all limits were met.
+/// Measures, prints the results and returns whether all limits were met.
 pub fn run(bench: &Bench, options: &MonitoringOptions) -> Result<bool, Failure> {
-    // Use many pairs, since the speed of a shared host changes within 30 s.
+    // Use many short pairs, because the speed of a shared host changes within 30 s.
     let (pairs, seconds, cost_seconds) = if options.quick {
         (6, 2, 4)
     } else {
@@ -72,7 +72,7 @@ pub fn run(bench: &Bench, options: &MonitoringOptions) -> Result<bool, Failure> 
     };
     let mut ratios = Vec::new();
     for pair in 0..pairs {
-        // Alternate the order, so that changes of the host affect both alike.
+        // Alternate the order, so that changes of the host affect both kinds of runs equally.
         ratios.push(match pair % 2 {
             0 => throughput(&closed)? / throughput(&unmonitored)?,
             _ => 1.0 / (throughput(&unmonitored)? / throughput(&closed)?),
@@ -93,14 +93,14 @@ pub fn run(bench: &Bench, options: &MonitoringOptions) -> Result<bool, Failure> 
     Ok(passed)
 }
 
-/// Returns the CPU use of monitoring, as a share of one CPU.
+/// Returns the CPU use of monitoring, as a fraction of one CPU.
 fn share(run: &Run) -> Result<f64, Failure> {
     let monitored = run.watcher.filter(|_| run.server.is_some());
     let watcher = monitored.ok_or_else(|| format!("not monitored: {}", run.missing.join("; ")))?;
     Ok(watcher.cpu_s / watcher.wall_s)
 }
 
-/// Describes the ratio of throughput; returns whether its whole interval is within [`RATIO`].
+/// Describes the ratio of throughput, and whether its whole interval is within [`RATIO`].
 fn judge(ratios: Vec<f64>) -> (String, bool) {
     let (low, high) = RATIO;
     let ratio = estimate(ratios);

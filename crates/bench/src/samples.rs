@@ -1,4 +1,4 @@
-//! Figures of one run of one peer.
+//! Figures of a peer's runs.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use floodmark_record::{Record, Run};
 
 use crate::bench::read;
 
-/// Figures of one run.
+/// Figures of one run of a peer.
 #[derive(Debug, Clone, Default)]
 pub struct PeerSample {
     /// Successful responses per second, as reported by the peer.
@@ -29,7 +29,7 @@ pub struct PeerSample {
 /// One sample per round; `None` for a failed run.
 pub type Rounds = Vec<Option<PeerSample>>;
 
-/// Returns the samples of a peer.
+/// Returns a peer's samples from the record.
 pub fn of(record: &Record, peer: &str, rounds: usize, result: &Path) -> Rounds {
     let of_round = |round: usize, run: &&Run| {
         run.trial.as_deref() == Some(peer) && run.process as usize == round
@@ -64,7 +64,7 @@ fn sample(run: &Run, result: &Path) -> Option<PeerSample> {
     })
 }
 
-/// Reads the record that floodmark, as an external client, printed to its log.
+/// Reads the record that floodmark printed to its log as an external client.
 pub fn own_run(result: &Path, log: &str) -> Option<Run> {
     let text = read(&result.join(log)).ok()?;
     let record = text.get(text.find('{')?..=text.rfind('}')?)?;
@@ -72,7 +72,7 @@ pub fn own_run(result: &Path, log: &str) -> Option<Run> {
     record.runs.into_iter().next()
 }
 
-/// Returns why floodmark's own figures of a run are not usable.
+/// Returns the reason why floodmark's own figures of a run are unusable, if any.
 fn failures(run: &Run) -> Option<String> {
     let requests = &run.requests;
     let failed = requests.sent - requests.ok + requests.connect_failed + requests.unsent;

@@ -1,5 +1,5 @@
-//! `floodmark-bench schema`: the JSON Schemas of records, manifests and `floodmark observe`, as one
-//! JSON object keyed by file name.
+//! `floodmark-bench schema`: prints the JSON Schemas of records, manifests and `floodmark observe`.
+//! The output is one JSON object keyed by file name.
 
 use floodmark_lab::manifest::{client_schema, experiment_schema, store_schema, system_schema};
 use serde_json::json;

@@ -1,8 +1,8 @@
-//! Medians of a few rounds, with distribution-free intervals.
+//! Medians of a small number of rounds, with distribution-free confidence intervals.
 
 use crate::table::DASH;
 
-/// Target coverage of an interval.
+/// Target confidence level of an interval.
 const LEVEL: f64 = 0.95;
 
 /// A median with its range and interval.
@@ -31,12 +31,12 @@ pub struct MedianInterval {
     pub coverage: f64,
 }
 
-/// Estimates the median; returns `None` without values.
+/// Estimates the median, or returns `None` if there are no values.
 ///
 /// The interval is the narrowest symmetric pair of order statistics that contains the true median
 /// with at least 95 % probability. The number of values below the median is binomial with p = ½
-/// (Conover, Practical Nonparametric Statistics, 3.2). With fewer than six values, the interval is
-/// their range, at a lower level.
+/// (Conover, Practical Nonparametric Statistics, 3.2). The interval of fewer than six values is the
+/// range of the values, at a lower level.
 pub fn estimate(mut figures: Vec<f64>) -> Option<Median> {
     figures.sort_by(f64::total_cmp);
     let n = figures.len();
@@ -60,13 +60,13 @@ pub fn estimate(mut figures: Vec<f64>) -> Option<Median> {
     })
 }
 
-/// Formats a median, or a dash without values.
+/// Formats a median, or a dash if there are no values.
 pub fn show(median: Option<Median>, text: impl Fn(Median) -> String) -> String {
     median.map_or(DASH.to_owned(), text)
 }
 
-/// Returns the probability that the median lies within n values without the `skipped` smallest and
-/// largest ones.
+/// Returns the probability that the median lies between the order statistics `skipped + 1` and
+/// `n - skipped` of n values.
 fn coverage(n: usize, skipped: usize) -> f64 {
     let mut ways = 1.0;
     let mut outside = 0.0;
@@ -90,8 +90,8 @@ mod tests {
         assert!((interval.coverage - 0.9375).abs() < 1e-12);
     }
 
-    /// From a table of the sign test: the 2nd and 8th of 9 values, 96.1 %; the 6th and 15th of 20,
-    /// 95.9 %.
+    /// The levels are from a table of the sign test: 96.1 % for the 2nd and 8th of 9 values, and
+    /// 95.9 % for the 6th and 15th of 20 values.
     #[test]
     fn more_figures_narrow_the_interval() {
         let of = |n: usize| estimate((1..=n).map(|i| i as f64).collect()).unwrap();

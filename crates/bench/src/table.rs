@@ -1,10 +1,10 @@
-//! Markdown tables that are also readable on a terminal.
+//! Markdown tables that are readable as plain text.
 
 /// Placeholder for a figure that was not measured.
 pub const DASH: &str = "–";
 
-/// Returns a Markdown table. Its headings are separated by ` | `. The first column is aligned left,
-/// all others right. Missing cells are empty.
+/// Returns a Markdown table. The headings in `heads` are separated by ` | `. The first column is
+/// aligned to the left, all others to the right. Missing cells are empty.
 pub fn table(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let heads = heads.split(" | ").map(str::to_owned).collect();
     let rows: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();

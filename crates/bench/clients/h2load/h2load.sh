@@ -1,4 +1,4 @@
-# h2load.sh FLAGS...: runs h2load with a log, and prints percentiles of the times in the log.
+# h2load.sh FLAGS...: runs h2load with a log and prints percentiles of the logged times.
 rm -f log.tsv
 h2load --log-file=log.tsv "$@" || exit
 cut -f3 log.tsv | sort -n | awk '{ us[NR] = $1 }

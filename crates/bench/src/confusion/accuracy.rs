@@ -1,4 +1,4 @@
-//! Proportions of right verdicts with their intervals.
+//! Proportions of correct verdicts, with confidence intervals.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct Proportion {
 }
 
 impl Proportion {
-    /// Counts the items that are true.
+    /// Returns the proportion of items that are true.
     pub fn of(items: impl IntoIterator<Item = bool>) -> Self {
         let mut proportion = Proportion::default();
         for holds in items {
@@ -44,7 +44,7 @@ impl Proportion {
         let middle = p + Z * Z / (2.0 * n);
         let half = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
         let whole = 1.0 + Z * Z / n;
-        // Rounding errors may exceed 0 and 1.
+        // Rounding errors may move a bound below 0 or above 1.
         let (low, high) = ((middle - half) / whole, (middle + half) / whole);
         (low.max(0.0), high.min(1.0))
     }
@@ -74,12 +74,12 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Returns the accuracy of floodmark's verdicts.
+    /// Computes the accuracy of floodmark's verdicts.
     pub fn of<'a>(cases: impl IntoIterator<Item = &'a JudgedCase>) -> Self {
         Self::by(cases, |case| (case.judged, case.confidence))
     }
 
-    /// Returns the accuracy of other verdicts on the same cases.
+    /// Computes the accuracy of other verdicts on the same cases.
     pub fn by<'a>(
         cases: impl IntoIterator<Item = &'a JudgedCase>,
         verdict: impl Fn(&JudgedCase) -> (Cause, Confidence),
@@ -102,7 +102,7 @@ impl Accuracy {
     }
 }
 
-/// Counts the judged causes for each expected cause.
+/// Counts how often each cause was named for each expected cause.
 pub fn matrix<'a>(
     cases: impl IntoIterator<Item = &'a JudgedCase>,
 ) -> BTreeMap<Cause, BTreeMap<Cause, usize>> {

@@ -1,4 +1,4 @@
-//! Verdicts of simpler judges on the same runs, as baselines for floodmark's accuracy.
+//! Verdicts by simpler rules on the same runs, as baselines for floodmark's accuracy.
 
 use floodmark_record::Metric;
 use floodmark_record::cause::Cause;
@@ -12,7 +12,7 @@ pub const NAMES: [&str; 3] = [
     "the client's figures alone",
 ];
 
-/// Utilization above which most dashboards call a resource saturated.
+/// Utilization above which most dashboards report a resource as saturated.
 const UTILIZED: f64 = 0.9;
 
 /// Returns each baseline's cause for a run on a host with this many CPUs.
@@ -20,8 +20,10 @@ pub fn of(run: &Run, cpus: f64) -> [Cause; 3] {
     [Cause::ServerCpu, by_thresholds(run, cpus), by_client(run)]
 }
 
-/// B. Gregg's USE method (Systems Performance, 2nd edition, 2.5.9): errors, saturation, then
-/// utilization of each resource. The first one beyond its threshold is the cause.
+/// Returns the cause by B. Gregg's USE method (Systems Performance, 2nd edition, 2.5.9).
+///
+/// The method checks the errors, saturation and utilization of each resource. The first value
+/// beyond its threshold is the cause.
 fn by_thresholds(run: &Run, cpus: f64) -> Cause {
     let series = |is: fn(&Metric) -> bool| {
         let all = run.observations.iter();
@@ -66,7 +68,7 @@ fn by_thresholds(run: &Run, cpus: f64) -> Cause {
     }
 }
 
-/// The cause that a load generator could infer from its own figures.
+/// Returns the cause that a load generator could infer from its own figures.
 fn by_client(run: &Run) -> Cause {
     if let Some(cause) = by_errors(run) {
         return cause;

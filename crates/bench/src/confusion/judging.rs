@@ -1,4 +1,4 @@
-//! Judges the runs of one case and decides whether the case counts.
+//! Judges the runs of a case and decides whether the case is void.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use super::baseline;
 use crate::bench::{Failure, read};
 
-/// Name of the judged trial.
+/// Name of the trial with the fault, whose cause is judged.
 pub const FAULT: &str = "fault";
 /// Name of the trial without the fault.
 const CONTROL: &str = "control";
 
-/// Minimum relative effect of a fault. A case with a smaller effect is void.
+/// Minimum relative effect of a fault. A case whose fault has a smaller effect is void.
 const MIN_EFFECT: f64 = 0.05;
 
 /// A measured and judged case.
@@ -25,9 +25,9 @@ const MIN_EFFECT: f64 = 0.05;
 pub struct JudgedCase {
     /// Name of the case.
     pub name: String,
-    /// Expected causes, at least one; several if two limits are equal by design.
+    /// Expected causes, at least one. A case has several if its limits are equal by design.
     pub expected: Vec<Cause>,
-    /// Verdict on which most runs agree.
+    /// Summary of the most frequent verdict.
     pub verdict: Option<Verdict>,
     /// Cause named by the verdict.
     pub judged: Cause,
@@ -37,25 +37,25 @@ pub struct JudgedCase {
     pub causes: Vec<Cause>,
     /// Causes named by the baselines, in the order of [`baseline::NAMES`].
     pub baselines: [Cause; 3],
-    /// Whether the case is hidden during work on the rules.
+    /// Whether the case is set aside, so that the rules are not fitted to the case.
     pub is_set_aside: bool,
     /// Whether the case has no fault.
     pub is_clean: bool,
 }
 
-/// Cases of one pass.
+/// All cases of one pass.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// Cases, judged by the rules of this build.
+    /// Cases judged by the rules of this build.
     pub cases: Vec<JudgedCase>,
-    /// The same cases, judged by the rules of the floodmark that measured them.
+    /// The same cases judged by the rules of the floodmark build that measured the runs.
     pub as_measured: Vec<JudgedCase>,
-    /// Void cases with reasons.
+    /// Names of void cases, each with the reason.
     pub void: Vec<(String, String)>,
 }
 
 impl Pass {
-    /// Judges the results of the named cases in a folder.
+    /// Judges the results of the named cases in the folder.
     pub fn read<'a>(folder: &Path, names: impl IntoIterator<Item = &'a String>) -> Self {
         let mut pass = Pass::default();
         for name in names {
@@ -87,7 +87,7 @@ impl JudgedCase {
         ids.join(" or ")
     }
 
-    /// Returns the evidence against the expected causes of a wrong verdict.
+    /// Returns the evidence that a wrong verdict gives against the expected causes.
     pub fn ruled_out(&self) -> Vec<&str> {
         let lines = self.verdict.iter().flat_map(|verdict| &verdict.ruled_out);
         let is_expected = |line: &&String| {
@@ -97,17 +97,17 @@ impl JudgedCase {
         lines.filter(is_expected).map(String::as_str).collect()
     }
 
-    /// Summarizes the verdict, or describes how the runs disagree.
+    /// Returns the summary of the verdict, or a description of how the runs disagree.
     pub fn summary(&self) -> String {
         if let Some(verdict) = &self.verdict {
             return verdict.summary.clone();
         }
         let ids: Vec<&str> = self.causes.iter().map(|cause| cause.name()).collect();
-        format!("its processes have different verdicts: {}", ids.join(", "))
+        format!("the processes have different verdicts: {}", ids.join(", "))
     }
 }
 
-/// Reads the record with verdicts by the rules of the floodmark that measured it.
+/// Reads a record with the verdicts that were made when it was measured.
 fn as_measured(result: &Path) -> Result<Record, Failure> {
     let file = result.join("record.json");
     serde_json::from_str(&read(&file)?)
@@ -117,7 +117,7 @@ fn as_measured(result: &Path) -> Result<Record, Failure> {
 /// Judges a case.
 ///
 /// # Errors
-/// The reason why the case is void.
+/// The case is void; the error contains the reason.
 fn judge(record: &Record, name: &str) -> Result<JudgedCase, Failure> {
     if let Some(skipped) = record.skipped.first() {
         return Err(skipped.clone().into());
@@ -150,19 +150,19 @@ fn judge(record: &Record, name: &str) -> Result<JudgedCase, Failure> {
     })
 }
 
-/// Returns whether a case is set aside: one in five, selected by a hash of its name.
+/// Returns whether a case is set aside. A hash of the name selects one case in five.
 fn is_set_aside(name: &str) -> bool {
     hash(name).is_multiple_of(5)
 }
 
-/// 64-bit FNV-1a hash.
+/// Computes the 64-bit FNV-1a hash.
 pub fn hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Returns the causes that the case's file expects.
+/// Returns the expected causes from the case's file.
 fn expected(record: &Record) -> Result<Vec<Cause>, Failure> {
     let ids = record
         .experiment
@@ -176,10 +176,12 @@ fn expected(record: &Record) -> Result<Vec<Cause>, Failure> {
     }
 }
 
-/// Returns whether the fault had an effect: in every run with the fault, throughput was lower (or
-/// p99 higher) than in every control run, by at least [`MIN_EFFECT`]. With three runs per trial,
-/// this happens by chance in 1 of 20 cases per figure, and in at most 1 of 10 for either figure
-/// (permutation test).
+/// Returns whether the fault had an effect.
+///
+/// A fault has an effect if throughput is lower in every run with the fault than in every control
+/// run, or p99 is higher, by at least [`MIN_EFFECT`]. With three runs per trial, chance alone
+/// produces such an effect in 1 of 20 cases per figure, and in at most 1 of 10 cases for the two
+/// figures together (permutation test).
 fn has_effect(fault: &[&Run], control: &[&Run]) -> bool {
     let all_lower = |figure: fn(&Run) -> Option<f64>, a: &[&Run], b: &[&Run]| {
         let max = a.iter().filter_map(|run| figure(run)).reduce(f64::max);
@@ -212,7 +214,7 @@ fn most_frequent(runs: &[&Run]) -> Option<Verdict> {
 
 #[cfg(test)]
 impl JudgedCase {
-    /// A likely verdict on a case that is not set aside.
+    /// Returns a likely verdict on a case that is not set aside.
     pub fn example(name: &str, expected: Cause, judged: Cause) -> Self {
         JudgedCase {
             name: name.to_owned(),

@@ -1,9 +1,9 @@
 //! `cargo xtask confusion`: loads servers that have one fault each and counts how often floodmark
 //! names the right cause.
 //!
-//! A case is an experiment in `cases/` with the trial `fault` and, if the fault is injected, the
-//! trial `control`. Results stay in the target folder, so an interrupted suite resumes, and new
-//! rules can judge earlier runs.
+//! A case is an experiment in `cases/` with a trial `fault`. If the fault is injected, the case
+//! also has a trial `control`. Results stay in the target folder. An interrupted suite can
+//! therefore resume, and new rules can judge earlier runs.
 
 mod accuracy;
 mod baseline;
@@ -21,7 +21,7 @@ use crate::bench::{self, Bench, Failure, update};
 use crate::contracts::lacks_program;
 use judging::{FAULT, JudgedCase, Pass, hash};
 
-/// Maximum time of a case without and with perturbations. A case usually takes less than 30 s.
+/// Maximum time of a case, without and with perturbations. A case usually takes less than 30 s.
 const MAX_TIME: Duration = Duration::from_secs(180);
 const MAX_PROOF_TIME: Duration = Duration::from_secs(480);
 
@@ -31,25 +31,25 @@ pub struct ConfusionOptions {
     /// Run only cases whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Run part K of N of the cases, such as 1/6
+    /// Run only part K of N of the cases, such as 1/6
     #[arg(long, value_name = "K/N", value_parser = shard)]
     shard: Option<(usize, usize)>,
-    /// Judge earlier results; measure nothing
+    /// Judge earlier results without measuring
     #[arg(long)]
     judge: bool,
-    /// Measure again even if results exist
+    /// Measure every case, even if a result exists
     #[arg(long, conflicts_with = "judge")]
     fresh: bool,
     /// Also show cases that are set aside; the rules must then not change until new cases are drawn
     #[arg(long)]
     open: bool,
-    /// Number of the pass; the second is compared with the first
+    /// Number of the pass; the second pass is compared with the first
     #[arg(long, value_name = "N", default_value_t = 1)]
     pass: u32,
     /// Run one process per trial instead of three; cases with a small effect may be void
     #[arg(long)]
     quick: bool,
-    /// Also prove the verdicts of every third case by perturbations
+    /// Also prove the verdicts of every third case with perturbations
     #[arg(long)]
     prove: bool,
     /// Write docs/accuracy.md
@@ -59,13 +59,15 @@ pub struct ConfusionOptions {
 
 /// Part of the cases that runs on every change: 11 cases.
 const CHANGE_SHARD: (usize, usize) = (1, 9);
-/// Maximum number of wrong verdicts in the step `causes`. When this was set, 94 of 96 verdicts were
-/// right. At that rate, more than 2 of 11 are wrong in 1 of 760 runs; with 70 % right verdicts, in
-/// 69 % of the runs (binomial distribution).
+/// Maximum number of wrong verdicts in the step `causes`.
+///
+/// When this limit was set, 94 of 96 verdicts were right. At that accuracy, 1 of 760 runs has more
+/// than 2 wrong verdicts of 11. At an accuracy of 70 %, 69 % of the runs do (binomial
+/// distribution).
 const MAX_WRONG: usize = 2;
 
-/// Runs the cases of every change once; returns whether at least 9 of 11 verdicts are right.
-/// Ignores a case whose program is missing and prints the reason.
+/// Runs the cases of every change once and returns whether at least 9 of 11 verdicts are right.
+/// A case whose program is missing is ignored, and the reason is printed.
 pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     let options = ConfusionOptions {
         shard: Some(CHANGE_SHARD),
@@ -97,8 +99,8 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// Measures cases without a result, judges all cases and prints the page; returns whether no case
-/// was void.
+/// Measures cases without a result, judges all cases and prints the page. Returns false if a case
+/// is void.
 pub fn run(bench: &Bench, options: &ConfusionOptions) -> Result<bool, Failure> {
     Ok(measure_and_judge(bench, options)?.void.is_empty())
 }
@@ -111,7 +113,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
     };
     let proved = results.join("proved");
     let names = names(&bench.root.join("cases"), options)?;
-    // One in three, selected by a hash of its name.
+    // A hash of the name selects one case in three.
     let third = names.iter().filter(|name| hash(name).is_multiple_of(3));
     let third: Vec<String> = third.cloned().collect();
     if !options.judge {
@@ -134,7 +136,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
         println!("void: {name}: {reason}");
     }
     let judged = || pass.cases.iter().map(|case| &case.name);
-    // A void case has no proof.
+    // Void cases are not proven.
     let mut proofs = Pass::read(&proved, judged().filter(|name| third.contains(name))).cases;
     let is_tested = |verdict: &Verdict| !verdict.tested.is_empty();
     proofs.retain(|case| case.verdict.as_ref().is_some_and(is_tested));
@@ -166,7 +168,7 @@ fn names(folder: &Path, options: &ConfusionOptions) -> Result<Vec<String>, Failu
     }
 }
 
-/// Measures each case whose result is missing or older than its file.
+/// Measures each case whose result is missing or older than the case's file.
 fn measure(
     bench: &Bench,
     names: &[String],
@@ -188,7 +190,7 @@ fn measure(
         let flags = [&["--quiet"], flags].concat();
         if let Err(error) = bench.experiment(&case, &flags, &result, limit) {
             bench.check_interrupt()?;
-            // A failed case is void; continue with the others.
+            // A case that fails is void. Continue with the other cases.
             println!("      {error}");
         }
     }
@@ -200,7 +202,8 @@ fn is_newer(result: &Path, case: &Path) -> bool {
     matches!((changed(result), changed(case)), (Some(result), Some(case)) if result >= case)
 }
 
-/// Prints a line for a case unless it is set aside, and the evidence for a wrong verdict.
+/// Prints the verdict on a case, and the evidence if the verdict is wrong. Prints nothing for a
+/// case that is set aside.
 fn show(case: &JudgedCase, open: bool, when: &str) {
     if case.is_set_aside && !open {
         return;

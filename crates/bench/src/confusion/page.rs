@@ -16,7 +16,7 @@ work on the rules.
 
 ";
 
-/// Returns the page as Markdown. `other` is another pass over the same cases, and `proofs` are
+/// Returns the page as Markdown. `other` is another pass over the same cases. `proofs` contains the
 /// verdicts after perturbations.
 pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
     let cases = &pass.cases;
@@ -114,7 +114,7 @@ fn agreement(cases: &[JudgedCase], other: &Pass) -> String {
     )
 }
 
-/// Describes the wrong verdicts of cases that are not set aside.
+/// Describes the wrong verdicts on cases that are not set aside.
 fn wrong(cases: &[JudgedCase]) -> Vec<String> {
     let wrong = cases
         .iter()
@@ -132,7 +132,7 @@ fn wrong(cases: &[JudgedCase]) -> Vec<String> {
     wrong.map(line).collect()
 }
 
-/// Returns a section with a list, unless the list is empty.
+/// Returns a section with a list, or nothing if the list is empty.
 fn list(title: &str, lines: &[String]) -> String {
     match lines {
         [] => String::new(),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::client::ContractRequest;
 use super::contract::ContractCheck;
 
-/// Invalid bodies, each with a description.
+/// Invalid request bodies, each with a description.
 const INVALID: [(&str, &str); 7] = [
     ("an empty body", ""),
     ("a body that is not JSON", "{\"name\": "),
@@ -17,7 +17,7 @@ const INVALID: [(&str, &str); 7] = [
     ("a name that is null", "{\"name\": null}"),
 ];
 
-/// Checks listing and adding bars, and the refusal of invalid bars.
+/// Checks that the server lists bars, adds bars and refuses invalid bars.
 pub fn contract(check: &mut ContractCheck) {
     let path = Workload::Bars.path();
     let Some(mut bars) = list(check) else { return };
@@ -42,7 +42,7 @@ pub fn contract(check: &mut ContractCheck) {
             format!("{what}: unexpected Location {location:?}"),
         );
         bars.push(bar);
-        // The bar must be in the database before the response is sent.
+        // The server must store the bar before it sends the response.
         check_stored(check, &what, &bars);
     }
     for (why, body) in INVALID {
@@ -81,7 +81,7 @@ pub fn list(check: &mut ContractCheck) -> Option<Vec<Value>> {
     bars
 }
 
-/// Parses bars, which must be in the order of their ids.
+/// Parses a list of bars and checks that their ids are in ascending order.
 fn bars(body: &str) -> Option<Vec<Value>> {
     let bars: Vec<Value> = serde_json::from_str(body).ok()?;
     let id = |bar: &Value| {

@@ -1,10 +1,10 @@
-//! An independent HTTP client: contract checks must not rely on floodmark's own reader.
+//! An independent HTTP client, because contract checks must not rely on floodmark's own reader.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Response timeout, long enough for a JVM that has just started.
+/// Response timeout. A JVM that has just started must be able to respond in time.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum length of a response head, in bytes.
@@ -74,8 +74,8 @@ impl ContractConnection {
         Ok(ContractConnection(BufReader::new(stream)))
     }
 
-    /// Sends text. Ignores errors, since a server may refuse a request early and close the
-    /// connection; its response still counts.
+    /// Sends text. Errors are ignored because a server may refuse a request early and close the
+    /// connection. The response is still checked.
     pub fn send(&mut self, text: &str) {
         let _ = self.0.get_mut().write_all(text.as_bytes());
     }
@@ -86,7 +86,7 @@ impl ContractConnection {
         self.response()
     }
 
-    /// Reads one response. It must have a `Content-Length`.
+    /// Reads one response. The response must have a `Content-Length`.
     pub fn response(&mut self) -> io::Result<ContractResponse> {
         let mut head = String::new();
         let mut lines = self.0.by_ref().take(MAX_HEAD);

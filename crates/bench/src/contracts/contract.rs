@@ -15,13 +15,13 @@ use super::{bars, crash, scoring};
 /// Length of the longest body that a server must accept, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
 
-/// Prefix of an output line that reports a violation.
+/// Prefix of each output line that reports a violation.
 pub const VIOLATION: &str = "violation: ";
 
-/// Text in the last output line, after the number of checks.
+/// Text after the number of checks in the last output line.
 pub const SUMMARY: &str = " checks, ";
 
-/// Length of the requested sequence.
+/// How many numbers the sequence check requests.
 const NUMBERS: u64 = 200;
 
 /// Options of `cargo xtask contract`.
@@ -32,8 +32,8 @@ pub struct ContractOptions {
     workload: Workload,
     /// The server, such as 127.0.0.1:8080
     server: SocketAddr,
-    /// Also kill the server (SIGKILL), restart it, and kill its store: acknowledged data must survive, and writes without the store
-    /// must be refused
+    /// Also kill and restart the server (SIGKILL), then kill its store: acknowledged data must
+    /// survive, and writes without the store must be refused
     #[arg(long)]
     outage: bool,
 }
@@ -51,7 +51,7 @@ pub struct ContractCheck {
 }
 
 impl ContractCheck {
-    /// Checks a condition; `violation` describes its violation.
+    /// Counts a check. If the condition is false, records the text of `violation`.
     pub fn that(&mut self, holds: bool, violation: String) {
         self.checks += 1;
         if !holds {
@@ -59,7 +59,7 @@ impl ContractCheck {
         }
     }
 
-    /// Opens a connection and uses it. An error is a violation.
+    /// Opens a connection and passes it to a function. An error is a violation.
     fn exchange<T>(
         &mut self,
         what: &str,
@@ -75,14 +75,14 @@ impl ContractCheck {
     }
 
     /// Sends a request on a fresh connection and returns the response. A missing response is a
-    /// violation.
+    /// violation of the contract.
     pub fn once(&mut self, request: ContractRequest<'_>) -> Option<ContractResponse> {
         let what = format!("{} {}", request.method, request.path);
         self.exchange(&what, |connection| connection.request(request))
     }
 
-    /// Sends a request with `Connection: close` and checks that the server then closes the
-    /// connection. Returns a description of the request and the response.
+    /// Sends a request with `Connection: close` and checks that the server closes the connection
+    /// after its response. Returns a description of the request, and the response.
     pub fn closing(&mut self, request: ContractRequest<'_>) -> Option<(String, ContractResponse)> {
         let what = format!("{} {} with Connection: close", request.method, request.path);
         let (response, is_closed) = self.exchange(&what, |connection| {
@@ -93,8 +93,7 @@ impl ContractCheck {
         Some((what, response))
     }
 
-    /// Checks status and media type of a successful response. `is_right` tells whether its body is
-    /// correct.
+    /// Checks the status, media type and body of a successful response. `is_right` checks the body.
     pub fn ok(&mut self, what: &str, response: &ContractResponse, kind: &str, is_right: bool) {
         let (status, body) = (response.status, &response.body);
         self.that(
@@ -104,7 +103,7 @@ impl ContractCheck {
         self.media_type(what, response, kind);
     }
 
-    /// Checks that the server refuses a request with this status and a one-line reason; returns the
+    /// Checks that the server refuses a request with this status and a one-line reason. Returns the
     /// response.
     pub fn refused(
         &mut self,
@@ -143,7 +142,7 @@ impl ContractCheck {
     }
 }
 
-/// Runs the checks and prints the result; returns whether the server meets the contract.
+/// Runs the checks, prints the result and returns whether the server meets the contract.
 pub fn run(options: &ContractOptions) -> bool {
     let mut check = ContractCheck {
         server: options.server,
@@ -176,7 +175,7 @@ fn contract(workload: Workload, check: &mut ContractCheck) {
     refusals(check, workload);
 }
 
-/// Checks that the response is the same for each request on one connection.
+/// Checks that all requests on a connection get the same response.
 fn fixed(check: &mut ContractCheck, workload: Workload, kind: &str, is_right: fn(&str) -> bool) {
     let get = ContractRequest::get(workload.path());
     let what = format!("GET {}", get.path);
@@ -192,7 +191,7 @@ fn fixed(check: &mut ContractCheck, workload: Workload, kind: &str, is_right: fn
     }
 }
 
-/// Checks that numbers ascend without gaps.
+/// Checks that the numbers are consecutive.
 fn dispatcher(check: &mut ContractCheck) {
     let begin = Instant::now();
     let get = ContractRequest::get(Workload::Dispatcher.path());
@@ -220,7 +219,7 @@ fn dispatcher(check: &mut ContractCheck) {
     check.that(ascends, format!("numbers do not ascend: {numbers:?}"));
     if let (Some(first), Some(last)) = (numbers.first(), numbers.last()) {
         let requested = numbers.len() as u64;
-        // `floodmark run` also reads the counter once per second, and before and after the load.
+        // `floodmark run` also reads the counter every second, and before and after the load.
         let others = begin.elapsed().as_secs() + 2;
         let counted = last.saturating_sub(*first) + 1;
         check.that(

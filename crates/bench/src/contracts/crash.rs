@@ -1,5 +1,5 @@
-//! Requirements of a contract after crashes: acknowledged data survives a killed server, and a
-//! server acknowledges nothing without its store.
+//! Contract checks after crashes. Acknowledged data must survive a killed server, and a server must
+//! not acknowledge a write without its store.
 
 use std::collections::HashSet;
 use std::fs;
@@ -20,10 +20,10 @@ use super::contract::ContractCheck;
 use super::{bars, scoring};
 use crate::bench::Failure;
 
-/// Time for a restarted server to respond.
+/// Maximum time until a restarted server responds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pause between two attempts.
+/// Pause between two attempts to get a response.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Kills the server, restarts it on the same store, then kills the store.
@@ -77,8 +77,8 @@ fn listening(at: SocketAddr) -> Result<u32, Failure> {
     }
 }
 
-/// Returns the address of a server's store: the remote end of a connection that is not on the
-/// server's own port.
+/// Returns the address of a server's store. That is the remote address of a connection that does
+/// not use the server's own port.
 fn store_of(server: u32, port: u16) -> Result<SocketAddr, Failure> {
     let files = fs::read_dir(format!("/proc/{server}/fd"))?.flatten();
     let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
@@ -93,8 +93,8 @@ fn store_of(server: u32, port: u16) -> Result<SocketAddr, Failure> {
     Ok(remote)
 }
 
-/// Parses `/proc/net/tcp`; returns the local and remote addresses of the established connections
-/// among the given sockets.
+/// Parses `/proc/net/tcp`. Returns the local and remote addresses of established connections among
+/// the given sockets.
 fn established(text: &str, own: &HashSet<String>) -> Vec<(SocketAddr, SocketAddr)> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -105,15 +105,15 @@ fn established(text: &str, own: &HashSet<String>) -> Vec<(SocketAddr, SocketAddr
     text.lines().filter_map(line).collect()
 }
 
-/// Kills a server (SIGKILL) and restarts it with the same command, environment and folder. Returns
-/// when the server responds.
+/// Kills a server (SIGKILL) and restarts it with the same command, environment and folder.
+/// Waits until the new server responds.
 fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
     let process = |file: &str| format!("/proc/{server}/{file}");
     let read = |file: &str| -> io::Result<String> {
         let bytes = fs::read(process(file))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     };
-    // Words end with a zero byte (proc_pid_cmdline(5), proc_pid_environ(5)).
+    // Each argument ends with a zero byte (proc_pid_cmdline(5), proc_pid_environ(5)).
     let (words, environment) = (read("cmdline")?, read("environ")?);
     let mut words = words.split_terminator('\0');
     let program = words
@@ -132,7 +132,7 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
         .stderr(Stdio::null());
     kill(server)?;
     let begin = Instant::now();
-    // The port is free when the old process is gone.
+    // The port is free once the old process has ended.
     while listening(at).is_ok() && begin.elapsed() < TIMEOUT {
         thread::sleep(PAUSE);
     }

@@ -1,8 +1,8 @@
-//! The step `systems` of `cargo xtask test`: checks each system in `systems/`, with each of its
-//! workloads and journals, against the workload's contract.
+//! The step `systems` of `cargo xtask test`. Each system in `systems/` is checked against the
+//! contracts of its workloads, with each of its journals.
 //!
 //! An experiment runs the systems with `floodmark-bench contract` as the external client. Systems
-//! and stores are therefore built, started and stopped as in a measurement.
+//! and stores are therefore built, started and stopped as in any measurement.
 
 mod bars;
 mod client;
@@ -20,10 +20,10 @@ use floodmark_record::Record;
 use crate::bench::{Bench, Failure, names};
 use crate::experiment::{ClientSetup, Setup, TrialSetup};
 
-/// Text in a record's line about a system or store whose program is missing.
+/// Text that identifies a record's line about a missing program of a system or store.
 const NOT_INSTALLED: &str = " is not installed";
 
-/// Knob that selects the store.
+/// Name of the knob that selects the store.
 const JOURNAL: &str = "journal";
 
 /// Database of the workload `bars`.
@@ -32,7 +32,7 @@ const DATABASE: &str = "postgresql";
 /// Maximum time of the experiment, including the first build of all systems.
 const MAX_TIME: Duration = Duration::from_secs(3600);
 
-/// A system with a workload and a value of one knob.
+/// A trial of a system with a workload and the value of one knob.
 #[derive(Debug, Clone)]
 struct ContractTrial {
     name: String,
@@ -42,7 +42,7 @@ struct ContractTrial {
     store: Option<String>,
 }
 
-/// Returns whether something was skipped because a program is not installed.
+/// Returns whether a system or store was skipped because a program is not installed.
 pub fn lacks_program(skipped: &str) -> bool {
     skipped.contains(NOT_INSTALLED)
 }
@@ -76,7 +76,7 @@ pub fn run(bench: &Bench) -> Result<bool, Failure> {
     Ok(violations.is_empty())
 }
 
-/// Returns the violations, and the lines about missing programs.
+/// Returns the violations of a trial, and the lines about missing programs.
 fn judge(trials: &[ContractTrial], record: &Record, result: &Path) -> (Vec<String>, Vec<String>) {
     let skipped = record.skipped.iter().cloned();
     let (ignored, mut violations): (Vec<String>, Vec<String>) =
@@ -99,7 +99,7 @@ fn judge(trials: &[ContractTrial], record: &Record, result: &Path) -> (Vec<Strin
 }
 
 impl ContractTrial {
-    /// Returns whether a line reports the end of a server or store that the contract itself killed.
+    /// Returns whether a line reports the end of a server or store that the contract check killed.
     fn has_killed(&self, line: &str) -> bool {
         let Some(store) = &self.store else {
             return false;
@@ -108,7 +108,7 @@ impl ContractTrial {
         line.contains("SIGKILL") && (of("the server") || of(&format!("the store {store}")))
     }
 
-    /// Returns whether a line is about a part of the trial.
+    /// Returns whether a line is about the system or the store of the trial.
     fn needs(&self, line: &str) -> bool {
         let of = |part: &str| {
             let rest = line.strip_prefix(part);
@@ -118,8 +118,8 @@ impl ContractTrial {
         of(&self.system) || store.is_some_and(|store| of(&format!("store {store}")))
     }
 
-    /// Returns the trial for the experiment. If it has a store, the client also kills server and
-    /// store.
+    /// Returns the trial for the experiment. If the trial has a store, the client also kills the
+    /// server and the store.
     fn setup(&self, program: &Path) -> TrialSetup {
         let (system, workload) = (&self.system, self.workload);
         let mut lines = format!("system = {system:?}\nworkload = \"{workload}\"");
@@ -149,8 +149,8 @@ impl ContractTrial {
     }
 }
 
-/// Returns a trial for each workload of a system. A workload with state has a trial for each value
-/// of each knob.
+/// Returns the trials of a system: one per workload, or one per value of each knob if the workload
+/// has state.
 fn trials_of(system: &System, stores: &[String]) -> Vec<ContractTrial> {
     let mut trials = Vec::new();
     for workload in &system.workloads {
@@ -248,7 +248,7 @@ mod tests {
         let missing = "s is skipped: java is not installed (not on the PATH)";
         assert_eq!(judge(missing), (vec![], vec![missing.to_owned()]));
         assert_eq!(judge("s-hello does not start").0.len(), 1);
-        // A program that is installed but does not work is a violation.
+        // A program that is installed but broken is a violation.
         let broken = "s is skipped: java prints no version; version 17 or later is required";
         assert_eq!(judge(broken), (vec![broken.to_owned()], vec![]));
         let (violations, _) = judge("t is skipped: java is not installed");

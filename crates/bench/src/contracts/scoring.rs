@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::client::ContractRequest;
 use super::contract::{ContractCheck, MAX_BODY};
 
-/// Scores that are sent in sequence.
+/// Scores sent in sequence.
 const SCORES: [f64; 6] = [10.0, 2.5, -4.0, 0.0, 1e6, 0.125];
 
-/// Invalid bodies, each with a description.
+/// Invalid request bodies, each with a description.
 const INVALID: [(&str, &str); 10] = [
     ("an empty body", ""),
     ("a body that is not JSON", "{\"score\": "),
@@ -31,7 +31,7 @@ pub struct ScoringTotals {
     number: f64,
 }
 
-/// Sends scores in sequence. The contract does not cover concurrent scores.
+/// Checks the responses to scores sent in sequence. The contract does not cover concurrent scores.
 pub fn contract(check: &mut ContractCheck) {
     let path = Workload::Scoring.path();
     let first = ContractRequest::post(path, r#"{"score": 10}"#);
@@ -54,7 +54,7 @@ pub fn contract(check: &mut ContractCheck) {
         check.refused(&format!("a score as {kind}"), request, 415);
     }
     check.refused("GET /scoring", ContractRequest::get(path), 405);
-    // If the server counts a refused score, the next number is too high.
+    // A server that counts a refused score returns a next number that is too high.
     let mut spaced = r#" { "by" : "me", "score" : 1.5e1 }"#.to_owned();
     spaced.push_str(&" ".repeat(MAX_BODY - spaced.len()));
     before = adds(check, before, 15.0, ContractRequest::post(path, &spaced));
@@ -67,7 +67,7 @@ pub fn contract(check: &mut ContractCheck) {
     }
 }
 
-/// Sends a score and compares the response with the previous totals; returns the new totals.
+/// Sends a score, compares the response with the previous totals, and returns the new totals.
 pub fn adds(
     check: &mut ContractCheck,
     before: ScoringTotals,
@@ -83,7 +83,7 @@ pub fn adds(
         ("totalScore", after.total, before.total + score),
         ("averageScore", after.average, after.total / after.number),
     ] {
-        // Equal except for rounding.
+        // The figures may differ by rounding.
         let is_near = (got - expected).abs() <= 1e-9 * got.abs().max(expected.abs());
         check.that(
             is_near,
@@ -93,7 +93,7 @@ pub fn adds(
     after
 }
 
-/// Sends a score; returns the totals in the response.
+/// Sends a score and returns the totals in the response.
 pub fn post(
     check: &mut ContractCheck,
     what: &str,
@@ -105,7 +105,7 @@ pub fn post(
     totals
 }
 
-/// Parses a body with exactly these three figures.
+/// Parses a response body, which must contain exactly three figures.
 fn totals(body: &str) -> Option<ScoringTotals> {
     let value: Value = serde_json::from_str(body).ok()?;
     let object = value.as_object().filter(|object| object.len() == 3)?;

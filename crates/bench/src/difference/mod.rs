@@ -1,8 +1,9 @@
 //! `cargo xtask aa`: checks that `floodmark run` reports no difference between identical servers,
-//! and finds a difference that exists.
+//! and detects a real difference.
 //!
-//! First, the native server is compared with itself many times. Then it is compared with a copy
-//! that is stopped for 5 % of the time ([`slowed`]), with as many processes as floodmark asks for.
+//! First, the native server is compared with itself many times. Then the server is compared with a
+//! copy that is stopped for 5 % of the time ([`slowed`]). floodmark determines the number of
+//! processes.
 
 pub mod slowed;
 
@@ -16,16 +17,16 @@ use crate::bench::{Bench, Failure, read, word};
 use crate::experiment::{Setup, TrialSetup};
 use crate::table::DASH;
 
-/// Share of the time for which the slower server is stopped.
+/// Fraction of time for which the slower server is stopped.
 const STOPPED: f64 = 0.05;
-/// Accepted share of differences between identical servers: one in this many comparisons. One in 20
-/// is expected at 95 %; more than 2 of 20 occur by chance in 8 % of all runs.
+/// Minimum number of comparisons of identical servers per accepted difference. At 95 %, one
+/// difference in 20 is expected. More than 2 of 20 occur by chance in 8 % of all runs.
 const ONE_IN: usize = 10;
-/// Maximum factor by which the number of processes grows per step.
+/// Maximum growth of the number of processes per step, as a factor.
 const GROWTH: u32 = 4;
-/// Maximum number of processes per server, which keeps the run below 15 minutes.
+/// Maximum number of processes per server. This limit keeps the run below 15 minutes.
 const MAX_PROCESSES: u32 = 400;
-/// Time to start, probe and stop a process.
+/// Maximum time to start, probe and stop a process.
 const OVERHEAD: Duration = Duration::from_secs(10);
 
 /// Options of `cargo xtask aa`.
@@ -34,7 +35,7 @@ pub struct DifferenceOptions {
     /// Number of comparisons of the server with itself
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     times: u32,
-    /// Try out the chore: compare twice, with 3 processes of 300 ms each; nothing is judged
+    /// Compare only twice, with 3 processes of 300 ms each, and judge nothing
     #[arg(long, conflicts_with = "times")]
     quick: bool,
     /// Program to measure [default: a release build of this checkout]
@@ -42,7 +43,7 @@ pub struct DifferenceOptions {
     pub floodmark: Option<PathBuf>,
 }
 
-/// Measures and prints the results; returns whether both parts passed.
+/// Measures, prints the results and returns whether both parts passed.
 pub fn run(bench: &Bench, options: &DifferenceOptions) -> Result<bool, Failure> {
     let folder = tempfile::tempdir()?;
     let (times, processes, length) = match options.quick {
@@ -57,13 +58,13 @@ pub fn run(bench: &Bench, options: &DifferenceOptions) -> Result<bool, Failure> 
     let alike = series.identical(times, processes)?;
     let slower = series.slower(processes)?;
     if options.quick {
-        println!("not judged: such short measurements only show that the chore works");
+        println!("not judged: these measurements are too short");
         return Ok(true);
     }
     Ok(alike && slower)
 }
 
-/// Comparisons with the same measurement length.
+/// Comparisons that use the same measurement length.
 struct ComparisonSeries<'a> {
     bench: &'a Bench,
     folder: &'a Path,
@@ -71,7 +72,7 @@ struct ComparisonSeries<'a> {
 }
 
 impl ComparisonSeries<'_> {
-    /// Compares the server with itself; returns whether reported differences are rare enough.
+    /// Compares the server with itself. Returns whether few enough differences are reported.
     fn identical(&self, times: u32, processes: u32) -> Result<bool, Failure> {
         let length = self.length;
         println!(
@@ -94,7 +95,7 @@ impl ComparisonSeries<'_> {
         Ok(passed)
     }
 
-    /// Compares the server with a slower one; returns whether floodmark finds the difference.
+    /// Compares the server with a slower copy. Returns whether floodmark detects the difference.
     fn slower(&self, processes: u32) -> Result<bool, Failure> {
         println!(
             "Native server stopped for {:.0} % of the time: throughput",
@@ -118,7 +119,7 @@ impl ComparisonSeries<'_> {
                 println!("result with {processes} processes each: {}", word(passed));
                 return Ok(passed);
             };
-            // An estimate from few processes is inaccurate, so approach it in steps.
+            // Grow in steps, because an estimate from few processes is inaccurate.
             processes = more.min(processes * GROWTH);
             needed = Some(more);
             if processes > MAX_PROCESSES {
@@ -131,8 +132,8 @@ impl ComparisonSeries<'_> {
         }
     }
 
-    /// Runs two trials; returns the comparison of throughput, and the last line that the last
-    /// process of the second server printed.
+    /// Runs two trials. Returns the comparison of throughput, and the last output line of the
+    /// second server's last process.
     fn measure(
         &self,
         name: &str,
@@ -165,7 +166,7 @@ impl ComparisonSeries<'_> {
     }
 }
 
-/// Returns the manifest lines for the native server run by [`slowed`].
+/// Returns the manifest lines for the native server under [`slowed`].
 fn slowed_server(bench: &Path, share: f64) -> String {
     let quoted = bench.display().to_string().replace('\'', "'\\''");
     let command = format!(
@@ -182,7 +183,7 @@ fn is_slower(comparison: &Comparison) -> bool {
         && comparison.ratio.is_some_and(|ratio| ratio < 1.0)
 }
 
-/// Describes ratio, interval, conclusion and notes.
+/// Describes a comparison: ratio, interval, conclusion and notes.
 fn describe(comparison: &Comparison) -> String {
     let number = |value: Option<f64>| value.map_or(DASH.to_owned(), |v| format!("{v:.3}"));
     let conclusion = match comparison.conclusion {

@@ -1,7 +1,7 @@
-//! `floodmark-bench slowed`: runs a command and stops it for a share of the time, many times per
-//! second.
+//! `floodmark-bench slowed`: runs a command and stops the process for a fraction of the time, many
+//! times per second.
 //!
-//! The command itself does not change. At the end, the measured share is printed.
+//! The command is not modified. The measured fraction is printed at the end.
 
 use std::process::{Command, ExitStatus};
 use std::thread;
@@ -12,16 +12,16 @@ use floodmark_host::{Child, Signal, Stop};
 
 use crate::bench::Failure;
 
-/// Time between two stops: short compared with a 1 s measurement, and long compared with the 0.1 ms
-/// error of a sleep.
+/// Time between the starts of two stops. The period is short compared with a 1 s measurement and
+/// long compared with the 0.1 ms error of a sleep.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Time for the command to end after SIGTERM before it is killed.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Options of the command `slowed`.
 #[derive(Debug, Args)]
 pub struct SlowedOptions {
-    /// Share of the time for which the command is stopped, from 0 to 0.9
+    /// Fraction of time for which the command is stopped, from 0 to 0.9
     #[arg(long, value_name = "SHARE", value_parser = share)]
     share: f64,
     /// The command and its arguments
@@ -36,7 +36,7 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Runs the command until it ends or this process receives SIGTERM; returns whether the command
+/// Runs the command until it ends or this process receives SIGTERM. Returns whether the command
 /// succeeded.
 pub fn run(options: &SlowedOptions) -> Result<bool, Failure> {
     let stop = Stop::on_signals()?;
@@ -55,8 +55,8 @@ pub fn run(options: &SlowedOptions) -> Result<bool, Failure> {
     Ok(well)
 }
 
-/// Stops and continues the child until it ends or `stop` is set; returns how long it was stopped,
-/// and its exit status.
+/// Stops and continues the child process until it ends or `stop` is set. Returns the total stopped
+/// time and the exit status.
 fn alternate(
     child: &mut Child,
     share: f64,
@@ -69,8 +69,7 @@ fn alternate(
             return Ok((stopped, Some(status)));
         }
         let turn = Instant::now();
-        // Use the total share rather than the share per period, to compensate for sleeps that last
-        // too long.
+        // Use the total fraction, not the fraction per period, to compensate for long sleeps.
         let owed = begin.elapsed().mul_f64(share).saturating_sub(stopped);
         if !owed.is_zero() {
             child.signal(Signal::STOP)?;
@@ -102,7 +101,7 @@ mod tests {
             let (stopped, ended) = alternate(&mut child, share, &Stop::new()).unwrap();
             assert!(ended.unwrap().success());
             let got = stopped.as_secs_f64() / begin.elapsed().as_secs_f64();
-            // A busy host may delay this thread.
+            // The bounds are wide because a busy host may delay this thread.
             assert!((got - share).abs() < 0.1, "{got} {share}");
             assert_eq!(stopped.is_zero(), share == 0.0);
         }

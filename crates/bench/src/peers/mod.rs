@@ -1,5 +1,5 @@
-//! `cargo xtask peers`: compares floodmark with other load generators on the same server, and their
-//! latency figures under known stalls.
+//! `cargo xtask peers`: compares floodmark with other load generators on the same server, and
+//! compares their latency figures under known stalls.
 
 mod page;
 mod stalls;
@@ -16,17 +16,17 @@ use crate::conditions::Conditions;
 use crate::experiment::{FRESH, HTTPS, KEPT, NginxLoad, Setup, TrialSetup};
 use crate::samples::{self, Rounds};
 
-/// Path of the page, relative to the root.
+/// Path of the generated page, relative to the repository's root.
 const FILE: &str = "docs/peers.md";
 /// Number of connections in every run.
 const CONNECTIONS: u64 = 100;
 /// Version of oha to build.
 const OHA: &str = "1.16.0";
-/// Maximum number of rounds at the fixed rate, where results vary less than in the closed model.
+/// Maximum number of rounds at the fixed rate. Results vary less than in the closed model.
 const RATE_ROUNDS: usize = 5;
 /// Requests per second at the fixed rate.
 const RATE: u64 = 1_000;
-/// Duration of a run at the fixed rate, in seconds: 80 requests are above the 99th percentile.
+/// Duration of a run at the fixed rate, in seconds. 80 requests are above the 99th percentile.
 const RATE_SECONDS: u64 = 8;
 /// The fixed rate on kept connections.
 const FIXED_RATE: NginxLoad = NginxLoad {
@@ -34,10 +34,10 @@ const FIXED_RATE: NginxLoad = NginxLoad {
     rate: Some(RATE),
     ..KEPT
 };
-/// Length and period of the truth server's stalls, in ms. With [`RATE`], this is case T2 of `cargo
-/// xtask truth`.
+/// Length and period of the truth server's stalls, in ms. At [`RATE`], the stalls are those of case
+/// T2 of `cargo xtask truth`.
 const STALL: (u64, u64) = (100, 1_000);
-/// Maximum time of a run beyond its duration.
+/// Maximum additional time of a run, beyond its duration.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
 /// Options of `cargo xtask peers`.
@@ -49,18 +49,18 @@ pub struct PeersOptions {
     /// Duration of each run in the closed model, in seconds
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
-    /// Run only this peer, such as wrk or floodmark (repeatable); the page is not written
+    /// Run only this peer, such as wrk, without writing the page (repeatable)
     #[arg(long, value_name = "NAME", value_parser = NAMES)]
     only: Vec<String>,
-    /// Try out the chore: run one round of 2 s; the page is not written
+    /// Run one round of 2 s without writing the page
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
-    /// Build oha if it is missing, which takes minutes
+    /// Build oha if it is missing (takes minutes)
     #[arg(long)]
     with_oha: bool,
 }
 
-/// Names that `--only` accepts.
+/// Names accepted by `--only`.
 #[rustfmt::skip]
 const NAMES: [&str; 9] = [
     "floodmark", "floodmark-epoll", "floodmark-uring", "wrk", "ab", "hey", "h2load", "httperf", "oha",
@@ -69,7 +69,7 @@ const NAMES: [&str; 9] = [
 /// A load generator.
 struct Peer {
     name: &'static str,
-    /// Note on how to read its figures; empty if there is none.
+    /// Note on how to interpret the figures of the load generator; may be empty.
     note: &'static str,
 }
 
@@ -97,17 +97,17 @@ const PEERS: [Peer; 8] = [
 ];
 
 impl Peer {
-    /// Returns the backend of a floodmark row.
+    /// Returns floodmark's backend if the peer is a floodmark row.
     fn backend(&self) -> Option<&'static str> {
         self.name.strip_prefix("floodmark-")
     }
 
-    /// Returns whether `--only` with this name selects the peer.
+    /// Returns whether this value of `--only` selects the peer.
     fn is_called(&self, name: &str) -> bool {
         self.name == name || self.backend().is_some() && name == "floodmark"
     }
 
-    /// Returns the number of requests to send if the peer does not accept a duration.
+    /// Returns the number of requests to send, for a peer that does not accept a duration.
     fn requests(&self, load: NginxLoad) -> Option<u64> {
         match (self.name, load) {
             ("h2load" | "httperf", FIXED_RATE) => Some(RATE * RATE_SECONDS),
@@ -118,8 +118,8 @@ impl Peer {
         }
     }
 
-    /// Returns the trial with its client for a load, and the server; `None` if the peer cannot send
-    /// the load.
+    /// Returns the trial for a load on a server, including the client. Returns `None` if the peer
+    /// cannot send the load.
     fn trial(&self, bench: &Bench, load: NginxLoad) -> Result<Option<TrialSetup>, Failure> {
         let oha = oha(bench).display().to_string();
         let client = match self.backend() {
@@ -151,16 +151,16 @@ impl Peer {
 struct MeasuredPeers {
     load: NginxLoad,
     record: Record,
-    /// Samples of each peer, one per round.
+    /// Samples of each peer, with one sample per round.
     rows: Vec<(&'static Peer, Rounds)>,
 }
 
-/// Measures all peers. Writes the page after a complete comparison.
+/// Measures the selected peers, and writes the page after a complete comparison.
 pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
     let mut peers = select(&options.only);
     let oha = oha(bench);
     if options.with_oha && !oha.is_file() {
-        // The profile of its releases, but without their profile-guided optimization.
+        // Use the profile of oha's releases, but without profile-guided optimization.
         let root = bench.target.join("peers").join(OHA);
         let flags = format!(
             "--version {OHA} --profile release-ci --root {}",
@@ -198,7 +198,7 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
     update(&bench.root, FILE, &page)
 }
 
-/// Runs one load in rounds, with all peers that can send it.
+/// Runs a load in rounds with all peers that support the load.
 fn measure(
     bench: &Bench,
     peers: &[&'static Peer],
@@ -238,7 +238,8 @@ fn measure(
     })
 }
 
-/// Returns the named peers, or all of them. `floodmark` selects both of its rows.
+/// Returns the named peers, or all peers if no name is given. The name `floodmark` selects both
+/// backends.
 fn select(only: &[String]) -> Vec<&'static Peer> {
     let is_named = |peer: &&Peer| only.iter().any(|name| peer.is_called(name));
     let selected = PEERS.iter();

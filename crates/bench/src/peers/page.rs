@@ -1,4 +1,4 @@
-//! Generates `docs/peers.md`. Every figure on the page is measured.
+//! Generates `docs/peers.md` from measurements.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::samples::{PeerSample, Rounds};
 use crate::statistics::{Median, estimate, show};
 use crate::table::{DASH, table};
 
-/// All measurements.
+/// All measurements on the page.
 pub struct PeersPage<'a> {
     /// Number of rounds in the closed model.
     pub rounds: usize,
     /// Duration of a closed-model run, in seconds.
     pub seconds: u64,
-    /// Host and source revision.
+    /// Date, source revision and host.
     pub conditions: &'a Conditions,
     /// Peers in order.
     pub peers: &'a [&'static Peer],
@@ -29,7 +29,7 @@ pub struct PeersPage<'a> {
 }
 
 impl MeasuredPeers {
-    /// Returns the samples of a peer.
+    /// Returns the samples of a peer, by name.
     pub fn of(&self, name: &str) -> Option<&Rounds> {
         let mut rows = self.rows.iter();
         Some(&rows.find(|(peer, _)| peer.name == name)?.1)
@@ -89,7 +89,7 @@ impl PeersPage<'_> {
         text
     }
 
-    /// Applies `read` to the first run of each peer.
+    /// Returns the results of `read` for the first run of each peer.
     fn runs<T>(&self, read: impl Fn(&ExternalRun) -> T) -> Vec<(&'static str, T)> {
         let mut found: Vec<(&'static str, T)> = Vec::new();
         for peer in self.peers {
@@ -148,7 +148,7 @@ varies less, but depends on caches and batching.\n\
     }
 }
 
-/// Returns the table of figures that each peer measured.
+/// Returns the table of measured figures, with a row per peer.
 fn figures(measured: &MeasuredPeers) -> String {
     let rows = measured.rows.iter().map(|(peer, rounds)| {
         let over = |figure: &dyn Fn(&PeerSample) -> Option<f64>| {
@@ -173,7 +173,7 @@ fn figures(measured: &MeasuredPeers) -> String {
     table(heads, rows)
 }
 
-/// Lists the runs that failed, and the failures that peers reported.
+/// Lists failed runs, and failures that the peers reported.
 fn failures(measured: &MeasuredPeers) -> String {
     let mut text = String::new();
     for (peer, rounds) in &measured.rows {
@@ -194,7 +194,7 @@ fn failures(measured: &MeasuredPeers) -> String {
     text
 }
 
-/// Compares each peer with wrk, and each row of floodmark with each peer.
+/// Compares each peer with wrk, and each floodmark backend with each peer.
 fn ratios(measured: &MeasuredPeers, rounds: usize) -> String {
     let wrk = measured.of("wrk");
     let ours = measured.rows.iter();
@@ -227,15 +227,15 @@ fn ratios(measured: &MeasuredPeers, rounds: usize) -> String {
     )
 }
 
-/// Returns the ratios of a figure of two peers, for the rounds in which both have samples.
+/// Returns the ratios of a figure of two peers, one per round in which both peers have samples.
 pub fn pairs(a: &Rounds, b: &Rounds, figure: fn(&PeerSample) -> f64) -> Vec<f64> {
     let both = a.iter().zip(b);
     let both = both.filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
     both.map(|(a, b)| figure(a) / figure(b)).collect()
 }
 
-/// Formats a median and its interval. With fewer pairs than rounds, adds their number and the
-/// level.
+/// Formats a median and its interval. If there are fewer pairs than rounds, adds the number of
+/// pairs and the level.
 fn interval(ratio: Option<Median>, rounds: usize) -> String {
     show(ratio, |ratio| {
         let median = ratio.median;

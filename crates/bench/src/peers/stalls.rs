@@ -1,5 +1,4 @@
-//! Compares the response times that peers report at a fixed rate with the log of a server that
-//! stalls.
+//! Compares the response times that peers report at a fixed rate with the log of a stalling server.
 
 use std::path::Path;
 
@@ -14,22 +13,22 @@ use crate::samples::PeerSample;
 use crate::statistics::{Median, estimate, show};
 use crate::table::table;
 
-/// Figures of one run. Each pair holds the median and the 99th percentile, in ms.
+/// Figures of one run. Each pair contains the median and the 99th percentile, in ms.
 #[derive(Debug, Clone)]
 pub struct StallSample {
     /// Requests received by the server.
     requests: u64,
     /// Response times reported by the peer.
     reported: [Option<f64>; 2],
-    /// Response times of an even schedule under the stalls of this run.
+    /// Response times that a constant schedule has under the stalls of this run.
     even: [f64; 2],
-    /// Times from when each request was due to its response.
+    /// Times from the due time of each request to its response.
     due: [f64; 2],
-    /// Times from the arrival in the server's kernel to the response.
+    /// Times from a request's arrival in the server's kernel to the response.
     sent: [f64; 2],
 }
 
-/// Runs of one peer.
+/// All runs of one peer.
 pub struct StallRounds {
     /// Name of the peer.
     pub peer: &'static str,
@@ -40,13 +39,15 @@ pub struct StallRounds {
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
 impl StallSample {
-    /// Returns the reported time minus the reference: 0 for the median, 1 for the 99th percentile.
+    /// Returns the reported time minus the reference, in ms. Index 0 is the median, 1 the 99th
+    /// percentile.
     fn error(&self, i: usize) -> Option<f64> {
         Some(self.reported[i]? - self.even[i])
     }
 }
 
-/// Returns the manifest lines for a peer's truth server, which logs to the experiment's folder.
+/// Returns the manifest lines of a peer's truth server. The server's log is in the experiment's
+/// folder.
 pub fn server(bench: &Bench, peer: &str) -> String {
     let (length_ms, every_ms) = STALL;
     let program = bench.floodmark.with_file_name("floodmark-truth");
@@ -59,7 +60,7 @@ pub fn server(bench: &Bench, peer: &str) -> String {
     )
 }
 
-/// Compares the figures that peers report with the logs of their servers in `folder`.
+/// Compares the figures reported by peers with the logs of their servers in `folder`.
 pub fn compare(measured: &MeasuredPeers, folder: &Path) -> Result<Vec<StallRounds>, Failure> {
     let rounds = |(peer, samples): &(&'static super::Peer, super::Rounds)| {
         let text = read(&folder.join(format!("{}.jsonl", peer.name))).unwrap_or_default();
@@ -85,7 +86,7 @@ fn sample(reported: &PeerSample, log: &Log) -> StallSample {
     }
 }
 
-/// Returns the absolute error of a peer's 99th percentile compared with the even schedule, in ms.
+/// Returns the absolute error of a peer's 99th percentile against a constant schedule, in ms.
 pub fn p99_error(rounds: &StallRounds) -> Option<Median> {
     over(rounds, |sample| Some(sample.error(1)?.abs()))
 }
@@ -162,8 +163,8 @@ mod tests {
     use super::*;
     use floodmark_truth::log::{RequestEntry, StallEntry};
 
-    /// A tenth of the requests waits between 0 and 100 ms, evenly distributed: quantile q is 100 ms
-    /// × (1 − (1 − q) × 10).
+    /// A tenth of the requests waits between 0 and 100 ms, uniformly distributed. Quantile q is
+    /// 100 ms × (1 − (1 − q) × 10).
     #[test]
     fn computes_the_reference_of_stalls_on_time() {
         let ns = |ms: u64| ms * 1_000_000;

@@ -1,4 +1,4 @@
-//! Targets that floodmark must meet, at the top of the page.
+//! Performance targets for floodmark, compared with other load generators.
 
 use std::ops::RangeInclusive;
 
@@ -15,8 +15,8 @@ use crate::table::{DASH, table};
 /// Required range of a ratio.
 type Required = RangeInclusive<f64>;
 
-/// Load, name, figure and peer of a target, and the required ratio of floodmark's figure to the
-/// peer's figure in the same round.
+/// Load, name, figure and peer of a target, and the required ratio. The ratio divides floodmark's
+/// figure by the peer's figure of the same round.
 #[rustfmt::skip]
 type RatioTarget = (NginxLoad, &'static str, fn(&PeerSample) -> f64, &'static str, Required);
 

@@ -1,5 +1,5 @@
-//! Reads instructions by source file from callgrind's output (Valgrind manual, "Callgrind Format
-//! Specification").
+//! Reads instruction counts by source file from callgrind's output. The format is defined in the
+//! Valgrind manual, "Callgrind Format Specification".
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use crate::bench::Failure;
 
-/// Instructions of one process, by source file.
+/// Number of instructions of one process, by source file.
 pub type ByFile = BTreeMap<String, u64>;
 
-/// Command that counts the instructions of a program and its children. It writes `callgrind.PID` in
-/// the working folder.
+/// Command that counts the instructions of a program and its child processes. The output file of
+/// each process is `callgrind.PID` in the working folder.
 pub const COMMAND: [&str; 4] = [
     "valgrind",
     "--tool=callgrind",
@@ -19,7 +19,7 @@ pub const COMMAND: [&str; 4] = [
     "--callgrind-out-file=callgrind.%p",
 ];
 
-/// Returns the instructions of the process in `folder` whose command line ends with `words`.
+/// Reads the instructions of the process whose command line ends with `words` from `folder`.
 pub fn of_process(folder: &Path, words: &str) -> Result<ByFile, Failure> {
     for file in fs::read_dir(folder)?.flatten() {
         if !file.file_name().to_string_lossy().starts_with("callgrind.") {
@@ -34,9 +34,10 @@ pub fn of_process(folder: &Path, words: &str) -> Result<ByFile, Failure> {
     Err(format!("no callgrind output of `{words}`").into())
 }
 
-/// Sums the cost of each line by its source file, including inlined code. `fl=`, `fi=` and `fe=`
-/// name the file of the following lines. The line after `calls=` has the cost of the callee, which
-/// is counted at the callee's own lines.
+/// Returns the total cost of each source file, including inlined code.
+///
+/// `fl=`, `fi=` and `fe=` name the file of the following lines. The line after `calls=` is skipped,
+/// because the cost of the callee is counted at the callee's own lines.
 fn by_file(text: &str) -> ByFile {
     let mut names: BTreeMap<&str, &str> = BTreeMap::new();
     let (mut files, mut current, mut is_call) = (ByFile::new(), "", false);
@@ -45,7 +46,7 @@ fn by_file(text: &str) -> ByFile {
         if let Some((key, value)) = line.split_once('=') {
             is_call = key == "calls";
             if matches!(key, "fl" | "fi" | "fe" | "cfi" | "cfl") {
-                // `(ID) NAME` defines a name; `(ID)` refers to it.
+                // `(ID) NAME` defines a name; `(ID)` alone refers to a defined name.
                 let (id, name) = value.split_once(' ').unwrap_or((value, value));
                 let name = names.entry(id).or_insert(name);
                 if key.starts_with('f') {

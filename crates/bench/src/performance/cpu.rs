@@ -10,10 +10,10 @@ use crate::experiment::{FRESH, HTTPS, KEPT, NginxLoad};
 use crate::statistics::{estimate, show};
 use crate::table;
 
-/// Loads without a placement.
+/// Names of the loads that are measured without a CPU placement.
 const LOADS: [NginxLoad; 6] = [KEPT, FRESH, HTTPS, HTTPS_FRESH, RATE, TWO_THREADS];
 
-/// Placements with kept connections, each with its name.
+/// CPU placements for kept connections, each with a name.
 #[rustfmt::skip]
 const PLACES: [(&str, &str); 2] = [
     ("cpus = { client = \"0\", server = \"0\" }", "kept, one shared CPU"),
@@ -23,7 +23,7 @@ const PLACES: [(&str, &str); 2] = [
 const HEADS: &str =
     "load | backend | requests/s | CPU µs/request | user µs | system µs | system share";
 
-/// Measures all loads; returns the table.
+/// Measures all loads and returns the table.
 pub fn table(bench: &Bench, rounds: usize, seconds: u64, folder: &Path) -> Result<String, Failure> {
     let mut variants = Variant::all(&LOADS, "");
     for (place, name) in PLACES {

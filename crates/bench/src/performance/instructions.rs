@@ -1,8 +1,8 @@
-//! Counts instructions per request in user mode with callgrind. They depend neither on the clock
-//! nor on other processes.
+//! Counts instructions per request in user mode with callgrind. The counts depend neither on the
+//! clock nor on other processes.
 //!
-//! Each load runs twice, with few and with many requests. The difference in instructions divided by
-//! the difference in requests excludes startup and shutdown.
+//! Each load runs twice, with few and with many requests. Dividing the difference in instructions
+//! by the difference in requests excludes startup and shutdown.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,10 +15,10 @@ use crate::bench::{Bench, Failure};
 use crate::experiment::{FRESH, HTTPS, KEPT};
 use crate::table;
 
-/// Number of requests in the short and in the long run.
+/// Numbers of requests in the short and in the long run.
 const REQUESTS: [u64; 2] = [2_000, 12_000];
 
-/// Parts of a request's work, each with fragments of source paths. The first match applies.
+/// Parts of the work per request, each with fragments of source paths. The first match applies.
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 9] = [
     ("TLS", &["/load/src/tls", "/rustls-", "/ring-", "/rustls_", "/webpki"]),
@@ -40,10 +40,10 @@ const PARTS: [(&str, &[&str]); 9] = [
     ("core", &["/crates/load/"]),
     ("Rust's library, inlined anywhere", &["/library/", "/rustc/"]),
 ];
-/// Name of the part for all other files.
+/// Name of the part that contains all other files.
 const OTHERS: &str = "C library and others";
 
-/// Counts the instructions per request of each load on each backend; returns the table.
+/// Counts the instructions per request of each load on each backend and returns the table.
 pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
     let wrapper = callgrind::COMMAND.join(" ") + " ";
     let loads = Variant::all(&[KEPT, FRESH, HTTPS, RATE], &wrapper);
@@ -81,7 +81,7 @@ pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
     Ok(table::table(&heads, rows.chain([total])) + &gaps)
 }
 
-/// Returns the instructions of the load process of a run.
+/// Returns the instruction counts of a run's load process.
 fn counted(measured: &VariantRuns, requests: u64) -> Result<ByFile, Failure> {
     let run = measured.runs.first().ok_or("the run failed")?;
     match run.own.requests.ok {
@@ -102,13 +102,13 @@ fn difference(short: &ByFile, long: &ByFile) -> Vec<f64> {
     parts
 }
 
-/// Returns the index of a file's part in [`PARTS`], or their number for other files.
+/// Returns the index of a file's part in [`PARTS`], or `PARTS.len()` if no part matches.
 fn part(file: &str) -> usize {
     let matches = |(_, paths): &(&str, &[&str])| paths.iter().any(|path| file.contains(path));
     PARTS.iter().position(matches).unwrap_or(PARTS.len())
 }
 
-/// Parts of `wire` that its example runs in a loop, each with a description.
+/// Functions of `wire` that the example `instructions` runs in a loop, each with a description.
 #[rustfmt::skip]
 const WIRE_PARTS: [(&str, &str); 5] = [
     ("typical", "reading a response with nine headers"),
@@ -118,7 +118,7 @@ const WIRE_PARTS: [(&str, &str); 5] = [
     ("request", "building a request"),
 ];
 
-/// Counts the instructions of each part of `wire`; returns the table.
+/// Counts the instructions of each function in the example and returns the table.
 pub fn wire_table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
     bench.cargo("build --release --package floodmark-wire --example instructions")?;
     let example = bench.floodmark.with_file_name("examples/instructions");

@@ -1,5 +1,5 @@
-//! The measured loads. They run as experiments with floodmark as an external client inside a
-//! wrapper program.
+//! The measured loads. The experiments run floodmark as an external client inside a wrapper
+//! program.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::samples::own_run;
 /// Maximum time of a run, including runs under Valgrind.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Names of the backends, as accepted by `--backend`.
+/// Values of `--backend` to measure.
 pub const BACKENDS: [&str; 2] = ["uring", "epoll"];
 
-/// One handshake per request.
+/// HTTPS with one handshake per request.
 pub const HTTPS_FRESH: NginxLoad = NginxLoad {
     name: "HTTPS fresh",
     fresh: true,
     ..HTTPS
 };
-/// A rate at which the load thread is mostly idle.
+/// Fixed rate at which the load thread is mostly idle.
 pub const RATE: NginxLoad = NginxLoad {
     name: "5,000/s",
     rate: Some(5_000),
@@ -42,32 +42,32 @@ pub struct Variant {
     pub load: NginxLoad,
     /// The backend.
     pub backend: &'static str,
-    /// Number of requests; `None` uses the common duration.
+    /// Number of requests; `None` to use the duration of all other loads.
     pub requests: Option<u64>,
-    /// Placement, as the content of an inline table.
+    /// CPU placement, as the content of the manifest's table `place`; may be empty.
     pub place: &'static str,
-    /// Command before `floodmark`, with a trailing space.
+    /// Wrapper command, with a trailing space.
     pub wrapper: String,
 }
 
-/// One run of a variant.
+/// A run of a variant.
 pub struct VariantRun {
-    /// Run recorded by `floodmark run`, with the CPU time of the whole process tree.
+    /// Run as recorded by `floodmark run`, with the CPU time of the whole process tree.
     pub outer: Run,
-    /// Run recorded by floodmark as the client.
+    /// The same run as recorded by floodmark as the client.
     pub own: Run,
 }
 
-/// Runs of one variant, and the folder of its client.
+/// Runs of a variant and the folder of its client.
 pub struct VariantRuns {
-    /// Runs without those that failed.
+    /// Successful runs.
     pub runs: Vec<VariantRun>,
     /// Working folder of the client.
     pub folder: PathBuf,
 }
 
 impl Variant {
-    /// Creates a variant of each load for each backend, without placement.
+    /// Creates a variant for each combination of load and backend, without CPU placement.
     pub fn all(loads: &[NginxLoad], wrapper: &str) -> Vec<Self> {
         let variant = |load: &NginxLoad, backend| Variant {
             load: *load,
@@ -81,7 +81,7 @@ impl Variant {
         variants.collect()
     }
 
-    /// Returns load and backend, as named on the page.
+    /// Returns the load and the backend, as named on the page.
     pub fn name(&self) -> String {
         format!("{}, {}", self.load.name, self.backend)
     }
@@ -102,7 +102,7 @@ impl Variant {
     }
 }
 
-/// Measures all variants in `rounds` rounds of `seconds` each. Writes files to a new `folder`.
+/// Measures all variants in `rounds` rounds of `seconds` each. Files are written to a new `folder`.
 pub fn measure(
     bench: &Bench,
     variants: &[Variant],

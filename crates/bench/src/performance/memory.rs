@@ -1,10 +1,10 @@
-//! Measures allocations during load, and the memory of an idle connection, with the tests of
+//! Measures allocations during load and the memory of an idle connection, using tests of
 //! `floodmark-load`.
 
 use super::loads::BACKENDS;
 use crate::bench::Bench;
 
-/// Runs the tests on each backend; returns one line per backend.
+/// Runs the tests on each backend and returns a line per backend.
 pub fn lines(bench: &Bench) -> String {
     let lines = BACKENDS.map(|backend| {
         let run = |name: &str| {
@@ -19,7 +19,7 @@ pub fn lines(bench: &Bench) -> String {
     lines.concat()
 }
 
-/// Describes the output of the two tests for a backend; `None` is a failed test.
+/// Describes the output of two tests for a backend. A failed test is `None`.
 fn line(backend: &str, none: Option<&str>, idle: &str) -> String {
     let passed = "\ntest result: ok. 1 passed;";
     let allocations = match none {
@@ -35,7 +35,7 @@ fn line(backend: &str, none: Option<&str>, idle: &str) -> String {
     )
 }
 
-/// Parses the figure in `N bytes for each connection` or `N bytes per connection`.
+/// Parses the number N in `N bytes for each connection` or `N bytes per connection`.
 fn bytes(output: &str) -> Option<u64> {
     let ends = [" bytes for each connection", " bytes per connection"];
     output.lines().find_map(|line| {

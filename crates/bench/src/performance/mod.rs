@@ -13,18 +13,18 @@ use crate::bench::{Bench, Failure, update};
 use crate::conditions::{Conditions, version};
 use crate::table::table;
 
-/// Path of the page, relative to the root.
+/// Path of the generated page, relative to the repository's root.
 const FILE: &str = "docs/performance.md";
 
 /// Options of `cargo xtask performance`.
 #[derive(Debug, Args)]
 pub struct PerformanceOptions {
-    /// Try out the chore: run one round of 1 s; the page is not written
+    /// Run one round of 1 s without writing the page
     #[arg(long)]
     quick: bool,
 }
 
-/// Programs whose versions are on the page.
+/// Programs whose versions are printed on the page.
 const PROGRAMS: [[&str; 2]; 4] = [
     ["nginx", "-v"],
     ["openssl", "version"],
@@ -32,7 +32,7 @@ const PROGRAMS: [[&str; 2]; 4] = [
     ["valgrind", "--version"],
 ];
 
-/// Measures, and writes the page unless this is a quick run.
+/// Measures all figures, and writes the page unless `--quick` is set.
 pub fn run(bench: &Bench, options: &PerformanceOptions) -> Result<(), Failure> {
     let (rounds, seconds) = if options.quick { (1, 1) } else { (3, 3) };
     let conditions = Conditions::read(bench)?;

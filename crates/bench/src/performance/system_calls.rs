@@ -1,5 +1,5 @@
 //! Counts system calls per request by name with the kernel's tracepoints (`perf stat`). Unlike a
-//! tracer, they do not stop the thread at each call, so batching is unaffected.
+//! tracer, tracepoints do not stop the thread at each call, so batching is unaffected.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,27 +10,27 @@ use crate::bench::{Bench, Failure, read};
 use crate::experiment::{FRESH, HTTPS, KEPT};
 use crate::table;
 
-/// Folder of the tracepoints. It appears after perf has looked for them.
+/// Folder of the tracepoints. The kernel creates this folder when perf first uses a tracepoint.
 const EVENTS: &str = "/sys/kernel/tracing/events/syscalls";
-/// Event for all system calls.
+/// Event that counts all system calls.
 const ALL: &str = "raw_syscalls:sys_enter";
-/// System calls that are counted separately.
+/// Names of the system calls that are counted separately.
 #[rustfmt::skip]
 const KINDS: [&str; 24] = [
     "io_uring_enter", "epoll_pwait2", "epoll_wait", "epoll_pwait", "epoll_ctl", "socket", "bind", "connect", "setsockopt",
     "getsockopt", "getpeername", "getsockname", "sendto", "sendmsg", "write", "writev", "recvfrom", "recvmsg", "read", "shutdown",
     "close", "futex", "clock_nanosleep", "openat",
 ];
-/// Minimum calls per request for a separate row.
+/// Minimum number of calls per request for a separate row in the table.
 const SHOWN: f64 = 0.001;
-/// Output file of perf in the client's folder.
+/// Name of perf's output file in the client's folder.
 const COUNTS: &str = "counts.csv";
 
-/// Name of a load, and its calls per request by event.
+/// Name of a load, and the calls per request by event.
 type CallCounts = (String, BTreeMap<String, f64>);
 
-/// Counts each load on each backend; returns the table and a list of loads that could not be
-/// counted.
+/// Counts the system calls of each load on each backend. Returns the table and a list of failed
+/// loads.
 pub fn section(bench: &Bench, seconds: u64, folder: &Path) -> Result<String, Failure> {
     let mut probe = Command::new("perf");
     probe.args(["stat", "-e", ALL, "true"]);
@@ -64,8 +64,8 @@ fn event(kind: &str) -> String {
     format!("syscalls:sys_enter_{kind}")
 }
 
-/// Parses the events and counts of `perf stat -x ';'`: `count;unit;event;…` (perf-stat(1), CSV
-/// format).
+/// Parses the output of `perf stat -x ';'`. Each line has the form `count;unit;event;…`
+/// (perf-stat(1), CSV format).
 fn counted(text: &str) -> impl Iterator<Item = (String, u64)> {
     text.lines().filter_map(|line| {
         let mut fields = line.split(';');
@@ -74,7 +74,7 @@ fn counted(text: &str) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// Returns a table with a row per system call in use, then the others and the total.
+/// Returns a table with a row for each system call in use, a row for all others, and the total.
 fn table(counts: &[CallCounts]) -> String {
     let of = |(_, calls): &CallCounts, event: &str| calls.get(event).copied().unwrap_or(0.0);
     let is_shown = |kind: &&str| {

@@ -1,4 +1,4 @@
-//! Servers, load threads and source addresses that a number of connections needs.
+//! Computes how many servers, load threads and source addresses a number of connections needs.
 
 use std::net::Ipv4Addr;
 
@@ -6,14 +6,15 @@ use floodmark_observe::{Root, sysctl};
 
 use crate::bench::Failure;
 
-/// Open files of a server besides its connections (see `docs/decisions/0002-native-servers.md`).
+/// Number of open files of a server, not counting its connections (see
+/// `docs/decisions/0002-native-servers.md`).
 const SERVERS_OWN: u64 = 320;
 
-/// Standard deviations by which one server's share may exceed the mean, since the kernel assigns
-/// connections by a hash.
+/// Number of standard deviations by which one server may have more connections than the mean. The
+/// kernel assigns connections by a hash.
 const DEVIATIONS: f64 = 6.0;
 
-/// Maximum share of an address's ports to use. Finding a free port takes long when few are left.
+/// Maximum fraction of an address's ports to use. Finding a free port is slow when few are left.
 const PORTS_SHARE: f64 = 0.5;
 
 /// Limits of this host on connections.
@@ -37,19 +38,19 @@ impl ConnectionLimits {
     }
 }
 
-/// Resources for a number of connections.
+/// Resources that a number of connections needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    /// Servers that share the port.
+    /// Number of servers that share the port.
     pub servers: u32,
-    /// Load threads.
+    /// Number of load threads.
     pub threads: u32,
-    /// Source addresses.
+    /// Number of source addresses.
     pub addresses: u32,
 }
 
 impl Capacity {
-    /// Computes the resources for `connections`.
+    /// Computes the resources for this number of connections.
     pub fn of(connections: u32, limits: ConnectionLimits) -> Self {
         let room = limits.files.saturating_sub(SERVERS_OWN).max(1) as f64;
         let fits = |servers: &u32| {
@@ -65,7 +66,7 @@ impl Capacity {
         }
     }
 
-    /// Returns the source addresses as a range that excludes 127.0.0.1.
+    /// Returns the source addresses as a range that starts after 127.0.0.1.
     pub fn sources(&self) -> String {
         let last = Ipv4Addr::LOCALHOST.to_bits() + self.addresses;
         format!("127.0.0.2-{}", Ipv4Addr::from_bits(last))

@@ -1,4 +1,4 @@
-//! The cost of connections, and its limits.
+//! The cost of connections, and the limits of the cost.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct ConnectionCosts {
 }
 
 impl ConnectionCosts {
-    /// Returns the client's memory per additional connection, in bytes.
+    /// Returns the load process's memory per additional connection, in bytes.
     fn bytes_each(&self) -> Option<f64> {
         let ConnectionCosts { few, many } = self;
         let memory = |run: &Run| run.client.peak_rss_bytes.map(|bytes| bytes as f64);
@@ -29,7 +29,7 @@ impl ConnectionCosts {
         Some((memory(many)? - memory(few)?) / more.max(1.0))
     }
 
-    /// Describes each exceeded limit.
+    /// Returns a line for each exceeded limit.
     pub fn exceeded(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for run in [&self.few, &self.many] {
@@ -108,7 +108,7 @@ mod tests {
 
     const RECORD: &str = include_str!("../../../floodmark/tests/records/load-ramp.json");
 
-    /// A run that held all connections and got all responses.
+    /// Returns a run that held all connections and got all responses.
     fn run(connections: u32, memory: u64) -> Run {
         let record: Record = serde_json::from_str(RECORD).unwrap();
         let mut run = record.runs[0].clone();

@@ -2,7 +2,7 @@
 //!
 //! Each connection is an open file of its server, so the hard limit on open files determines how
 //! many servers share the port. The load process keeps its sockets in one io_uring table per
-//! thread, and the same limit applies to each table.
+//! thread. The limit on open files also applies to each table.
 
 pub mod capacity;
 mod costs;
@@ -17,13 +17,13 @@ use self::costs::ConnectionCosts;
 use self::servers::SharedPortServers;
 use crate::bench::{Bench, Failure};
 
-/// Connections per thread in the run that serves as the memory baseline.
+/// Connections per thread in the baseline run for memory.
 const FEW: u32 = 10;
 
-/// Time of a run besides opening connections and sending requests.
+/// Additional time of a run, beyond opening connections and sending requests.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
-/// Minimum rate of opening connections, a tenth of the usual rate.
+/// Minimum number of connections opened per second: a tenth of the usual rate.
 const OPENED_PER_S: u32 = 1_000;
 
 /// Options of `cargo xtask scale`.
@@ -40,7 +40,7 @@ pub struct ScaleOptions {
     seconds: u32,
 }
 
-/// Measures and prints the results; returns whether all limits were met.
+/// Measures, prints the results and returns whether all limits were met.
 pub fn run(bench: &Bench, options: &ScaleOptions) -> Result<bool, Failure> {
     let capacity = Capacity::of(options.connections, ConnectionLimits::read()?);
     let servers = SharedPortServers::start(bench, capacity.servers)?;

@@ -8,10 +8,10 @@ use floodmark_host::Child;
 
 use crate::bench::{Bench, Failure};
 
-/// Idle timeout, longer than any run, so that the servers close no connection.
+/// Idle timeout. The timeout exceeds any run, so that the servers never close a connection.
 const IDLE: &str = "3600s";
 
-/// Time for the servers to end. Each waits up to 5 s for requests in flight.
+/// Maximum time for the servers to end. A server waits up to 5 s for requests in flight.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// `floodmark serve hello` processes with one thread each. Dropping the value stops them.
@@ -52,7 +52,8 @@ impl SharedPortServers {
 impl Drop for SharedPortServers {
     fn drop(&mut self) {
         for child in &self.children {
-            // The servers end in parallel. A server that has already ended is not an error.
+            // Signal all servers first, so that they end in parallel. Errors mean that a server has
+            // ended.
             let _ = child.signal(floodmark_host::Signal::TERM);
         }
         for child in &mut self.children {
