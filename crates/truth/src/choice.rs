@@ -1,9 +1,9 @@
-//! Random choices that depend only on a seed and a number, so a scenario is reproducible.
+//! Random choices that depend only on a seed and an index, so that scenarios are reproducible.
 
-/// Returns the `index`-th choice of a seed, in the range [0, 1).
+/// Returns the random number at `index` in the sequence of a seed, in the range [0, 1).
 ///
-/// This is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
-/// 2014) at that position of its sequence.
+/// The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+/// OOPSLA 2014).
 #[must_use]
 pub fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed

@@ -1,11 +1,11 @@
-//! A reference for testing floodmark: an HTTP/1.1 server that injects known faults and logs each
-//! request ([`TruthServer`]), and the cases T1 to T10 that compare `floodmark` with that log and
-//! with formulas ([`run_cases`]).
+//! A reference for testing floodmark. [`TruthServer`] is an HTTP/1.1 server that injects known
+//! faults and logs each request. [`run_cases`] runs the cases T1 to T10, which compare the figures
+//! of `floodmark` with the server's log and with formulas.
 //!
-//! Client and server read the same clock (CLOCK_MONOTONIC of one host), so every figure of the
-//! client has an independent reference.
+//! Client and server read the same clock (CLOCK_MONOTONIC of one host), so the server's log is an
+//! independent reference for the client's figures.
 //!
-//! For tests and measurements of floodmark only.
+//! This crate is only for tests and measurements of floodmark.
 
 pub mod cases;
 pub mod choice;

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::scenario::ResponseFault;
 
-/// Log of a server from start to stop.
+/// The log of a server from start to stop.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Log {
     /// Time when listening began.
     pub started_ns: u64,
     /// Time when the server stopped.
     pub stopped_ns: u64,
-    /// How long the server's thread waited for a CPU (`/proc/thread-self/schedstat`).
+    /// Time for which the server's thread waited for a CPU (`/proc/thread-self/schedstat`).
     pub run_delay_ns: u64,
     /// Requests in order of arrival.
     pub requests: Vec<RequestEntry>,
@@ -28,17 +28,17 @@ pub struct Log {
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestEntry {
-    /// Fault in the response, if any.
+    /// Fault that was injected into the response, if any.
     pub fault: Option<ResponseFault>,
-    /// Time when the last byte arrived in the kernel. Without a kernel timestamp, the time when
-    /// epoll reported it.
+    /// Time when the request's last byte arrived in the kernel. Without a kernel timestamp, the
+    /// time when epoll reported the byte.
     pub readable_ns: u64,
-    /// Time when the last byte was read.
+    /// Time when the request's last byte was read.
     pub arrival_ns: u64,
     /// Time just before the call that sent the first byte of the response; 0 without a response.
     pub first_byte_ns: u64,
-    /// Time just before the call that sent the last byte; 0 without a response. It is read before
-    /// the call, so that no client can have a response before its departure.
+    /// Time just before the call that sent the last byte; 0 without a response. The clock is read
+    /// before the call, so that no client receives a response before the logged departure.
     pub departure_ns: u64,
     /// Bytes of the request.
     pub bytes_in: u32,
@@ -68,11 +68,11 @@ pub struct ConnectionEntry {
 pub struct StallEntry {
     /// Start of the stall.
     pub begin_ns: u64,
-    /// Time when the server resumed, possibly later than planned.
+    /// Time when the server resumed. The server may resume later than planned.
     pub end_ns: u64,
 }
 
-/// Which side closed a connection first, and how.
+/// The side that closed a connection first, and the method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosedBy {
@@ -84,7 +84,7 @@ pub enum ClosedBy {
     Client,
     /// The client, with RST.
     ClientReset,
-    /// The server, when it was stopped.
+    /// The server, because the server was stopped.
     Stop,
 }
 
@@ -95,25 +95,25 @@ pub struct LogTotals {
     pub requests: u64,
     /// Number of accepted connections.
     pub accepted: u64,
-    /// Number of closed connections by who closed them.
+    /// Number of closed connections by the side that closed first.
     pub closed: BTreeMap<ClosedBy, u64>,
     /// Number of bytes read, including those of incomplete requests.
     pub bytes_in: u64,
     /// Number of bytes that the kernel accepted for sending.
     pub bytes_out: u64,
-    /// Number of connections closed after an invalid request or an overlong head.
+    /// Number of connections closed because of an invalid request or an overlong head.
     pub bad_requests: u64,
 }
 
 impl Log {
-    /// Returns the number of responses with a fault, or of normal ones.
+    /// Returns the number of responses with the given fault. `None` counts normal responses.
     #[must_use]
     pub fn count(&self, fault: Option<ResponseFault>) -> u64 {
         let requests = self.requests.iter();
         requests.filter(|request| request.fault == fault).count() as u64
     }
 
-    /// Returns the number of connections closed in this way.
+    /// Returns the number of connections closed in the given way.
     #[must_use]
     pub fn closed(&self, by: ClosedBy) -> u64 {
         self.totals.closed.get(&by).copied().unwrap_or(0)

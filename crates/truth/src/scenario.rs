@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 pub struct Scenario {
     /// Seed of all random choices.
     pub seed: u64,
-    /// Service time.
+    /// The service time of the server.
     pub service: Service,
     /// Change of the service time during the run.
     pub change: Option<ServiceChange>,
     /// Periods in which the server stalls.
     pub stall: Option<Stall>,
-    /// Faults with their shares of requests. All other requests get the normal response.
+    /// Faults, each with a share of the requests. All other requests get the normal response.
     pub faults: Vec<FaultShare>,
-    /// When the server closes connections.
+    /// Number of requests after which the server closes a connection.
     pub close_after: Option<CloseAfter>,
     /// Body of the normal response.
     pub body: String,
-    /// Polls without sleeping, so that arrivals are seen immediately. Takes one CPU.
+    /// Whether to poll without sleeping, which detects arrivals immediately but keeps one CPU busy.
     pub busy_poll: bool,
 }
 
@@ -49,17 +49,17 @@ impl From<Service> for Scenario {
     }
 }
 
-/// Service time.
+/// The service time of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Service {
-    /// Each response is sent this long after its request; any number can be due at once.
+    /// Each response is sent after this delay. Any number of responses can be due at once.
     Fixed {
         /// Delay, in microseconds.
         delay_us: u64,
     },
-    /// One server with a FIFO queue and exponential service times. The queue consists of due times,
-    /// so it is exact and takes no CPU time.
+    /// One server with a FIFO queue and exponential service times. The queue consists of due times.
+    /// The times are therefore exact, and waiting takes no CPU time.
     Exponential {
         /// Mean service time, in microseconds.
         mean_us: f64,
@@ -72,12 +72,12 @@ pub enum Service {
 pub struct ServiceChange {
     /// Time since the first request, in milliseconds.
     pub at_ms: u64,
-    /// Service time of requests that arrive afterwards.
+    /// Service time of requests that arrive after the change.
     pub service: Service,
 }
 
-/// Stalls, during which the server reads, sends and accepts nothing. Times are relative to the
-/// first request.
+/// Periodic stalls. During a stall, the server reads, sends and accepts nothing. Times are relative
+/// to the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stall {
@@ -93,13 +93,13 @@ pub struct Stall {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultShare {
-    /// Share of requests, selected by request number and seed.
+    /// Share of requests with the fault. The request number and the seed select the requests.
     pub share: f64,
     /// The fault.
     pub fault: ResponseFault,
 }
 
-/// A fault that replaces the normal response. Responses are sent after the service time.
+/// A fault that replaces the normal response. The response is sent after the service time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFault {
@@ -110,11 +110,11 @@ pub enum ResponseFault {
     },
     /// A 200 with a different body of the same length.
     WrongBody,
-    /// Half of the body, then FIN.
+    /// A response with half of its body, then FIN.
     TruncatedBody,
     /// No response; the connection stays open.
     NoResponse,
-    /// The body in pieces; the first piece is sent with the head.
+    /// A response whose body is sent in pieces. The first piece is sent together with the head.
     Drip {
         /// Number of pieces.
         pieces: u32,
@@ -127,9 +127,9 @@ pub enum ResponseFault {
     ResetWithin,
     /// FIN before the first byte.
     CloseBefore,
-    /// `100 Continue`, then the response.
+    /// An interim response (`100 Continue`), then the normal response.
     Continue {
-        /// Time between the two, in microseconds.
+        /// Time between the two responses, in microseconds.
         gap_us: u64,
     },
     /// Bytes that are not HTTP, then FIN.
@@ -150,7 +150,7 @@ impl Scenario {
     /// Validates the scenario.
     ///
     /// # Errors
-    /// The first invalid part, with its valid range.
+    /// A part of the scenario is invalid. The error names the part and its valid range.
     pub fn check(&self) -> Result<(), String> {
         let sum: f64 = self.faults.iter().map(|f| f.share).sum();
         let each = self.faults.iter().all(|f| (0.0..=1.0).contains(&f.share));
@@ -201,7 +201,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the fault of the request with this number. Numbers start at 0, in order of arrival.
+    /// Returns the fault for the request with this number, if any. Numbers start at 0, in order of
+    /// arrival.
     #[must_use]
     pub fn fault_of(&self, index: u64) -> Option<ResponseFault> {
         let mut left = crate::choice::uniform(self.seed, index);
@@ -214,8 +215,8 @@ impl Scenario {
 }
 
 impl Stall {
-    /// Returns the end of the stall that is in progress at `since_first_ns`, a time since the first
-    /// request.
+    /// Returns the end of the stall in progress at `since_first_ns`, if any. Times are in ns since
+    /// the first request.
     #[must_use]
     pub fn end_of(&self, since_first_ns: u64) -> Option<u64> {
         let (every, length) = (self.every_ms * 1_000_000, self.length_ms * 1_000_000);

@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, setprio
 use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Returns CLOCK_MONOTONIC in ns, the clock of all logged times.
+/// Returns the time of CLOCK_MONOTONIC in ns. All logged times use this clock.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     clock_ns(ClockId::Monotonic) as u64
@@ -20,13 +20,13 @@ fn clock_ns(clock: ClockId) -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Sleeps until the given time, as returned by [`monotonic_ns`].
+/// Sleeps until the given time on the clock of [`monotonic_ns`].
 pub fn sleep_until(until_ns: u64) {
     let until = timespec(until_ns);
     while clock_nanosleep_absolute(ClockId::Monotonic, &until) == Err(Errno::INTR) {}
 }
 
-/// Converts a time in ns.
+/// Converts a time in ns to a timespec.
 #[must_use]
 pub fn timespec(ns: u64) -> Timespec {
     Timespec {
@@ -35,14 +35,14 @@ pub fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Enables kernel receive timestamps on a socket and on the sockets that it accepts (socket(7),
-/// SO_TIMESTAMPNS).
+/// Enables the kernel's receive timestamps on a socket (socket(7), SO_TIMESTAMPNS). Sockets that a
+/// listener accepts inherit the option.
 ///
 /// # Errors
 /// The kernel does not support the option.
 pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     let on: libc::c_int = 1;
-    // SAFETY: the option takes an int, which outlives the call.
+    // SAFETY: the option's value is an int that outlives the call.
     check(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -54,19 +54,19 @@ pub fn stamp_arrivals(socket: BorrowedFd<'_>) -> io::Result<()> {
     })
 }
 
-/// Reads once. Also returns when the kernel received the last byte, on the clock of
-/// [`monotonic_ns`], if the kernel set a timestamp.
+/// Reads once and returns the number of bytes. If the kernel set a timestamp, also returns the time
+/// when the kernel received the last byte, on the clock of [`monotonic_ns`].
 ///
 /// # Errors
-/// Errors of recvmsg(2).
+/// The system call recvmsg(2) fails.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<u64>)> {
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // Space for one control message with a timespec, aligned as control messages require.
+    // Space for a control message that contains a timespec, with the required alignment.
     let mut control = [0u64; 8];
-    // SAFETY: a zeroed msghdr is valid. Its pointers have the given sizes and outlive the call. The
+    // SAFETY: a zeroed msghdr is valid. The pointers have the given sizes and outlive the call. The
     // C library's macros read control messages only within the bytes that the kernel filled.
     unsafe {
         let mut message: libc::msghdr = std::mem::zeroed();
@@ -85,14 +85,16 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
         }
         let data = libc::CMSG_DATA(header).cast::<libc::timespec>();
         let stamp = data.read_unaligned();
-        // The timestamp is on the wall clock. Its age is the same on both clocks.
+        // The timestamp is a time of the wall clock. The age of a timestamp is the same on both
+        // clocks.
         let stamp_ns = stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec;
         let age_ns = clock_ns(ClockId::Realtime) - stamp_ns;
         Ok((n, monotonic_ns().checked_add_signed(-age_ns)))
     }
 }
 
-/// Returns how long this thread has waited for a CPU, in ns, or 0 if the kernel does not count it.
+/// Returns the time in ns for which this thread has waited for a CPU, or 0 if the kernel does not
+/// count the time.
 #[must_use]
 pub fn run_delay_ns() -> u64 {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -107,7 +109,7 @@ pub fn raise_open_files() {
         current: maximum,
         maximum,
     };
-    // A server with the old limit can still serve fewer connections.
+    // A server with the old limit can still serve some connections.
     let _ = setrlimit(Resource::Nofile, raised);
 }
 
@@ -120,7 +122,7 @@ pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
     Ok(kill_process(pid, signal)?)
 }
 
-/// Restricts this process to one CPU with a lower priority. May be called between fork and exec.
+/// Restricts this process to one CPU with a nice value. May be called between fork and exec.
 ///
 /// # Errors
 /// The CPU does not exist or is not allowed.
@@ -131,7 +133,7 @@ pub fn confine(cpu: usize, nice: i32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets this thread run only on an otherwise idle CPU (sched(7), SCHED_IDLE).
+/// Sets the policy SCHED_IDLE: this thread runs only on otherwise idle CPUs (sched(7)).
 ///
 /// # Errors
 /// The kernel rejects the policy.

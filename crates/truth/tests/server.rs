@@ -1,4 +1,4 @@
-//! Tests each fault through raw sockets, and its count in the log.
+//! Tests each fault through raw sockets, and checks the count of the fault in the log.
 #![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ fn connect(server: &TruthServer) -> TcpStream {
     stream
 }
 
-/// Reads one response with a Content-Length.
+/// Reads one response that has a `Content-Length`.
 fn response(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -61,7 +61,7 @@ fn always(fault: ResponseFault) -> Scenario {
 }
 
 /// Sends one request and reads until the connection is closed. Returns the text and the final
-/// error.
+/// error, if any.
 fn until_end(server: &TruthServer) -> (String, Option<std::io::ErrorKind>) {
     let mut stream = connect(server);
     stream.write_all(GET).unwrap();
@@ -108,13 +108,13 @@ fn settled(server: TruthServer, seen: impl Fn(&Log) -> bool) -> Log {
     log
 }
 
-/// Maximum share of time for which the server may wait for a CPU in a valid attempt.
+/// Maximum fraction of time for which the server waits for a CPU in a valid attempt.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
 /// Maximum number of disturbed attempts.
 const MAX_DISTURBED: usize = 100;
 
-/// Runs an attempt that checks times. Repeats a failed attempt only if the log shows that the
+/// Runs an attempt that checks times. A failed attempt is repeated only if the log shows that the
 /// server waited for a CPU.
 fn in_time(mut attempt: impl FnMut() -> (Log, Result<(), String>)) {
     let mut last = String::new();
@@ -222,8 +222,8 @@ fn exponential_service_is_one_queue() {
         "responses are sent in order of arrival"
     );
     // The server is busy from the first arrival of each round. The mean of 20 service times has a
-    // standard deviation of 22 %, and the median of 20 such means one of 6 %. One disturbed round
-    // does not change the median.
+    // standard deviation of 22 %. The median of 20 such means has a standard deviation of 6 %. One
+    // disturbed round does not change the median.
     let mut free = 0;
     let mut means: Vec<f64> = Vec::new();
     for round in log.requests.chunks(20) {
@@ -352,7 +352,7 @@ fn drips_in_pieces() {
     );
     let entry = server.stop().unwrap().requests[0];
     let spread = ms(entry.departure_ns - entry.first_byte_ns);
-    // On a busy host, the first piece may be late without delaying the last one.
+    // On a busy host, the first piece may be late even if the last piece is on time.
     assert!((750.0..5_000.0).contains(&spread), "{spread} ms");
 }
 

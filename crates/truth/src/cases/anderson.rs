@@ -7,7 +7,7 @@ pub fn statistic(samples: &[f64], mean: f64) -> f64 {
     let mut shares: Vec<f64> = samples.iter().map(|x| 1.0 - (-x / mean).exp()).collect();
     shares.sort_by(f64::total_cmp);
     let n = shares.len();
-    // Two requests read at once have a gap of 0, whose logarithm is undefined.
+    // Two requests that are read at once have a gap of 0. The logarithm of 0 is undefined.
     let bounded = |u: f64| u.clamp(1e-9, 1.0 - 1e-12);
     let sum: f64 = (0..n)
         .map(|i| {
@@ -18,14 +18,15 @@ pub fn statistic(samples: &[f64], mean: f64) -> f64 {
     -(n as f64) - sum / n as f64
 }
 
-/// Coefficients of the fit below and above A² = 2.
+/// Coefficients of the approximation below and above A² = 2.
 #[rustfmt::skip]
 const SMALL: [f64; 6] = [2.00012, 0.247_105, -0.064_982_1, 0.034_796_2, -0.011_672, 0.001_686_91];
 const LARGE: [f64; 6] = [1.0776, -2.30695, 0.43424, -8.2433e-2, 8.056e-3, -3.146e-4];
 
-/// Returns the probability of a larger A² for exponential samples, from the approximation of the
-/// limit distribution by Marsaglia and Marsaglia (Evaluating the Anderson–Darling distribution, J.
-/// Stat. Software 9, 2004).
+/// Returns the probability that exponential samples have a larger A².
+///
+/// The approximation of the limit distribution is by Marsaglia and Marsaglia (Evaluating the
+/// Anderson–Darling distribution, J. Stat. Software 9, 2004).
 pub fn p_value(a2: f64) -> f64 {
     let polynomial =
         |coefficients: &[f64]| coefficients.iter().rev().fold(0.0, |sum, c| sum * a2 + c);
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn matches_published_p_values() {
-        // Stephens 1974, table 1: upper tail points of A², case 0.
+        // The upper tail points of A² are from Stephens 1974, table 1, case 0.
         for (a2, p) in [(1.933, 0.10), (2.492, 0.05), (3.857, 0.01)] {
             assert!((p_value(a2) - p).abs() < 0.001, "{a2}: {}", p_value(a2));
         }

@@ -1,24 +1,24 @@
-//! Repeats a case until an undisturbed attempt decides.
+//! Repeats a case until an undisturbed attempt decides the result.
 //!
-//! A failed attempt is void, and repeated, only if the host was measurably disturbed: its CPUs
-//! ([`disturbance`](super::disturbance)) or a plain client's overhead
-//! ([`plain_client`](super::plain_client)). At most [`MAX_VOID`] attempts are void. A disturbance
-//! never voids an exact finding such as a count. The report lists each attempt.
+//! A failed attempt is void and is repeated only if the host was measurably disturbed. A
+//! disturbance is missing CPU time ([`disturbance`](super::disturbance)) or a long overhead of a
+//! plain client ([`plain_client`](super::plain_client)). At most [`MAX_VOID`] attempts are void. An
+//! exact finding, such as a count, is never void. The report lists each attempt.
 
 use super::findings::{CaseAttempt, CaseRun};
 
-/// Maximum number of void attempts.
+/// Maximum number of void attempts per case.
 const MAX_VOID: usize = 2;
 
-/// Runs a case until an attempt decides; returns its last findings, whether it passed, and all
-/// attempts.
+/// Runs a case until an attempt decides the result. Returns the last findings, whether the case
+/// passed, and all attempts.
 pub fn decide(mut run: impl FnMut() -> CaseRun) -> (CaseRun, bool, Vec<CaseAttempt>) {
     let mut attempts: Vec<CaseAttempt> = Vec::new();
     loop {
         let last = run();
         let failed = || last.findings.iter().filter(|f| !f.held);
         let passed = failed().next().is_none();
-        // All earlier attempts are void at this point.
+        // All earlier attempts were void.
         let may_be_void = !passed && failed().all(|f| !f.exact) && attempts.len() < MAX_VOID;
         let void = last.disturbance.clone().filter(|_| may_be_void);
         let decided = void.is_none();
@@ -42,7 +42,7 @@ mod tests {
         Passed,
         Failed,
         Disturbed,
-        /// Disturbed, with a difference in a count.
+        /// Failed with a wrong count on a disturbed host.
         Exact,
     }
 

@@ -8,9 +8,10 @@ use crate::sys;
 
 /// One thread per CPU that spins at the lowest priority.
 ///
-/// An idle CPU takes about 50 µs to wake, in a virtual machine mostly in the hypervisor. That delay
-/// belongs neither to the client nor to the server, but is as long as the measured times. A thread
-/// under SCHED_IDLE yields to any other thread immediately, so it takes no CPU time from them.
+/// An idle CPU takes about 50 µs to wake up. In a virtual machine, most of this delay is in the
+/// hypervisor. The delay is as long as the measured times, but is caused neither by the client nor
+/// by the server. A thread under SCHED_IDLE yields to any other thread immediately, so the spinning
+/// threads take no CPU time from other threads.
 #[derive(Debug)]
 pub struct Awake {
     stop: Arc<AtomicBool>,
@@ -18,7 +19,7 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// Starts the threads. Has no effect if the kernel refuses the priority.
+    /// Starts the threads. A thread ends immediately if the kernel refuses the priority.
     #[must_use]
     pub fn keep() -> Awake {
         let stop = Arc::new(AtomicBool::new(false));
@@ -43,7 +44,7 @@ impl Drop for Awake {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A thread that panicked has also ended.
+            // A thread that has panicked has also ended.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! T10: maximum rate of the client on this host, with the server on the same host.
+//! T10: the client's maximum rate, with the server on the same host.
 
 use super::CaseError;
 use super::environment::CaseEnvironment;
@@ -7,10 +7,10 @@ use crate::scenario::Scenario;
 
 const SECONDS: u64 = 5;
 
-/// Share of the maximum rate below which a figure reflects the server.
+/// Fraction of the client's maximum rate up to which a measured rate reflects the server.
 const SERVERS_SHARE: f64 = 0.7;
 
-/// Notes the maximum rate, which depends on the host. Checks counts and bytes.
+/// Checks counts and bytes. The maximum rate is only noted, because it depends on the host.
 pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let flags = format!("-c 50 -d {SECONDS}s");
     let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;

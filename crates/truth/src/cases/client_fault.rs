@@ -1,4 +1,4 @@
-//! T7: faults of the client that it must report.
+//! T7: faults of the client. The client must report each fault.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ use crate::scenario::Scenario;
 use crate::server::TruthServer;
 use crate::sys;
 
-/// Stops the load process, which delays intended requests. The delay counts as lateness, not as
+/// Stops the load process, which delays intended requests. The delay must count as lateness, not as
 /// service time.
 pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 1_000;
@@ -36,7 +36,8 @@ pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     measured.all_ok(RATE * SECONDS);
     measured.bytes_agree();
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
-    // Overdue requests are sent at once. K = rate · S requests are late, by S down to 0.
+    // Overdue requests are sent at once. K = rate · S requests are late. Their lateness falls from
+    // S to 0.
     let delayed = RATE as f64 * stopped_us / 1e6;
     let formula = stopped_us * (1.0 - 0.01 * (RATE * SECONDS) as f64 / delayed);
     let p99 = run.lateness_us.p99;
@@ -84,8 +85,8 @@ fn is_invalid(measured: &mut CaseMeasurement) {
     findings.equal("exit code", Some(4), measured.exit);
 }
 
-/// Runs the load process on a CPU together with a process that takes 90 % of it. Nice 10 has a
-/// weight of 110, nice 0 of 1024 (`sched_prio_to_weight` in the kernel).
+/// Runs the load process on the same CPU as a process that takes 90 % of the CPU time. The weight
+/// of nice 10 is 110, and the weight of nice 0 is 1024 (`sched_prio_to_weight` in the kernel).
 pub fn starved(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 20_000;
     const SECONDS: u64 = 3;
@@ -96,7 +97,7 @@ pub fn starved(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let client = environment.start(server.address(), &flags, SECONDS, Some((CPU, 10)))?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     let offered = rates(&measured, RATE as f64);
-    // The disturbance is the purpose of this case.
+    // The missing CPU time is intended in this case.
     measured.findings.disturbance = None;
     let (run, findings) = (&measured.run, &mut measured.findings);
     findings.exactly("requests.intended", RATE * SECONDS, run.requests.intended);
@@ -110,7 +111,7 @@ pub fn starved(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     Ok(measured.findings)
 }
 
-/// Starts a process that never sleeps, on one CPU: a polling server without clients.
+/// Starts a process that keeps one CPU busy: a polling server without clients.
 fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<ChildGuard, CaseError> {
     let mut command = Command::new(&environment.truth);
     command
@@ -124,7 +125,8 @@ fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<ChildGu
     Ok(ChildGuard(child))
 }
 
-/// Offers more than the client's maximum rate. The achieved rate is lower, and the run is invalid.
+/// Offers more than the client's maximum rate. The achieved rate must be lower, and the run
+/// invalid.
 pub fn overload(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const SECONDS: u64 = 2;
     let maximum = environment.measure(Scenario::default(), "-c 50 -d 1s", 1)?;
@@ -137,7 +139,7 @@ pub fn overload(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let (run, findings) = (&measured.run, &mut measured.findings);
     let intended = (rate * SECONDS as f64).round() as u64;
     findings.exactly("requests.intended", intended, run.requests.intended);
-    // Over half of the requests are never sent.
+    // More than half of the requests must remain unsent.
     let bounds = (intended as f64 / 2.0, intended as f64);
     findings.between("requests.unsent", bounds, Some(run.requests.unsent as f64));
     let (what, bounds) = ("throughput_per_s is the achieved rate", (1.0, rate * 0.5));

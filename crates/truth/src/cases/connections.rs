@@ -1,4 +1,4 @@
-//! T6: closed connections, bodies in pieces, interim responses.
+//! T6: connections closed by the server, bodies in pieces, interim responses.
 
 use super::CaseError;
 use super::delay::tolerance_us;
@@ -10,10 +10,10 @@ use crate::scenario::{CloseAfter, FaultShare, ResponseFault, Scenario, Service};
 /// Requests per connection.
 const EACH: u64 = 7;
 
-/// Connections needed for these requests.
+/// Number of connections needed for these requests.
 const CONNECTIONS: u64 = 100;
 
-/// The server closes connections, with or without announcing it in the response.
+/// Closes connections after a number of requests, with or without `Connection: close`.
 pub fn closing(environment: &CaseEnvironment, announced: bool) -> Result<CaseRun, CaseError> {
     let requests = EACH;
     let scenario = Scenario {
@@ -38,16 +38,17 @@ pub fn closing(environment: &CaseEnvironment, announced: bool) -> Result<CaseRun
     } else {
         findings.note(format!("{reconnects} reconnects"));
     }
-    // Requests on a connection that was just closed did not reach the server.
+    // A request on a connection that was just closed does not reach the server.
     let lost = reconnects * (totals.bytes_in / requests);
     findings.exactly("bytes sent", totals.bytes_in + lost, run.bytes.sent);
     Ok(measured.findings)
 }
 
-/// Time to the first byte, microseconds.
+/// Time to the first byte, in microseconds.
 const FIRST_BYTE_US: u64 = 10_000;
 
-/// Sends responses that take long after their first byte, which may belong to an interim response.
+/// Sends responses that take long after the first byte. The first byte may belong to an interim
+/// response.
 pub fn slow(environment: &CaseEnvironment, fault: ResponseFault) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 200;
     const SECONDS: u64 = 3;

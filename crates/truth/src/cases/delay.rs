@@ -6,7 +6,7 @@ use super::findings::CaseRun;
 use super::reference;
 use crate::scenario::Service;
 
-/// Requests per second, and duration of each run in seconds.
+/// Rate in requests per second, and duration of each run in seconds.
 const RATE: u64 = 200;
 const SECONDS: u64 = 4;
 
@@ -30,8 +30,8 @@ pub fn run(environment: &CaseEnvironment, delay_us: u64) -> Result<CaseRun, Case
     let service = truth(log).quantile(0.5);
     let bounds = overhead.around(service, tolerance_us(service));
     findings.between(what, bounds, run.service_time_us.p50);
-    // Response times from the log exclude the lateness that all requests share (see
-    // `reference::response`). That lateness is at most the client's own.
+    // The log's response times exclude the lateness that all requests share (see
+    // `reference::response`). The shared lateness is at most the client's lateness.
     let response = reference::response(log, RATE as f64).quantile(0.5);
     let (tolerance, lateness) = (tolerance_us(response), run.lateness_us.p50.unwrap_or(0.0));
     let high = overhead.around(response, tolerance).1 + lateness;

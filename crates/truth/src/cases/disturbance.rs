@@ -1,17 +1,17 @@
-//! Host disturbances that may explain a failure: missing CPU time.
+//! Detects missing CPU time, a disturbance of the host that may explain a failure.
 
 use floodmark_record::metric::HostFigure;
 use floodmark_record::{Metric, Run};
 
 use crate::log::Log;
 
-/// Minimum share of the run for which a thread waits for a CPU.
+/// Fraction of the run for which a thread waits for a CPU. A smaller wait is no disturbance.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
-/// Minimum share of one CPU taken by the hypervisor within a second.
+/// Fraction of one CPU taken by the hypervisor within a second. Less stolen time is no disturbance.
 const STEAL_SHARE: f64 = 0.02;
 
-/// Returns the disturbance in the client's record or the server's log, if any.
+/// Returns the disturbance that the client's record or the server's log shows, if any.
 pub fn found(run: &Run, log: &Log) -> Option<String> {
     client(run).or_else(|| steal(run)).or_else(|| server(log))
 }
@@ -38,7 +38,7 @@ fn steal(run: &Run) -> Option<String> {
     let mut series = (run.observations.iter())
         .filter(|of| of.metric == Metric::Host(None, HostFigure::Steal) && !of.is_peak);
     series.find_map(|o| {
-        // Aggregate per second, since the kernel counts stolen time in ticks.
+        // Aggregate per second, because the kernel counts stolen time in coarse ticks.
         let steps = (1000 / o.step_ms.max(1)).max(1) as usize;
         let length_s = (steps as u64 * o.step_ms) as f64 / 1e3;
         let seconds = o.values.chunks(steps);

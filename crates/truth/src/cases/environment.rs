@@ -1,4 +1,4 @@
-//! Starts floodmark and reads its record.
+//! Starts floodmark for a case and reads the record.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -14,35 +14,35 @@ use rustix::process::Signal;
 use super::CaseError;
 use crate::sys;
 
-/// Maximum time that floodmark takes in addition to its load.
+/// Maximum time that floodmark takes in addition to the load.
 const OVERHEAD: Duration = Duration::from_secs(20);
 
-/// How often a process is polled.
+/// Interval between two polls of a process.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Programs that the cases run.
+/// Programs and settings that the cases use.
 #[derive(Debug)]
 pub struct CaseEnvironment {
     pub floodmark: PathBuf,
-    /// Backend for floodmark.
+    /// Backend that floodmark uses.
     pub backend: Option<String>,
-    /// This binary, which also runs as the server in a separate process.
+    /// Path of this binary, which also serves as the server in a separate process.
     pub truth: PathBuf,
 }
 
-/// A process that is killed when the value is dropped.
+/// A process. Dropping the value kills the process.
 #[derive(Debug)]
 pub struct ChildGuard(pub Child);
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Both calls fail only if the process has ended.
+        // Errors mean that the process has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A running `floodmark load`. Dropping the value kills it.
+/// A running `floodmark load`. Dropping the value kills the process.
 #[derive(Debug)]
 pub struct RunningClient {
     child: ChildGuard,
@@ -52,7 +52,7 @@ pub struct RunningClient {
     limit: Duration,
 }
 
-/// Output of floodmark.
+/// Output of `floodmark load`.
 #[derive(Debug)]
 pub struct ClientOutput {
     pub run: Run,
@@ -60,7 +60,7 @@ pub struct ClientOutput {
 }
 
 impl CaseEnvironment {
-    /// Uses the given floodmark, and this program as the server.
+    /// Creates an environment with the given floodmark, and with this program as the server.
     pub fn new(floodmark: &Path, backend: Option<String>) -> CaseEnvironment {
         CaseEnvironment {
             floodmark: floodmark.to_owned(),
@@ -69,8 +69,8 @@ impl CaseEnvironment {
         }
     }
 
-    /// Starts a load of about `seconds`, without warm-up unless `flags` has one. Flags are
-    /// separated by spaces. `confined` is a CPU and a nice value.
+    /// Starts a load of about `seconds`. There is no warm-up unless `flags` contains one. Flags are
+    /// separated by spaces. `confined` contains a CPU and a nice value.
     pub fn start(
         &self,
         to: SocketAddr,
@@ -89,7 +89,7 @@ impl CaseEnvironment {
         }
         command.args(["--quiet", "--json", "-"]);
         if let Some((cpu, nice)) = confined {
-            // SAFETY: between fork and exec, `confine` makes two system calls and does not
+            // SAFETY: between fork and exec, `confine` only makes system calls and does not
             // allocate.
             unsafe { command.pre_exec(move || sys::confine(cpu, nice)) };
         }
@@ -112,7 +112,8 @@ impl CaseEnvironment {
 }
 
 impl RunningClient {
-    /// Returns the load process (the child `worker` of floodmark), once it exists.
+    /// Returns the process id of the load process (floodmark's child process `worker`), if the
+    /// load process has started.
     pub fn worker(&self) -> Option<u32> {
         let parent = self.child.0.id();
         let children = format!("/proc/{parent}/task/{parent}/children");
@@ -125,7 +126,7 @@ impl RunningClient {
         worker?.parse().ok()
     }
 
-    /// Waits until floodmark ends, and reads the record.
+    /// Waits until floodmark ends, and returns the record.
     pub fn finish(mut self) -> Result<ClientOutput, CaseError> {
         let status = loop {
             match self.child.0.try_wait() {
@@ -156,13 +157,13 @@ impl Drop for RunningClient {
         if let Ok(None) = self.child.0.try_wait()
             && let Some(worker) = self.worker()
         {
-            // This fails only if the process has just ended.
+            // Reading fails only if the process has just ended.
             let _ = sys::signal(worker, Signal::KILL);
         }
     }
 }
 
-/// Returns the text of a file. A read error results in a missing record later.
+/// Returns the text of a file. After a read error, the text is empty and has no record.
 fn text(file: &mut File) -> String {
     let mut bytes = Vec::new();
     if file.rewind().is_ok() {

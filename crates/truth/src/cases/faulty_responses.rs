@@ -1,4 +1,4 @@
-//! T5: unexpected responses, each counted under its kind.
+//! T5: faulty responses. Each is counted under its outcome.
 
 use super::CaseError;
 use super::environment::CaseEnvironment;
@@ -10,10 +10,10 @@ use crate::scenario::{FaultShare, ResponseFault, Scenario, Service, ServiceChang
 const RATE: u64 = 1_000;
 const SECONDS: u64 = 6;
 
-/// A later response is ok, but does not count towards goodput.
+/// Deadline in microseconds. A later response is ok but does not count towards goodput.
 const DEADLINE_US: u64 = 100_000;
 
-/// Duration of slow responses.
+/// Duration of slow responses, in microseconds.
 const SLOW_US: u64 = 2 * DEADLINE_US;
 
 const REJECTED: ResponseFault = ResponseFault::Status { code: 503 };
@@ -41,15 +41,15 @@ pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
         faults: FAULTS
             .map(|(share, fault)| FaultShare { share, fault })
             .to_vec(),
-        // Shortly before the end, every response becomes late for the deadline. Goodput then does
-        // not depend on single milliseconds.
+        // Shortly before the end, every response misses the deadline. Goodput is then independent
+        // of delays of a few milliseconds.
         change: Some(ServiceChange {
             at_ms: SECONDS * 1_000 - 100,
             service: Service::Fixed {
                 delay_us: 3 * DEADLINE_US,
             },
         }),
-        // A single word, since flags are separated by spaces.
+        // The body is a single word because flags are separated by spaces.
         body: "right-answer!".to_owned(),
         ..Scenario::default()
     };
@@ -63,8 +63,8 @@ pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let ok = log.count(None) + count(DRIP);
     let malformed = [Fault::TruncatedBody, Fault::ResetWithin, Fault::Garbage];
     let malformed: u64 = malformed.map(count).iter().sum();
-    // A server may close an idle connection while a request is sent. floodmark then resends the
-    // request on a new connection and counts a reconnect.
+    // The server may close an idle connection while a request is being sent. floodmark then resends
+    // the request on a fresh connection and counts a reconnect.
     let closed = count(Fault::ResetBefore) + count(Fault::CloseBefore);
     let reset = requests.reset + requests.reconnects;
     let (wrong, timed_out) = (count(Fault::WrongBody), count(Fault::NoResponse));
@@ -84,7 +84,7 @@ pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     Ok(measured.findings)
 }
 
-/// Checks that goodput counts exactly the normal responses within the deadline.
+/// Checks that goodput counts only the normal responses within the deadline.
 fn goodput(measured: &mut CaseMeasurement) {
     let run = &measured.run;
     let requests = measured.log.requests.iter();
@@ -93,7 +93,7 @@ fn goodput(measured: &mut CaseMeasurement) {
     let good = times.filter(|ns| *ns < DEADLINE_US * 1_000).count() as u64;
     let window_s = run.window.to_s - run.window.from_s;
     let counted = (run.goodput_per_s.unwrap_or(0.0) * window_s).round() as u64;
-    // Not exact, since a disturbance of the host can delay a response.
+    // The count is not exact, because a disturbance of the host can delay a response.
     measured.findings.holds(
         "goodput_per_s × window is the number of responses within the deadline",
         counted == good,
@@ -101,7 +101,7 @@ fn goodput(measured: &mut CaseMeasurement) {
     );
 }
 
-/// Checks that a missing response counts with the timeout as the lower bound of its response time.
+/// Checks that the timeout counts as the lower bound of a missing response's response time.
 fn censored(measured: &mut CaseMeasurement) {
     let (run, findings) = (&measured.run, &mut measured.findings);
     let (requests, times) = (&run.requests, &run.response_time_us);
@@ -116,8 +116,8 @@ fn censored(measured: &mut CaseMeasurement) {
     );
     findings.exactly("service_time_us.count", requests.ok, service_times);
     findings.exactly("error_time_us.count", failed, run.error_time_us.count);
-    // About 1.8 % of the requests time out, so the 99th percentile is unknown and the 95th is
-    // known.
+    // About 1.8 % of the requests time out, so the 99th percentile is unknown. The 95th percentile
+    // is known.
     findings.holds(
         "response_time_us.p99 is unknown",
         times.p99.is_none() && times.max.is_none() && times.mean.is_none(),

@@ -1,4 +1,4 @@
-//! Findings of the cases, and their reports.
+//! Findings and reports of the cases.
 
 use std::fmt;
 
@@ -26,13 +26,13 @@ pub struct CaseReport {
 /// One attempt of a case.
 #[derive(Debug, Clone, Serialize)]
 pub struct CaseAttempt {
-    /// Failed findings; empty if the attempt passed.
+    /// Failed findings. The list is empty if the attempt passed.
     pub failed: Vec<String>,
-    /// Disturbance of the host that makes this attempt void.
+    /// Disturbance of the host because of which the attempt is void.
     pub void: Option<String>,
 }
 
-/// One comparison of an expected with a measured value.
+/// A comparison of an expected value with a measured value.
 #[derive(Debug, Clone, Serialize)]
 pub struct CaseFinding {
     /// Name of the figure or condition.
@@ -41,9 +41,10 @@ pub struct CaseFinding {
     pub expected: String,
     /// Measured value.
     pub got: String,
-    /// Whether the measured value is as expected.
+    /// Whether the measured value agrees with the expected value.
     pub held: bool,
-    /// Whether a difference cannot result from a disturbance of the host, as for counts.
+    /// Whether the value is exact, like a count. A disturbance of the host cannot change an exact
+    /// value.
     pub exact: bool,
 }
 
@@ -77,20 +78,19 @@ impl CaseRun {
         self.add(what, "holds".to_owned(), got.into(), held, true);
     }
 
-    /// Adds two values that must be equal.
+    /// Adds an expected and a measured value, which must be equal.
     pub fn equal<T: PartialEq + fmt::Debug>(&mut self, what: &str, expected: T, got: T) {
         let [shown, got_shown] = [&expected, &got].map(|value| format!("{value:?}"));
         self.add(what, shown, got_shown, expected == got, false);
     }
 
-    /// Adds two counts that must be equal regardless of disturbances.
+    /// Adds two counts, which must be equal regardless of disturbances.
     pub fn exactly(&mut self, what: &str, expected: u64, got: u64) {
         let held = expected == got;
         self.add(what, expected.to_string(), got.to_string(), held, true);
     }
 
-    /// Adds a figure that must be within `tolerance` of the truth. A figure that was not measured
-    /// fails.
+    /// Adds a figure that must be within `tolerance` of the truth. A missing figure fails.
     pub fn near(&mut self, what: &str, truth: f64, got: Option<f64>, tolerance: f64) {
         self.between(what, (truth - tolerance, truth + tolerance), got);
         if let (Some(finding), Some(got)) = (self.findings.last_mut(), got) {
@@ -99,14 +99,14 @@ impl CaseRun {
         }
     }
 
-    /// Adds a figure that must be within bounds. A figure that was not measured fails.
+    /// Adds a figure that must be within bounds. A missing figure fails.
     pub fn between(&mut self, what: &str, (low, high): (f64, f64), got: Option<f64>) {
         let text = got.map_or("not measured".to_owned(), |got| format!("{got:.1}"));
         let held = got.is_some_and(|got| (low..=high).contains(&got));
         self.add(what, format!("{low:.1} to {high:.1}"), text, held, false);
     }
 
-    /// Adds a note on a figure that is not checked.
+    /// Adds a note about a figure that is not checked.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }

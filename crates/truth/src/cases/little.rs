@@ -1,4 +1,4 @@
-//! T4: in a closed loop, connections = throughput × response time (Little's law).
+//! T4: Little's law. In the closed model, connections = throughput × response time.
 
 use super::CaseError;
 use super::environment::CaseEnvironment;
@@ -8,7 +8,7 @@ use crate::scenario::Service;
 /// Maximum of |N − X·R| / N.
 const TOLERANCE: f64 = 0.02;
 
-/// Duration of each run, seconds.
+/// Duration of each run, in seconds.
 const SECONDS: u64 = 4;
 
 pub fn run(environment: &CaseEnvironment, n: u64, service: Service) -> Result<CaseRun, CaseError> {
@@ -18,7 +18,7 @@ pub fn run(environment: &CaseEnvironment, n: u64, service: Service) -> Result<Ca
     measured.bytes_agree();
     let run = &measured.run;
     let product = run.throughput_per_s.zip(run.response_time_us.mean);
-    // In thousandths, since findings show one decimal.
+    // Use thousandths, because findings show only one decimal.
     let thousandths = n as f64 * 1e3;
     let (what, tolerance) = (
         "X·R in thousandths of a connection",

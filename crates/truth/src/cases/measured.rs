@@ -1,4 +1,4 @@
-//! Runs one load against the truth server, with the checks that apply to every case.
+//! Runs a load against the truth server, with the checks that apply to every case.
 
 use floodmark_record::Run;
 
@@ -12,7 +12,7 @@ use crate::log::Log;
 use crate::scenario::Scenario;
 use crate::server::TruthServer;
 
-/// Figures of client and server for one load.
+/// Record of the client and log of the server for the same load.
 #[derive(Debug)]
 pub struct CaseMeasurement {
     pub run: Run,
@@ -34,8 +34,8 @@ impl CaseEnvironment {
         Ok(CaseMeasurement::new(client.finish()?, server.stop()?))
     }
 
-    /// Like `measure`, but keeps all CPUs awake, and measures the overhead of a plain client before
-    /// and after. `truth` reads the server's times from its log.
+    /// Runs a load like `measure` with all CPUs kept awake. Also measures the overhead of a plain
+    /// client before and after the load. `truth` reads the server's times from the log.
     pub fn measure_times(
         &self,
         truth: fn(&Log) -> Sorted,
@@ -54,8 +54,8 @@ impl CaseEnvironment {
 }
 
 impl CaseMeasurement {
-    /// Checks that outcomes add up, and that the server received each request once. A request that
-    /// was sent again after a reconnect may have reached it twice.
+    /// Checks that the outcomes add up, and that the server received each request once. A request
+    /// that was resent after a reconnect may have reached the server twice.
     pub fn new(client: ClientOutput, log: Log) -> Self {
         let ClientOutput { run, exit } = client;
         let mut findings = CaseRun {
@@ -81,8 +81,8 @@ impl CaseMeasurement {
         }
     }
 
-    /// Checks the counts of bytes and connections. Requires that no connection ended with unread
-    /// data.
+    /// Checks the counts of bytes and connections. The counts agree only if no connection ended
+    /// with unread data.
     pub fn bytes_agree(&mut self) {
         let (bytes, totals) = (&self.run.bytes, &self.log.totals);
         let (findings, opened) = (&mut self.findings, self.run.connections.opened);
@@ -91,7 +91,7 @@ impl CaseMeasurement {
         findings.exactly("connections", totals.accepted, opened);
     }
 
-    /// Checks that every intended request was sent and successful.
+    /// Checks that every intended request was sent and got an ok response.
     pub fn all_ok(&mut self, intended: u64) {
         let (findings, requests) = (&mut self.findings, &self.run.requests);
         findings.exactly("requests.intended", intended, requests.intended);

@@ -1,7 +1,7 @@
 //! Cases T1 to T10: `floodmark load` against a server whose behavior is known.
 //!
-//! The first undisturbed attempt decides a case. A failed attempt is repeated only if the host was
-//! measurably disturbed ([`attempts`]). The report lists each attempt.
+//! The first undisturbed attempt decides the result of a case. A failed attempt is repeated only if
+//! the host was measurably disturbed ([`attempts`]). The report lists each attempt.
 
 mod anderson;
 mod attempts;
@@ -112,10 +112,13 @@ const CASES: &[Case] = &[
     ("T10", "an instant server: the client's maximum rate", ceiling::run),
 ];
 
-/// Runs all cases, or those named `only` (`T2`, `T2/short`), except `skip`, with the binary
-/// `floodmark` on `backend`. Prints each report. Returns no report if no case has that name.
+/// Runs the cases and prints a report for each case.
 ///
-/// Call it from `floodmark-truth`: T2 starts that program as the server that it stops.
+/// `only` and `skip` contain names such as `T2` or `T2/short`; without `only`, all cases run. The
+/// cases use the binary `floodmark` with `backend`. Returns no report if no case matches.
+///
+/// Call this function only from `floodmark-truth`: case T2 starts the same program as a server
+/// process, and stops that process.
 #[must_use]
 pub fn run_cases(
     floodmark: &Path,
@@ -124,7 +127,7 @@ pub fn run_cases(
     skip: &[String],
 ) -> Vec<CaseReport> {
     let environment = CaseEnvironment::new(floodmark, backend);
-    // Write a build's output to disk now rather than during a measurement.
+    // Write the output of a previous build to disk now, so that no write disturbs a measurement.
     rustix::fs::sync();
     let is_selected = |case: &&Case| {
         let skipped = skip.iter().any(|skip| matches(skip, case.0));

@@ -1,5 +1,5 @@
-//! Measures the overhead that a host adds to all client times: the network path, and the wake-up of
-//! the server.
+//! Measures the overhead that the host adds to the times of every client. The overhead consists of
+//! the network path and the wake-up of the server.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -14,14 +14,14 @@ use crate::scenario::Scenario;
 use crate::server::TruthServer;
 use crate::sys;
 
-/// Number of requests of the plain client, and the gap between them (a low rate).
+/// Number of requests that the plain client sends, and the gap between two requests.
 const REQUESTS: usize = 200;
 const GAP: Duration = Duration::from_millis(5);
 
-/// Timeout of the plain client.
+/// Response timeout of the plain client.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Additional overhead of a client with many connections, in microseconds.
+/// Additional overhead that a client with many connections may have, in microseconds.
 const MANY_CONNECTIONS_US: f64 = 15.0;
 
 /// Maximum overhead on an undisturbed host, in microseconds.
@@ -29,13 +29,13 @@ const MAX_US: f64 = 100.0;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: truth\r\n\r\n";
 
-/// Median time that the simplest client measures beyond the times in the server's log, in
-/// microseconds.
+/// Median overhead of the simplest client, in microseconds: measured time minus the time in the
+/// server's log.
 ///
-/// The client is one thread that writes a request and blocks until the response arrives. It uses
-/// the kernel's timestamps, as floodmark does in the open model. No client has less overhead, so
-/// this is the host's share of floodmark's times. On a virtual machine it is mostly 10 to 50 µs,
-/// and varies from second to second.
+/// The client is one thread that writes a request and blocks until the response arrives. Like
+/// floodmark in the open model, the client uses the kernel's timestamps. No client has less
+/// overhead, so the value is the host's share of floodmark's times. On a virtual machine, the
+/// overhead is mostly 10 to 50 µs and varies from second to second.
 #[derive(Debug, Clone, Copy)]
 pub struct Overhead {
     min_us: f64,
@@ -43,7 +43,7 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// Measures the overhead. `truth` reads the server's times from its log.
+    /// Measures the overhead. `truth` reads the server's times from the log.
     pub fn measure(truth: fn(&Log) -> Sorted) -> Result<Self, CaseError> {
         let server = TruthServer::start(Scenario::default())?;
         let times = times(server.address()).map_err(CaseError::run("the plain client"))?;
@@ -53,7 +53,7 @@ impl Overhead {
         Ok(Overhead { min_us, max_us })
     }
 
-    /// Returns the range that spans two measurements.
+    /// Returns the smallest range that contains two measurements.
     pub fn with(self, other: Self) -> Self {
         Overhead {
             min_us: self.min_us.min(other.min_us),
@@ -62,7 +62,7 @@ impl Overhead {
     }
 
     /// Returns the bounds, in microseconds, of a time that is `truth` plus this overhead. The
-    /// tolerance includes the overhead, unless the overhead is longer.
+    /// tolerance covers the overhead if the overhead is shorter than the tolerance.
     pub fn around(&self, truth: f64, tolerance: f64) -> (f64, f64) {
         (
             truth + self.min_us - tolerance,
@@ -70,7 +70,7 @@ impl Overhead {
         )
     }
 
-    /// Describes the disturbance if the overhead is too long.
+    /// Returns a description of the disturbance if the overhead is too long.
     pub fn disturbance(&self) -> Option<String> {
         let max_us = self.max_us;
         (max_us > MAX_US).then(|| {
@@ -89,8 +89,8 @@ impl fmt::Display for Overhead {
     }
 }
 
-/// Returns the times from writing a request until the kernel has the whole response, in
-/// microseconds.
+/// Returns the times in microseconds from writing a request until the kernel has received the whole
+/// response.
 fn times(to: SocketAddr) -> io::Result<Vec<f64>> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;

@@ -6,13 +6,13 @@ use super::findings::CaseRun;
 use super::{CaseError, anderson};
 use crate::scenario::Scenario;
 
-/// Requests per second. A thread wakes about 10 µs late, so a client that sleeps cannot keep gaps
-/// that short. At this rate they are 1 % of the mean gap or less.
+/// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot keep gaps
+/// of less than 10 µs. At this rate, 10 µs is at most 1 % of the mean gap.
 const RATE: f64 = 200.0;
 const SECONDS: u64 = 12;
 
-/// Probability that exponential gaps fail the test, at A² = 6.0. Lancet (ATC'19) accepts A² up to
-/// twice the 1 % point, 7.7.
+/// Probability that exponential gaps fail the test. The corresponding limit is A² = 6.0. Lancet
+/// (ATC'19) accepts A² up to 7.7, which is twice the 1 % point.
 const BY_CHANCE: f64 = 0.001;
 
 pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
@@ -23,7 +23,8 @@ pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     measured.all_ok(arrivals);
     measured.bytes_agree();
     let findings = &mut measured.findings;
-    // A Poisson count has a variance equal to its mean. The bounds are four standard deviations.
+    // The variance of a Poisson count equals its mean. The bounds are four standard deviations from
+    // the mean.
     let mean = RATE * SECONDS as f64;
     findings.near("arrivals", mean, Some(arrivals as f64), 4.0 * mean.sqrt());
     let pairs = measured.log.requests.windows(2);

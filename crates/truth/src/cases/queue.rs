@@ -13,17 +13,17 @@ const SERVICE_US: f64 = 2_000.0;
 /// Duration of each run, in seconds.
 const SECONDS: u64 = 15;
 
-/// Tolerance against the server's log: this share or this many microseconds, whichever is greater.
-/// It includes a plain client's overhead, unless the overhead is longer.
+/// Tolerance against the server's log: a fraction or a number of microseconds, whichever is
+/// greater. The tolerance covers a plain client's overhead if the overhead is shorter than the
+/// tolerance.
 const TOLERANCE: f64 = 0.03;
 const TOLERANCE_US: f64 = 50.0;
 
-/// Number of simulated runs, and how many are outside the interval on each side, for a 99 %
-/// interval.
+/// Number of simulated runs, and the number of runs outside a 99 % interval on each side.
 const SIMULATIONS: usize = 400;
 const OUTSIDE: usize = 2;
 
-/// Loads the server to the share `rho` of its capacity.
+/// Loads the server with the fraction `rho` of its capacity.
 pub fn run(environment: &CaseEnvironment, rho: f64) -> Result<CaseRun, CaseError> {
     let mean_us = SERVICE_US;
     let scenario = Service::Exponential { mean_us }.into();
@@ -37,7 +37,7 @@ pub fn run(environment: &CaseEnvironment, rho: f64) -> Result<CaseRun, CaseError
     let truth = reference::service(&measured.log);
     let (mean, p50, p99) = (truth.mean(), truth.quantile(0.5), truth.quantile(0.99));
     let (service, response) = (&run.service_time_us, &run.response_time_us);
-    // The log starts when a request arrives. Only the client knows its delays before that.
+    // The log's times start when a request arrives. Only the client knows about earlier delays.
     let before = run.blocked_us.mean.unwrap_or(0.0) + run.lateness_us.mean.unwrap_or(0.0);
     let rest = response.mean.map(|mean| mean - before);
     for (name, truth, got) in [
@@ -55,7 +55,7 @@ pub fn run(environment: &CaseEnvironment, rho: f64) -> Result<CaseRun, CaseError
     ));
     let (mean, p99) = intervals(rho, run.requests.intended);
     let formula = SERVICE_US / (1.0 - rho);
-    // The time in the system is exponential, so its 99th percentile is the mean times ln 100.
+    // The time in the system is exponential, so the 99th percentile is the mean times ln 100.
     let formula_p99 = formula * 100f64.ln();
     let mean_name = format!("mean within the interval of S/(1 − ρ) = {formula:.0}");
     let p99_name = format!("p99 within the interval of 4.6·S/(1 − ρ) = {formula_p99:.0}");
@@ -70,9 +70,11 @@ pub fn run(environment: &CaseEnvironment, rho: f64) -> Result<CaseRun, CaseError
     Ok(measured.findings)
 }
 
-/// Returns 99 % intervals of the mean and of the 99th percentile of `n` times, in mean service
-/// times, for an M/M/1 system that starts empty. Simulates Lindley's recursion, since successive
-/// times are dependent and formulas for independent times do not apply.
+/// Returns 99 % intervals for the mean and the 99th percentile of `n` times in an M/M/1 system that
+/// starts empty. The unit is the mean service time.
+///
+/// The function simulates Lindley's recursion. Successive times are dependent, so formulas for
+/// independent times do not apply.
 fn intervals(rho: f64, n: u64) -> ((f64, f64), (f64, f64)) {
     let (mut means, mut p99s) = (Vec::new(), Vec::new());
     for seed in 0..SIMULATIONS as u64 {

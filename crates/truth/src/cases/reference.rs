@@ -1,4 +1,4 @@
-//! Reference times from the server's log, in microseconds.
+//! Computes reference times from the server's log, in microseconds.
 
 use crate::log::{Log, RequestEntry};
 
@@ -14,7 +14,7 @@ impl Sorted {
         Sorted(times)
     }
 
-    /// Returns the nearest-rank quantile `q`, as in an HdrHistogram, or 0 without times.
+    /// Returns the nearest-rank quantile `q`, like an HdrHistogram, or 0 if there are no times.
     #[must_use]
     pub fn quantile(&self, q: f64) -> f64 {
         let rank = (q * self.0.len() as f64).ceil().max(1.0) as usize;
@@ -25,24 +25,24 @@ impl Sorted {
             .unwrap_or(0.0)
     }
 
-    /// Returns the mean, or NaN without times.
+    /// Returns the mean, or NaN if there are no times.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 }
 
-/// Returns service times at the server: departure − arrival of every request with a response. The
-/// client's times also include the network path (about 10 µs on loopback) and the wake-up of both
-/// threads.
+/// Returns the service time at the server (departure − arrival) of every request with a response.
+/// The client's times also include the network path (about 10 µs on loopback), and the wake-up
+/// times of the client's and the server's threads.
 #[must_use]
 pub fn service(log: &Log) -> Sorted {
     let times = log.requests.iter().filter_map(RequestEntry::service_ns);
     Sorted::new(times.map(us).collect())
 }
 
-/// Returns departure − arrival in the kernel of every request with a response: [`service`] plus the
-/// wake-up of the server, which every client waits for.
+/// Returns departure − arrival in the kernel for every request with a response. The result is
+/// [`service`] plus the wake-up time of the server, for which every client waits.
 #[must_use]
 pub fn service_with_wake_up(log: &Log) -> Sorted {
     let served = log.requests.iter().filter(|r| r.departure_ns != 0);
@@ -50,7 +50,7 @@ pub fn service_with_wake_up(log: &Log) -> Sorted {
     Sorted::new(times.collect())
 }
 
-/// Returns first byte − arrival of every request with a response.
+/// Returns first byte − arrival for every request with a response.
 #[must_use]
 pub fn first_byte(log: &Log) -> Sorted {
     let served = log.requests.iter().filter(|r| r.first_byte_ns != 0);
@@ -58,15 +58,16 @@ pub fn first_byte(log: &Log) -> Sorted {
     Sorted::new(times.collect())
 }
 
-/// Returns departure − intended time under a constant schedule of `rate` per second. Requires that
-/// every request has a response.
+/// Returns departure − intended time for a constant schedule of `rate` per second. Every request
+/// must have a response.
 ///
-/// The k-th request was intended at `t0 + k/rate`. The server does not know t0, so t0 is the latest
-/// time for which no request is early: the minimum of `arrival_k − k/rate`. That is late by the
-/// shortest path to the server, about 10 µs, so the returned times are too short by that amount.
+/// The k-th request was intended at `t0 + k/rate`. The server does not know t0. The function uses
+/// the latest t0 for which no request is early: the minimum of `arrival_k − k/rate`. This estimate
+/// is late by the shortest time to the server, about 10 µs, so the returned times are about 10 µs
+/// too short.
 ///
 /// Departures and intended times are paired in order. If the server drains a backlog in another
-/// order, a single time differs by at most the duration of that drain. Their mean is the same.
+/// order, a single time differs by at most the duration of the drain. The mean time is unaffected.
 #[must_use]
 pub fn response(log: &Log, rate: f64) -> Sorted {
     let gap_ns = 1e9 / rate;
@@ -87,10 +88,12 @@ pub fn response(log: &Log, rate: f64) -> Sorted {
     Sorted::new(times.map(|(k, ns)| (after(*ns, k) - start) / 1e3).collect())
 }
 
-/// Returns the response times of a client that sends `count` requests evenly and on time, at `rate`
-/// per second, starting with the log's first request. A request that is due during a stall waits
-/// until its end; every other request is served immediately. The result uses only the stalls of the
-/// log, so it does not depend on when a client sent its requests.
+/// Returns the response times of an ideal client that sends `count` requests at `rate` per second,
+/// starting with the first request in the log.
+///
+/// A request that is due during a stall waits until the stall ends. Every other request is served
+/// immediately. Only the stalls of the log are used, so the times at which the actual client sent
+/// its requests do not matter.
 #[must_use]
 pub fn even(log: &Log, rate: f64, count: u64) -> Sorted {
     let Some(first) = log.requests.iter().map(|r| r.readable_ns).min() else {
@@ -129,8 +132,8 @@ mod tests {
 
     #[test]
     fn response_times_start_at_the_schedule() {
-        // 1000/s, starting at 5 ms, with a path of 20 µs. The server stalls from 7.5 to 10.5 ms and
-        // takes 10 µs per request.
+        // The rate is 1000/s, starting at 5 ms, and the network path takes 20 µs. The server stalls
+        // from 7.5 to 10.5 ms and takes 10 µs per request.
         let ms = 1_000_000;
         let arrivals = (0..10u64).map(|k| {
             let at = 5 * ms + k * ms + 20_000;
@@ -158,8 +161,8 @@ mod tests {
             begin_ns: begin * ms,
             end_ns: end * ms,
         };
-        // 1000/s, starting at 5 ms. Requests are due at 5, 6, … 24 ms: five in the first stall, two
-        // in the second.
+        // The rate is 1000/s, and requests are due at 5, 6, … 24 ms. Five requests are due in the
+        // first stall, and two in the second.
         let log = Log {
             requests: vec![entry(6 * ms, 6 * ms), entry(5 * ms, 5 * ms)],
             stalls: vec![stall(1, 2), stall(10, 15), stall(20, 22), stall(90, 99)],

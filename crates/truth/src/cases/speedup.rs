@@ -7,11 +7,11 @@ use super::environment::CaseEnvironment;
 use super::findings::CaseRun;
 use crate::scenario::{Scenario, Service, ServiceChange};
 
-/// Time of the change and duration of the run, in seconds.
+/// Time of the speedup, and duration of the run, in seconds.
 const CHANGE_S: u64 = 12;
 const SECONDS: u64 = 20;
 
-/// Tolerance for the time of the change, in seconds.
+/// Tolerance for the time of the detected change, in seconds.
 const TOLERANCE_S: f64 = 2.0;
 
 pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
@@ -33,12 +33,12 @@ pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let all = changes.iter().copied();
     let nearest = all.min_by(|a, b| distance(a).total_cmp(&distance(b)));
     findings.near("nearest of steady.changes_s", change, nearest, TOLERANCE_S);
-    // Changes are detected statistically, so a disturbance of the host may also appear as one.
+    // Changes are detected statistically, so a disturbance of the host may look like a change.
     findings.equal("number of changes", 1, changes.len());
     findings.equal("steady.class", SteadyClass::Warming, run.steady.class);
     let from_s = Some(run.window.from_s);
     findings.near("window.from_s", change, from_s, TOLERANCE_S);
-    // Four connections with 4 ms plus the overhead per request.
+    // Each of four connections takes 4 ms per request, plus the overhead.
     let what = "throughput_per_s of the faster part";
     findings.between(what, (850.0, 1_000.0), run.throughput_per_s);
     Ok(measured.findings)

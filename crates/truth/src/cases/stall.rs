@@ -1,4 +1,4 @@
-//! T2: the server stalls. Response times start at the intended time.
+//! T2: the server stalls. Response times must be counted from the intended time.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use crate::log::Log;
 use crate::scenario::{Scenario, Stall};
 use crate::sys;
 
-/// Tolerance of percentiles against the server's log.
+/// Tolerance of percentiles compared with the server's log.
 const TOLERANCE: f64 = 0.03;
 
-/// Tolerance of the 99th percentile against the formula.
+/// Tolerance of the 99th percentile compared with the formula.
 const FORMULA_TOLERANCE: f64 = 0.05;
 
 pub fn run(environment: &CaseEnvironment, stall: Stall) -> Result<CaseRun, CaseError> {
@@ -35,7 +35,7 @@ pub fn run(environment: &CaseEnvironment, stall: Stall) -> Result<CaseRun, CaseE
     Ok(measured.findings)
 }
 
-/// Checks counts and percentiles.
+/// Checks the counts and percentiles of a run.
 fn check(measured: &mut CaseMeasurement, intended: u64, rate: f64) {
     measured.all_ok(intended);
     measured.bytes_agree();
@@ -104,9 +104,9 @@ impl ServerProcess {
     }
 }
 
-/// Repeats the example in wrk2's README: 2,000/s for 30 s, 39,500 requests in its histogram, with
-/// the server stopped for 1.4 s. floodmark sends overdue requests at once, so K = rate · S requests
-/// are delayed.
+/// Repeats the example in wrk2's README. The load is 2,000/s for 30 s, with 39,500 requests in the
+/// histogram, and the server is stopped for 1.4 s. floodmark sends overdue requests at once, so
+/// K = rate · S requests are delayed.
 pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     const RATE: u64 = 2_000;
     const REQUESTS: u64 = 39_500;

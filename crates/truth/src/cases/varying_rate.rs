@@ -1,5 +1,5 @@
-//! T8/ramp, T8/steps: with a changing rate, arrivals follow the integral of the rate, and each step
-//! has its own figures.
+//! T8/ramp, T8/steps: a changing rate. Arrivals must follow the integral of the rate, and each step
+//! must have its own figures.
 
 use floodmark_record::run::Saturation;
 
@@ -11,18 +11,18 @@ use super::measured::CaseMeasurement;
 use super::reference::Sorted;
 use crate::scenario::{Scenario, Service};
 
-/// Final rate of the ramp, and duration of both cases in seconds.
+/// Final rate of the ramp per second, and duration of each case in seconds.
 const MAX_RATE: f64 = 1_000.0;
 const SECONDS: u64 = 10;
 
-/// Rates of the steps. The steps have equal durations and do not end on whole seconds.
+/// Rates of the steps per second. The steps have equal durations and do not end on whole seconds.
 const STEPS: [f64; 3] = [200.0, 1_000.0, 500.0];
 
 /// Service time during the steps, in microseconds.
 const DELAY_US: u64 = 2_000;
 
-/// Maximum lateness of 99 % of the arrivals, in microseconds: ten times the wake-up time of a
-/// thread on an idle host.
+/// Maximum 99th percentile of the lateness of arrivals, in microseconds. The value is ten times the
+/// wake-up time of a thread on an idle host.
 const LATE_US: f64 = 1_000.0;
 
 pub fn ramp(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
@@ -32,7 +32,7 @@ pub fn ramp(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let length = SECONDS as f64;
     let n = (MAX_RATE * length / 2.0) as u64;
     measured.all_ok(n);
-    // The number of arrivals until t is the area below the ramp: k = MAX_RATE · t² / (2 · length).
+    // The number of arrivals until t is the area under the ramp: k = MAX_RATE · t² / (2 · length).
     let due = |k: u64| (2.0 * length * k as f64 / MAX_RATE).sqrt();
     on_time(&mut measured, &(0..n).map(due).collect::<Vec<_>>());
     let saturation = &measured.run.saturation;
@@ -52,7 +52,7 @@ pub fn steps(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let mut measured = environment.measure(scenario, &flags, SECONDS)?;
     let each = SECONDS as f64 / STEPS.len() as f64;
     let mut due = Vec::new();
-    // Arrivals before the step. The fraction carries over into the step.
+    // Count the arrivals before the step. A fraction of an arrival carries over into the step.
     let mut before = 0.0f64;
     for (i, rate) in STEPS.iter().enumerate() {
         let after = before + rate * each;
@@ -65,8 +65,8 @@ pub fn steps(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let (steps, findings) = (&measured.run.steps, &mut measured.findings);
     findings.equal("steps in the record", STEPS.len(), steps.len());
     for (step, rate) in steps.iter().zip(STEPS) {
-        // Requests in flight at both ends: the change of the rate times the service time, plus one
-        // for rounding.
+        // The counts may differ by the requests in flight at both ends of the step. The difference
+        // is the change of the rate times the service time, plus one for rounding.
         let ends = MAX_RATE * DELAY_US as f64 / 1e6 + 2.0;
         let what = format!("step of {rate}/s: throughput_per_s");
         findings.near(&what, rate, Some(step.throughput_per_s), ends / each);
@@ -77,8 +77,8 @@ pub fn steps(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     Ok(measured.findings)
 }
 
-/// Compares arrivals with their due times, in seconds. The server does not know the start, so the
-/// start is the latest time for which no arrival is early.
+/// Compares arrivals with their due times, in seconds. The server does not know the start of the
+/// schedule. The function uses the latest start for which no arrival is early.
 fn on_time(measured: &mut CaseMeasurement, due: &[f64]) {
     let requests = measured.log.requests.iter();
     let mut arrivals: Vec<u64> = requests.map(|r| r.readable_ns).collect();

@@ -1,4 +1,4 @@
-//! A connection of the server with its input and output.
+//! A server connection with its pending input and output.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -11,11 +11,11 @@ use super::responses::ResponseStep;
 use crate::log::ClosedBy;
 use crate::sys;
 
-/// Maximum bytes of pending input per connection. The server disconnects a client that pipelines
-/// more.
+/// Maximum pending input per connection, in bytes. The server disconnects a client that exceeds
+/// this limit by pipelining.
 const INPUT_LIMIT: usize = 4 * HEAD_LIMIT;
 
-/// A connection and its current request.
+/// A connection, with its current request.
 #[derive(Debug)]
 pub struct ServerConnection {
     pub stream: TcpStream,
@@ -25,7 +25,7 @@ pub struct ServerConnection {
     pub requests: u64,
     /// Remaining steps of the current response; empty between requests.
     pub steps: VecDeque<ResponseStep>,
-    /// Whether epoll reports when the connection is writable.
+    /// Whether epoll is asked to report that the connection is writable.
     pub awaits_writable: bool,
     /// Kernel timestamp of the last input, if available.
     pub stamp_ns: Option<u64>,
@@ -54,18 +54,19 @@ impl ServerConnection {
         }
     }
 
-    /// Reads once and returns the number of bytes. Level-triggered epoll reports again if there is
-    /// more data.
+    /// Reads once and returns the number of bytes. If there is more data, level-triggered epoll
+    /// reports the connection again.
     ///
     /// # Errors
-    /// The side that closed the connection: the server if the input exceeds the limit.
+    /// The connection must be closed; the error is the side that closes it. The server closes a
+    /// connection whose input exceeds the limit.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ClosedBy> {
         match sys::receive(self.stream.as_fd(), buffer) {
             Ok((0, _)) => Err(ClosedBy::Client),
             Ok((n, _)) if self.input.len() + n > INPUT_LIMIT => Err(ClosedBy::Server),
             Ok((n, stamp_ns)) => {
                 self.stamp_ns = stamp_ns;
-                // Bodies are counted but not stored.
+                // Bodies are counted but never stored.
                 let body = self.body_left.min(n as u64) as usize;
                 self.body_left -= body as u64;
                 self.input.extend_from_slice(&buffer[body..n]);
@@ -97,8 +98,8 @@ impl ServerConnection {
         Ok(self.head.take())
     }
 
-    /// Writes the rest of `bytes`, the current step. Returns how many bytes the kernel accepted,
-    /// and whether all were written.
+    /// Writes the rest of `bytes`, the current step. Returns the number of bytes that the kernel
+    /// accepted, and whether all bytes have been written.
     ///
     /// # Errors
     /// The client has closed the connection.

@@ -1,4 +1,4 @@
-//! The event loop: accepts, reads, selects the response to each request and sends it when it is
+//! The event loop accepts connections, reads requests, and sends each response when the response is
 //! due.
 
 use std::cmp::Reverse;
@@ -23,22 +23,22 @@ use crate::log::{ClosedBy, ConnectionEntry, Log, RequestEntry, StallEntry};
 use crate::scenario::{ResponseFault, Scenario, Service, ServiceChange};
 use crate::sys::{monotonic_ns, run_delay_ns, sleep_until, timespec};
 
-/// Maximum wait, so that the loop notices a stop.
+/// Maximum wait. The loop checks for a stop at least this often.
 const MAX_WAIT_NS: u64 = 10_000_000;
 
-/// Time before a due time at which the loop stops sleeping: about the wake-up time of a thread.
+/// Time for which the loop polls before a due time: about the wake-up time of a thread.
 const SPIN_NS: u64 = 60_000;
 
-/// Token of the listener. A connection's token is its number.
+/// Token of the listener. The token of a connection is the connection's number.
 const LISTENER: u64 = u64::MAX;
 
-/// Maximum events per turn. Further events remain for the next turn.
+/// Maximum number of events per turn. Further events remain for the next turn.
 const EVENTS_PER_TURN: usize = 512;
 
-/// Maximum connections accepted per turn, so that a burst does not delay due responses.
+/// Maximum number of connections accepted per turn, so that a burst does not delay due responses.
 const ACCEPTS_PER_TURN: usize = 256;
 
-/// Maximum bytes per read.
+/// Maximum number of bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
 pub struct EventLoop {
@@ -47,12 +47,12 @@ pub struct EventLoop {
     scenario: Scenario,
     responses: Responses,
     stop: Arc<AtomicBool>,
-    /// Open connections by token.
+    /// Open connections, by token.
     connections: HashMap<u64, ServerConnection>,
-    /// Due times with the tokens of their connections.
+    /// Due times, each with the token of a connection.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     first_request_ns: Option<u64>,
-    /// Time when the single server of exponential service becomes idle.
+    /// Time when the FIFO queue of exponential service becomes empty.
     queue_free_ns: u64,
     buffer: Vec<u8>,
     log: Log,
@@ -109,7 +109,7 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Closes all connections and returns the log. Call it on the thread that called `run`.
+    /// Closes all connections and returns the log. Must be called on the thread that called `run`.
     pub fn into_log(mut self) -> Log {
         for connection in std::mem::take(&mut self.connections).into_values() {
             self.end(&connection, ClosedBy::Stop);
@@ -157,7 +157,7 @@ impl EventLoop {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                // The client closed the connection before it was accepted.
+                // The client closed the connection before the server accepted it.
                 Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(e) => return Err(e),
             };
@@ -177,14 +177,14 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Calls `act` with the connection of a token, if the connection still exists. Then stores or
-    /// closes the connection, depending on the result.
+    /// Calls `act` with the connection of a token, if the connection still exists. If `act` returns
+    /// the side that closes, the connection is closed.
     fn with_connection(
         &mut self,
         token: u64,
         act: impl FnOnce(&mut Self, &mut ServerConnection) -> io::Result<Option<ClosedBy>>,
     ) -> io::Result<()> {
-        // A due time or an event may belong to a connection that was closed meanwhile.
+        // The connection may have been closed since the due time or event was registered.
         let Some(mut connection) = self.connections.remove(&token) else {
             return Ok(());
         };
@@ -211,8 +211,8 @@ impl EventLoop {
         })
     }
 
-    /// Executes steps until one has to wait. Takes the next request when no steps are left. Returns
-    /// which side closed the connection, if any.
+    /// Executes steps until a step has to wait. Takes the next request when no steps are left.
+    /// Returns the side that closed the connection, if any.
     fn advance(
         &mut self,
         connection: &mut ServerConnection,
@@ -258,7 +258,7 @@ impl EventLoop {
         }
     }
 
-    /// Logs `n` bytes of a response that were sent at `now_ns`.
+    /// Logs that `n` bytes of a response were sent at `now_ns`.
     fn sent(&mut self, connection: &ServerConnection, now_ns: u64, n: usize) {
         self.log.totals.bytes_out += n as u64;
         let entry = connection.entry.map(|i| &mut self.log.requests[i]);
@@ -278,7 +278,7 @@ impl EventLoop {
         Ok(epoll::modify(&self.epoll, &connection.stream, data, flags)?)
     }
 
-    /// Logs a complete request and selects its response.
+    /// Logs a complete request and selects the response.
     fn begin(&mut self, connection: &mut ServerConnection, request: RequestHead, readable_ns: u64) {
         let arrival_ns = monotonic_ns();
         let steps = &mut connection.steps;
@@ -296,7 +296,7 @@ impl EventLoop {
         connection.entry = Some(self.log.requests.len());
         self.log.requests.push(RequestEntry {
             fault,
-            // A pipelined request became readable together with the previous one.
+            // A pipelined request became readable together with the previous request.
             readable_ns: connection.stamp_ns.unwrap_or(match readable_ns {
                 0 => arrival_ns,
                 readable_ns => readable_ns,
@@ -319,7 +319,7 @@ impl EventLoop {
             .script(fault, (arrival_ns, due_ns), close, steps);
     }
 
-    /// Returns when the response is due to a request that arrived at `arrival_ns`.
+    /// Returns the due time of the response to a request that arrived at `arrival_ns`.
     fn due_ns(&mut self, index: u64, arrival_ns: u64) -> u64 {
         let first_ns = *self.first_request_ns.get_or_insert(arrival_ns);
         let changed = |change: &ServiceChange| arrival_ns - first_ns >= change.at_ms * 1_000_000;
@@ -335,10 +335,10 @@ impl EventLoop {
         }
     }
 
-    /// Logs the end of a connection. The caller drops it.
+    /// Logs the end of a connection. The caller drops the connection.
     fn end(&mut self, connection: &ServerConnection, by: ClosedBy) {
         if by == ClosedBy::ServerReset {
-            // This fails only for a closed socket.
+            // Setting the option fails only for a closed socket.
             let _ = SockRef::from(&connection.stream).set_linger(Some(Duration::ZERO));
         }
         *self.log.totals.closed.entry(by).or_default() += 1;

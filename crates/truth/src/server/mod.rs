@@ -22,10 +22,10 @@ use crate::scenario::Scenario;
 use crate::sys;
 use event_loop::EventLoop;
 
-/// Length of the accept queue, long enough for the connections that arrive during a stall.
+/// Length of the accept queue. The queue must hold all connections that arrive during a stall.
 const BACKLOG: i32 = 4096;
 
-/// Reason why a server failed to start or failed later.
+/// An error at the start of a server or later.
 #[derive(Debug, thiserror::Error)]
 pub enum TruthError {
     /// The scenario is invalid.
@@ -39,7 +39,7 @@ pub enum TruthError {
     Panicked,
 }
 
-/// A running server. Dropping it without [`TruthServer::stop`] loses its log.
+/// A running server. Its log is lost unless [`TruthServer::stop`] is called.
 #[derive(Debug)]
 pub struct TruthServer {
     address: SocketAddr,
@@ -70,7 +70,7 @@ impl TruthServer {
         let thread = std::thread::Builder::new()
             .name("truth".to_owned())
             .spawn(move || {
-                // The default of 50 µs would delay every response.
+                // The default timer slack of 50 µs would delay every response.
                 set_current_timer_slack(NonZeroU64::new(1))?;
                 event_loop.run()?;
                 Ok(event_loop.into_log())
@@ -88,7 +88,7 @@ impl TruthServer {
         self.address
     }
 
-    /// Waits until all connections of the server are closed.
+    /// Waits until all connections to the server are closed.
     ///
     /// # Errors
     /// A connection is still open after 30 s, or the kernel's socket table cannot be read.

@@ -1,5 +1,4 @@
-//! A minimal request reader for a test server. It supports a head, and a body with
-//! `Content-Length`.
+//! A minimal request reader for a test server. A body must have a `Content-Length`.
 
 use httparse::{EMPTY_HEADER, Request, Status};
 
@@ -16,20 +15,20 @@ pub struct RequestHead {
     pub length: usize,
     /// Length of the body, in bytes.
     pub body: u64,
-    /// Whether the request asks to close the connection.
+    /// Whether the request has the header `Connection: close`.
     pub close: bool,
-    /// Whether the request only checks that the server is ready.
+    /// Whether the request is a readiness probe.
     pub is_probe: bool,
 }
 
-/// Path of readiness probes, which are not logged.
+/// Path of readiness probes. Probes are not logged.
 const PROBE: &str = "/ready";
 
 /// An invalid or unsupported request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadRequest;
 
-/// Reads the head at the start of `input`. Returns `None` while the head is incomplete.
+/// Parses the head at the start of `input`. Returns `None` if the head is incomplete.
 pub fn read_head(input: &[u8]) -> Result<Option<RequestHead>, BadRequest> {
     let mut headers = [EMPTY_HEADER; HEADERS];
     let mut request = Request::new(&mut headers);

@@ -1,11 +1,11 @@
-//! The response to each request, as steps that the event loop executes in order.
+//! Builds the response to each request as a sequence of steps for the event loop.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::scenario::ResponseFault;
 
-/// One step of a response.
+/// A step of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResponseStep {
     /// Wait until this time, CLOCK_MONOTONIC in ns.
@@ -23,7 +23,7 @@ pub enum ResponseStep {
 /// Bytes that are not HTTP.
 const GARBAGE: &[u8] = b"\x15\x03\x01\x00\x02\x02\x28 this is not HTTP\r\n\r\n";
 
-/// Builds responses. Normal ones are built once.
+/// Builds responses. The normal responses are prebuilt.
 #[derive(Debug)]
 pub struct Responses {
     body: String,
@@ -40,9 +40,9 @@ impl Responses {
         }
     }
 
-    /// Adds the steps for a request that arrived at `now_ns` and is due at `due_ns`. With
-    /// `announce`, the response has `Connection: close`. With `close`, the connection is closed
-    /// after the response.
+    /// Adds the steps for a request that arrived at `now_ns` and whose response is due at `due_ns`.
+    /// If `announce` is set, the response has `Connection: close`. If `close` is set, the server
+    /// closes the connection after the response.
     pub fn script(
         &self,
         fault: Option<ResponseFault>,

@@ -1,19 +1,19 @@
-//! Waits until a server has no open connections, according to the kernel's socket table.
+//! Waits until a server has no open connections in the kernel's socket table.
 
 use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Maximum wait. Only a connection that stays open reaches it.
+/// Maximum time to wait until all connections are closed.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the socket table is read.
+/// Interval between two reads of the socket table.
 const POLL: Duration = Duration::from_millis(5);
 
 /// States of open sockets (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, CLOSE_WAIT.
 const OPEN: [&str; 3] = ["01", "03", "08"];
 
-/// Waits until the server has no open connection on the port.
+/// Waits until a server has no open connections on the port.
 pub fn settle(port: u16) -> io::Result<()> {
     let end = Instant::now() + TIMEOUT;
     while is_open(&fs::read_to_string("/proc/net/tcp")?, port) {
@@ -26,8 +26,8 @@ pub fn settle(port: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether `/proc/net/tcp` has an open socket with this local port. A line has `sl
-/// local_address rem_address st …`, in hexadecimal.
+/// Returns whether `/proc/net/tcp` has an open socket with this local port. The columns of a line
+/// are `sl local_address rem_address st …`, in hexadecimal.
 fn is_open(table: &str, port: u16) -> bool {
     let port = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {
