@@ -1,4 +1,4 @@
-//! One connection.
+//! Serves one connection.
 
 use std::future::poll_fn;
 use std::net::TcpStream;
@@ -15,15 +15,16 @@ use crate::settings::Limits;
 use crate::socket::ConnectionSocket;
 use crate::worker::Worker;
 
-/// Maximum time to read and drop the rest of a request after an early response. An immediate close
-/// would reset the connection and could lose the response (RFC 9112, section 9.6).
+/// Maximum time to read and discard the rest of a request after an early response. An immediate
+/// close would reset the connection, and the client could lose the response (RFC 9112, section
+/// 9.6).
 const LINGER: Duration = Duration::from_secs(1);
-/// Maximum number of bytes to drop while lingering.
+/// Maximum number of bytes to discard after an early response.
 const LINGER_BYTES: usize = 1 << 20;
-/// Minimum buffer size of hyper, bytes.
+/// Minimum size of hyper's buffer, in bytes.
 const MIN_BUFFER: usize = 8192;
 
-/// Configures hyper.
+/// Returns the configuration of hyper for these limits.
 pub(crate) fn http(limits: &Limits) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.half_close(true) // a client that has closed its sending direction still gets its response
@@ -32,13 +33,14 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
         .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
         .writev(false);
     if limits.headers != Limits::default().headers {
-        // Set only a non-default value, because hyper then allocates memory for each head.
+        // Set the limit only if it is not the default: a set limit makes hyper allocate for each
+        // head.
         http.max_headers(limits.headers);
     }
     http
 }
 
-/// Serves a connection until its end.
+/// Serves a connection until the connection ends.
 pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
     let registered = RegisteredConnection::add(&worker);
     let pace = &registered.pace;
@@ -62,12 +64,12 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
     })
     .await;
     if !whole && pace.lingers() && !pace.is_cut() {
-        // Boxed: its buffer would add 4 KiB to the future of every connection.
+        // Box the future, because the buffer would add 4 KiB to the future of every connection.
         Box::pin(linger(connection.into_parts().io)).await;
     }
 }
 
-/// Closes the sending direction and drops received bytes, so that the client can read the last
+/// Closes the sending direction and discards received bytes, so that the client can read the last
 /// response.
 pub(crate) async fn linger(mut socket: ConnectionSocket) {
     if socket.end_sending().is_err() {
@@ -83,11 +85,11 @@ pub(crate) async fn linger(mut socket: ConnectionSocket) {
             }
         }
     };
-    // A client that keeps sending then gets a reset.
+    // After this, a client that keeps sending gets a reset.
     let _ = timeout(LINGER, drain).await;
 }
 
-/// A connection that stays in its worker's register until this is dropped.
+/// A registered connection of a worker. Dropping the value removes the connection.
 struct RegisteredConnection {
     worker: Rc<Worker>,
     number: usize,

@@ -9,7 +9,7 @@ use crate::workload::NativeWorkload;
 /// An error at the start or end of a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Cannot listen on the address.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}; {}", listen_fix(.source))]
     Listen {
         /// The address.
@@ -17,30 +17,30 @@ pub enum ServeError {
         /// The cause.
         source: io::Error,
     },
-    /// Too few open files for the requested connections.
+    /// The limit on open files is too low for the requested connections.
     #[error(
         "{requested} connections need too many open files: the limit is {limit}, and the server needs {reserve} itself; use at most \
          {} connections, or raise the limit (ulimit -Hn)",
         .limit.saturating_sub(*.reserve)
     )]
     Connections {
-        /// Requested connections.
+        /// Number of requested connections.
         requested: usize,
-        /// Limit of open files.
+        /// Limit on open files.
         limit: usize,
-        /// Files that the server needs itself.
+        /// Number of files that the server needs besides connections.
         reserve: usize,
     },
-    /// A state file was given for a workload that keeps no state.
+    /// A state file was given for a workload without state.
     #[error("{0} keeps no state; omit --state, or serve dispatcher")]
     NoState(NativeWorkload),
-    /// A shared port was requested for a workload with state.
+    /// A shared port was requested for a workload that keeps state.
     #[error("{0} has state, which servers cannot share; omit --share-port")]
     SharedState(NativeWorkload),
-    /// The state file cannot be used.
+    /// The state file cannot be opened, read or written.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A thread or its event loop cannot start.
+    /// A server thread or its event loop cannot start.
     #[error("cannot start a server thread: {0}; use fewer threads, or free memory or files")]
     Thread(io::Error),
     /// A server thread panicked.

@@ -1,5 +1,5 @@
-//! Balances connections: the worker with the fewest connections serves the next one. Otherwise one
-//! awake worker would accept a whole burst of kept connections while the others stay idle.
+//! Balances connections: the worker with the fewest connections serves the next connection.
+//! Otherwise a single awake worker would accept a whole burst while other workers stay idle.
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Connections handed to one worker by others.
+/// Connections that other workers hand over to a worker.
 pub(crate) struct Handoff {
-    /// Connections that the worker serves or was handed.
+    /// Number of connections that the worker serves or will serve.
     open: AtomicUsize,
-    /// Connections handed over but not yet served; `None` when closed.
+    /// Connections that were handed over but are not served yet; `None` after closing.
     handed: Mutex<Option<Vec<TcpStream>>>,
     arrived: Notify,
 }
@@ -30,12 +30,13 @@ impl Handoff {
         self.open.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Uncounts a closed connection.
+    /// Stops counting a closed connection.
     pub(crate) fn release(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Waits for handed-over connections and takes them. They are already counted.
+    /// Waits for handed-over connections and takes all of them. The connections are already
+    /// counted.
     pub(crate) async fn take(&self) -> Vec<TcpStream> {
         self.arrived.notified().await;
         self.handed()
@@ -49,13 +50,13 @@ impl Handoff {
         self.handed().take().unwrap_or_default()
     }
 
-    /// Hands over a connection, or returns it if the handoff is closed.
+    /// Hands over a connection. Returns the connection if the handoff is closed.
     fn hand(&self, stream: TcpStream) -> Option<TcpStream> {
         let mut handed = self.handed();
         let Some(waiting) = handed.as_mut() else {
             return Some(stream);
         };
-        // Count the connection before its worker can see and release it.
+        // Count the connection before the worker can see and release it.
         self.keep();
         waiting.push(stream);
         drop(handed);
@@ -63,19 +64,19 @@ impl Handoff {
         None
     }
 
-    /// Locks the list. Poisoning is ignored, because a panic cannot leave the list inconsistent.
+    /// Locks the list. Ignores poisoning, because a panic cannot leave the list inconsistent.
     fn handed(&self) -> MutexGuard<'_, Option<Vec<TcpStream>>> {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Creates a handoff per worker.
+/// Creates a handoff for each worker.
 pub(crate) fn handoffs(workers: usize) -> Vec<Handoff> {
     (0..workers).map(|_| Handoff::new()).collect()
 }
 
-/// Hands a connection to the worker with the fewest connections, or returns it if that is worker
-/// `from`.
+/// Hands a connection to the worker with the fewest connections. Returns the connection if that is
+/// the worker `from`.
 pub(crate) fn hand_over(handoffs: &[Handoff], from: usize, stream: TcpStream) -> Option<TcpStream> {
     let open = |handoff: &Handoff| handoff.open.load(Ordering::Relaxed);
     let own = open(&handoffs[from]);

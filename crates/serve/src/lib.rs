@@ -1,8 +1,10 @@
-//! The native servers of floodmark: `hello`, `json` and `dispatcher` on hyper and tokio, the upper
-//! bound for other systems. [`serve`] runs one workload until shutdown and prints nothing.
+//! The native servers of floodmark: `hello`, `json` and `dispatcher` on hyper and tokio. Their
+//! throughput is a reference for other systems. [`serve`] runs one workload until shutdown and
+//! prints nothing.
 //!
-//! Start reading in `server.rs`, then `worker.rs` (one thread), `connection.rs`, `response.rs`. The
-//! dispatcher's numbers are in `numbers.rs`, their file in `state_file.rs`.
+//! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
+//! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
+//! `state_file.rs`.
 //!
 //! Invariant: the server does not know the client, and all queues and buffers are bounded.
 

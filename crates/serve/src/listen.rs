@@ -10,17 +10,19 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// Length of the accept queue; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
 
-/// Opens a non-blocking listener. With `share`, other processes of this user may listen on the same
-/// port, and the kernel distributes connections among them. Accepted sockets inherit `TCP_NODELAY`,
-/// which saves a system call each.
+/// Opens a non-blocking listener.
+///
+/// If `share` is set, other processes of this user may listen on the same port, and the kernel
+/// distributes connections among the processes. Accepted sockets inherit `TCP_NODELAY`, which saves
+/// a system call per connection.
 pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
     )?;
-    // A restart must not wait for old connections in TIME_WAIT. Two listeners remain impossible
-    // unless both share the port.
+    // A restarted server must not wait for old connections in TIME_WAIT. The option does not allow
+    // two listeners on one port.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_tcp_nodelay(true)?;
@@ -29,14 +31,14 @@ pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener
     Ok(socket.into())
 }
 
-/// Accepts a non-blocking connection in one system call; std needs two.
+/// Accepts a non-blocking connection with one system call. The standard library needs two.
 pub(crate) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(accept_with(listener, flags)?.into())
 }
 
-/// Returns whether accepting failed for lack of files or memory. An immediate retry would then
-/// spin.
+/// Returns whether accepting failed for lack of files or memory. After such an error, an immediate
+/// retry would fail again.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|errno| exhausted.contains(&errno))

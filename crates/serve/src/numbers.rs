@@ -1,8 +1,9 @@
-//! The numbers of the dispatcher: from 1, each once, in order, without gaps while the server runs.
+//! The numbers of the dispatcher. Numbers start at 1, and each is handed out once, in order. There
+//! are no gaps while the server runs.
 //!
 //! With a state file, only numbers below a limit on disk are handed out. A separate thread raises
-//! the limit when half a block is left, so a response waits for the disk only if a write takes
-//! longer than using up half a block:
+//! the limit when half a block is left. A response waits for the disk only if a write takes longer
+//! than handing out half a block:
 //!
 //! ```text
 //!            handed out          │ free to hand out │ not reserved
@@ -22,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::state_file::{StateError, StateFile};
 
-/// Maximum time to wait for a reservation before a 503.
+/// Maximum time to wait for a reservation. After this time, the server responds with a 503.
 const WAIT: Duration = Duration::from_secs(1);
 /// Pause before retrying a failed reservation.
 const RETRY: Duration = Duration::from_millis(250);
@@ -32,11 +33,11 @@ const RETRY: Duration = Duration::from_millis(250);
 pub(crate) struct Numbers {
     next: AtomicU64,
     limit: AtomicU64,
-    /// Number of remaining numbers at which the reserver wakes: half a block.
+    /// Number of remaining numbers at which the reserver wakes up: half a block.
     refill: u64,
     /// Whether the last reservation failed.
     failing: AtomicBool,
-    /// Notified after each reservation, successful or not.
+    /// Notified after each attempt to reserve numbers.
     changed: Notify,
     reserver: Sender<ReserverSignal>,
 }
@@ -72,11 +73,11 @@ impl Numbers {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Takes a number, if one is reserved.
+    /// Takes a number, if there is a reserved number.
     pub(crate) fn try_take(&self) -> Option<u64> {
         let mut number = self.next.load(Ordering::Relaxed);
         loop {
-            // The limit never decreases.
+            // An outdated limit is safe, because the limit never decreases.
             let limit = self.limit.load(Ordering::Acquire);
             if number >= limit {
                 return None;
@@ -88,7 +89,7 @@ impl Numbers {
                 Ordering::Relaxed,
             ) {
                 Ok(_) => {
-                    // Exactly one taker per limit wakes the reserver.
+                    // Exactly one caller per limit wakes the reserver.
                     if limit - number == self.refill {
                         self.signal(ReserverSignal::Refill);
                     }
@@ -99,13 +100,13 @@ impl Numbers {
         }
     }
 
-    /// Takes a number, waiting up to one second for a reservation. Returns `None` if none can be
-    /// reserved.
+    /// Takes a number, and waits up to one second for a reservation. Returns `None` if no number
+    /// can be reserved.
     pub(crate) async fn take(&self) -> Option<u64> {
         let until = Instant::now() + WAIT;
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Enable first, so that no change between check and wait is missed.
+            // Enable the notification before the check, so that no change is missed.
             changed.as_mut().enable();
             if let Some(number) = self.try_take() {
                 return Some(number);
@@ -124,7 +125,7 @@ impl Numbers {
     }
 
     fn signal(&self, signal: ReserverSignal) {
-        // Fails only if nothing is reserved or the thread has panicked.
+        // Sending fails only if there is no state file or the reserver has panicked.
         let _ = self.reserver.send(signal);
     }
 }
@@ -137,7 +138,7 @@ pub(crate) struct Reserver {
 }
 
 impl Reserver {
-    /// Opens the state file and reserves the first block.
+    /// Opens the state file, and reserves the first block of numbers.
     pub(crate) fn start(path: &Path, block: u64) -> Result<(Arc<Numbers>, Self), StateError> {
         let (file, next) = StateFile::open(path)?;
         let limit = next
@@ -164,12 +165,12 @@ impl Reserver {
         Ok((numbers, reserver))
     }
 
-    /// Writes the exact next number, so that a restart leaves no gap. Call it after the last number
-    /// is taken.
+    /// Writes the exact next number, so that a restart leaves no gap. Must be called after the last
+    /// number has been taken.
     pub(crate) fn finish(self) -> Result<u64, StateError> {
         self.numbers.signal(ReserverSignal::Stop);
         let Ok(file) = self.thread.join() else {
-            // The limit on disk still exceeds all numbers handed out.
+            // The reserver has panicked. The limit on disk still exceeds all numbers handed out.
             return Ok(self.numbers.next());
         };
         let next = self.numbers.next();
@@ -249,7 +250,7 @@ mod tests {
         let path = folder.path().join("state");
         let (numbers, _reserver) = Reserver::start(&path, 8).unwrap();
         for _ in 0..200 {
-            // `None` if the disk takes longer than one second.
+            // The number is `None` if the disk takes longer than one second.
             let Some(number) = run(numbers.take()) else {
                 continue;
             };

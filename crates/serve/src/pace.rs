@@ -1,8 +1,8 @@
-//! Timeouts of connections, from a coarse clock that costs the hot path nothing.
+//! Timeouts of connections, based on a coarse clock. Reading the clock needs no system call.
 //!
-//! Once per step each worker reads the time and scans a tenth of its connections, so a scan of
-//! 100,000 idle connections never delays a response for long. A timer per connection would cost two
-//! updates per request.
+//! Each worker reads the time once per step, and scans a tenth of its connections. A scan of
+//! 100,000 idle connections therefore never delays a response for long. A timer per connection
+//! would need two updates per request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -13,12 +13,12 @@ use slab::Slab;
 
 use crate::settings::Limits;
 
-/// One step of the coarse clock.
+/// Resolution of the coarse clock.
 pub(crate) const STEP: Duration = Duration::from_millis(100);
-/// Number of steps to scan all connections once.
+/// Number of steps in which all connections are scanned once.
 const STEPS_PER_SCAN: usize = 10;
 
-/// Time in steps since the start of the worker.
+/// Time since the start of the worker, in steps.
 type ClockSteps = u64;
 
 /// The progress of one connection.
@@ -33,7 +33,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Records received bytes; a request starts with its first byte.
+    /// Records received bytes. The first byte starts a request.
     pub(crate) fn received(&self, now: ClockSteps) {
         self.moved.set(now);
         self.begin(now);
@@ -45,20 +45,20 @@ impl Pace {
         self.write_blocked.set(false);
     }
 
-    /// Records a full send buffer.
+    /// Records that the send buffer is full.
     pub(crate) fn blocked(&self) {
         self.write_blocked.set(true);
     }
 
-    /// Records the start of a request, unless its first byte was recorded. Pipelined requests
-    /// arrive in one read.
+    /// Records the start of a request, unless the first byte was recorded. Pipelined requests may
+    /// arrive in a single read.
     pub(crate) fn begin(&self, now: ClockSteps) {
         if self.request_since.get().is_none() {
             self.request_since.set(Some(now));
         }
     }
 
-    /// Records that the request has its response.
+    /// Records that the request got its response.
     pub(crate) fn answered(&self) {
         self.request_since.set(None);
     }
@@ -73,8 +73,8 @@ impl Pace {
         self.cut.get()
     }
 
-    /// Requests lingering before the close: the client may still be sending and must first receive
-    /// its response.
+    /// Requests lingering before the connection is closed. The client may still be sending, and
+    /// must receive the response first.
     pub(crate) fn set_linger(&self) {
         self.linger.set(true);
     }
@@ -84,12 +84,12 @@ impl Pace {
         self.linger.get()
     }
 
-    /// Stores the waker, which stays valid for the life of the task.
+    /// Stores the waker of the connection's task. The waker stays valid for the life of the task.
     pub(crate) fn remember(&self, waker: &Waker) {
         self.waker.get_or_init(|| waker.clone());
     }
 
-    /// Wakes the task of the connection.
+    /// Wakes the connection's task.
     pub(crate) fn wake(&self) {
         if let Some(waker) = self.waker.get() {
             waker.wake_by_ref();
@@ -110,7 +110,7 @@ impl Pace {
     }
 }
 
-/// The connections of one worker, bounded by the connection limit.
+/// The connections of one worker. Their number is bounded by the connection limit.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
     now: Cell<ClockSteps>,
@@ -142,11 +142,11 @@ impl Register {
         self.connections.borrow().len()
     }
 
-    /// Advances the clock and cuts off overdue connections in the next tenth of the register.
+    /// Advances the clock, and cuts off overdue connections in the next tenth of the register.
     pub(crate) fn step(&self, elapsed: Duration, limits: &Limits) {
         let now = steps(elapsed);
         self.now.set(now);
-        // Add a step, because a time of the coarse clock may be one step old.
+        // Add a step, because the coarse clock may be one step late.
         let idle = steps(limits.idle) + 1;
         let request = steps(limits.request) + 1;
         let connections = self.connections.borrow();
@@ -161,7 +161,7 @@ impl Register {
         self.scanned.set(if to == slots { 0 } else { to });
     }
 
-    /// Wakes every connection to check for shutdown.
+    /// Wakes every connection, so that its task checks for shutdown.
     pub(crate) fn wake_all(&self) {
         let connections = self.connections.borrow();
         connections.iter().for_each(|(_, pace)| pace.wake());

@@ -1,4 +1,4 @@
-//! Responses to requests.
+//! Computes responses to requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::workload::NativeWorkload;
 
 type HttpResponse = Response<Full<Bytes>>;
 
-/// Responds to the requests of one connection in turn.
+/// Responds to the requests of a connection, one after the other.
 pub(crate) struct RequestService {
     worker: Rc<Worker>,
     pace: Rc<Pace>,
@@ -51,7 +51,7 @@ impl Service<Request<Incoming>> for RequestService {
     }
 }
 
-/// A response. Most are immediate and need no allocation.
+/// A response. Most responses are immediate and need no allocation.
 pub(crate) enum ResponseFuture {
     Now(Option<HttpResponse>),
     Later(Pin<Box<dyn Future<Output = Result<HttpResponse, hyper::Error>>>>),
@@ -81,14 +81,14 @@ fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpRes
     response
 }
 
-/// Returns the response, unless it must wait for a number.
+/// Returns the response, or `None` if the response must wait.
 fn immediate<B>(worker: &Worker, request: &Request<B>) -> Option<HttpResponse> {
     let workload = worker.shared.workload;
     if request.uri().path() != workload.path() {
         let reason = format!("no such path; {workload} serves GET {}", workload.path());
         return Some(refusal(StatusCode::NOT_FOUND, &reason, None));
     }
-    // The dispatcher refuses HEAD, which would waste a number.
+    // The dispatcher refuses HEAD, because a HEAD request would waste a number.
     let is_head = request.method() == Method::HEAD;
     if request.method() != Method::GET && (workload.has_state() || !is_head) {
         let (allow, reason) = match workload.has_state() {
@@ -108,7 +108,7 @@ fn immediate<B>(worker: &Worker, request: &Request<B>) -> Option<HttpResponse> {
     }
 }
 
-/// Drops the request body, waits for a number if needed, and returns the response.
+/// Discards the request body, waits for a number if needed, and returns the response.
 async fn delayed(
     worker: &Worker,
     pace: &Pace,
@@ -154,7 +154,7 @@ fn ok(content_type: &'static str, body: Bytes) -> HttpResponse {
     response
 }
 
-/// Returns an error with a one-line JSON body and a header. `reason` needs no escaping.
+/// Returns an error response with a one-line JSON body. `reason` must not need escaping.
 fn refusal(
     status: StatusCode,
     reason: &str,

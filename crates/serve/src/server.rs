@@ -1,4 +1,4 @@
-//! Start, run and orderly shutdown of a server.
+//! Starts, runs and shuts down a server.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,21 +18,21 @@ use crate::numbers::{Numbers, Reserver};
 use crate::settings::Settings;
 use crate::worker::{MAX_LINGERING_REFUSALS, ServerState, Worker};
 
-/// Files that the server needs besides connections: refused connections, event loops, the state
-/// file.
+/// Number of files that the server needs besides connections, such as refused connections, event
+/// loops and the state file.
 const RESERVED_FILES: usize = MAX_LINGERING_REFUSALS + 64;
 
-/// Totals of a server's lifetime.
+/// Totals of a server from start to end.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ServeSummary {
-    /// Connections accepted and served.
+    /// Number of connections accepted and served.
     pub accepted: u64,
-    /// Connections refused with 503 at the connection limit.
+    /// Number of connections refused with 503 at the connection limit.
     pub shed: u64,
-    /// Responses, including refusals of single requests, but not hyper's own for invalid heads
-    /// (400, 431).
+    /// Number of responses, including refusals of single requests. hyper's own responses to invalid
+    /// heads (400, 431) are not counted.
     pub answered: u64,
-    /// Connections closed at the end of the grace period.
+    /// Number of connections closed at the end of the grace period.
     pub cut_at_end: u64,
     /// Next number of the dispatcher.
     pub next_number: Option<u64>,
@@ -48,14 +48,15 @@ impl ServeSummary {
     }
 }
 
-/// Runs a server until `shutdown` completes. Then stops accepting, finishes requests in flight with
-/// `Connection: close` within [`Limits::grace`](crate::Limits::grace), and returns. Blocks the
-/// thread and polls `shutdown` on a tokio runtime. Calls `on_ready` with the address once
-/// connections are accepted.
+/// Runs a server until `shutdown` completes, and blocks the calling thread.
+///
+/// `on_ready` is called with the address once connections are accepted. `shutdown` is polled on a
+/// tokio runtime. After `shutdown`, the server stops accepting connections. Requests in flight are
+/// finished with `Connection: close` within [`Limits::grace`](crate::Limits::grace).
 ///
 /// # Errors
 /// The address, the state file or a thread is not available, or the next number cannot be written
-/// at the end. In the last case the next start leaves a gap.
+/// at the end. If the number cannot be written, the next start leaves a gap.
 pub fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -76,7 +77,8 @@ pub fn serve(
         return Err(ServeError::SharedState(workload));
     }
     let max_connections = max_connections(limits.connections)?;
-    // Listen before opening the state file: a second server on this port must not change the file.
+    // Listen before opening the state file, so that a second server on this port cannot change the
+    // file.
     let cannot_listen = |source| ServeError::Listen { address, source };
     let listener = listen::listen(address, share_port).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
@@ -98,7 +100,7 @@ pub fn serve(
         numbers: Arc::clone(&numbers),
     });
     let ran = run(&shared, listener, shutdown, || on_ready(address));
-    // Even after an error, no worker takes numbers now.
+    // No worker takes numbers any more, even after an error.
     let next = match reserver {
         Some(reserver) => reserver.finish()?,
         None => numbers.next(),
@@ -109,8 +111,8 @@ pub fn serve(
     })
 }
 
-/// Runs the workers until `shutdown` and returns their totals. All workers have ended when it
-/// returns, even with an error.
+/// Runs the workers until `shutdown` and returns their totals. All workers have ended when the
+/// function returns, even with an error.
 fn run(
     shared: &Arc<ServerState>,
     listener: TcpListener,
@@ -131,12 +133,12 @@ fn run(
             break;
         }
     }
-    // The listener closes with the last worker that stops accepting.
+    // The listener is closed when the last worker stops accepting.
     drop(listener);
     drop(stopped);
     if started.is_ok() {
         on_ready();
-        // If all workers have panicked, waiting for `shutdown` alone would hang.
+        // Waiting only for `shutdown` would hang if all workers have panicked.
         control.block_on(async {
             tokio::select! {
                 () = shutdown => {}
@@ -156,7 +158,7 @@ fn run(
     started.and(sum)
 }
 
-/// Starts a worker and waits for its event loop.
+/// Starts a worker thread and waits until its event loop exists.
 fn start_worker(
     number: usize,
     shared: &Arc<ServerState>,
@@ -171,7 +173,7 @@ fn start_worker(
         .name(format!("serve-{number}"))
         .spawn(move || match event_loop() {
             Ok(runtime) => {
-                // Cannot fail: the receiver is waiting.
+                // Sending cannot fail, because the receiver is waiting.
                 let _ = ready.send(Ok(()));
                 Worker::run(number, shared, listener, &runtime, stopped)
             }
@@ -194,7 +196,7 @@ fn event_loop() -> io::Result<LocalRuntime> {
         .build_local(LocalOptions::default())
 }
 
-/// Returns half the CPUs; a local client uses the other half.
+/// Returns half the number of CPUs. A local client can use the other half.
 fn default_threads() -> usize {
     thread::available_parallelism().map_or(1, |cpus| (cpus.get() / 2).max(1))
 }
@@ -203,7 +205,7 @@ fn max_connections(requested: Option<NonZeroUsize>) -> Result<usize, ServeError>
     let needed = requested.map_or(u64::MAX, |requested| {
         requested.get().saturating_add(RESERVED_FILES) as u64
     });
-    // If the limit cannot be raised, assume the smallest default of Linux.
+    // If the limit cannot be raised, assume Linux's smallest default.
     let limit = raise_open_files(needed).map_or(1024, |raised| raised.now);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let possible = limit.saturating_sub(RESERVED_FILES).max(1);

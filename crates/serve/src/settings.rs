@@ -12,10 +12,10 @@ use crate::workload::NativeWorkload;
 pub struct Settings {
     /// Workload to serve.
     pub workload: NativeWorkload,
-    /// Address to listen on; the kernel chooses a port for 0.
+    /// Address to listen on. For port 0, the kernel chooses a free port.
     pub listen: SocketAddr,
-    /// Whether other processes of this user may listen on the same port (`SO_REUSEPORT`). Not
-    /// allowed for a workload with state.
+    /// Whether other processes of this user may listen on the same port (`SO_REUSEPORT`). A
+    /// workload with state does not allow sharing.
     pub share_port: bool,
     /// Number of threads. Default: half the CPUs, at least 1
     /// (`docs/decisions/0002-native-servers.md`).
@@ -26,28 +26,30 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// Limits of a server. Requests beyond a limit are refused, never queued without bound.
+/// Limits of a server. Requests that exceed a limit are refused, so all queues are bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of a request head, bytes; beyond it: 431 and close. Default: 16 KiB.
+    /// Maximum size of a request head, in bytes. A longer head gets 431 and a close. Default:
+    /// 16 KiB.
     pub head_bytes: usize,
-    /// Maximum number of request headers; beyond it: 431 and close. Default: 100.
+    /// Maximum number of request headers. More headers get 431 and a close. Default: 100.
     pub headers: usize,
-    /// Maximum size of a request body, bytes; beyond it: 413 and close. Default: 64 KiB.
+    /// Maximum size of a request body, in bytes. A longer body gets 413 and a close. Default:
+    /// 64 KiB.
     pub body_bytes: u64,
-    /// Maximum number of connections; beyond it: 503 with `Retry-After` and close. Default: the
-    /// hard limit of open files minus 320 for the server itself.
+    /// Maximum number of connections. Further connections get 503 with `Retry-After` and a close.
+    /// Default: the hard limit on open files minus 320 files for the server itself.
     pub connections: Option<NonZeroUsize>,
     /// Time after which an idle connection is closed, at most 1.2 s late. Default: 60 s.
     pub idle: Duration,
-    /// Maximum time from the first to the last byte of a request, enforced at most 1.2 s late.
-    /// Default: 10 s.
+    /// Maximum time from the first to the last byte of a request. The limit is enforced at most
+    /// 1.2 s late. Default: 10 s.
     pub request: Duration,
     /// Maximum time for requests in flight at shutdown. Default: 5 s.
     pub grace: Duration,
-    /// Numbers that the dispatcher reserves per write of the state file; a crash skips at most one
-    /// and a half times as many. Default: 1,048,576, which gives the disk 2.6 s per write at
-    /// 200,000 numbers per second.
+    /// Count of numbers that the dispatcher reserves per write of the state file. A crash skips at
+    /// most 1.5 times as many. Default: 1,048,576, which allows 2.6 s per write at 200,000 numbers
+    /// per second.
     pub reserve: NonZeroU64,
 }
 

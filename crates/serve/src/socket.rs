@@ -1,7 +1,7 @@
-//! The socket of a connection, registered with the event loop only when it must wait.
+//! The socket of a connection. A socket is registered with the event loop only if it must wait.
 //!
-//! The request of a fresh connection has usually arrived when it is accepted. The server then reads
-//! it, responds and closes without registering the socket with epoll.
+//! When a fresh connection is accepted, its request has usually arrived already. The server then
+//! reads the request, responds and closes without registering the socket with epoll.
 
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{Shutdown, TcpStream as StdStream};
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 use crate::pace::{Pace, Register};
 
-/// A non-blocking socket that reports progress.
+/// A non-blocking socket that records the progress of its connection.
 pub(crate) struct ConnectionSocket {
     state: SocketState,
     pace: Rc<Pace>,
@@ -24,14 +24,14 @@ pub(crate) struct ConnectionSocket {
 }
 
 enum SocketState {
-    /// Not yet registered with the event loop. `None` during registration or after it failed.
+    /// Not registered with the event loop. `None` during registration and after a failure.
     New(Option<StdStream>),
     /// Registered with the event loop.
     Registered(TcpStream),
 }
 
 impl ConnectionSocket {
-    /// Wraps a non-blocking socket.
+    /// Creates a value for a non-blocking socket.
     pub(crate) fn new(stream: StdStream, pace: Rc<Pace>, register: Rc<Register>) -> Self {
         ConnectionSocket {
             state: SocketState::New(Some(stream)),
@@ -105,7 +105,7 @@ impl hyper::rt::Read for ConnectionSocket {
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        // SAFETY: a `ReadBuf` never uninitializes bytes.
+        // SAFETY: a `ReadBuf` never makes initialized bytes uninitialized.
         let mut buffer = ReadBuf::uninit(unsafe { cursor.as_mut() });
         let polled = this.poll_fill(cx, &mut buffer);
         let n = buffer.filled().len();
@@ -147,7 +147,7 @@ impl hyper::rt::Write for ConnectionSocket {
         Poll::Ready(Ok(()))
     }
 
-    /// Does nothing: dropping the socket sends the FIN and saves a system call.
+    /// Does nothing. Dropping the socket sends the FIN without another system call.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

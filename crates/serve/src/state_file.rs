@@ -1,5 +1,5 @@
-//! The state file of the dispatcher. It guarantees that no number from `next` on was ever handed
-//! out.
+//! The state file of the dispatcher. The file guarantees that no number greater than or equal to
+//! `next` was ever handed out.
 //!
 //! ```text
 //! floodmark dispatcher state 1
@@ -7,13 +7,15 @@
 //! sum 5d1f0c4a1e0b7c33
 //! ```
 //!
-//! Each write replaces the file atomically, so it holds either the old or the new value. Any other
-//! content is refused as damaged. Writing two slots in turn would need one sync instead of two. It
-//! could not distinguish a torn write, which leaves the other slot valid, from later corruption,
-//! which leaves the other slot too old so that numbers repeat.
+//! Each write replaces the file atomically, so the file contains either the old or the new value.
+//! Any other content is refused as damaged.
 //!
-//! The lock is a separate file (`FILE.lock`), because a rename replaces the state file. It is never
-//! removed: otherwise two servers could lock two different files.
+//! Writing two slots in turn would need one sync instead of two. But if one slot is damaged, a torn
+//! write and later corruption look the same. After a torn write, the other slot is valid. After
+//! corruption, the other slot is too old, and numbers would repeat.
+//!
+//! The lock is a separate file (`FILE.lock`), because a rename replaces the state file. The lock
+//! file is never removed. Otherwise two servers could lock two different files.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -25,28 +27,28 @@ use floodmark_host::replace_file;
 
 const MAGIC: &str = "floodmark dispatcher state ";
 const VERSION: u32 = 1;
-/// Maximum size of a state file; a longer file is not a state file.
+/// Maximum size of a state file, in bytes. A longer file is not a state file.
 const MAX_BYTES: u64 = 256;
 
 /// An error of a state file.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// Not a state file.
+    /// The file is not a state file.
     #[error("{} is not a state file; choose another path, or remove the file to start at 1", .0.display())]
     Foreign(PathBuf),
-    /// Written by a later version.
+    /// The file was written by a later version.
     #[error("{} was written by a later version of floodmark; use that version or another path", .0.display())]
     Version(PathBuf),
-    /// Damaged.
+    /// The checksum is invalid.
     #[error(
         "{} is damaged (invalid checksum); restore a copy, or remove the file to start at 1, which repeats numbers",
         .0.display()
     )]
     Damaged(PathBuf),
-    /// In use by another server.
+    /// The file is in use by another server.
     #[error("{} is in use by another server; stop that server or choose another path", .0.display())]
     Locked(PathBuf),
-    /// The next numbers exceed 64 bits.
+    /// The next number exceeds 64 bits.
     #[error("{} has reached the last number; choose another path", .0.display())]
     Exhausted(PathBuf),
     /// A system call failed.
@@ -61,7 +63,7 @@ pub enum StateError {
     },
 }
 
-/// An open, locked state file.
+/// An open and locked state file.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
@@ -69,10 +71,11 @@ pub(crate) struct StateFile {
 }
 
 impl StateFile {
-    /// Opens and locks the file. Returns the first number to hand out: 1 if the file is new.
+    /// Opens and locks the file. Also returns the first number to hand out, which is 1 if the file
+    /// is new.
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), StateError> {
-        // Resolve links, so that two names of one file share a lock and a rename does not replace a
-        // link.
+        // Resolve links, so that two names of the same file share a lock, and a rename replaces the
+        // file rather than a link.
         let path = match fs::canonicalize(path) {
             Ok(path) => path,
             Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_owned(),
@@ -83,8 +86,8 @@ impl StateFile {
         Ok((StateFile { path, _lock: lock }, next))
     }
 
-    /// Stores durably that no number from `next` on was handed out. After an error the file holds
-    /// the old or the new value.
+    /// Writes `next` durably. No number greater than or equal to `next` may have been handed out.
+    /// After an error, the file contains either the old or the new value.
     pub(crate) fn write(&self, next: u64) -> Result<(), StateError> {
         replace_file(&self.path, render(next).as_bytes())
             .map_err(|e| failed("write", &self.path, e))
@@ -125,7 +128,7 @@ fn read(path: &Path) -> Result<u64, StateError> {
     parse(&bytes).map_err(|error| error(path.to_owned()))
 }
 
-/// Returns the next number, or the error for the path of the content.
+/// Parses the content and returns the next number. Errors contain the path.
 fn parse(bytes: &[u8]) -> Result<u64, fn(PathBuf) -> StateError> {
     let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
         return Err(StateError::Foreign);
@@ -137,7 +140,7 @@ fn parse(bytes: &[u8]) -> Result<u64, fn(PathBuf) -> StateError> {
     }
     let number = lines.next().and_then(|line| line.strip_prefix("next "));
     let next = number.and_then(|number| number.parse().ok());
-    // Refuse other spellings of the same number.
+    // Refuse other representations of the same number.
     next.filter(|next| *next > 0 && render(*next).as_bytes() == bytes)
         .ok_or(StateError::Damaged)
 }
@@ -148,7 +151,7 @@ fn render(next: u64) -> String {
     format!("{content}sum {sum:016x}\n")
 }
 
-/// Returns the 64-bit FNV-1a hash. Each step is a bijection of the state, so one changed byte
+/// Computes the 64-bit FNV-1a hash. Each step is a bijection of the state, so changing one byte
 /// always changes the hash.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {

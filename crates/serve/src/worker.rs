@@ -1,4 +1,4 @@
-//! One server thread: its event loop, listener and connections.
+//! A server thread with its event loop, listener and connections.
 
 use std::cell::Cell;
 use std::io;
@@ -26,12 +26,13 @@ use crate::settings::Limits;
 use crate::socket::ConnectionSocket;
 use crate::workload::NativeWorkload;
 
-/// Maximum number of connections to accept before serving open ones.
+/// Maximum number of connections to accept before open connections are served.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Pause after accepting failed for lack of files or memory; connections wait in the kernel's
-/// queue.
+/// Pause after accepting failed for lack of files or memory. Connections wait in the kernel's queue
+/// during the pause.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
-/// Maximum number of refused connections that linger; more are closed right after the 503.
+/// Maximum number of refused connections that linger. Further connections are closed right after
+/// the 503.
 pub(crate) const MAX_LINGERING_REFUSALS: usize = 256;
 /// State shared by all workers.
 pub(crate) struct ServerState {
@@ -40,18 +41,18 @@ pub(crate) struct ServerState {
     /// Maximum number of connections of all workers.
     pub(crate) max_connections: usize,
     pub(crate) open: AtomicUsize,
-    /// One per worker.
+    /// Handoffs, one per worker.
     pub(crate) handoffs: Vec<Handoff>,
     pub(crate) shedding: AtomicUsize,
     pub(crate) numbers: Arc<Numbers>,
 }
 
-/// One thread of the server.
+/// A thread of the server.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<ServerState>,
     pub(crate) register: Rc<Register>,
     pub(crate) http: http1::Builder,
-    /// Index of its handoff.
+    /// Index of the worker and of its handoff.
     number: usize,
     closing: Cell<bool>,
     accepted: Cell<u64>,
@@ -60,8 +61,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Serves until `stop` turns true or its sender is dropped, then closes all connections within
-    /// the grace period.
+    /// Serves until `stop` becomes true or its sender is dropped. Then closes all connections
+    /// within the grace period.
     pub(crate) fn run(
         number: usize,
         shared: Arc<ServerState>,
@@ -83,11 +84,11 @@ impl Worker {
             let clock = spawn_local(Rc::clone(&worker).keep_time());
             let accepting = spawn_local(Rc::clone(&worker).accept(Arc::clone(&listener)));
             let taking = spawn_local(Rc::clone(&worker).take_over());
-            // An error means that the sender was dropped: stop too.
+            // An error means that the sender was dropped. Stop in this case too.
             let _ = stop.wait_for(|stop| *stop).await;
             accepting.abort();
             taking.abort();
-            // Wait for the aborted tasks.
+            // Wait until the aborted tasks have ended.
             let _ = (accepting.await, taking.await);
             let cut_at_end = worker.drain(listener).await;
             clock.abort();
@@ -101,7 +102,7 @@ impl Worker {
         })
     }
 
-    /// Returns whether each response is the last on its connection.
+    /// Returns whether the server is stopping, so that each response is the last on its connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.get()
     }
@@ -121,12 +122,12 @@ impl Worker {
         &self.shared.handoffs[self.number]
     }
 
-    /// Serves a connection that is already counted.
+    /// Starts to serve a connection that is already counted.
     fn serve(self: &Rc<Self>, stream: TcpStream) {
         spawn_local(connection::serve(Rc::clone(self), stream));
     }
 
-    /// Serves connections that other workers accepted.
+    /// Serves connections that other workers hand over.
     async fn take_over(self: Rc<Self>) {
         loop {
             for stream in self.handoff().take().await {
@@ -146,9 +147,9 @@ impl Worker {
     }
 
     async fn accept(self: Rc<Self>, listener: Arc<TcpListener>) {
-        // Register again after a failure, which is due to a lack of memory or files.
+        // Register again after a failure. The cause of a failure is a lack of memory or files.
         loop {
-            // SAFETY: the `Arc` keeps the listener and its descriptor open while registered.
+            // SAFETY: the `Arc` keeps the listener's descriptor open while it is registered.
             let watched = unsafe {
                 AsyncFd::register_with_interest(Arc::clone(&listener), Interest::READABLE)
             };
@@ -159,14 +160,14 @@ impl Worker {
         }
     }
 
-    /// Returns only if the event loop fails to poll the listener.
+    /// Accepts connections. Returns only if the event loop fails to poll the listener.
     async fn accept_until_error(self: &Rc<Self>, listener: &AsyncFd<Arc<TcpListener>>) {
         while let Ok(mut ready) = listener.readable().await {
             match self.accept_some(ready.get_inner(), ACCEPTS_PER_TURN) {
                 Ok(()) => yield_now().await,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(e) if listen::is_exhaustion(&e) => sleep(EXHAUSTED_PAUSE).await,
-                // The pending connection was already closed (accept(2), "Error handling").
+                // The pending connection has already been closed (accept(2), "Error handling").
                 Err(_) => yield_now().await,
             }
         }
@@ -200,8 +201,8 @@ impl Worker {
     /// Refuses a connection with a 503.
     fn shed(self: &Rc<Self>, stream: TcpStream) {
         self.shed.set(self.shed.get() + 1);
-        // A new socket's send buffer holds these few bytes; otherwise the client only sees the
-        // close.
+        // The send buffer of a new socket has room for these few bytes. If writing fails, the
+        // client only sees the close.
         let _ = io::Write::write(&mut &stream, refusal().as_bytes());
         let shared = Arc::clone(&self.shared);
         if shared.shedding.fetch_add(1, Ordering::Relaxed) >= MAX_LINGERING_REFUSALS {
@@ -215,18 +216,18 @@ impl Worker {
         });
     }
 
-    /// Finishes requests in flight within the grace period and closes idle connections. Returns the
-    /// number of connections cut off.
+    /// Finishes requests in flight within the grace period, and closes idle connections. Returns
+    /// the number of connections that were cut off.
     async fn drain(self: &Rc<Self>, listener: Arc<TcpListener>) -> u64 {
         self.closing.set(true);
-        // To their clients, connections in the kernel's queue are already established. An error
-        // means that the queue is empty.
+        // Accept the connections in the kernel's queue, which are already established for their
+        // clients. An error means that the queue is empty.
         let _ = self.accept_some(&listener, self.queue_limit());
         drop(listener);
         for stream in self.handoff().close() {
             self.serve(stream);
         }
-        // Yield twice: requests that have arrived become visible after the next poll.
+        // Yield twice, because requests that have arrived become visible after the next poll.
         yield_now().await;
         yield_now().await;
         self.register.wake_all();

@@ -1,4 +1,4 @@
-//! The workload contracts, over real sockets.
+//! Tests the contracts of the workloads over real sockets.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -111,7 +111,7 @@ fn head_returns_the_head_of_get_and_takes_no_number() {
     assert_eq!(
         client.get("/").body,
         "Hello World",
-        "no body was in the way"
+        "the HEAD response has no body"
     );
 
     let server = TestServer::of(NativeWorkload::Dispatcher);
@@ -137,7 +137,7 @@ fn reads_bodies_up_to_the_limit_and_refuses_longer_ones() {
     assert_refusal(&client.response(), 413);
     assert!(client.is_closed());
 
-    // A client that sends the whole body first must get the refusal, not a reset.
+    // A client that sends the whole body first must receive the refusal rather than a reset.
     let mut client = server.connect();
     client.send(post(900_000));
     assert_refusal(&client.response(), 413);

@@ -1,4 +1,4 @@
-//! A server process is killed at random moments under load and restarted with the same state file.
+//! Kills a server process at random moments under load, and restarts it with the same state file.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -20,10 +20,10 @@ use support::{TestClient, settings};
 
 const STATE: &str = "FLOODMARK_TEST_STATE";
 const ROUNDS: u64 = 15;
-/// Small, so that most kills hit a reservation.
+/// Block size. Blocks are small, so that most kills interrupt a reservation.
 const BLOCK: u64 = 64;
 
-/// Body of the server process, which runs this test binary.
+/// Entry point of the server process, which runs this test binary.
 #[test]
 #[ignore = "runs as the child of the other test"]
 fn child() {
@@ -43,7 +43,7 @@ fn child() {
     .unwrap();
 }
 
-/// Kills its process on drop.
+/// A server process that is killed on drop.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
@@ -75,7 +75,7 @@ fn take_until_it_dies(address: SocketAddr, taken: &AtomicU64) -> Vec<u64> {
     let request = b"GET /dispatcher HTTP/1.1\r\nHost: x\r\n\r\n";
     while client.stream.write_all(request).is_ok() {
         match client.try_response(true) {
-            // 503 if the disk takes longer than the server waits.
+            // The status is 503 if the disk takes longer than the server waits.
             Some(response) if response.status == 503 => {}
             Some(response) => {
                 numbers.push(response.body.parse().unwrap());
@@ -104,7 +104,7 @@ fn repeats_no_number_over_many_kills() {
                 thread::spawn(move || take_until_it_dies(address, &taken))
             })
             .collect();
-        // Kill the server under load, however slow the disk is.
+        // Kill the server only under load, even if the disk is slow.
         let until = Instant::now() + Duration::from_secs(30);
         while taken.load(Ordering::Relaxed) == 0 && Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
@@ -123,7 +123,7 @@ fn repeats_no_number_over_many_kills() {
                 highest = highest.max(number);
             }
         }
-        assert!(highest > before, "round {round} took nothing");
+        assert!(highest > before, "round {round} took no number");
     }
     let most = seen.len() as u64 + ROUNDS * (BLOCK + BLOCK / 2 + 4);
     assert!(highest <= most, "gaps are at most a block and a half each");

@@ -1,4 +1,4 @@
-//! The dispatcher hands out every number once, in order per connection, across restarts.
+//! Tests that the dispatcher hands out every number once, in order per connection, across restarts.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -22,7 +22,7 @@ fn durable(path: &std::path::Path, block: u64) -> Settings {
     }
 }
 
-/// Takes `each` numbers per connection concurrently. Returns one list per connection.
+/// Takes `each` numbers on each connection concurrently. Returns a list of numbers per connection.
 fn take(server: &TestServer, connections: usize, each: usize) -> Vec<Vec<u64>> {
     let threads: Vec<_> = (0..connections)
         .map(|_| {
@@ -31,7 +31,7 @@ fn take(server: &TestServer, connections: usize, each: usize) -> Vec<Vec<u64>> {
                 let mut numbers = Vec::new();
                 while numbers.len() < each {
                     let response = client.get("/dispatcher");
-                    // 503 if the disk takes longer than the server waits.
+                    // The status is 503 if the disk takes longer than the server waits.
                     if response.status != 503 {
                         numbers.push(response.body.parse().unwrap());
                     }
@@ -45,7 +45,10 @@ fn take(server: &TestServer, connections: usize, each: usize) -> Vec<Vec<u64>> {
 
 fn assert_sequence(taken: &[Vec<u64>], first: u64) {
     for one in taken {
-        assert!(one.is_sorted_by(|a, b| a < b), "rising on a connection");
+        assert!(
+            one.is_sorted_by(|a, b| a < b),
+            "numbers increase on each connection"
+        );
     }
     let mut all = taken.concat();
     all.sort_unstable();

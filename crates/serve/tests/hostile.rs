@@ -1,4 +1,4 @@
-//! Hostile and broken clients. The server keeps serving others.
+//! Tests that hostile and broken clients do not affect other clients.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;
@@ -50,7 +50,7 @@ fn responds_431_to_large_heads_and_closes() {
         "y".repeat(20_000)
     );
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(101));
-    // Larger than the socket buffers: the response must survive the unread rest of the request.
+    // The request exceeds the socket buffers. The client must still receive the response.
     let endless = format!("GET / HTTP/1.1\r\nX: {}", "z".repeat(800_000));
     for head in [long, many, endless] {
         let mut client = server.connect();
@@ -141,7 +141,7 @@ fn cuts_off_a_client_that_never_reads() {
     let mut client = server.connect();
     let requests = "GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000);
     let began = Instant::now();
-    // Writing fails once the server has cut off the connection.
+    // Writing fails after the server has cut off the connection.
     while client.stream.write_all(requests.as_bytes()).is_ok() {
         assert!(began.elapsed() < Duration::from_secs(30), "never cut off");
     }
@@ -158,7 +158,7 @@ fn responds_503_beyond_the_connection_limit() {
     assert_eq!(kept[9].get("/").status, 200);
     for _ in 0..300 {
         let mut client = server.connect();
-        // The response must not be lost to a reset.
+        // A reset must not destroy the response.
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         let response = client.response();
         assert_eq!(
@@ -174,7 +174,10 @@ fn responds_503_beyond_the_connection_limit() {
     kept.clear();
     let until = Instant::now() + Duration::from_secs(30);
     while server.connect().get("/").status != 200 {
-        assert!(Instant::now() < until, "places are not given back");
+        assert!(
+            Instant::now() < until,
+            "closed connections still count toward the limit"
+        );
     }
     let summary = server.stop();
     assert!(summary.shed >= 300, "{summary:?}");

@@ -1,4 +1,4 @@
-//! Connections during shutdown.
+//! Tests what happens to connections during shutdown.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod support;

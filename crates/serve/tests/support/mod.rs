@@ -1,4 +1,4 @@
-//! A server in a thread of the test, and a client that exposes every byte.
+//! A server in a thread of the test, and a client that exposes raw bytes.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::io::{Read, Write};
@@ -146,7 +146,7 @@ impl TestClient {
         self.try_response(true).expect("a response")
     }
 
-    /// Reads the response to a HEAD, without a body.
+    /// Reads the response to a HEAD request, which has no body.
     pub fn head_response(&mut self) -> TestResponse {
         self.try_response(false).expect("a response")
     }
