@@ -1,27 +1,26 @@
-//! Reads ARCHITECTURE.md: its blocks `deps` and `never`, and the crate names in the first column of
-//! the table.
+//! Reads the rules in ARCHITECTURE.md: the blocks `deps` and `never`, and the table of crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Path of the page, relative to the root.
+/// Path of the page, relative to the repository's root.
 pub const PAGE: &str = "ARCHITECTURE.md";
 
-/// Rules on the page.
+/// Rules in ARCHITECTURE.md.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Architecture {
     /// Maps each crate to the crates that it may depend on.
     pub allowed: BTreeMap<String, BTreeSet<String>>,
     /// Maps each crate to the external packages that it must not depend on.
     pub never: BTreeMap<String, BTreeSet<String>>,
-    /// Crates listed in the table.
+    /// Names of the crates in the first column of the table.
     pub described: BTreeSet<String>,
 }
 
 /// Parses the page.
 ///
 /// # Errors
-/// A block is missing or not closed, a colon is missing, or a name is repeated. The error names the
-/// line.
+/// A block is missing or unclosed, a colon is missing, or a name is repeated. The error contains
+/// the line number.
 pub fn parse(page: &str) -> Result<Architecture, String> {
     let mut read = Architecture::default();
     let mut block = None;
@@ -74,7 +73,7 @@ fn words(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Returns the crate in the first cell of a row: `` | `name` | … ``.
+/// Returns the crate name in the first cell of a row: `` | `name` | … ``.
 fn table_name(line: &str) -> Option<String> {
     let (name, _) = line.strip_prefix("| `")?.split_once("` |")?;
     (!name.contains(' ')).then(|| name.to_owned())

@@ -1,19 +1,19 @@
-//! Chores that measure. They run `floodmark-bench`, which is built together with the release build
-//! of floodmark.
+//! Runs the tasks of `floodmark-bench`, which is built together with the release build of
+//! floodmark.
 
 use std::ffi::OsString;
 use std::process::Command;
 
 use crate::command;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::release;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Flags that are passed to `floodmark-bench`.
+/// Flags passed to `floodmark-bench`.
 #[derive(Debug, clap::Args)]
 pub struct BenchArguments {
-    /// Flags of the chore; see its --help
+    /// Flags of the task; run the task with --help to list them
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -22,9 +22,10 @@ pub struct BenchArguments {
     flags: Vec<OsString>,
 }
 
-/// Debian packages that a chore uses. If one is missing, part of the page is missing too.
-fn packages(chore: &str) -> &'static [&'static str] {
-    match chore {
+/// Returns the Debian packages that a task uses. If a package is missing, the generated page is
+/// incomplete.
+fn packages(task: &str) -> &'static [&'static str] {
+    match task {
         "peers" => &[
             "nginx-light",
             "openssl",
@@ -39,27 +40,27 @@ fn packages(chore: &str) -> &'static [&'static str] {
     }
 }
 
-/// Runs a chore with inherited output; returns whether it succeeds.
+/// Runs a task with inherited output and returns whether the task succeeds.
 pub fn run(
     workspace: &Workspace,
-    chore: &str,
+    task: &str,
     arguments: &BenchArguments,
-) -> Result<bool, ChoreError> {
-    let packages = packages(chore);
+) -> Result<bool, TaskError> {
+    let packages = packages(task);
     if !packages.is_empty()
         && let Err(error) = tools::install(packages)
     {
         println!("{error}");
     }
     let mut bench = Command::new(release::build(workspace, "floodmark-bench")?);
-    bench.arg(chore).args(&arguments.flags);
+    bench.arg(task).args(&arguments.flags);
     let status = bench.current_dir(&workspace.root).status();
-    Ok(status.map_err(ChoreError::start(&bench))?.success())
+    Ok(status.map_err(TaskError::start(&bench))?.success())
 }
 
-/// Runs a step of the suite; returns the ignored parts with reasons.
-pub fn step(workspace: &Workspace, chore: &str) -> Result<Vec<String>, ChoreError> {
+/// Runs a step of the suite. Returns the ignored parts with reasons.
+pub fn step(workspace: &Workspace, task: &str) -> Result<Vec<String>, TaskError> {
     let mut bench = Command::new(release::build(workspace, "floodmark-bench")?);
-    let lines = command::run(bench.arg(chore).current_dir(&workspace.root))?;
+    let lines = command::run(bench.arg(task).current_dir(&workspace.root))?;
     Ok(command::ignored(&lines))
 }

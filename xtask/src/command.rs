@@ -1,4 +1,4 @@
-//! Runs other programs and echoes their command lines.
+//! Runs programs and echoes their command lines.
 
 use std::borrow::Cow;
 use std::env;
@@ -10,27 +10,28 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::ChoreError;
+use crate::error::TaskError;
 
-/// How often a running command is polled.
+/// Interval between two polls of a running command.
 const POLL: Duration = Duration::from_millis(50);
-/// Maximum wait for further output after a command has ended, if it left background processes.
+/// Maximum wait for further output after a command has ended. Background processes may keep the
+/// output open.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Returns the cargo that runs this program, so that nested calls use the same toolchain.
+/// Returns the cargo binary that runs this program, so that nested calls use the same toolchain.
 pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Echoes a command, runs it without stdin and prints its output as it arrives. The result and the
-/// error hold its lines.
-pub fn run(command: &mut Command) -> Result<Vec<String>, ChoreError> {
+/// Echoes a command, runs it without stdin and prints the output as it arrives. The lines of the
+/// output are in the result, and also in an error.
+pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
     let line = line(command);
     println!("$ {line}");
-    let (status, output) = stream(command).map_err(ChoreError::start(command))?;
+    let (status, output) = stream(command).map_err(TaskError::start(command))?;
     match status.success() {
         true => Ok(output),
-        false => Err(ChoreError::Failed {
+        false => Err(TaskError::Failed {
             command: line,
             status,
             output,
@@ -38,8 +39,8 @@ pub fn run(command: &mut Command) -> Result<Vec<String>, ChoreError> {
     }
 }
 
-/// Returns the ignored parts of a step with reasons: lines that start with `ignored: `, and ignored
-/// Rust tests.
+/// Returns the ignored parts of a step with reasons. These are ignored Rust tests, and lines that
+/// start with `ignored: `.
 pub fn ignored(output: &[String]) -> Vec<String> {
     let ignored = output.iter().filter_map(|line| {
         if let Some(reason) = line.strip_prefix("ignored: ") {
@@ -52,13 +53,13 @@ pub fn ignored(output: &[String]) -> Vec<String> {
     ignored.collect()
 }
 
-/// Runs a command, prints its output, and returns its status and lines.
+/// Runs a command, prints the output, and returns the status and the lines.
 fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
     let (reader, writer) = io::pipe()?;
     let again = writer.try_clone()?;
     let child = command.stdin(Stdio::null()).stdout(again).stderr(writer);
     let child = child.spawn();
-    // The command holds the write end of the pipe, and reading ends only when it is closed.
+    // Close the write end of the pipe, which the command holds. Otherwise reading would never end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let (mut child, lines) = (child?, lines(reader));
     let mut output = Vec::new();
@@ -83,7 +84,7 @@ fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
     }
 }
 
-/// Reads a pipe on another thread and returns its lines as they arrive.
+/// Reads a pipe on another thread. The lines are received as they arrive.
 fn lines(reader: PipeReader) -> Receiver<String> {
     let (out, lines) = channel();
     thread::spawn(move || {
@@ -94,30 +95,30 @@ fn lines(reader: PipeReader) -> Receiver<String> {
     lines
 }
 
-/// Runs a command and returns its stdout. Prints its stderr only if it fails.
-pub fn capture(command: &mut Command) -> Result<String, ChoreError> {
+/// Runs a command and returns its stdout. Prints stderr only if the command fails.
+pub fn capture(command: &mut Command) -> Result<String, TaskError> {
     collect(command).map(|(stdout, _)| stdout)
 }
 
-/// Runs a command and returns its stdout and stderr. Prints its stderr only if it fails.
-pub fn collect(command: &mut Command) -> Result<(String, String), ChoreError> {
+/// Runs a command and returns its stdout and stderr. Prints stderr only if the command fails.
+pub fn collect(command: &mut Command) -> Result<(String, String), TaskError> {
     let output = command.stdin(Stdio::null()).output();
-    let output = output.map_err(ChoreError::start(command))?;
+    let output = output.map_err(TaskError::start(command))?;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
         eprint!("{stderr}");
-        return Err(ChoreError::Failed {
+        return Err(TaskError::Failed {
             command: line(command),
             status: output.status,
             output: stderr.lines().map(str::to_owned).collect(),
         });
     }
     let stdout = String::from_utf8(output.stdout);
-    let stdout = stdout.map_err(|error| ChoreError::output(command, error))?;
+    let stdout = stdout.map_err(|error| TaskError::output(command, error))?;
     Ok((stdout, stderr))
 }
 
-/// Returns whether a command starts and succeeds. Discards its output.
+/// Returns whether a command starts and succeeds. The output is discarded.
 pub fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())
@@ -127,7 +128,7 @@ pub fn succeeds(command: &mut Command) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Formats a command and its environment variables as a shell command line.
+/// Formats a command as a shell command line, including its environment variables.
 pub fn line(command: &Command) -> String {
     let variables = command.get_envs().filter_map(|(name, value)| {
         value.map(|value| format!("{}={}", name.to_string_lossy(), quoted(value)))
@@ -146,7 +147,7 @@ pub fn line(command: &Command) -> String {
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    // Only a zero byte cannot be quoted, and no argument contains one.
+    // Quoting fails only for a zero byte, which no argument contains.
     shlex::try_quote(&word).map_or(word.to_string(), Cow::into_owned)
 }
 
@@ -181,7 +182,7 @@ mod tests {
     fn keeps_the_output_of_a_failing_command() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo out; echo err >&2; printf last; exit 3"]);
-        let Err(ChoreError::Failed { status, output, .. }) = run(&mut shell) else {
+        let Err(TaskError::Failed { status, output, .. }) = run(&mut shell) else {
             panic!("it fails");
         };
         assert_eq!(status.code(), Some(3));
@@ -200,7 +201,7 @@ mod tests {
     fn does_not_wait_for_background_processes() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "sleep 60 & echo $!; exit 1"]);
-        let Err(ChoreError::Failed { output, .. }) = run(&mut shell) else {
+        let Err(TaskError::Failed { output, .. }) = run(&mut shell) else {
             panic!("it fails");
         };
         let sleeper = output[0].clone();
@@ -214,7 +215,7 @@ mod tests {
     fn returns_an_error_for_a_failing_command() {
         assert!(matches!(
             run(&mut Command::new("false")),
-            Err(ChoreError::Failed { .. })
+            Err(TaskError::Failed { .. })
         ));
         let missing = run(&mut Command::new("no-such-program")).unwrap_err();
         assert!(

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 
 use crate::architecture::{self, Architecture, PAGE};
-use crate::error::{ChoreError, none_found};
+use crate::error::{TaskError, none_found};
 use crate::workspace::{Dependency, Package, Workspace};
 
-/// The test server. The tests of all crates may use it.
+/// Name of the test server's crate. The tests of all crates may use the test server.
 const TRUTH: &str = "truth";
 
 /// Checks the dependencies of all crates in the workspace.
-pub fn check(workspace: &Workspace) -> Result<(), ChoreError> {
+pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let page = workspace.text(PAGE)?;
-    let architecture = architecture::parse(&page).map_err(ChoreError::found)?;
+    let architecture = architecture::parse(&page).map_err(TaskError::found)?;
     let manifest = |package: &Package| {
         let manifest = workspace.relative(&package.manifest_path);
         manifest.display().to_string()
@@ -22,7 +22,7 @@ pub fn check(workspace: &Workspace) -> Result<(), ChoreError> {
     Ok(())
 }
 
-/// Returns one line per violation, with both files and the fix.
+/// Returns a line per violation, with the two files and the fix.
 fn findings(
     architecture: &Architecture,
     packages: &[Package],
@@ -65,7 +65,7 @@ fn findings(
     found
 }
 
-/// Returns the violation by one dependency of the crate `name`, if any.
+/// Returns how a dependency of the crate `name` violates the rules, if it does.
 fn finding(
     architecture: &Architecture,
     allowed: &BTreeSet<String>,
@@ -93,7 +93,7 @@ fn finding(
     })
 }
 
-/// Returns the name of a crate on the page, which is the name of its folder.
+/// Returns the name of a crate in ARCHITECTURE.md, which is the name of the crate's folder.
 fn short(package: &str) -> &str {
     package.strip_prefix("floodmark-").unwrap_or(package)
 }

@@ -1,13 +1,13 @@
-//! Selects the part of a failed command's output to repeat at the end of a log.
+//! Selects the part of a failed command's output that is repeated at the end of a log.
 
-/// Maximum number of lines repeated per failed test.
+/// Maximum number of repeated lines per failed test.
 const TEST_LINES: usize = 20;
-/// Maximum number of lines repeated for any other command.
+/// Maximum number of repeated lines of any other command.
 const COMMAND_LINES: usize = 60;
 /// Heading of a backtrace.
 const BACKTRACE: &str = "stack backtrace:";
 
-/// Returns the names of failed tests with the last lines of each, or the end of any other output.
+/// Returns the name and the last lines of each failed test, or the end of any other output.
 pub fn of(output: &[String]) -> Vec<String> {
     let failed = output.iter().filter_map(|line| failed_test(line));
     let failed: Vec<&str> = failed.collect();
@@ -33,7 +33,7 @@ pub fn of(output: &[String]) -> Vec<String> {
             line = lines.next();
         }
         digest.push(format!("---- {name}"));
-        // A backtrace is less useful than the message and would displace it.
+        // Omit the backtrace, which is less useful than the message and would displace the message.
         let block = block.into_iter().take_while(|text| *text != BACKTRACE);
         let block = block.filter(|text| !text.trim().is_empty());
         let block: Vec<&String> = block.collect();
@@ -48,7 +48,7 @@ fn failed_test(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
 }
 
-/// Returns the name in `---- NAME stdout ----`, libtest's heading for the output of a failed test.
+/// Returns the name in `---- NAME stdout ----`, the heading of a failed test's output.
 fn heading(line: &str) -> Option<&str> {
     line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }

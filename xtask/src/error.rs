@@ -1,4 +1,4 @@
-//! Errors of chores.
+//! Errors of development tasks.
 
 use std::fmt;
 use std::io;
@@ -7,31 +7,31 @@ use std::process::{Command, ExitStatus};
 
 use crate::{command, digest};
 
-/// Reason why a chore failed, and the fix if it is known.
+/// Reason why a task failed, and the fix if it is known.
 #[derive(Debug, thiserror::Error)]
-pub enum ChoreError {
-    /// A program failed after printing its own errors.
+pub enum TaskError {
+    /// A program failed, and printed the errors itself.
     #[error("`{command}` failed: {status}")]
     Failed {
         /// The echoed command.
         command: String,
-        /// Exit status of the program.
+        /// Exit status of the command.
         status: ExitStatus,
-        /// Lines of the output.
+        /// Lines of the command's output.
         output: Vec<String>,
     },
-    /// Findings of a check, or another reason, one per line.
+    /// Findings of a check or another reason, one per line.
     #[error("{}", .0.join("\n"))]
     Found(Vec<String>),
     /// Several parts failed.
-    #[error("{}", .0.iter().map(ChoreError::to_string).collect::<Vec<_>>().join("\n"))]
-    Several(Vec<ChoreError>),
+    #[error("{}", .0.iter().map(TaskError::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<TaskError>),
 }
 
-impl ChoreError {
+impl TaskError {
     /// A single finding.
     pub fn found(line: impl Into<String>) -> Self {
-        ChoreError::Found(vec![line.into()])
+        TaskError::Found(vec![line.into()])
     }
 
     /// A program cannot be started.
@@ -40,7 +40,7 @@ impl ChoreError {
         move |error| Self::found(format!("cannot start `{command}`: {error}"))
     }
 
-    /// A program printed something unexpected.
+    /// The output of a program is not as expected.
     pub fn output(command: &Command, reason: impl fmt::Display) -> Self {
         let command = command::line(command);
         Self::found(format!("unexpected output of `{command}`: {reason}"))
@@ -51,36 +51,36 @@ impl ChoreError {
         move |error| Self::found(format!("{}: {error}", path.display()))
     }
 
-    /// Combines the results of several parts.
+    /// Combines the results of several parts into one result.
     pub fn of_all(
-        results: impl IntoIterator<Item = Result<(), ChoreError>>,
-    ) -> Result<(), ChoreError> {
-        let mut errors: Vec<ChoreError> = results.into_iter().filter_map(Result::err).collect();
+        results: impl IntoIterator<Item = Result<(), TaskError>>,
+    ) -> Result<(), TaskError> {
+        let mut errors: Vec<TaskError> = results.into_iter().filter_map(Result::err).collect();
         match errors.len() {
             0 => Ok(()),
             1 => Err(errors.remove(0)),
-            _ => Err(ChoreError::Several(errors)),
+            _ => Err(TaskError::Several(errors)),
         }
     }
 
-    /// Returns each error with the essential part of its command's output.
+    /// Returns each error with the essential part of the command's output.
     pub fn digest(&self) -> Vec<String> {
         match self {
-            ChoreError::Several(errors) => errors.iter().flat_map(ChoreError::digest).collect(),
-            ChoreError::Failed { output, .. } => {
+            TaskError::Several(errors) => errors.iter().flat_map(TaskError::digest).collect(),
+            TaskError::Failed { output, .. } => {
                 let mut lines = vec![self.to_string()];
                 lines.extend(digest::of(output));
                 lines
             }
-            ChoreError::Found(_) => vec![self.to_string()],
+            TaskError::Found(_) => vec![self.to_string()],
         }
     }
 }
 
 /// Returns an error if there are findings.
-pub fn none_found(findings: Vec<String>) -> Result<(), ChoreError> {
+pub fn none_found(findings: Vec<String>) -> Result<(), TaskError> {
     match findings.is_empty() {
         true => Ok(()),
-        false => Err(ChoreError::Found(findings)),
+        false => Err(TaskError::Found(findings)),
     }
 }

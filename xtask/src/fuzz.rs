@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: runs libFuzzer on stable Rust for a limited time.
 //!
-//! The targets have their own workspace (`fuzz/`), because all their code is built with coverage
-//! counters. The flags are those of `cargo fuzz` without a sanitizer. An explicit `--target` keeps
-//! the flags from build scripts and macros. The corpus is in a temporary folder, so each run starts
-//! from the seeds.
+//! The targets are in a separate workspace (`fuzz/`), because all their code is built with coverage
+//! counters. The compiler flags are those of `cargo fuzz` without a sanitizer. Because `--target`
+//! is explicit, the flags do not apply to build scripts and macros. The corpus is in a temporary
+//! folder, so each run starts from the seeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,35 +11,35 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use crate::command;
-use crate::error::{ChoreError, none_found};
+use crate::error::{TaskError, none_found};
 use crate::tools::{self, CPLUSPLUS};
 use crate::workspace::Workspace;
 
-/// Path of the targets' manifest, relative to the root.
+/// Path of the targets' manifest, relative to the repository's root.
 pub const MANIFEST: &str = "fuzz/Cargo.toml";
 /// Compiler flags that add coverage counters for libFuzzer.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-simplifycfg-branch-fold-threshold=0 \
     -Ccodegen-units=1";
-/// Maximum time per input, in seconds. A slower input is a finding.
+/// Maximum time per input, in seconds. An input that takes longer is a finding.
 const INPUT_SECONDS: &str = "10";
-/// Maximum input length, in bytes: twice the maximum length of a response head, so that inputs can
-/// exceed that limit.
+/// Maximum input length, in bytes. Inputs can exceed the maximum length of a response head, which
+/// is half as long.
 const INPUT_BYTES: u32 = 2 * 64 * 1024;
-/// Maximum memory of a target, in MiB. Higher use is a finding.
+/// Maximum memory of a target, in MiB. Exceeding the maximum is a finding.
 const MEMORY_MIB: &str = "1024";
-/// Prefix of the line with the number of inputs in libFuzzer's statistics.
+/// Name of the number of inputs in libFuzzer's statistics.
 const INPUTS: &str = "stat::number_of_executed_units:";
 
-/// Runs each target for the given time, or until its first finding.
-pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), ChoreError> {
+/// Runs each target for the given time, or until the first finding.
+pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), TaskError> {
     tools::provide(&[CPLUSPLUS])?;
     let manifest = workspace.root.join(MANIFEST);
     let targets = Workspace::at(&manifest)?.binaries();
     if targets.is_empty() {
         let error = format!("{MANIFEST}: no binary to fuzz; add a target");
-        return Err(ChoreError::found(error));
+        return Err(TaskError::found(error));
     }
     let built = build(workspace)?;
     let mut findings = Vec::new();
@@ -50,8 +50,8 @@ pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), ChoreError> {
     none_found(findings)
 }
 
-/// Builds all targets and returns their folder.
-fn build(workspace: &Workspace) -> Result<PathBuf, ChoreError> {
+/// Builds all targets and returns the folder of the binaries.
+fn build(workspace: &Workspace) -> Result<PathBuf, TaskError> {
     let mut rustc = Command::new("rustc");
     let host = command::capture(rustc.args(["--print", "host-tuple"]))?;
     let host = host.trim();
@@ -64,17 +64,17 @@ fn build(workspace: &Workspace) -> Result<PathBuf, ChoreError> {
     Ok(target.join(host).join("release"))
 }
 
-/// Runs one target with `fuzz/seeds/NAME/` and `fuzz/NAME.dict`, if they exist. Returns a line per
-/// finding.
+/// Runs a target and returns a line per finding. The seeds in `fuzz/seeds/NAME/` and the dictionary
+/// `fuzz/NAME.dict` are used if they exist.
 fn fuzz(
     workspace: &Workspace,
     name: &str,
     binary: &Path,
     seconds: u32,
-) -> Result<Vec<String>, ChoreError> {
+) -> Result<Vec<String>, TaskError> {
     let artifacts = workspace.root.join("fuzz/artifacts").join(name);
-    fs::create_dir_all(&artifacts).map_err(ChoreError::file(&artifacts))?;
-    let corpus = tempfile::tempdir().map_err(ChoreError::file(&std::env::temp_dir()))?;
+    fs::create_dir_all(&artifacts).map_err(TaskError::file(&artifacts))?;
+    let corpus = tempfile::tempdir().map_err(TaskError::file(&std::env::temp_dir()))?;
     let began = SystemTime::now();
     let mut fuzzer = Command::new(binary);
     fuzzer.arg(corpus.path());
@@ -95,7 +95,7 @@ fn fuzz(
     println!("$ {}", command::line(&fuzzer));
     let error = match command::collect(fuzzer.current_dir(&workspace.root)) {
         Ok((_, report)) => {
-            let missing = || ChoreError::output(&fuzzer, format!("no line `{INPUTS} N`"));
+            let missing = || TaskError::output(&fuzzer, format!("no line `{INPUTS} N`"));
             let inputs = inputs(&report).ok_or_else(missing)?;
             println!("{name}: {inputs} inputs in {seconds} s, no finding");
             return Ok(Vec::new());
@@ -119,13 +119,13 @@ fn fuzz(
     Ok(findings)
 }
 
-/// Parses the number of inputs in libFuzzer's report.
+/// Parses the number of inputs from libFuzzer's statistics.
 fn inputs(report: &str) -> Option<u64> {
     let count = report.lines().find_map(|line| line.strip_prefix(INPUTS))?;
     count.trim().parse().ok()
 }
 
-/// Lists the files in a folder that were written since a time.
+/// Lists the files in a folder that were modified after the given time.
 fn written_since(folder: &Path, since: SystemTime) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let recent = entries.filter(|entry| {

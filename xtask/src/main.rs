@@ -1,4 +1,4 @@
-//! The chores of this repository. `cargo xtask test` runs all tests.
+//! The development tasks of this repository. `cargo xtask test` runs all tests.
 
 mod architecture;
 mod bench;
@@ -22,20 +22,20 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArguments;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::page::Mode;
 use crate::workspace::Workspace;
 
-/// The chores of this repository
+/// The development tasks of this repository
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
 struct XtaskArguments {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
+enum Task {
     /// Run every test step, then print one table
     Test(suite::Selection),
     /// Check the crates' dependencies against ARCHITECTURE.md, and that type names are unique
@@ -59,7 +59,7 @@ enum Chore {
     /// Check a running server against a workload's contract
     #[command(disable_help_flag = true)]
     Contract(BenchArguments),
-    /// Count how often the verdict names the cause of a known fault
+    /// Count how often the verdict names the known cause of a fault
     #[command(disable_help_flag = true)]
     Confusion(BenchArguments),
     /// Compare floodmark with other load generators, and write docs/peers.md
@@ -80,7 +80,7 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    match run(&XtaskArguments::parse().chore) {
+    match run(&XtaskArguments::parse().task) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -90,29 +90,29 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a chore. Returns false if the chore has already printed its failures.
-fn run(chore: &Chore) -> Result<bool, ChoreError> {
+/// Runs a task. Returns false if the task failed and has already printed the reasons.
+fn run(task: &Task) -> Result<bool, TaskError> {
     let workspace = Workspace::read()?;
     let bench = |name, arguments| bench::run(&workspace, name, arguments);
-    match chore {
-        Chore::Test(selection) => return Ok(suite::run(&workspace, selection)),
-        Chore::Deps => ChoreError::of_all([deps::check(&workspace), types::check(&workspace)])?,
-        Chore::Truth { only } => {
+    match task {
+        Task::Test(selection) => return Ok(suite::run(&workspace, selection)),
+        Task::Deps => TaskError::of_all([deps::check(&workspace), types::check(&workspace)])?,
+        Task::Truth { only } => {
             let cases = only
                 .as_deref()
                 .map_or(truth::Cases::All, truth::Cases::Only);
             truth::run(&workspace, cases)?;
         }
-        Chore::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
-        Chore::Schema(mode) => schema::run(&workspace, mode)?,
-        Chore::Usage(mode) => usage::run(&workspace, mode)?,
-        Chore::Contract(arguments) => return bench("contract", arguments),
-        Chore::Confusion(arguments) => return bench("confusion", arguments),
-        Chore::Peers(arguments) => return bench("peers", arguments),
-        Chore::Performance(arguments) => return bench("performance", arguments),
-        Chore::Scale(arguments) => return bench("scale", arguments),
-        Chore::Watching(arguments) => return bench("watching", arguments),
-        Chore::Aa(arguments) => return bench("aa", arguments),
+        Task::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
+        Task::Schema(mode) => schema::run(&workspace, mode)?,
+        Task::Usage(mode) => usage::run(&workspace, mode)?,
+        Task::Contract(arguments) => return bench("contract", arguments),
+        Task::Confusion(arguments) => return bench("confusion", arguments),
+        Task::Peers(arguments) => return bench("peers", arguments),
+        Task::Performance(arguments) => return bench("performance", arguments),
+        Task::Scale(arguments) => return bench("scale", arguments),
+        Task::Watching(arguments) => return bench("watching", arguments),
+        Task::Aa(arguments) => return bench("aa", arguments),
     }
     Ok(true)
 }

@@ -1,27 +1,27 @@
-//! Writes or checks the generated files of the repository.
+//! Writes or checks generated files of the repository.
 
 use std::fs;
 
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::workspace::Workspace;
 
-/// Handling of a file that is out of date.
+/// Flags for tasks that generate files.
 #[derive(Debug, clap::Args)]
 pub struct Mode {
-    /// Write nothing; fail if a file differs
+    /// Only check the files; fail if a file is out of date
     #[arg(long)]
     pub check: bool,
 }
 
-/// Writes the file at `path` (relative to the root). In check mode, returns an error with the first
-/// line that differs and the chore that updates the file.
+/// Writes the file at `path` (relative to the root). In check mode, nothing is written. If the file
+/// differs, the error contains the first different line and the task that updates the file.
 pub fn update(
     workspace: &Workspace,
     path: &str,
     wanted: &str,
     mode: &Mode,
-    chore: &str,
-) -> Result<(), ChoreError> {
+    task: &str,
+) -> Result<(), TaskError> {
     let full = workspace.root.join(path);
     let present = fs::read_to_string(&full).ok();
     if present.as_deref() == Some(wanted) {
@@ -33,16 +33,16 @@ pub fn update(
             None => format!("{path} is missing"),
             Some(text) => format!("{path}:{} is out of date", first_difference(&text, wanted)),
         };
-        return Err(ChoreError::found(format!(
-            "{place}: run `{chore}` and commit it"
+        return Err(TaskError::found(format!(
+            "{place}: run `{task}` and commit the file"
         )));
     }
-    fs::write(&full, wanted).map_err(ChoreError::file(&full))?;
+    fs::write(&full, wanted).map_err(TaskError::file(&full))?;
     println!("{path} written");
     Ok(())
 }
 
-/// Returns the number of the first line that differs, starting at 1.
+/// Returns the number of the first different line, starting at 1.
 fn first_difference(a: &str, b: &str) -> usize {
     let same = a.lines().zip(b.lines()).take_while(|(a, b)| a == b);
     same.count() + 1
@@ -72,7 +72,7 @@ mod tests {
         let workspace = workspace(folder.path());
         let file = folder.path().join("page");
         let check =
-            |wanted: &str| update(&workspace, "page", wanted, &Mode { check: true }, "chore");
+            |wanted: &str| update(&workspace, "page", wanted, &Mode { check: true }, "task");
         assert!(
             check("new\n")
                 .unwrap_err()
@@ -81,9 +81,12 @@ mod tests {
         );
         fs::write(&file, "old\n").unwrap();
         let error = check("new\n").unwrap_err().to_string();
-        assert_eq!(error, "page:1 is out of date: run `chore` and commit it");
+        assert_eq!(
+            error,
+            "page:1 is out of date: run `task` and commit the file"
+        );
         assert_eq!(fs::read_to_string(&file).unwrap(), "old\n");
-        update(&workspace, "page", "new\n", &Mode { check: false }, "chore").unwrap();
+        update(&workspace, "page", "new\n", &Mode { check: false }, "task").unwrap();
         check("new\n").unwrap();
     }
 }

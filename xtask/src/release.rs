@@ -1,14 +1,14 @@
-//! Release builds: floodmark as users run it, the known-truth server and the measurements.
+//! Release builds of floodmark, the known-truth server and the measurements.
 
 use std::path::PathBuf;
 
 use crate::command;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::workspace::Workspace;
 
-/// Builds all programs and returns the path of one. They are built together, so that they share
-/// their dependencies; none enables a feature that floodmark does not enable.
-pub fn build(workspace: &Workspace, program: &str) -> Result<PathBuf, ChoreError> {
+/// Builds all programs and returns the path of the named program. A joint build shares dependencies
+/// between the programs. No program enables a feature that floodmark does not enable.
+pub fn build(workspace: &Workspace, program: &str) -> Result<PathBuf, TaskError> {
     let mut build = command::cargo();
     build.args(["build", "--release", "--bins"]);
     for package in ["floodmark", "floodmark-truth", "floodmark-bench"] {

@@ -1,4 +1,4 @@
-//! `cargo xtask schema`: writes the JSON Schemas of records and manifests, for readers and editors.
+//! `cargo xtask schema`: writes the JSON Schemas of records and manifests to `docs/`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::command;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::page::{self, Mode};
 use crate::release;
 use crate::workspace::Workspace;
 
 /// Writes or checks the files.
-pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), ChoreError> {
+pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), TaskError> {
     let mut print = Command::new(release::build(workspace, "floodmark-bench")?);
     let text = command::capture(print.arg("schema"))?;
     let schemas: BTreeMap<String, Value> =
-        serde_json::from_str(&text).map_err(|error| ChoreError::output(&print, error))?;
+        serde_json::from_str(&text).map_err(|error| TaskError::output(&print, error))?;
     for (file, schema) in schemas {
         let text = format!("{schema:#}\n");
         page::update(workspace, &file, &text, mode, "cargo xtask schema")?;

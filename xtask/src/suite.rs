@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 
 use crate::command;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::page::Mode;
 use crate::tools::{self, CPLUSPLUS, JAVA, MAVEN, NGINX, NODE, PYTHON, SystemTool, XZ};
 use crate::workspace::Workspace;
 use crate::{bench, deps, fuzz, release, schema, truth, types, usage};
 
-/// Time per fuzz target, in seconds. `cargo xtask fuzz` runs longer.
+/// Time per fuzz target, in seconds. `cargo xtask fuzz` takes longer by default.
 const FUZZ_SECONDS: u32 = 20;
 
 /// Options of `cargo xtask test`.
@@ -25,32 +25,32 @@ pub struct Selection {
     skip: Vec<SuiteStep>,
 }
 
-/// A step of the suite. Steps run in this order, the quickest to fail first.
+/// A step of the suite. Steps run in this order: steps that fail quickly come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SuiteStep {
-    /// Programs that other steps need, installed if possible
+    /// Find or install programs that other steps need
     Tools,
-    /// cargo fmt --check
+    /// Check the format with cargo fmt --check
     Fmt,
-    /// Dependencies against ARCHITECTURE.md, and unique type names
+    /// Check dependencies against ARCHITECTURE.md, and that type names are unique
     Deps,
-    /// cargo clippy, warnings denied
+    /// Run cargo clippy and deny warnings
     Clippy,
-    /// cargo test of the workspace
+    /// Run cargo test on the workspace
     Tests,
-    /// Release builds
+    /// Build the release programs
     Build,
-    /// The JSON Schemas in docs/ against the types
+    /// Check the JSON Schemas in docs/ against the types
     Schema,
-    /// docs/cli.md against the help of every command
+    /// Check docs/cli.md against the help of every command
     Usage,
-    /// Every system in systems/ against the contracts of its workloads
+    /// Check every system in systems/ against the contracts of its workloads
     Systems,
-    /// floodmark against the known-truth server
+    /// Compare floodmark with the known-truth server
     Truth,
-    /// Eleven servers with a known cause, at least nine of them judged correctly
+    /// Judge eleven servers with a known cause; at least nine verdicts must be correct
     Causes,
-    /// The fuzz targets, for a limited time
+    /// Run the fuzz targets for a limited time
     Fuzz,
 }
 
@@ -61,7 +61,7 @@ impl SuiteStep {
         value.get_name().to_owned()
     }
 
-    /// Returns the programs that the step needs besides Rust's tools.
+    /// Returns the programs that the step needs, besides Rust's tools.
     fn tools(self) -> &'static [SystemTool] {
         match self {
             SuiteStep::Tests => &[PYTHON],
@@ -72,8 +72,8 @@ impl SuiteStep {
         }
     }
 
-    /// Runs the step; returns the ignored parts with reasons.
-    fn run(self, workspace: &Workspace, selection: &Selection) -> Result<Vec<String>, ChoreError> {
+    /// Runs the step. Returns the ignored parts with reasons.
+    fn run(self, workspace: &Workspace, selection: &Selection) -> Result<Vec<String>, TaskError> {
         let cargo = |words: &str| {
             let mut cargo = command::cargo();
             cargo.args(words.split(' ')).current_dir(&workspace.root);
@@ -84,11 +84,9 @@ impl SuiteStep {
             SuiteStep::Fmt => {
                 let fuzz = format!("fmt --check --manifest-path {}", fuzz::MANIFEST);
                 let checks = ["fmt --all --check", &fuzz];
-                ChoreError::of_all(checks.map(|words| cargo(words).map(drop)))
+                TaskError::of_all(checks.map(|words| cargo(words).map(drop)))
             }
-            SuiteStep::Deps => {
-                ChoreError::of_all([deps::check(workspace), types::check(workspace)])
-            }
+            SuiteStep::Deps => TaskError::of_all([deps::check(workspace), types::check(workspace)]),
             SuiteStep::Clippy => cargo("clippy --workspace --all-targets -- -D warnings").map(drop),
             SuiteStep::Tests => {
                 let output = cargo("test --workspace --no-fail-fast")?;
@@ -117,14 +115,14 @@ impl Selection {
     }
 }
 
-/// Result of a step, and its ignored parts.
+/// Result of a step, with the ignored parts.
 struct StepOutcome {
     step: SuiteStep,
-    result: Result<Vec<String>, ChoreError>,
+    result: Result<Vec<String>, TaskError>,
     took: Duration,
 }
 
-/// Runs the selected steps and continues after a failure; returns whether all passed.
+/// Runs the selected steps, even after a failure. Returns whether all steps passed.
 pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
     let mut outcomes = Vec::new();
     for step in selection.steps() {
@@ -140,7 +138,7 @@ pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
             took: begin.elapsed(),
         });
     }
-    // Readers start at the end of a log, so failures are repeated there, and the table comes last.
+    // Failures are repeated near the end of the log, where readers start. The table comes last.
     println!("{}", failures(&outcomes));
     println!("\n{}", table(&outcomes));
     let failed = outcomes.iter().filter(|o| o.result.is_err()).count();
@@ -148,7 +146,7 @@ pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
     failed == 0
 }
 
-/// Lists the errors of each failed step and the command that runs it again.
+/// Lists the errors of each failed step, and the command that runs the step again.
 fn failures(outcomes: &[StepOutcome]) -> String {
     let mut text = String::new();
     for StepOutcome { step, result, .. } in outcomes {
@@ -163,7 +161,7 @@ fn failures(outcomes: &[StepOutcome]) -> String {
     text
 }
 
-/// Returns a table with name, result, seconds and ignored parts of each step.
+/// Returns a table with the name, result, seconds and ignored parts of each step.
 fn table(outcomes: &[StepOutcome]) -> String {
     let mut table = format!("{:<8} {:<7} {:>7}\n", "step", "result", "seconds");
     for outcome in outcomes {
@@ -205,12 +203,12 @@ mod tests {
             result,
             took: Duration::from_millis(1234),
         };
-        let found = || ChoreError::Found(vec!["it is wrong".to_owned()]);
+        let found = || TaskError::Found(vec!["it is wrong".to_owned()]);
         let outcomes = [
             outcome(SuiteStep::Fmt, Ok(Vec::new())),
             outcome(
                 SuiteStep::Tests,
-                Err(ChoreError::Several(vec![found(), found()])),
+                Err(TaskError::Several(vec![found(), found()])),
             ),
             outcome(SuiteStep::Truth, Ok(vec!["uring: forbidden".to_owned()])),
         ];

@@ -1,11 +1,12 @@
-//! Programs that tests need besides Rust. Each is found, installed, or reported as missing.
+//! Finds, installs or reports as missing the programs that tests need besides Rust.
 
 use std::process::Command;
 
 use crate::command;
-use crate::error::{ChoreError, none_found};
+use crate::error::{TaskError, none_found};
 
-/// A program that prints its version with `--version` or `-v`, its Debian package, and its purpose.
+/// A program with its Debian package and its purpose. The program prints its version with
+/// `--version` or `-v`.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemTool(&'static str, &'static str, &'static str);
 
@@ -24,8 +25,8 @@ pub const NODE: SystemTool = SystemTool("node", "nodejs", "the step causes");
 /// Runs test servers.
 pub const PYTHON: SystemTool = SystemTool("python3", "python3", "the tests of experiments");
 
-/// Finds or installs rustfmt, clippy and the given tools.
-pub fn provide<'a>(tools: impl IntoIterator<Item = &'a SystemTool>) -> Result<(), ChoreError> {
+/// Finds or installs rustfmt, clippy and the given programs.
+pub fn provide<'a>(tools: impl IntoIterator<Item = &'a SystemTool>) -> Result<(), TaskError> {
     let components = ["rustfmt", "clippy"].into_iter().map(provide_component);
     let results = components.chain(tools.into_iter().map(provide_tool));
     none_found(results.filter_map(Result::err).collect())
@@ -48,7 +49,7 @@ fn provide_component(component: &str) -> Result<(), String> {
 
 /// Finds or installs a program.
 fn provide_tool(&SystemTool(program, package, needed_for): &SystemTool) -> Result<(), String> {
-    // nginx supports only the short flag.
+    // nginx supports only the flag `-v`.
     let runs = |flag| command::succeeds(Command::new(program).arg(flag));
     let is_present = || runs("--version") || runs("-v");
     if is_present() || install(&[package]).is_ok() && is_present() {
@@ -60,7 +61,7 @@ fn provide_tool(&SystemTool(program, package, needed_for): &SystemTool) -> Resul
 }
 
 /// Installs Debian packages as root.
-pub fn install(packages: &[&str]) -> Result<(), ChoreError> {
+pub fn install(packages: &[&str]) -> Result<(), TaskError> {
     let apt = || {
         let mut apt = Command::new("apt-get");
         apt.env("DEBIAN_FRONTEND", "noninteractive");
@@ -70,7 +71,7 @@ pub fn install(packages: &[&str]) -> Result<(), ChoreError> {
     let is_root = user.is_ok_and(|id| id.trim() == "0");
     if !is_root || !command::succeeds(apt().arg("--version")) {
         let packages = packages.join(" ");
-        return Err(ChoreError::found(format!(
+        return Err(TaskError::found(format!(
             "cannot install packages without root and apt-get; run `apt-get install {packages}` as root"
         )));
     }

@@ -5,18 +5,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::command;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::release;
 use crate::workspace::Workspace;
 
-/// Backends that must yield the same results.
+/// Backends that must give the same results.
 const BACKENDS: [&str; 2] = ["uring", "epoll"];
 
-/// EPERM, EACCES and ENOSYS as formatted by Rust: io_uring is forbidden or missing.
+/// EPERM, EACCES and ENOSYS as formatted by Rust. The errors mean that io_uring is forbidden or
+/// missing.
 const UNAVAILABLE: [&str; 3] = ["(os error 1)", "(os error 13)", "(os error 38)"];
 
-/// Cases about schedules and judgments, which do not depend on the backend. The suite runs them on
-/// one backend only.
+/// Cases about schedules and judgments. These cases do not depend on the backend, so the suite runs
+/// them on one backend only.
 const INDEPENDENT: [&str; 2] = ["T8", "T9"];
 
 /// Which cases to run.
@@ -26,12 +27,12 @@ pub enum Cases<'a> {
     All,
     /// One case on each backend.
     Only(&'a str),
-    /// All cases on the first backend. On the others, only cases that depend on the backend.
+    /// All cases on the first backend, and cases that depend on the backend on all others.
     Suite,
 }
 
-/// Runs cases on each backend with release builds; returns the ignored backends with reasons.
-pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, ChoreError> {
+/// Runs cases on each backend with release builds. Returns the ignored backends with reasons.
+pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, TaskError> {
     let floodmark = &release::build(workspace, "floodmark")?;
     let mut ignored = Vec::new();
     let results = BACKENDS.map(|backend| match unavailable(floodmark, backend)? {
@@ -44,24 +45,24 @@ pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, Chore
     for line in &ignored {
         println!("ignored: {line}");
     }
-    ChoreError::of_all(results)?;
+    TaskError::of_all(results)?;
     Ok(ignored)
 }
 
-/// Returns why the kernel refuses a backend, or `None` if the backend works or floodmark itself
-/// fails.
-fn unavailable(floodmark: &Path, backend: &str) -> Result<Option<String>, ChoreError> {
-    let folder = tempfile::tempdir().map_err(ChoreError::file(&std::env::temp_dir()))?;
+/// Returns the reason why the kernel refuses a backend, if it does. Returns `None` for any other
+/// failure of floodmark.
+fn unavailable(floodmark: &Path, backend: &str) -> Result<Option<String>, TaskError> {
+    let folder = tempfile::tempdir().map_err(TaskError::file(&std::env::temp_dir()))?;
     let mut probe = Command::new(floodmark);
     probe.args(["load", "http://127.0.0.1:1/", "-n", "1", "--quiet", "--out"]);
     probe.arg(folder.path().join("probe"));
     probe.args(["--backend", backend]).stdin(Stdio::null());
-    let output = probe.output().map_err(ChoreError::start(&probe))?;
+    let output = probe.output().map_err(TaskError::start(&probe))?;
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Ok(is_refused_by_kernel(output.status.code(), &message).then_some(message))
 }
 
-/// Returns whether floodmark ended because the kernel refused its backend. A working backend
+/// Returns whether floodmark ended because the kernel refused the backend. A working backend
 /// reports a refused connection instead.
 fn is_refused_by_kernel(code: Option<i32>, message: &str) -> bool {
     let refused = code == Some(2) && message.contains("--backend epoll");
@@ -73,7 +74,7 @@ fn on_backend(
     floodmark: &Path,
     backend: &str,
     cases: Cases<'_>,
-) -> Result<(), ChoreError> {
+) -> Result<(), TaskError> {
     let mut run = Command::new(floodmark.with_file_name("floodmark-truth"));
     run.args(["cases", "--floodmark"]).arg(floodmark);
     run.args(["--backend", backend]);

@@ -1,14 +1,14 @@
-//! Checks that each type name is unique in the workspace and does not shadow the prelude.
+//! Checks that each type name is unique in the workspace and does not shadow the standard library.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::command;
-use crate::error::{ChoreError, none_found};
+use crate::error::{TaskError, none_found};
 use crate::workspace::Workspace;
 
-/// Names of types and traits in the prelude, and others that readers associate with the standard
-/// library.
+/// Names of types and traits that readers associate with the standard library, including the
+/// prelude.
 #[rustfmt::skip]
 const STANDARD: [&str; 34] = [
     "AsMut", "AsRef", "Box", "Clone", "Copy", "Default", "DoubleEndedIterator", "Drop", "Eq", "Err", "Error", "ExactSizeIterator",
@@ -16,8 +16,8 @@ const STANDARD: [&str; 34] = [
     "PartialEq", "PartialOrd", "Result", "Send", "Some", "String", "ToOwned", "ToString", "Vec",
 ];
 
-/// Checks the sources of all crates, except tests.
-pub fn check(workspace: &Workspace) -> Result<(), ChoreError> {
+/// Checks the sources of all crates, excluding tests.
+pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
     let files = command::capture(git.args(["*/src/*.rs"]).current_dir(&workspace.root))?;
@@ -38,15 +38,16 @@ pub fn check(workspace: &Workspace) -> Result<(), ChoreError> {
     Ok(())
 }
 
-/// Returns the names of structs, enums, traits and type aliases in a source formatted by rustfmt,
-/// except those in test modules.
+/// Returns the names of structs, enums, traits and type aliases in a source file formatted by
+/// rustfmt. Test modules are skipped.
 fn declared(source: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut lines = source.lines();
     while let Some(line) = lines.next() {
         let indent = line.len() - line.trim_start().len();
         if line.trim_start().starts_with("#[cfg(test)]") {
-            // Skip the item, which ends at the closing line with the same indent or at a semicolon.
+            // Skip the item. An item ends at a semicolon, or at the closing line with the same
+            // indent.
             let end = format!("{}}}", &line[..indent]);
             let _ = lines.find(|line| {
                 *line == end
@@ -61,13 +62,13 @@ fn declared(source: &str) -> Vec<String> {
         let (Some(keyword), Some(name)) = (words.next(), words.next()) else {
             continue;
         };
-        // An associated type is indented.
+        // Skip associated types, which are indented.
         let is_declaration = matches!(keyword, "struct" | "enum" | "trait" | "union")
             || keyword == "type" && indent == 0;
         if is_declaration {
             let end = name.find(|c: char| !c.is_alphanumeric() && c != '_');
             let name = &name[..end.unwrap_or(name.len())];
-            // A macro declares `$name`.
+            // Skip `$name` in macros.
             if !name.is_empty() {
                 names.push(name.to_owned());
             }
@@ -76,7 +77,7 @@ fn declared(source: &str) -> Vec<String> {
     names
 }
 
-/// Returns a line for each name that is declared twice or shadows the standard library.
+/// Returns a line for each name that is declared more than once or shadows the standard library.
 fn findings(types: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let mut found = Vec::new();
     for (name, files) in types {

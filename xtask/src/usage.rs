@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::command;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 use crate::page::{self, Mode};
 use crate::release;
 use crate::workspace::Workspace;
 
-/// Path of the page, relative to the root.
+/// Path of the page, relative to the repository's root.
 const FILE: &str = "docs/cli.md";
 /// Width of the help, in columns.
 const COLUMNS: &str = "100";
@@ -19,8 +19,8 @@ The help of every command, written by `cargo xtask usage`. [The guide](guide/REA
 what the flags are for.
 ";
 
-/// Writes or checks the page.
-pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), ChoreError> {
+/// Writes or checks `docs/cli.md`.
+pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), TaskError> {
     let floodmark = release::build(workspace, "floodmark")?;
     let mut text = INTRODUCTION.to_owned();
     add_command(&mut text, &[], &|command| help(&floodmark, command))?;
@@ -28,7 +28,7 @@ pub fn run(workspace: &Workspace, mode: &Mode) -> Result<(), ChoreError> {
 }
 
 /// Returns the plain-text help of a command.
-fn help(floodmark: &Path, command: &[&str]) -> Result<String, ChoreError> {
+fn help(floodmark: &Path, command: &[&str]) -> Result<String, TaskError> {
     let mut process = Command::new(floodmark);
     process
         .args(command)
@@ -42,8 +42,8 @@ fn help(floodmark: &Path, command: &[&str]) -> Result<String, ChoreError> {
 fn add_command(
     text: &mut String,
     command: &[&str],
-    help: &impl Fn(&[&str]) -> Result<String, ChoreError>,
-) -> Result<(), ChoreError> {
+    help: &impl Fn(&[&str]) -> Result<String, TaskError>,
+) -> Result<(), TaskError> {
     let printed = help(command)?;
     let name = [&["floodmark"], command].concat().join(" ");
     text.push_str(&format!(
@@ -56,7 +56,7 @@ fn add_command(
     Ok(())
 }
 
-/// Returns the names in the section `Commands:` of a help text.
+/// Parses the names in the section `Commands:` of a help text.
 fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     help.lines()
         .skip_while(|line| *line != "Commands:")
@@ -71,7 +71,7 @@ fn subcommands(help: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn example(command: &[&str]) -> Result<String, ChoreError> {
+    fn example(command: &[&str]) -> Result<String, TaskError> {
         Ok(match command {
             [] => "A lab\n\nCommands:\n  load  Load it, at length,\n          as told\n  init  Write files\n  \
                    help  Print this\n\nOptions:\n  -h\n\n",
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn returns_the_error_of_a_failing_command() {
-        let failing = |_: &[&str]| Err(ChoreError::found("it failed"));
+        let failing = |_: &[&str]| Err(TaskError::found("it failed"));
         let error = add_command(&mut String::new(), &[], &failing).unwrap_err();
         assert_eq!(error.to_string(), "it failed");
     }

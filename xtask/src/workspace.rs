@@ -7,21 +7,21 @@ use std::process::Command;
 use serde::Deserialize;
 
 use crate::command;
-use crate::error::ChoreError;
+use crate::error::TaskError;
 
-/// Arguments that list only packages of the workspace. They need neither a lock file nor network
-/// access.
+/// Arguments of `cargo metadata` that list only packages of the workspace. No lock file and no
+/// network access are needed.
 const METADATA: [&str; 4] = ["metadata", "--format-version", "1", "--no-deps"];
 
-/// The part of `cargo metadata` that chores need.
+/// The part of the output of `cargo metadata` that tasks need.
 #[derive(Debug, Deserialize)]
 pub struct Workspace {
     /// Packages of the workspace.
     pub packages: Vec<Package>,
-    /// Folder of the root manifest.
+    /// Folder that contains the root manifest.
     #[serde(rename = "workspace_root")]
     pub root: PathBuf,
-    /// Build folder, which respects `CARGO_TARGET_DIR`.
+    /// Build folder. `CARGO_TARGET_DIR` changes the folder.
     #[serde(rename = "target_directory")]
     pub target: PathBuf,
 }
@@ -33,7 +33,7 @@ pub struct Package {
     pub name: String,
     /// Path of its `Cargo.toml`.
     pub manifest_path: PathBuf,
-    /// Direct dependencies, including optional ones.
+    /// Direct dependencies, including optional dependencies.
     pub dependencies: Vec<Dependency>,
     /// Build targets of the package.
     pub targets: Vec<BuildTarget>,
@@ -51,7 +51,7 @@ pub struct BuildTarget {
 /// A direct dependency.
 #[derive(Debug, Deserialize)]
 pub struct Dependency {
-    /// Name of the package, even if the code renames it.
+    /// Name of the package. The name in the code may differ.
     pub name: String,
     /// Kind of the dependency: `dev`, `build`, or `None` for a normal dependency.
     pub kind: Option<String>,
@@ -59,12 +59,12 @@ pub struct Dependency {
 
 impl Workspace {
     /// Reads the workspace of the current folder.
-    pub fn read() -> Result<Self, ChoreError> {
+    pub fn read() -> Result<Self, TaskError> {
         metadata(command::cargo().args(METADATA))
     }
 
     /// Reads the workspace of a manifest.
-    pub fn at(manifest: &Path) -> Result<Self, ChoreError> {
+    pub fn at(manifest: &Path) -> Result<Self, TaskError> {
         let mut cargo = command::cargo();
         metadata(cargo.args(METADATA).arg("--manifest-path").arg(manifest))
     }
@@ -77,9 +77,9 @@ impl Workspace {
     }
 
     /// Reads a file by its path relative to the root.
-    pub fn text(&self, path: &str) -> Result<String, ChoreError> {
+    pub fn text(&self, path: &str) -> Result<String, TaskError> {
         let path = self.root.join(path);
-        fs::read_to_string(&path).map_err(ChoreError::file(&path))
+        fs::read_to_string(&path).map_err(TaskError::file(&path))
     }
 
     /// Returns a path relative to the root.
@@ -88,7 +88,7 @@ impl Workspace {
     }
 }
 
-fn metadata(command: &mut Command) -> Result<Workspace, ChoreError> {
+fn metadata(command: &mut Command) -> Result<Workspace, TaskError> {
     let text = command::capture(command)?;
-    serde_json::from_str(&text).map_err(|error| ChoreError::output(command, error))
+    serde_json::from_str(&text).map_err(|error| TaskError::output(command, error))
 }
