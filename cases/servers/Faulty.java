@@ -194,7 +194,7 @@ final class Faulty {
         try {
             channel = listener.accept();
         } catch (IOException full) {
-            // No file descriptor is free: retry later.
+            // Retry later, because no file descriptor is free.
             pause(10);
             return;
         }

@@ -1,4 +1,4 @@
-// A server with a configurable fault on Node's event loop. See ../README.md.
+// A server with configurable faults on Node's event loop. See ../README.md.
 'use strict';
 const fs = require('fs');
 const net = require('net');
@@ -44,7 +44,7 @@ class Slots {
   }
 }
 
-// The upstream process, with a connection pool or a fresh connection per request.
+// Access to the upstream process, with a connection pool or a fresh connection per request.
 class Store {
   constructor(ms, connections, fresh) {
     this.fresh = fresh;
@@ -91,7 +91,7 @@ async function answer(number) {
     one.leave();
   }
   if (store) await store.ask();
-  // Node's stdout stream would buffer lines for a slow reader.
+  // Write directly, because Node's stdout stream would buffer lines for a slow reader.
   if (options.log) fs.writeSync(1, `response number ${number} sent with status 200, logged by a line with the length of a usual access log.\n`);
   return options.errors && number % 100 < options.errors ? 500 : 200;
 }

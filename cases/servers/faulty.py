@@ -168,7 +168,7 @@ class Loop:
         try:
             stream, _ = self.listener.accept()
         except OSError:
-            # No file descriptor is free: retry later.
+            # Retry later, because no file descriptor is free.
             time.sleep(0.01)
             return
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0 if options.two_writes else 1)

@@ -1,10 +1,10 @@
-# java.sh [JVM OPTIONS] Faulty ARGUMENTS: runs java and compiles Faulty.java if it has changed.
+# java.sh [JVM OPTIONS] Faulty ARGUMENTS: compiles Faulty.java if the file has changed, and runs java.
 set -eu
 here=$(dirname "$0")
 jar=$here/target/faulty.jar
 if ! [ "$jar" -nt "$here/Faulty.java" ]; then
     mkdir -p "$here/target"
-    # Several scripts may start at the same time: each compiles its own copy and replaces the jar atomically.
+    # Scripts may run at the same time, so each compiles a copy and replaces the jar atomically.
     new=$(mktemp -d "$here/target/new.XXXXXX")
     trap 'rm -rf "$new"' EXIT
     javac -d "$new/classes" "$here/Faulty.java"

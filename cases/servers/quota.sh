@@ -1,4 +1,5 @@
-# quota.sh MICROSECONDS COMMAND...: runs a command in a control group with this CPU quota per 100,000 microseconds. Needs root.
+# quota.sh MICROSECONDS COMMAND...: runs a command in a control group with this CPU quota per 100,000
+# microseconds. Needs root.
 set -eu
 quota=$1
 shift

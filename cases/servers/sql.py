@@ -95,7 +95,7 @@ for _ in range(options.connections):
 first = free.get()
 first.ask("CREATE TABLE entries AS SELECT id, id AS value FROM generate_series(1, %d) AS id" % options.rows)
 first.ask("ALTER TABLE entries ADD PRIMARY KEY (id)")
-# Otherwise, the first reads would have to write pages that the inserts left dirty.
+# Write dirty pages now. Otherwise, the first reads would have to write them.
 first.ask("VACUUM ANALYZE entries")
 free.put(first)
 

@@ -1,4 +1,4 @@
-# curl-loop.sh LOOPS SECONDS URL: the published endless loops, but each ends and counts its responses.
+# curl-loop.sh LOOPS SECONDS URL: runs the published loops for a limited time and counts responses.
 loops=$1 seconds=$2 url=$3
 
 one_loop() {

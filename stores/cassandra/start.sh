@@ -1,6 +1,6 @@
-# start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]: runs Cassandra in the foreground with all its
-# files in the folder DATA. One node listens on 127.0.0.1; three on 127.0.0.1, 127.0.0.2 and
-# 127.0.0.3.
+# start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]: runs Cassandra in the foreground, with all files in
+# the folder DATA. A single node listens on 127.0.0.1. Three nodes listen on 127.0.0.1, 127.0.0.2
+# and 127.0.0.3.
 set -eu
 usage="sh start.sh PORT STORAGE_PORT DATA [HEAP] [NODES]"
 port=${1:?which port? $usage}
@@ -19,14 +19,14 @@ data=$(cd "$data" && pwd)
 # The seed node starts first.
 seed=127.0.0.$nodes
 
-# Time to wait for gossip from other nodes, in ms. A single node has none to wait for.
+# Time to wait for gossip from other nodes, in ms. A single node does not wait.
 settle=100
 [ "$nodes" = 1 ] || settle=3000
 
-# node ADDRESS: replaces this process with a node.
+# node ADDRESS: replaces this process with a Cassandra node.
 node() {
-    # The port of the last node signals that all nodes are ready, so the last node waits for gossip
-    # from the others. Otherwise, early tables would be missing on nodes that it does not know yet.
+    # The open port of the last node signals that all nodes are ready. The last node therefore waits for
+    # gossip from the other nodes. Otherwise, early tables would be missing on nodes that are not known.
     gossip=0
     if [ "$nodes" != 1 ] && [ "$1" = 127.0.0.1 ]; then
         gossip=-1
@@ -37,8 +37,8 @@ node() {
         "$here/cassandra.yaml" > "$own/conf/cassandra.yaml"
     # Remove the temporary files of a killed node.
     rm -rf "$own/tmp"/*
-    # Cassandra 5.0 needs access to these modules of Java 17. JMX, which needs more modules and a
-    # port, is off. A node of an empty cluster has no gossip to wait for and no data to fetch.
+    # Cassandra 5.0 needs access to these modules of Java 17. JMX is off, because it needs more modules
+    # and a port. A node of an empty cluster need not wait for gossip or fetch data.
     exec java -Xms"$heap" -Xmx"$heap" -XX:+UseSerialGC -Xss512k -XX:MaxDirectMemorySize=128m -XX:+ExitOnOutOfMemoryError \
         -javaagent:"$here/target/lib/jamm-0.4.0.jar" -Djdk.attach.allowAttachSelf=true \
         --add-opens java.base/sun.nio.ch=ALL-UNNAMED --add-opens java.base/jdk.internal.ref=ALL-UNNAMED \
@@ -55,15 +55,15 @@ if [ "$nodes" = 1 ]; then
     node 127.0.0.1
 fi
 
-# The readiness check probes 127.0.0.1, so that node starts last. Each node waits for the previous
-# one, because two nodes that join at the same time may claim the same part of the ring.
+# The readiness check probes 127.0.0.1, so the node on 127.0.0.1 starts last. Each node waits for the
+# previous node, because nodes that join at the same time may claim the same part of the ring.
 started=
 trap 'kill $started 2> /dev/null || true; wait; exit 0' TERM INT
 number=$nodes
 while [ "$number" -gt 0 ]; do
     (node "127.0.0.$number") > "$data/node-$number.log" 2>&1 &
     started="$started $!"
-    # A line of /proc/net/tcp for this port in state LISTEN. Reading the file needs no extra tool.
+    # Find this port in state LISTEN in /proc/net/tcp. Reading the file needs no extra program.
     listening=$(printf '0%d00007F:%04X 0*:0000 0A' "$number" "$port")
     until cat /proc/net/tcp /proc/net/tcp6 2> /dev/null | grep -q "$listening"; do
         if ! kill -0 "$!" 2> /dev/null; then
@@ -76,7 +76,7 @@ while [ "$number" -gt 0 ]; do
     done
     number=$((number - 1))
 done
-# Stop all nodes if one ends.
+# Stop all nodes if any node ends.
 while kill -0 $started 2> /dev/null; do
     sleep 0.5 &
     wait $!

@@ -1,5 +1,5 @@
-# start.sh PORT DATA [HOST]: runs PostgreSQL in the foreground, with a role and a database named
-# bars and with all its files in the folder DATA.
+# start.sh PORT DATA [HOST]: runs PostgreSQL in the foreground, with all files in the folder DATA.
+# The role and the database are named bars.
 set -eu
 port=${1:?which port? sh start.sh PORT DATA [HOST]}
 data=${2:?which folder? sh start.sh PORT DATA [HOST]}
@@ -14,9 +14,9 @@ fi
 mkdir -p "$data"
 data=$(cd "$data" && pwd)
 
-# PostgreSQL refuses to run as root. In a user namespace without a mapping, it runs as nobody, but
-# its files keep their owner. The namespace also removes the shared memory (shmget(2)) that locks
-# the cluster.
+# PostgreSQL refuses to run as root. In a user namespace without a mapping, PostgreSQL runs as nobody,
+# and the files keep their owner. When the namespace ends, the kernel removes the shared memory
+# (shmget(2)) that locks the cluster.
 as=
 if unshare --user --ipc true 2> /dev/null; then
     as="unshare --user --ipc"
@@ -40,6 +40,6 @@ if [ ! -d "$data/cluster" ]; then
     mv "$data/cluster.new" "$data/cluster"
 fi
 
-# Keep shared memory in the cluster's files, so that a killed server leaves nothing in /dev/shm.
+# Keep shared memory in files of the cluster, so that a killed server leaves no files in /dev/shm.
 exec $as "$bin/postgres" -D "$data/cluster" -c listen_addresses="$host" -c port="$port" -c unix_socket_directories= \
     -c max_connections=300 -c dynamic_shared_memory_type=mmap

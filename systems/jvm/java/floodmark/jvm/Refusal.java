@@ -6,11 +6,11 @@ public enum Refusal {
     NO_SCORE(400, "the body needs a score that is a finite number, like {\\\"score\\\": 10}"),
     NO_NAME(400, "the body needs a name of 1 to 255 characters, like {\\\"name\\\": \\\"Bar\\\"}"),
     NO_PATH(404, "no such path"),
-    METHOD(405, "method not allowed; the header Allow has those that are"),
+    METHOD(405, "method not allowed; the header Allow lists the allowed methods"),
     TOO_LONG(413, "body too long; at most 65536 bytes"),
     TYPE(415, "the content type must be application/json"),
-    FAILED(500, "the server failed; its log says why"),
-    NOT_STORED(503, "the store did not answer; nothing was promised, try again later");
+    FAILED(500, "the server failed; see the server's log"),
+    NOT_STORED(503, "the store did not respond and the write is not confirmed; try again later");
 
     /** Maximum size of a request body in bytes. */
     public static final int LONGEST_BODY = 64 * 1024;

@@ -5,7 +5,7 @@ import spray.json.{DefaultJsonProtocol, RootJsonFormat}
 
 /** `{"score": 10}`; a missing score is NaN, one too large for a double is infinite. */
 final case class ScoringRequest(score: Double) {
-  require(!score.isNaN && !score.isInfinite, "score is no finite number")
+  require(!score.isNaN && !score.isInfinite, "score is not a finite number")
 }
 
 final case class ScoreResponse(averageScore: Double, totalScore: Double, numberOfTrials: Long)

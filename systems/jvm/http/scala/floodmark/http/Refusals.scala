@@ -21,7 +21,7 @@ object Refusals {
     .handle {
       case MalformedRequestContentRejection(_, _: EntityStreamSizeException) => complete(refused(Refusal.TOO_LONG))
       case _: UnsupportedRequestContentTypeRejection => complete(refused(Refusal.TYPE))
-      // Invalid numbers and other JSON; only this path takes a body.
+      // Only this path takes a body. The body has an invalid number or is other JSON.
       case _: ValidationRejection | MalformedRequestContentRejection(_, _: DeserializationException) =>
         complete(refused(Refusal.NO_SCORE))
       case _: MalformedRequestContentRejection | RequestEntityExpectedRejection => complete(refused(Refusal.NOT_JSON))

@@ -43,9 +43,9 @@ object Tables {
   )
 
   /**
-   * Creates missing tables through one node, one after the other. The plugin itself sends each
-   * statement to the next node, and a node that doesn't know the keyspace yet creates a table that
-   * the others don't know.
+   * Creates missing tables through a single node, one after the other. The plugin would send each
+   * statement to a different node. A node that does not know the keyspace yet would create a table
+   * that other nodes do not know.
    */
   def make(address: InetSocketAddress, keyspace: String, replication: Int): Unit = {
     val node = new InetSocketAddress(address.getHostString, address.getPort)

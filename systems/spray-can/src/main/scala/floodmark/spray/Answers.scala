@@ -31,7 +31,7 @@ class Answers extends HttpServiceActor {
       sender ! HttpResponse(entity = HttpEntity(`application/json`, greeting))
   }
 
-  // GETs of the last two are handled above; here they define the allowed method.
+  // GET requests for the last two paths are handled above. Here, the paths define the allowed method.
   private def routes =
     path("") {
       get {

@@ -27,7 +27,7 @@ object Main {
     implicit val timeout = Timeout(5.seconds)
     (IO(Http) ? Http.Bind(service, interface = host, port = port)) onComplete {
       case Success(_: Tcp.Bound) => Service.listening(host, port)
-      case Success(_) => Service.failed(s"cannot listen on $host:$port: give another port; the lines above say why")
+      case Success(_) => Service.failed(s"cannot listen on $host:$port; see the error above, or choose another port")
       case Failure(why) => Service.failed(s"cannot listen on $host:$port", why)
     }
   }
