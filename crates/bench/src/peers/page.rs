@@ -104,7 +104,7 @@ impl PeersPage<'_> {
     }
 
     fn notes(&self) -> String {
-        let (rounds, seconds) = (self.rounds, self.seconds);
+        let rounds = self.rounds;
         let interval = estimate(vec![0.0; rounds]).and_then(|median| median.interval);
         let level = match interval {
             None => "One round gives no interval.".to_owned(),
@@ -118,20 +118,13 @@ impl PeersPage<'_> {
         let notes = notes.filter(|note| !note.is_empty());
         let notes: String = notes.map(|note| format!("- {note}\n")).collect();
         format!(
-            "\n## How to read this\n\n\
-- Each run has its own server process. The peers take turns for {rounds} rounds of {seconds} s, with {CONNECTIONS} connections and one \
-thread or process each.\n\
-- *Requests/s* is the rate of successful responses that the peer reports: median (minimum–maximum).\n\
-- *CPU* is the user and system time of the peer's whole process tree (wait4(2)), from start to exit, per request that the peer counted. \
-For floodmark, it includes command, worker and samplers. *Own figure* is the CPU time that the peer itself reports.\n\
-- *Peak* is the peak resident memory of the largest process.\n\
-- {level}\n{notes}\n\
-## Limits\n\n\
-- Client and server share {} CPUs. A client that uses less CPU leaves more to the server, so requests/s describes the pair. CPU per request \
-varies less, but depends on caches and batching.\n\
-- Loopback has no network card, packet loss or delay. The sender's thread also does the receiver's work in the kernel.\n\
-- Results with one thread, {CONNECTIONS} connections and bodies of 11 bytes do not apply to many threads or large bodies.\n",
-            self.conditions.cpus,
+            include_str!("notes.md"),
+            rounds = rounds,
+            seconds = self.seconds,
+            level = level,
+            notes = notes,
+            connections = CONNECTIONS,
+            cpus = self.conditions.cpus,
         )
     }
 
