@@ -40,7 +40,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME")]
     pub metric: Vec<ComparedMetric>,
 
-    /// Exit with 1 if this condition on a ratio or an end of its interval is met: 'p99 ratio >
+    /// Exit with 1 if this condition on a ratio or an end of its interval holds: 'p99 ratio >
     /// 1.05', 'throughput high < 1'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<RatioCondition>,
@@ -102,9 +102,9 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     ending(args, &compared, [&a, &b])
 }
 
-/// Argument A or B with its records.
+/// An argument (A or B) with its records.
 struct Operand {
-    /// As given on the command line.
+    /// The argument in its original spelling.
     text: String,
     path: PathBuf,
     system: Option<String>,
@@ -143,8 +143,8 @@ impl Operand {
     }
 }
 
-/// Splits an argument into path and system. Either may contain colons, so the longest existing path
-/// wins.
+/// Splits an argument into path and system. Both may contain colons, so the longest existing path
+/// is used.
 fn split(text: &str) -> (PathBuf, Option<String>) {
     if Path::new(text).exists() {
         return (text.into(), None);
@@ -182,9 +182,9 @@ fn ending(
         Some(threshold) => {
             let figure = match threshold.met {
                 Some(_) => threshold.figure.as_str(),
-                None => "not measured; see the notes",
+                None => "the ratio was not measured; see the notes",
             };
-            let message = format!("--fail-if '{}': {figure}", threshold.condition);
+            let message = format!("--fail-if '{}' failed: {figure}", threshold.condition);
             Err(Ending::new(Exit::Check, message))
         }
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! Turns settings into a plan. Refuses settings that contradict each other or exceed the host's
 //! limits.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use floodmark_load::budget::{self, Offer, SocketLocation};
 use floodmark_load::scoring;
@@ -127,13 +127,22 @@ pub fn plan(
 fn refuse_public(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
     let public = |address: &SocketAddr| !target::is_private(address.ip());
     match target.ip_addresses().find(public) {
-        Some(address) if !spec.public => Err(PlanError::invalid(format!(
-            "{} is a public address ({}); add --public if its owner agrees",
-            target.authority,
-            address.ip()
+        Some(address) if !spec.public => Err(PlanError::invalid(public_address(
+            &target.authority,
+            address.ip(),
         ))),
         _ => Ok(()),
     }
+}
+
+/// Returns the error for a public address. Names the address once if the URL contains it.
+fn public_address(authority: &str, address: IpAddr) -> String {
+    let address = address.to_string();
+    let resolved = match authority.contains(&address) {
+        true => String::new(),
+        false => format!(" ({address})"),
+    };
+    format!("{authority} is a public address{resolved}; add --public if its owner agrees")
 }
 
 /// Refuses settings that conflict or lack a required setting.
@@ -366,4 +375,23 @@ fn remarks(plan: &Plan, offer: &Offer) -> Vec<String> {
         );
     }
     remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_a_public_address_once() {
+        let message = |authority| public_address(authority, IpAddr::from([192, 0, 2, 1]));
+        let advice = "; add --public if its owner agrees";
+        assert_eq!(
+            message("192.0.2.1:80"),
+            format!("192.0.2.1:80 is a public address{advice}")
+        );
+        assert_eq!(
+            message("example.org"),
+            format!("example.org is a public address (192.0.2.1){advice}")
+        );
+    }
 }

@@ -67,11 +67,12 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["arrivals", "connections"], help_heading = "Load")]
     pub burst: Option<u64>,
 
-    /// Time to spread --burst over, with a unit: 500ms, 10s; required by --burst [default: none]
+    /// Time over which --burst is spread, with a unit: 500ms, 10s; required by --burst [default:
+    /// none]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
 
-    /// Rates that change, and replays.
+    /// Changing rates and replays.
     #[command(flatten)]
     pub changing: ChangingArgs,
 
@@ -104,7 +105,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
     pub requests_per_connection: Option<u64>,
 
-    /// Peer that closes a used connection first and so holds its TIME_WAIT; `reset` leaves none
+    /// Peer that closes connections first and so keeps them in TIME_WAIT; `reset` avoids TIME_WAIT
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
     pub close_first: Closer,
 
@@ -172,48 +173,48 @@ pub struct LoadArgs {
     pub body_file: Option<PathBuf>,
 
     /// TOML file with several requests to send in turn; see docs/examples/mix.toml. -H and --expect
-    /// apply to requests without their own [default: none]
+    /// apply to requests that do not set their own [default: none]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "check", "demo"], help_heading = "Request")]
     pub mix: Option<PathBuf>,
 
     /// Process to monitor as the server, with its children [default: the local process that listens
     /// on the URL's port]
-    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "demo", help_heading = "Watching")]
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "demo", help_heading = "Monitoring")]
     pub server_pid: Option<u32>,
 
     /// Disable monitoring of client, server and host
-    #[arg(long, conflicts_with_all = ["server_pid", "demo"], help_heading = "Watching")]
+    #[arg(long, conflicts_with_all = ["server_pid", "demo"], help_heading = "Monitoring")]
     pub no_watch: bool,
 
     /// Output file of floodmark observe, which monitors the server on its own host during the run
     /// [default: none, monitor a local server]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Watching")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
     pub with: Option<PathBuf>,
 
     /// Condition for a response to count as ok: status=200, body=TEXT (the whole body equals TEXT)
     /// or json=VALUE (the body equals this JSON); repeatable: a response must meet one condition of
     /// each kind [default: status 2xx or 3xx]
-    #[arg(long, value_name = "WHAT", help_heading = "Judging")]
+    #[arg(long, value_name = "WHAT", help_heading = "Judgment")]
     pub expect: Vec<Expect>,
 
-    /// Check all responses together. `sequence`: each is a number handed out once, in order,
-    /// without gaps. `scoring`: the request body is {"score": N}, and each response contains
+    /// Check all responses together. `sequence`: responses are consecutive numbers without repeats
+    /// or gaps. `scoring`: the request body is {"score": N}, and each response contains
     /// numberOfTrials, totalScore and averageScore of all scores so far [default: none]
-    #[arg(long, value_enum, value_name = "CHECK", help_heading = "Judging")]
+    #[arg(long, value_enum, value_name = "CHECK", help_heading = "Judgment")]
     pub check: Option<CheckArg>,
 
     /// Maximum response time, with a unit, for an ok response to count as goodput [default:
     /// --timeout]
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, help_heading = "Judging")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, help_heading = "Judgment")]
     pub deadline: Option<Duration>,
 
-    /// Exit with 1 if this condition is met, such as 'p99 > 50ms', 'errors > 0.1%' or, for one
+    /// Exit with 1 if this condition holds, such as 'p99 > 50ms', 'errors > 0.1%' or, for one
     /// request of a mix, 'search: p99 > 50ms'; repeatable [default: none]
-    #[arg(long, value_name = "CONDITION", value_parser = condition, help_heading = "Judging")]
+    #[arg(long, value_name = "CONDITION", value_parser = condition, help_heading = "Judgment")]
     pub fail_if: Vec<Condition>,
 
     /// Also exit with 4 if floodmark was the limit (bound) [default: exit with 0]
-    #[arg(long, help_heading = "Judging")]
+    #[arg(long, help_heading = "Judgment")]
     pub strict: bool,
 
     /// Output files.
@@ -263,7 +264,7 @@ pub enum Closer {
 pub enum BackendFlag {
     /// io_uring if the kernel allows it, else epoll
     Auto,
-    /// io_uring; refuse to run without it
+    /// io_uring; an error if the kernel does not allow it
     Uring,
     /// epoll
     Epoll,
@@ -272,7 +273,7 @@ pub enum BackendFlag {
 /// Check of all responses together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CheckArg {
-    /// Each number once, in order, without gaps
+    /// Consecutive numbers without repeats or gaps
     Sequence,
     /// Number, sum and mean of all scores
     Scoring,

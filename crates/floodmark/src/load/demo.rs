@@ -1,4 +1,5 @@
-//! `floodmark load --demo`: loads the native hello server over kept, then fresh connections.
+//! `floodmark load --demo`: loads the native hello server over kept connections, then over fresh
+//! ones.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -13,10 +14,10 @@ use super::{ending, measure, show};
 use crate::exit::{Ending, own_program};
 use crate::out;
 
-/// Default duration of each of the two loads.
+/// Default duration of each of the two loads in the demo.
 const DURATION: Duration = Duration::from_secs(5);
 
-/// Maximum time for the server to stop.
+/// Maximum time to wait for the server to stop.
 const GRACE: Duration = Duration::from_secs(6);
 
 /// Runs the demo.

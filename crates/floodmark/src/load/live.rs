@@ -1,4 +1,4 @@
-//! Live progress on stderr: one redrawn line on a terminal, plain lines elsewhere.
+//! Live progress on stderr: one updated line on a terminal, otherwise separate lines.
 
 use std::io::IsTerminal;
 
@@ -10,19 +10,19 @@ use crate::out;
 /// Separator between prefix and status.
 const SEPARATOR: &str = " · ";
 
-/// Shows the progress of a run from its events.
+/// Shows the progress of a run based on its events.
 pub struct Live {
     progress: Option<LoadProgress>,
     quiet: bool,
     terminal: bool,
-    /// Whether the terminal shows a progress line.
+    /// Whether a progress line is visible on the terminal.
     drawn: bool,
-    /// Shown before the status on a terminal.
+    /// Prefix of the status line on a terminal.
     prefix: String,
 }
 
 impl Live {
-    /// Creates a live view. A quiet view prints nothing.
+    /// Creates a live view. A quiet view does not print anything.
     pub fn new(quiet: bool) -> Self {
         Live {
             progress: None,
@@ -33,7 +33,7 @@ impl Live {
         }
     }
 
-    /// Sets the prefix shown before the status on a terminal.
+    /// Sets the prefix of the status line on a terminal.
     pub fn set_prefix(&mut self, text: &str) {
         if !self.quiet {
             self.prefix = text.to_owned();
@@ -41,7 +41,7 @@ impl Live {
         }
     }
 
-    /// Handles an event.
+    /// Handles an event of any kind.
     pub fn on(&mut self, event: &Event) {
         if self.quiet {
             return;
@@ -89,7 +89,7 @@ impl Live {
         }
     }
 
-    /// Redraws the line on the terminal.
+    /// Redraws the progress line on the terminal.
     fn draw(&mut self, line: &str) {
         let separator = if self.prefix.is_empty() || line.is_empty() {
             ""
@@ -100,7 +100,7 @@ impl Live {
         self.drawn = true;
     }
 
-    /// Clears the line on the terminal.
+    /// Clears the progress line on the terminal.
     pub fn clear(&mut self) {
         if self.drawn {
             out::note("\r\x1b[K");

@@ -27,7 +27,7 @@ pub mod spec;
 
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {
-    // Use the hard limit: the load process raises its soft limit itself.
+    // Use the hard limit, because the load process raises its own soft limit.
     let open_files = Some(open_files().hard);
     let stop = stop_on_signals()?;
     let Some(url) = &args.url else {
@@ -55,7 +55,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     ending(args, measured, &stop)
 }
 
-/// Checks that every per-request condition names a request of the mix.
+/// Checks that conditions on single requests name requests of the mix.
 fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Ending> {
     for condition in conditions {
         let Some(group) = condition.group.as_deref() else {
@@ -79,15 +79,15 @@ fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Endin
     Ok(())
 }
 
-/// Outcome of the attempts.
+/// Result of all attempts.
 struct MeasuredAttempts {
-    /// The record, with evaluated thresholds.
+    /// The record including evaluated thresholds.
     record: Record,
-    /// An internal error, if one occurred.
+    /// The internal error, if any.
     failure: Option<Ending>,
 }
 
-/// Returns a record without runs that lists the ending as the reason.
+/// Returns a record without runs whose ending is listed as the reason.
 fn empty_record(ending: &Ending) -> Record {
     let mut record = Record::new(tool(), environment(&Root::host()));
     record.skipped.push(ending.message.clone());
@@ -176,7 +176,7 @@ pub fn tool() -> ToolInfo {
     }
 }
 
-/// Checks before a run that the server process exists.
+/// Checks before a run that the process of --server-pid exists.
 pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
     match server_pid {
         Some(pid) if floodmark_observe::process::cpu_s(&Root::host(), pid).is_err() => {
@@ -188,14 +188,14 @@ pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
     }
 }
 
-/// Opens the --with file and checks that it matches the target.
+/// Opens the file of --with and checks that it matches the target.
 fn remote_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteObserver>, Ending> {
     let Some(path) = &args.with else {
         return Ok(None);
     };
     let Address::Ip(address) = planned.plan.target.address else {
         return Err(Ending::usage(
-            "--with: the server of a unix socket is local and monitored without it; omit --with",
+            "--with: the server of a unix socket is local and always monitored; omit --with",
         ));
     };
     let opened = RemoteObserver::open(path, address.port());
@@ -204,7 +204,7 @@ fn remote_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteOb
         .map_err(|e| Ending::usage(format!("--with {e}")))
 }
 
-/// Prints the summary unless the server was never reached; the error message then suffices.
+/// Prints the summary. If the server was never reached, the error message suffices.
 fn show(args: &LoadArgs, record: &Record) {
     if args.quiet || record.runs.iter().all(is_unreachable) {
         return;
@@ -223,7 +223,7 @@ fn ending(args: &LoadArgs, measured: MeasuredAttempts, stop: &Stop) -> Result<()
     all.extend(interrupted);
     all.extend(record.runs.iter().find_map(server_fault));
     let worst = record.runs.iter().max_by_key(|run| run.validity.status);
-    // Unless quiet, the summary has already listed the reasons.
+    // Unless --quiet is set, the summary has already listed the reasons.
     let reason = |run: &Run| match run.validity.reasons.first() {
         Some(reason) if args.quiet => reason.clone(),
         _ => "see the reasons above".to_owned(),
@@ -243,7 +243,7 @@ fn ending(args: &LoadArgs, measured: MeasuredAttempts, stop: &Stop) -> Result<()
             Some(_) => threshold.figure.clone(),
             None => format!("not measured ({})", threshold.figure),
         };
-        let message = format!("--fail-if '{}': {figure}", threshold.condition);
+        let message = format!("--fail-if '{}' failed: {figure}", threshold.condition);
         all.push(Ending::new(Exit::Check, message));
     }
     exit::worst(all)

@@ -53,14 +53,14 @@ pub enum ReplayUnit {
 }
 
 impl ChangingArgs {
-    /// Returns whether these flags set the duration of the run.
+    /// Returns whether one of these flags determines the duration of the run.
     pub fn have_length(&self) -> bool {
         self.replay.is_some() || matches!(self.steps, Some(RateSteps::Timed(_)))
     }
 }
 
 impl LoadArgs {
-    /// Returns the plan settings given by the flags.
+    /// Converts the flags to plan settings.
     pub fn spec(&self) -> PlanSpec {
         let changing = &self.changing;
         let has_rate = self.rate.is_some() || changing.ramp.is_some() || changing.steps.is_some();

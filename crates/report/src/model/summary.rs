@@ -1,4 +1,4 @@
-//! The summary of a record: each run in full, or one table for the attempts at one load.
+//! The summary of a record: full details of each run, or one table for attempts at the same load.
 
 use floodmark_record::result::{Record, Threshold};
 use floodmark_record::run::Run;
@@ -9,16 +9,16 @@ use super::{
     steps, times, verdict,
 };
 
-/// Returns the summary of a record with its thresholds, skipped parts and the next step.
+/// Returns the summary of a record with thresholds, skipped trials and the next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
     let mut blocks = Blocks::default();
     let loads: Vec<&[Run]> = record.runs.chunk_by(same_load).collect();
-    // For one load the next step follows the cause; for several it is the last line.
+    // For one load, the next step follows the cause. For several, the next step is the last line.
     let (with_cause, last) = match loads.len() {
         1 => (next, None),
         _ => (None, next),
     };
-    // `overall` covers all runs of a record, so it belongs to the attempts only if there is one
+    // `overall` covers all runs of a record, so the attempts show it only if there is a single
     // load.
     let overall = record.overall.as_ref().filter(|_| loads.len() == 1);
     for (i, runs) in loads.into_iter().enumerate() {
@@ -61,7 +61,7 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(run::notes(run));
 }
 
-/// Adds the most frequent cause with its evidence, and the next step.
+/// Adds the most frequent cause with evidence, and the next step.
 pub(crate) fn cause_and_next<'a>(
     blocks: &mut Blocks,
     runs: impl IntoIterator<Item = &'a Run> + Clone,
@@ -74,11 +74,11 @@ pub(crate) fn cause_and_next<'a>(
     blocks.lines(next.map(|next| line("next", next)));
 }
 
-/// `fail-if   p99 > 50 ms – met: 60 ms`.
+/// `fail-if   p99 > 50 ms – failed: 60 ms`.
 pub(crate) fn threshold(threshold: &Threshold) -> TextLine {
     let result = match threshold.met {
-        Some(true) => Emphasis::Bad.span("– met:"),
-        Some(false) => Emphasis::Good.span("– not met:"),
+        Some(true) => Emphasis::Bad.span("– failed:"),
+        Some(false) => Emphasis::Good.span("– passed:"),
         None => Emphasis::Warn.span("– not evaluated:"),
     };
     let condition = plain(super::figures::glue(&threshold.condition));
