@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use floodmark_record::Record;
 use floodmark_record::run::{Run, SeriesRow};
 
-/// Columns that name a run.
 const RUN_COLUMNS: &str = "system,workload,setting,process,attempt,started_unix_ms";
 
 /// Returns a value of one second; `None` if it was not measured.
@@ -32,9 +31,8 @@ const COLUMNS: [(&str, SeriesValue); 17] = [
     ("open_connections", |row| Some(row.open_connections as f64)),
 ];
 
-/// Returns a header and a line per second of each run, followed by a line per group of a mix. The
-/// last column names the group; it is empty for all requests. Values that were not measured are
-/// empty.
+/// Returns a header, a line per second of each run, and a line per group of a mix. The last column
+/// names the group and is empty for lines about all requests. Unmeasured values are empty.
 #[must_use]
 pub fn of_record(record: &Record) -> String {
     let mut out = format!(
@@ -78,7 +76,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |v| v.to_string())
 }
 
-/// Returns a text field. Names come from URLs, so control characters are escaped.
+/// Escapes a text field. Names come from URLs and may contain control characters.
 fn quoted(text: &str) -> Cow<'_, str> {
     let text = crate::plain::line(text);
     match text.contains([',', '"']) {

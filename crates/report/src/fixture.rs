@@ -34,7 +34,7 @@ pub(crate) fn record(runs: Vec<Run>) -> Record {
     record
 }
 
-/// Times of requests that took `ns`, and of `timed_out` more that timed out after 5 s.
+/// Returns the times of requests that took `ns` and of `timed_out` requests with a timeout of 5 s.
 pub(crate) fn times(ns: &[u64], timed_out: u64) -> Times {
     Histogram::summarise(
         &histogram(ns),
@@ -48,7 +48,7 @@ fn histogram(ns: &[u64]) -> Histogram {
     histogram
 }
 
-/// 1, 2, … 1000 times `step_ns`.
+/// Returns the times `step_ns`, 2 · `step_ns`, …, 1000 · `step_ns`.
 fn even(step_ns: u64) -> Vec<u64> {
     (1..=1000).map(|i| i * step_ns).collect()
 }
@@ -57,7 +57,7 @@ pub(crate) fn closed_plan() -> Plan {
     Plan::of("127.0.0.1:8080".parse::<SocketAddr>().unwrap().into())
 }
 
-/// A second with `ok` responses of 1 to 1000 µs and `failed` resets.
+/// Returns a second with `ok` responses of 1 to 1000 µs and `failed` resets.
 pub(crate) fn second(index: u64, ok: u64, failed: u64) -> SecondRow {
     let response: Vec<u64> = (1..=ok).map(|i| i * 1_000_000 / ok).collect();
     SecondRow {
@@ -95,7 +95,7 @@ pub(crate) fn interval(around: f64, share: f64) -> Interval {
     }
 }
 
-/// Closed, with a monitored server of 3 processes that used 1.15 CPUs for 10 s.
+/// Returns a closed run that monitored a server: 3 processes used 1.15 CPUs for 10 s.
 pub(crate) fn watched() -> Run {
     let server = Server {
         cpu_s: 11.5,
@@ -117,7 +117,7 @@ pub(crate) fn watched() -> Run {
     }
 }
 
-/// The same with a store that used 0.28 CPUs.
+/// Returns a closed run with a monitored server and a store that used 0.28 CPUs.
 pub(crate) fn with_store() -> Run {
     let mut run = watched();
     run.store = Some(Server {
@@ -178,7 +178,7 @@ fn thread(busy: f64, waited: f64) -> ThreadUsage {
     }
 }
 
-/// Closed, kept, valid, all ok.
+/// Returns a valid closed run with kept connections and ok responses only.
 pub(crate) fn closed() -> Run {
     let per_s = 184_210.0;
     Run {
@@ -278,7 +278,7 @@ pub(crate) fn closed() -> Run {
     }
 }
 
-/// Closed, with a mix of three requests; one sometimes fails.
+/// Returns a closed run of a mix of three requests, one of which sometimes fails.
 pub(crate) fn mixed() -> Run {
     let mut run = closed();
     let weights = [("search", 16), ("a-request-named-long", 3), ("order", 1)];
@@ -335,13 +335,13 @@ pub(crate) fn mixed() -> Run {
     run
 }
 
-/// The open model without held connections.
+/// Returns a plan of the open model without held connections.
 fn open(schedule: Schedule) -> Model {
     let hold = false;
     Model::Open { schedule, hold }
 }
 
-/// Open at 1,000/s for 12 s with stalls, timeouts and slight lateness.
+/// Returns an open run at 1,000/s for 12 s with stalls, timeouts and slight lateness.
 pub(crate) fn open_censored() -> Run {
     let mut run = closed();
     run.plan.model = open(Schedule::Constant {
@@ -379,7 +379,7 @@ pub(crate) fn open_censored() -> Run {
     run
 }
 
-/// Closed, with saturated client threads.
+/// Returns a closed run with saturated client threads.
 pub(crate) fn bound() -> Run {
     let mut run = closed();
     run.plan.threads = 2;
@@ -393,7 +393,7 @@ pub(crate) fn bound() -> Run {
     run
 }
 
-/// Fresh connections over HTTPS.
+/// Returns a run with fresh connections over HTTPS.
 pub(crate) fn secured() -> Run {
     let mut run = closed();
     run.plan.target.url = "https://localhost:8443/".to_owned();

@@ -1,4 +1,4 @@
-//! Response times as the percentile text (`.hgrm`) of HdrHistogram, wrk2 and their plotters.
+//! Response times in HdrHistogram's percentile format (`.hgrm`), which many plotters read.
 
 use std::fmt::Write;
 
@@ -13,24 +13,24 @@ use crate::model::chart::DamagedHistogram;
 use crate::model::figures::seconds;
 use crate::plain;
 
-/// Lines per halving of the distance to 100 %, as in HdrHistogram's tools.
+/// Number of lines per halving of the distance to 100 %, as in HdrHistogram's tools.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// Returns the distribution of response times of each run in milliseconds, below comment lines
-/// (`#`) that name the run.
+/// Returns the response-time distribution of each run in milliseconds. Comment lines (`#`) name the
+/// runs.
 ///
 /// # Errors
-/// A damaged histogram in the record.
+/// Fails if a histogram in the record is damaged.
 pub fn of_record(record: &Record) -> Result<String, DamagedHistogram> {
     let parts: Result<Vec<String>, DamagedHistogram> = record.runs.iter().map(of_run).collect();
     Ok(parts?.join("\n"))
 }
 
-/// Returns the distribution of response times of one run. Requests that timed out count with the
-/// timeout, the lower bound of their time; a comment gives their number.
+/// Returns the response-time distribution of one run. Requests that timed out are counted at the
+/// timeout, the lower bound of their time. A comment gives their number.
 ///
 /// # Errors
-/// A damaged histogram in the record.
+/// Fails if the run's histogram is damaged.
 pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
     let times = &run.response_time_us;
     let (system, workload) = (plain::line(&run.system), plain::line(&run.workload));
@@ -43,7 +43,7 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
         let timeout = seconds(run.plan.timeout.as_secs_f64());
         let _ = writeln!(
             out,
-            "# {n} timed out after {timeout}, counted at that time; their response times are longer"
+            "# {n} timed out: counted at the timeout of {timeout}, a lower bound of the response time"
         );
     }
     match &times.histogram {
@@ -59,7 +59,7 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
     Ok(out)
 }
 
-/// [`floodmark_stats::Histogram`] has no cumulative counts.
+/// Decodes a histogram for its cumulative counts, which [`floodmark_stats::Histogram`] lacks.
 fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
     Deserializer::new()
@@ -67,8 +67,8 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
         .map_err(|e| e.to_string())
 }
 
-/// Writes the layout of `outputPercentileDistribution` in HdrHistogram's Java and C sources, with
-/// six decimals instead of three to keep microseconds.
+/// Writes the layout of `outputPercentileDistribution` in HdrHistogram's Java and C sources. Values
+/// have six decimals instead of three, to keep microseconds.
 fn distribution(out: &mut String, histogram: &Histogram<u64>) {
     let ms = |ns: f64| ns / 1e6;
     let _ = writeln!(
@@ -82,7 +82,7 @@ fn distribution(out: &mut String, histogram: &Histogram<u64>) {
         let value = ms(step.value_iterated_to() as f64);
         let quantile = step.quantile_iterated_to();
         let _ = write!(out, "{value:>12.6} {quantile:>14.12} {total:>10}");
-        // The last line has no fourth column, which would be infinite.
+        // The quotient is infinite for the last share, so the last line has no fourth column.
         if quantile < 1.0 {
             let _ = write!(out, " {:>14.2}", 1.0 / (1.0 - quantile));
         }
@@ -133,7 +133,7 @@ mod tests {
         );
         let last = rows.last().unwrap();
         assert_eq!((last.len(), last[1], last[2]), (3, 1.0, 1000.0));
-        // 1 to 1000 µs: the median is half a millisecond.
+        // The times are 1 to 1000 µs, so the median is half a millisecond.
         let median = rows.iter().find(|row| row[1] >= 0.5).unwrap();
         assert!((median[0] - 0.5).abs() < 0.001, "{median:?}");
     }

@@ -1,8 +1,8 @@
 //! Results for readers: terminal, HTML, CSV and HDR text of a record, and live progress.
 //!
 //! `model` turns a record into documents with words, units and precision; `terminal` and `html`
-//! draw them. Nothing here measures, or reads the terminal, the environment or the clock. Text from
-//! servers and URLs passes [`plain::line`].
+//! draw the documents. This crate does not measure anything and does not read the terminal, the
+//! environment or the clock. [`plain::line`] escapes text from servers and URLs.
 
 pub mod csv;
 pub mod hdr;

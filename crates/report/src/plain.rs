@@ -1,16 +1,16 @@
-//! Makes text from servers, URLs and command lines harmless for a terminal.
+//! Escapes text from servers, URLs and command lines for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Maximum number of characters shown of one text; the rest becomes "…".
+/// Maximum number of characters shown of a text. The rest is replaced by "…".
 pub const MAX_LENGTH: usize = 2_000;
 
 /// Returns `text` as one line that cannot control a terminal.
 ///
 /// Line breaks and tabs become spaces, so that no text can forge a line. Control characters (C0,
-/// DEL, C1) and invisible characters that reorder or hide text become visible escapes such as
-/// `\u{1b}`. Text beyond [`MAX_LENGTH`] characters is cut.
+/// DEL, C1) and invisible characters that reorder or hide text become escapes such as `\u{1b}`.
+/// Text longer than [`MAX_LENGTH`] characters is truncated.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
     if text.chars().nth(MAX_LENGTH).is_none() && !text.chars().any(is_control) {
@@ -33,14 +33,14 @@ pub fn line(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns whether a character controls a terminal or hides text.
+/// Returns whether a character can control a terminal or hide text.
 fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Line and paragraph separators, direction marks and overrides ("Trojan Source",
             // CVE-2021-42574).
             '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}'
-            // Invisible: zero-width space and joiners, word joiner, byte-order mark, tag
+            // Invisible characters: zero-width space and joiners, word joiner, byte-order mark, tag
             // characters.
             | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }

@@ -1,4 +1,4 @@
-//! Live progress of a run, from the same events that the record is built from.
+//! Live progress of a run, computed from the same events as the record.
 
 use floodmark_record::events::{Connecting, Phase, SecondRow};
 use floodmark_record::outcome::Counts;
@@ -13,33 +13,34 @@ use crate::model::Emphasis;
 use crate::model::figures::{count_of, rate, seconds};
 use crate::style::Style;
 
-/// Longest run that prints a line every 5 s without a terminal; longer ones print every 10 s.
+/// Maximum length of a run that prints a line every 5 s without a terminal. Longer runs print a
+/// line every 10 s.
 const SHORT_RUN_S: f64 = 60.0;
 const SHORT_INTERVAL_S: f64 = 5.0;
 const LONG_INTERVAL_S: f64 = 10.0;
 
-/// Reports of opened connections per line without a terminal. There are about two reports per
+/// Number of connection reports per line without a terminal. There are about two reports per
 /// second.
 const REPORTS_PER_LINE: u32 = 10;
 
-/// Progress of one run. Its size is constant.
+/// Progress of one run. Memory use is constant.
 #[derive(Debug, Clone, Default)]
 pub struct LoadProgress {
     warmup_s: f64,
-    /// Length of the sending window; `None` if it is not known in advance.
+    /// Length of the sending window, or `None` if not known in advance.
     length_s: Option<f64>,
     requests: Option<u64>,
     steps: Vec<RateStep>,
-    /// Whether the rate changes, so that the intended rate is shown.
+    /// Whether the rate changes. If so, the intended rate is shown.
     has_profile: bool,
     warming_up: bool,
     elapsed_s: f64,
     /// Totals of the current phase.
     counts: Counts,
     last: LastSecond,
-    /// When [`LoadProgress::plain_line`] last returned a line, seconds of the phase.
+    /// Time of the last line from [`LoadProgress::plain_line`], in seconds of the phase.
     reported_s: f64,
-    /// Reports of opened connections so far.
+    /// Number of connection reports so far.
     reports: u32,
 }
 
@@ -51,14 +52,14 @@ struct LastSecond {
     p50_ns: Option<u64>,
     p99_ns: Option<u64>,
     client_cpus: f64,
-    /// `None` if the server is not monitored.
+    /// CPUs used by the server, or `None` if the server is not monitored.
     server_cpus: Option<f64>,
     store_cpus: Option<f64>,
     open_connections: u64,
 }
 
 impl LoadProgress {
-    /// Returns the progress of a run that has not started.
+    /// Creates the progress of a run that has not started.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         LoadProgress {
@@ -75,7 +76,7 @@ impl LoadProgress {
         }
     }
 
-    /// Returns how many connections were opened before the run.
+    /// Describes how many connections have been opened before the run.
     #[must_use]
     pub fn opening_line(report: &Connecting) -> String {
         let (open, all) = (show_count(report.standing), show_count(report.of));
@@ -86,19 +87,19 @@ impl LoadProgress {
         format!("opening connections: {open} of {all}{failed}")
     }
 
-    /// Returns the same for a log or pipe, about every 5 s.
+    /// Returns the number of opened connections for a log or pipe, about every 5 s.
     pub fn plain_opening_line(&mut self, report: &Connecting) -> Option<String> {
         self.reports += 1;
         let due = self.reports.is_multiple_of(REPORTS_PER_LINE);
         due.then(|| Self::opening_line(report))
     }
 
-    /// Takes the server's CPU use in the second whose row comes next.
+    /// Sets the server's CPU use in the second whose row comes next.
     pub fn server_used(&mut self, used: &ServerUsed) {
         self.last.server_cpus = cpus(used).or(self.last.server_cpus);
     }
 
-    /// Takes the store's CPU use in that second.
+    /// Sets the store's CPU use in the second whose row comes next.
     pub fn store_used(&mut self, used: &ServerUsed) {
         self.last.store_cpus = cpus(used).or(self.last.store_cpus);
     }
@@ -121,15 +122,15 @@ impl LoadProgress {
             last.intended_per_s = row.counts.intended as f64 / length_s;
             last.client_cpus = (row.user_s + row.system_s) / length_s;
         }
-        // A damaged histogram only hides its figures here.
+        // A damaged histogram only hides the percentiles of this second.
         let response = row.histograms.get(&TimeKind::Response);
         let response = response.and_then(|text| Histogram::decode(text).ok());
         last.p50_ns = response.as_ref().and_then(|h| h.quantile(0.50));
         last.p99_ns = response.as_ref().and_then(|h| h.quantile(0.99));
     }
 
-    /// Returns the line for a terminal, without a line break. Parts that do not fit are dropped
-    /// from the end.
+    /// Returns the line for a terminal, without a line break. Parts at the end that do not fit are
+    /// dropped.
     #[must_use]
     pub fn line(&self, style: Style) -> String {
         let mut line = String::new();
@@ -137,7 +138,7 @@ impl LoadProgress {
         for (emphasis, text) in self.parts() {
             let gap = if columns == 0 { 0 } else { 2 };
             let width = gap + text.chars().count();
-            // The last column stays free: some terminals wrap a full line.
+            // Leave the last column free, because some terminals wrap a full line.
             if columns + width >= style.width {
                 break;
             }
@@ -148,13 +149,14 @@ impl LoadProgress {
         line
     }
 
-    /// Returns the line for a log or pipe: every 5 s of a run of up to a minute, else every 10 s.
+    /// Returns the line for a log or pipe. A run of up to a minute has a line every 5 s, longer
+    /// runs every 10 s.
     pub fn plain_line(&mut self) -> Option<String> {
         let every_s = match self.length_s {
             Some(length_s) if length_s <= SHORT_RUN_S => SHORT_INTERVAL_S,
             _ => LONG_INTERVAL_S,
         };
-        // Rows do not end on whole seconds.
+        // Rows do not end exactly on whole seconds.
         if self.elapsed_s - self.reported_s < every_s - 0.5 {
             return None;
         }
@@ -163,7 +165,7 @@ impl LoadProgress {
         Some(format!("{}: {}", parts[0], parts[1..].join(", ")))
     }
 
-    /// Returns the position and the figures, the most important first. Rates, times and CPU are
+    /// Returns the position and the figures, most important first. Rates, times and CPU use are
     /// those of the last second.
     fn parts(&self) -> impl Iterator<Item = (Emphasis, String)> {
         let last = &self.last;
@@ -190,7 +192,7 @@ impl LoadProgress {
         shown.filter_map(|(emphasis, text)| Some((emphasis, text?)))
     }
 
-    /// `900/s`, or `900/s of 1,000/s` if the rate changes.
+    /// Returns `900/s`, or `900/s of 1,000/s` if the rate changes.
     fn achieved(&self) -> String {
         match self.has_profile {
             true => format!(
@@ -202,7 +204,7 @@ impl LoadProgress {
         }
     }
 
-    /// CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
+    /// Describes the CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
     fn cpus(&self) -> String {
         let last = &self.last;
         let mut text = format!("CPUs {:.2} client", last.client_cpus);
@@ -212,13 +214,13 @@ impl LoadProgress {
         text
     }
 
-    /// Returns the number of requests that ended or were never sent.
+    /// Returns the number of requests that are done or were never sent.
     fn done(&self) -> u64 {
         self.counts.ended() + self.counts.connect_failed + self.counts.unsent
     }
 
-    /// Describes the progress of the run: `3 s of 10 s`, `120,000 of 500,000 requests, 4 s left`,
-    /// `warm-up 2 s of 5 s`.
+    /// Describes the progress: `3 s of 10 s`, `120,000 of 500,000 requests, 4 s left`, `warm-up 2 s
+    /// of 5 s`.
     fn position(&self) -> String {
         let elapsed = whole_seconds(self.elapsed_s);
         if self.warming_up {
@@ -248,7 +250,7 @@ impl LoadProgress {
         }
     }
 
-    /// `120,000 of 500,000 requests, 4 s left`.
+    /// Returns text such as `120,000 of 500,000 requests, 4 s left`.
     fn share_of(&self, requests: u64) -> String {
         let done = self.done();
         let left_s = requests.saturating_sub(done) as f64 * self.elapsed_s / done as f64;

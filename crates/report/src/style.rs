@@ -1,27 +1,27 @@
-//! Drawing style of text: color and width. The caller asks the terminal.
+//! Drawing style of text: color and width. The caller determines both from the terminal.
 
 use crate::model::Emphasis;
 
-/// Minimum width of drawn text; the terminal may wrap it.
+/// Minimum width of drawn text. A narrower terminal wraps the text.
 const MIN_WIDTH: usize = 40;
 
 /// How text is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Whether colors (ANSI SGR sequences) may be used.
+    /// Whether colors (ANSI SGR sequences) are used.
     pub color: bool,
-    /// Columns that a line may take.
+    /// Maximum number of columns in a line.
     pub width: usize,
 }
 
 impl Style {
-    /// Returns the columns to draw for.
+    /// Returns the number of columns to draw.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.width.max(MIN_WIDTH)
     }
 
-    /// Returns `text` in the color of its emphasis, or unchanged without colors.
+    /// Colors `text` by its emphasis. Returns the text unchanged if colors are disabled.
     pub(crate) fn paint(&self, emphasis: Emphasis, text: &str) -> String {
         match sgr(emphasis) {
             Some(code) if self.color => format!("\u{1b}[{code}m{text}\u{1b}[0m"),
@@ -30,7 +30,7 @@ impl Style {
     }
 }
 
-/// Uses only the eight basic colors: every terminal has them, and themes keep them readable.
+/// Use only the eight basic colors, which every terminal has and themes keep readable.
 fn sgr(emphasis: Emphasis) -> Option<&'static str> {
     match emphasis {
         Emphasis::Plain => None,

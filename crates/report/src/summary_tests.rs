@@ -1,4 +1,4 @@
-//! Snapshots of every kind of summary.
+//! Snapshots of all kinds of summaries.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn draw(run: &Run, style: Style) -> String {
     terminal::summary(&fixture::record(vec![run.clone()]), Some(NEXT), style)
 }
 
-/// One run at two widths.
+/// Draws one run at two widths.
 fn both(run: &Run) -> String {
     let (wide, narrow) = (draw(run, PLAIN), draw(run, NARROW));
     format!("{wide}{}\n{narrow}", "─".repeat(60))
@@ -76,7 +76,7 @@ fn undecided() -> Run {
     run
 }
 
-/// Attempts differ in whether they kept up.
+/// The attempts differ in whether the server kept up.
 #[test]
 fn ramps_and_steps_of_several_attempts() {
     let mut texts = Vec::new();

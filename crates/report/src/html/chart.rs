@@ -1,19 +1,19 @@
 //! Charts as SVG, with title, unit and key as HTML.
 //!
-//! The SVG contains only figures and generated labels. Names are in the HTML, where they wrap. The
-//! style sheet gives each class its color, and each curve its dash pattern.
+//! The SVG contains only figures and generated labels. Names are HTML text, so that they wrap. The
+//! style sheet gives each class a color and each curve a dash pattern.
 
 use maud::{Markup, html};
 
 use super::Harmless;
 use crate::model::chart::{Axis, Chart, Curve, CurvePiece, CurveRole};
 
-/// Width in drawing units, half a pixel each at the intended width.
+/// Width of a chart in drawing units; a unit is about half a pixel.
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 500.0;
-/// Edges of the area with the curves.
+/// Edges of the plot area.
 const LEFT: f64 = 112.0;
-/// Leaves space for the right half of the last label below the x axis.
+/// Right margin for half of the last label below the x axis.
 const RIGHT: f64 = WIDTH - 60.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = HEIGHT - 46.0;
@@ -22,7 +22,7 @@ const BOTTOM: f64 = HEIGHT - 46.0;
 pub(super) fn figure(chart: &Chart) -> Markup {
     let names: Vec<&str> = chart.drawn().map(|curve| curve.name.as_str()).collect();
     let description = format!("{}, {}: {}", chart.title, chart.unit, names.join(", "));
-    // A key of one curve named like the chart would repeat the title.
+    // Omit the key of a single curve that has the chart's name.
     let has_key = names.len() != 1 || names[0] != chart.title;
     html! {
         figure {
@@ -60,7 +60,7 @@ fn svg(chart: &Chart) -> Markup {
             .map(|(at, value)| format!("{},{} ", x(at), y(value)))
             .collect::<String>()
     };
-    // The offered rate lies below the achieved one.
+    // Draw the offered rate below the achieved rate.
     let mut curves: Vec<&Curve> = chart.curves.iter().collect();
     curves.sort_by_key(|curve| curve.role != CurveRole::Offered);
     html! {
@@ -96,7 +96,7 @@ fn class(role: CurveRole) -> String {
     }
 }
 
-/// Draws the stroke of a curve for the key.
+/// Draws a sample of a curve's stroke for the key.
 fn swatch(curve: &Curve) -> Markup {
     html! {
         svg.swatch viewBox="0 0 44 10" aria-hidden="true" {

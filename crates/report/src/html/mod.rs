@@ -1,7 +1,7 @@
 //! The page of a record as HTML.
 //!
-//! The page is self-contained: no script, font, image or address that a browser would fetch. The
-//! same record gives the same page, byte for byte.
+//! The page is self-contained: it loads no scripts, fonts, images or other resources. The same
+//! record always yields the same page, byte for byte.
 
 use floodmark_record::Record;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
@@ -21,7 +21,7 @@ const STYLE: &str = include_str!("style.css");
 /// Returns the page of a record; `next` is the next step.
 ///
 /// # Errors
-/// A damaged histogram in the record.
+/// Fails if a histogram in the record is damaged.
 pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedHistogram> {
     let page = PageContent::of(record, next)?;
     let sections = page.sections.iter();
@@ -32,7 +32,8 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedH
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // Even unescaped content of a record could neither run nor fetch.
+                // This policy prevents even unescaped content of a record from running scripts or
+                // loading data.
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
                 meta name="color-scheme" content="light dark";
                 title { (Harmless(&page.title)) " – floodmark" }
@@ -54,8 +55,8 @@ pub fn of_record(record: &Record, next: Option<&str>) -> Result<String, DamagedH
     Ok(page.into_string())
 }
 
-/// Text that a user or a server may have chosen. maud escapes it for HTML; control characters and
-/// characters that reorder text become visible.
+/// Text that a user or a server may have chosen. maud escapes HTML. This type also escapes control
+/// characters and characters that reorder text.
 struct Harmless<'a>(&'a str);
 
 impl Render for Harmless<'_> {
@@ -64,7 +65,7 @@ impl Render for Harmless<'_> {
     }
 }
 
-/// Draws blocks, with adjacent lines as one list.
+/// Draws blocks and joins adjacent lines into one list.
 fn blocks(blocks: &Blocks) -> Markup {
     let is_line = |block: &Block| matches!(block, Block::Line(_));
     let runs = blocks.0.chunk_by(|a, b| is_line(a) && is_line(b));
@@ -102,7 +103,7 @@ fn labelled(line: &TextLine) -> Markup {
     html! { dt { (Harmless(&line.label)) } dd { (spans(&line.spans)) } }
 }
 
-/// Spans with a space between them, unless punctuation follows.
+/// Separates spans by a space, except before punctuation.
 fn spans(spans: &[Span]) -> Markup {
     html! {
         @for (i, span) in spans.iter().enumerate() {

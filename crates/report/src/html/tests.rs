@@ -1,4 +1,4 @@
-//! Pages as read by a browser's parser: their structure, and that no content of a record is active.
+//! Pages as parsed by a browser engine: structure, and escaping of hostile content.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use scraper::{ElementRef, Html, Selector};
 use super::*;
 use crate::fixture;
 
-/// Text from a hostile server, URL or mix file.
+/// Hostile text that may come from a server, a URL or a mix file.
 const HOSTILE: &str = "</style></svg><script>alert(1)</script><img src=x onerror=alert(2)>\"'><b>&amp;\u{202e}\u{1b}[31m";
 
 fn page(record: &Record) -> (String, Html) {
@@ -32,7 +32,7 @@ fn texts(page: &Html, selector: &str) -> Vec<String> {
     found.map(|element| element.text().collect()).collect()
 }
 
-/// Headings, tables, notes, and charts with their keys but without coordinates.
+/// Returns the headings, tables, notes and charts (with keys, without coordinates) of a page.
 fn structure(record: &Record) -> String {
     let (_, read) = page(record);
     let mut out = String::new();
@@ -143,7 +143,7 @@ fn of_a_server_without_a_response() {
     insta::assert_snapshot!(structure(&fixture::record(vec![fixture::no_answers()])));
 }
 
-/// A record with hostile text in every field that takes text.
+/// Returns a record with hostile text in every text field.
 fn hostile() -> Record {
     let mut run = fixture::mixed();
     let bad = || HOSTILE.to_owned();
@@ -280,7 +280,7 @@ fn the_same_record_gives_the_same_page() {
     assert_eq!(page(&record).0, page(&record).0);
 }
 
-/// A run of `n` different seconds.
+/// Returns a run of `n` seconds with different figures.
 fn long(n: u32) -> Run {
     let mut run = fixture::closed();
     run.series = (0..n)
@@ -428,7 +428,7 @@ fn the_answer_reports_the_cause_and_its_evidence() {
         run.trial = Some(format!("t{trial}"));
         run
     };
-    // Up to three loads show evidence and next steps.
+    // A page with up to three loads shows evidence and next steps.
     for (trials, lines) in [(3, 12), (4, 0)] {
         let (_, read) = page(&fixture::record((0..trials).map(named).collect()));
         assert_eq!(texts(&read, ".answer .why").len(), trials);

@@ -1,4 +1,4 @@
-//! The answer in a paragraph per load: figure, validity, cause and next step.
+//! The main result of each load in one paragraph: figure, validity, cause and next step.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     if all.is_empty() {
         blocks.paragraph([plain("Nothing was measured.")]);
     }
-    // The curves of a sweep are clearer than a sentence per point.
+    // The curves of a sweep replace a sentence per point.
     for load in &single {
         let name = several.then(|| Emphasis::Strong.span(format!("{}:", load_name(load))));
         let mut spans = Vec::from_iter(name);
@@ -52,7 +52,7 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     blocks
 }
 
-/// Returns whether a load is a valid point of a sweep, with nothing else to report.
+/// Returns whether a load is a valid point of a sweep with nothing else to report.
 fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     let mut points = record.sweeps.iter().flat_map(|swept| &swept.sweep.points);
     let trial = load[0].run.trial.as_ref();
@@ -63,7 +63,7 @@ fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     is_point && load.iter().all(|one| fine(one.run))
 }
 
-/// Returns the causes of the points of sweeps, each with its points.
+/// Returns the causes of sweep points, each with the names of its points.
 fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
     let mut causes: BTreeMap<Cause, Vec<String>> = BTreeMap::new();
     for load in swept {
@@ -82,7 +82,7 @@ fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
     causes.into_iter().map(block).collect()
 }
 
-/// Returns the most frequent cause of a load. Includes its evidence if there are few loads, and its
+/// Returns the most frequent cause of a load. Includes evidence if there are few loads, and the
 /// next step unless the page already shows it.
 fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
     let runs = || load.iter().map(|one| one.run);
@@ -102,7 +102,7 @@ fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
     Some(Block::List(lead, items))
 }
 
-/// Returns the name of a load: that of its runs without process and attempt.
+/// Returns the name of a load: a run's name without process and attempt.
 fn load_name(load: &[NamedRun<'_>]) -> String {
     let name = &load[0].name;
     let cut = name.find(", process ").or_else(|| name.find(", attempt "));
@@ -112,7 +112,7 @@ fn load_name(load: &[NamedRun<'_>]) -> String {
     }
 }
 
-/// Throughput, times, failures and validity of a load.
+/// Describes throughput, times, failures and validity of a load.
 fn result(load: &[NamedRun<'_>], overall: Option<&Overall>) -> Vec<Span> {
     let mut spans = match (load, overall) {
         ([one], _) => result_of_one(one.run),
@@ -168,14 +168,14 @@ fn result_of_one(run: &Run) -> Vec<Span> {
     spans
 }
 
-/// Returns the sentence with its first letter capitalized.
+/// Capitalizes the first letter of a sentence.
 fn capitalized(sentence: &str) -> String {
     let mut letters = sentence.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
 }
 
-/// Returns the worst status of a load with its first reason; empty if there is no figure to judge.
+/// Returns the worst status of a load with the first reason. Empty if there is no figure.
 fn validity(load: &[NamedRun<'_>]) -> Vec<Span> {
     let runs = || load.iter().map(|one| one.run);
     let Some(worst) = runs().max_by_key(|run| run.validity.status) else {
@@ -200,7 +200,7 @@ fn validity(load: &[NamedRun<'_>]) -> Vec<Span> {
     spans
 }
 
-/// Returns the first violated check, and the number of attempts with a violation.
+/// Returns the first violated check and the number of attempts that violate a check.
 fn violation(load: &[NamedRun<'_>]) -> Vec<Span> {
     let violated = |one: &NamedRun<'_>| {
         let checks = one.run.checks.iter().zip(run::checks(one.run));

@@ -1,4 +1,4 @@
-//! Several attempts at the same load: one row each, and the lines that they share.
+//! Several attempts at the same load: one row per attempt, and the lines common to all attempts.
 
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Status};
@@ -13,7 +13,7 @@ use super::{
     plain, process_use, run, steps, summary,
 };
 
-/// Adds the attempts at one load, with their `overall` figures and the `next` step.
+/// Adds the attempts at one load, with the `overall` figures and the `next` step.
 pub(crate) fn add(
     blocks: &mut Blocks,
     runs: &[Run],
@@ -58,7 +58,7 @@ pub(crate) fn add(
     blocks.lines(notes.map(|note| line("note", note)));
 }
 
-/// `attempt 2`, or `process 3 #2` if there are several server processes.
+/// Returns `attempt 2`, or `process 3 #2` if there are several server processes.
 fn names(runs: &[Run]) -> Vec<String> {
     let several = runs.iter().any(|run| run.process != runs[0].process);
     let name = |run: &Run| match several {
@@ -68,7 +68,7 @@ fn names(runs: &[Run]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// Returns the lines that all runs have in common; `None` if they differ.
+/// Returns the lines that are the same for all runs, or `None` if the runs differ.
 fn shared(runs: &[Run], part: fn(&Run) -> Vec<TextLine>) -> Option<Vec<TextLine>> {
     let mut lines = runs.iter().map(part);
     let first = lines.next()?;
@@ -83,7 +83,7 @@ fn each<'a>(
     lines.collect()
 }
 
-/// Mean throughput over the attempts.
+/// Returns the line with the mean throughput of the attempts.
 pub(crate) fn throughput(overall: &Overall) -> TextLine {
     let mut spans = vec![Emphasis::Strong.span(rate(overall.throughput_per_s))];
     let attempts = count_of(overall.attempts.into(), "attempt");
@@ -101,7 +101,7 @@ pub(crate) fn throughput(overall: &Overall) -> TextLine {
     TextLine::new("throughput", spans)
 }
 
-/// The figures of named runs, one row each.
+/// Returns a table of the figures with one row per named run.
 pub(crate) fn table<'a>(named: impl Iterator<Item = (String, &'a Run)>) -> FigureTable {
     let rows = named.map(|(name, run)| (name, cells(run)));
     FigureTable::of(rows, "percentiles of response time")

@@ -1,4 +1,4 @@
-//! Claims: published figures, measured figures, and whether they agree.
+//! Published claims with the measured figures and whether they agree.
 
 use floodmark_record::comparison::ClaimResult;
 
@@ -28,7 +28,7 @@ pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
     }
 }
 
-/// The claims of an experiment as a table; `None` without claims.
+/// Returns the claims of an experiment as a table, or `None` without claims.
 pub(crate) fn table(claims: &[ClaimResult]) -> Option<FigureTable> {
     let mut table = FigureTable::new(["holds", "published", "measured"]);
     table.note = "In parentheses: the 95 % interval over server processes. A claim holds if the whole interval agrees with it, \
@@ -77,7 +77,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Gives a record two pairs of trials, and a claim of each kind.
+    /// Adds two pairs of trials and one claim of each kind to a record.
     pub(crate) fn add_comparisons_and_claims(record: &mut Record) {
         for other in ["old", "older"] {
             let mut all =

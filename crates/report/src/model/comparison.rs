@@ -1,4 +1,4 @@
-//! Comparisons: a row per metric, and notes with the metrics they apply to.
+//! Comparisons: one row per metric, then notes with the metrics they apply to.
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{
@@ -11,7 +11,7 @@ use super::ratios::{self, figure, interval, processes_needed};
 use super::summary::threshold;
 use super::{Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, line, plain};
 
-/// Metrics of an experiment shown on a terminal; page and record have all.
+/// Metrics of an experiment that a terminal shows. The page and the record contain all metrics.
 const ON_TERMINAL: [ComparedMetric; 4] = [
     ComparedMetric::Throughput,
     ComparedMetric::P50,
@@ -19,10 +19,10 @@ const ON_TERMINAL: [ComparedMetric; 4] = [
     ComparedMetric::CpuPerRequest,
 ];
 
-/// Metrics whose result is stated in a sentence.
+/// Metrics whose result is also stated in a sentence.
 const IN_SENTENCES: [ComparedMetric; 2] = [ComparedMetric::Throughput, ComparedMetric::P99];
 
-/// The comparison of two results: differences of setup first, then a row per metric, then notes.
+/// Describes the comparison of two results: differences in setup, one row per metric, then notes.
 pub(crate) fn document(compared: &ComparisonReport) -> Blocks {
     let mut blocks = Blocks::default();
     blocks.paragraph([Emphasis::Strong.span("ratio = a ÷ b")]);
@@ -53,7 +53,7 @@ fn side(label: &str, facts: &ComparedResult) -> TextLine {
     TextLine::new(label, spans)
 }
 
-/// A row per comparison of `a` with `b`.
+/// Returns a table with a row per compared metric of `a` and `b`.
 pub(crate) fn table<'a>(
     comparisons: impl IntoIterator<Item = &'a Comparison>,
     a: &str,
@@ -83,12 +83,12 @@ pub(crate) fn table<'a>(
     table
 }
 
-/// The comparisons of each pair of trials.
+/// Groups the comparisons by pair of trials.
 pub(crate) fn pairs(comparisons: &[Comparison]) -> impl Iterator<Item = &[Comparison]> {
     comparisons.chunk_by(|one, next| (&one.a, &one.b) == (&next.a, &next.b))
 }
 
-/// Results of some comparisons in sentences.
+/// Returns the most important results as sentences.
 pub(crate) fn results(comparisons: &[Comparison]) -> impl Iterator<Item = String> {
     let stated = comparisons
         .iter()
@@ -96,7 +96,7 @@ pub(crate) fn results(comparisons: &[Comparison]) -> impl Iterator<Item = String
     stated.map(ratios::result)
 }
 
-/// Adds a table for each pair of trials of an experiment, and its results.
+/// Adds a table and a summary for each pair of trials in an experiment.
 pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
     let on_terminal = |c: &&Comparison| ON_TERMINAL.contains(&c.metric);
     for pair in pairs(&record.comparisons) {
@@ -110,7 +110,7 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
     blocks.lines(notes(&shown.collect::<Vec<_>>()));
 }
 
-/// Returns how many server processes inconclusive metrics need.
+/// Returns the number of server processes that inconclusive metrics need.
 pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
     gathered("inconclusive", comparisons, |c| {
         c.repetitions_needed
@@ -120,17 +120,17 @@ pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
     })
 }
 
-/// Returns each distinct note of the comparisons, with the metrics it applies to.
+/// Returns each distinct note of the comparisons, with the metrics that it applies to.
 pub(crate) fn notes(comparisons: &[&Comparison]) -> Vec<TextLine> {
     gathered("note", comparisons, |c| c.notes.clone())
 }
 
-/// Statistical methods, each once with its metrics.
+/// Returns each distinct statistical method with the metrics that it applies to.
 pub(crate) fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
     gathered("method", comparisons, |c| vec![c.method.clone()])
 }
 
-/// The texts of comparisons, each once, with the names of its metrics unless it applies to all.
+/// Returns each distinct text once, with metric names unless it applies to all metrics.
 fn gathered(
     label: &str,
     comparisons: &[&Comparison],

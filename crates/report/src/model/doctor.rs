@@ -1,12 +1,12 @@
-//! Findings of `floodmark doctor`: warnings first, each with its effect and the command that fixes
-//! it.
+//! Findings of `floodmark doctor`. Warnings come first, with their effects and the commands that
+//! fix them.
 
 use floodmark_record::host::{HostFinding, Level};
 
 use super::figures::count_of;
 use super::{Blocks, Emphasis, TextLine, line, plain};
 
-/// All findings, with a gap after each that needs attention.
+/// Returns all findings, with an empty line after each finding that needs attention.
 pub(crate) fn document(findings: &[HostFinding]) -> Blocks {
     let mut blocks = Blocks::default();
     blocks.paragraph([Emphasis::Strong.span(headline(findings))]);
@@ -70,7 +70,7 @@ mod tests {
                 "other load",
                 Level::Note,
                 "0.15 of 8 CPUs busy: bad\u{1b}[2Jname (pid 7) 0.15",
-                "client and server wait for CPUs that others use",
+                "client and server compete for CPUs",
                 &["kill -STOP 7"],
             ),
             finding(
@@ -100,7 +100,7 @@ mod tests {
 
         other load   note: 0.15 of 8 CPUs busy: bad\u{1b}[2Jname
                      (pid 7) 0.15
-          effect     client and server wait for CPUs that others use
+          effect     client and server compete for CPUs
           fix        kill -STOP 7
 
         clock        ok: tsc, 24.0 ns a reading

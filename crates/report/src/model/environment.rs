@@ -1,11 +1,11 @@
-//! The host and the tool that a record comes from.
+//! The host and the floodmark version of a record.
 
 use floodmark_record::Record;
 use floodmark_record::units::{show_bytes, show_count};
 
 use super::{TextLine, line, placement};
 
-/// Host, placements and versions.
+/// Adds host, placements and versions.
 pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
     let model = host.cpu_model.iter().map(|model| format!(", {model}"));
@@ -36,7 +36,7 @@ pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
     lines
 }
 
-/// Limits and kernel settings of the host.
+/// Adds the limits and kernel settings of the host.
 pub(crate) fn settings(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
     let limits = host

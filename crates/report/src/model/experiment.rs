@@ -1,4 +1,4 @@
-//! The result of an experiment: one row per trial, then causes, checks, comparisons and claims.
+//! The result of an experiment: a row per trial, then causes, checks, comparisons and claims.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use super::{
     ladder, line, outcomes, placement, plain, process_use, run, sweep, verdict,
 };
 
-/// Explains the table.
+/// Explanation above the table of trials.
 const EXPLANATION: &str = "(medians over the runs: ok responses per second in the window, \
     percentiles of response time, client CPU time per request, CPUs used by server and store)";
 
 /// The runs of a trial.
 type TrialRuns<'a> = Vec<&'a Run>;
 
-/// Returns the result of a record's experiment; empty without one.
+/// Returns the result of a record's experiment. Empty for other records.
 pub(crate) fn document(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
     let Some(experiment) = &record.experiment else {
@@ -101,8 +101,8 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
     ]
 }
 
-/// Returns the median of a percentile over runs. A percentile among timed-out requests exceeds all
-/// measured ones.
+/// Returns the median of a percentile over runs. A percentile among timed-out requests ranks above
+/// all measured ones.
 fn percentile(runs: &TrialRuns<'_>, of: fn(&Times) -> Option<f64>) -> Span {
     let figure = |run: &Run| match of(&run.response_time_us) {
         None if run.response_time_us.censored > 0 => Some(f64::INFINITY),
@@ -117,7 +117,7 @@ fn percentile(runs: &TrialRuns<'_>, of: fn(&Times) -> Option<f64>) -> Span {
     })
 }
 
-/// Returns the worst status of some runs, and how many have it if not all do.
+/// Returns the worst status of the runs, and the number of runs with this status unless all agree.
 fn validity(runs: &TrialRuns<'_>) -> Span {
     let badness = |run: &&&Run| (run.validity.status, outcomes::unanswered(&run.requests));
     let Some(worst) = runs.iter().max_by_key(badness) else {
@@ -134,7 +134,7 @@ fn validity(runs: &TrialRuns<'_>) -> Span {
     worst
 }
 
-/// `interrupted; resumed once; 2 runs repeated with their server processes`.
+/// Returns text such as `interrupted; resumed once; 2 runs repeated with their server processes`.
 pub(crate) fn resumed(record: &Record) -> Option<String> {
     let times = match record.resumed.len() {
         0 => return None,
@@ -148,7 +148,7 @@ pub(crate) fn resumed(record: &Record) -> Option<String> {
     ))
 }
 
-/// Returns the server log lines over all runs of a trial, added up per text.
+/// Returns the number of matching server log lines per text, summed over all runs of a trial.
 fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for errors in runs.iter().flat_map(|run| &run.log_errors) {
@@ -160,7 +160,7 @@ fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
         .collect()
 }
 
-/// Returns why runs are not valid, with one reason per trial and status, and why they ended early.
+/// Returns one reason per trial and invalid status, and the reasons why runs ended early.
 fn reasons(record: &Record) -> Vec<TextLine> {
     let mut known: Vec<(&str, Span)> = Vec::new();
     let mut lines = Vec::new();
@@ -188,7 +188,7 @@ fn attempt(run: &Run) -> String {
     format!("process {} attempt {}", run.process, run.attempt)
 }
 
-/// Returns the first violation of each trial, and one line with the trials without violations.
+/// Returns the first violation of each trial, and one line that lists trials without violations.
 fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
     let mut held: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Results of experiments on a terminal.
+//! Terminal output for experiments.
 
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::logged::LogErrors;
@@ -17,7 +17,7 @@ fn drawn(record: &Record) -> String {
     terminal::experiment(record, style)
 }
 
-/// A run of a trial on one of its server processes.
+/// Returns a run of a trial on a given server process.
 fn of(trial: &str, process: u32, run: Run) -> Run {
     Run {
         trial: Some(trial.to_owned()),
@@ -67,7 +67,7 @@ fn a_run_without_responses_is_not_valid() {
         let line = lines.find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
-    // 11.5 s of CPU in 10 s.
+    // The server used 11.5 s of CPU in 10 s.
     assert!(row("a").ends_with("1.15 12 invalid 1 of 12"), "{drawn}");
     assert!(row("b").ends_with("– 1 no response"), "{drawn}");
 }

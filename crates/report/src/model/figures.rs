@@ -1,4 +1,4 @@
-//! Figures as text with unit and precision. A figure that was not measured is "–", never a zero.
+//! Figures as text with unit and precision. An unmeasured figure is "–", never zero.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use floodmark_record::run::Interval;
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_count, show_duration, show_ns, show_rate};
 
-/// Text of a figure that was not measured.
+/// Placeholder for an unmeasured figure.
 pub(crate) const NOT_MEASURED: &str = "–";
 
-/// Returns the text of a figure, or "–".
+/// Returns the text of a figure, or "–" if it was not measured.
 pub(crate) fn optional(figure: Option<f64>, show: impl Fn(f64) -> String) -> String {
     figure.map_or_else(|| NOT_MEASURED.to_owned(), show)
 }
 
-/// Formats a time of `times` in microseconds. A percentile among timed-out requests is only known
-/// to exceed the timeout.
+/// Formats a statistic of `times` in microseconds. A percentile among timed-out requests is shown
+/// as above the timeout.
 pub(crate) fn time(us: Option<f64>, times: &Times, timeout_s: f64) -> String {
     match us {
         Some(0.0) => "0".to_owned(),
@@ -24,18 +24,18 @@ pub(crate) fn time(us: Option<f64>, times: &Times, timeout_s: f64) -> String {
     }
 }
 
-/// Formats microseconds: `4.40 µs`.
+/// Formats a time in microseconds: `4.40 µs`.
 pub(crate) fn microseconds(us: f64) -> String {
     show_ns(us * 1e3)
 }
 
-/// Formats CPU time per request in microseconds; `None` if the run was too short for the kernel's
-/// CPU clock.
+/// Formats CPU time per request in microseconds. `None` means that the run was too short for the
+/// kernel's CPU clock.
 pub(crate) fn cpu_per_request(us: Option<f64>) -> Option<String> {
     us.filter(|us| *us > 0.0).map(microseconds)
 }
 
-/// Formats seconds as a duration; "–" if negative or not finite.
+/// Formats seconds as a duration, or "–" if negative or not finite.
 pub(crate) fn seconds(s: f64) -> String {
     match Duration::try_from_secs_f64(s) {
         Ok(Duration::ZERO) => "0 s".to_owned(),
@@ -49,12 +49,12 @@ pub(crate) fn duration(s: f64) -> String {
     glue(&seconds(s))
 }
 
-/// Formats a rate with its "/s".
+/// Formats a rate with the unit "/s".
 pub(crate) fn rate(per_s: f64) -> String {
     format!("{}/s", per_second(per_s))
 }
 
-/// Formats a rate for a column whose heading has the "/s".
+/// Formats a rate without the unit, for a column whose heading contains "/s".
 pub(crate) fn per_second(per_s: f64) -> String {
     match per_s {
         0.0 => "0".to_owned(),
@@ -62,8 +62,7 @@ pub(crate) fn per_second(per_s: f64) -> String {
     }
 }
 
-/// Formats a share of a whole in percent, never rounded up to 100 % or down to 0 %; "–" if the
-/// whole is 0.
+/// Formats a share in percent, or "–" if the whole is 0. Never rounds up to 100 % or down to 0 %.
 pub(crate) fn share(part: u64, whole: u64) -> String {
     let percent = 100.0 * part as f64 / whole as f64;
     let text = match percent {
@@ -76,7 +75,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     glue(&text)
 }
 
-/// Formats whole percent; `< 1 %` for less.
+/// Formats whole percent; smaller values become `< 1 %`.
 pub(crate) fn percent(percent: f64) -> String {
     match percent {
         p if p > 0.0 && p < 0.5 => glue("< 1 %"),
@@ -84,7 +83,7 @@ pub(crate) fn percent(percent: f64) -> String {
     }
 }
 
-/// Formats an interval around `value`: `± 1.2 %` if it is symmetric, else both ends.
+/// Formats an interval around `value`: `± 1.2 %` if symmetric, otherwise both ends.
 pub(crate) fn interval(value: f64, interval: &Interval) -> String {
     let half = (interval.high - interval.low) / 2.0;
     let off_center = (f64::midpoint(interval.high, interval.low) - value).abs();
@@ -116,14 +115,14 @@ pub(crate) fn count_of(n: u64, noun: &str) -> String {
     glue(&format!("{} {noun}{plural}", show_count(n)))
 }
 
-/// Returns the smallest and the largest value; `None` without values.
+/// Returns the smallest and the largest value, or `None` if there are no values.
 pub(crate) fn extremes(values: &[f64]) -> Option<(f64, f64)> {
     let least = values.iter().copied().min_by(f64::total_cmp)?;
     let largest = values.iter().copied().max_by(f64::total_cmp)?;
     Some((least, largest))
 }
 
-/// Returns the median of the measured figures.
+/// Returns the median of the figures that were measured.
 pub(crate) fn median(figures: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     let figures: Vec<f64> = figures.flatten().collect();
     (!figures.is_empty()).then(|| floodmark_stats::attempts::median(&figures))
@@ -137,7 +136,7 @@ pub(crate) fn settings<'a>(settings: impl IntoIterator<Item = (&'a String, &'a S
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns `text` with no-break spaces, so that it is never wrapped.
+/// Replaces spaces by no-break spaces, so that `text` is never wrapped.
 pub(crate) fn glue(text: &str) -> String {
     text.replace(' ', "\u{a0}")
 }

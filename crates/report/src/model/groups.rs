@@ -1,4 +1,4 @@
-//! The table of the requests of a mix.
+//! The table of a mix's requests.
 
 use floodmark_record::groups::GroupFigures;
 use floodmark_record::run::Run;
@@ -8,11 +8,11 @@ use super::run::is_whole;
 use super::times::percentiles;
 use super::{ColumnCell, Detail, FigureTable, outcomes};
 
-/// Returns the table; `None` without a mix.
+/// Returns the table, or `None` for a run without a mix.
 pub(crate) fn table(run: &Run) -> Option<FigureTable> {
     let note = match is_whole(run) {
         true => "percentiles of response time",
-        false => "rates of the window; percentiles of response time over the whole run",
+        false => "rates within the window; response-time percentiles over the whole run",
     };
     let rows = run.groups.iter();
     let rows = rows.map(|group| (group.name.clone(), cells(run, group)));

@@ -1,4 +1,4 @@
-//! A ladder: the cost of each step compared with the step below.
+//! A ladder: the cost of each step compared with the previous step.
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{ComparedMetric, Comparison};
@@ -8,7 +8,7 @@ use super::figures::NOT_MEASURED;
 use super::ratios::{figure, interval};
 use super::{Emphasis, FigureTable, TableCell, TableRow};
 
-/// Costs of a step, with their column headings.
+/// Costs of a step, with column headings.
 const COSTS: [(ComparedMetric, &str); 4] = [
     (ComparedMetric::Throughput, "ok/s"),
     (ComparedMetric::P50, "p50"),
@@ -16,7 +16,7 @@ const COSTS: [(ComparedMetric, &str); 4] = [
     (ComparedMetric::ServerCpuPerRequest, "server CPU"),
 ];
 
-/// The steps of a record's ladder that were measured; `None` without any.
+/// Returns the measured steps of a record's ladder, or `None` if there are none.
 pub(crate) fn table(record: &Record) -> Option<FigureTable> {
     let ladder = &record.experiment.as_ref()?.ladder;
     let all = &record.comparisons;
@@ -36,7 +36,7 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
         comparisons.find(|c| ladder.contains(&c.b))
     };
     let mut table = FigureTable::new(COSTS.map(|(_, head)| head));
-    "geometric means over server processes; second line: ratio to the step below with its 95 % interval; \
+    "geometric means over server processes; second line: ratio to the previous step with a 95 % interval; \
      server CPU: server and store, per request"
         .clone_into(&mut table.note);
     for step in ladder {
@@ -57,7 +57,7 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Returns the ratio to the step below, with its interval if there is room.
+/// Formats the ratio to the previous step, with its interval as a supplement.
 fn cost(comparison: Option<&Comparison>) -> TableCell {
     let Some((comparison, times)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
         return NOT_MEASURED.to_owned().into();
@@ -78,7 +78,7 @@ pub(crate) mod tests {
     use crate::model::comparison::tests::comparison;
     use crate::terminal::tests::drawn_tables;
 
-    /// Adds a ladder of three steps to a record; the last step was not measured.
+    /// Adds a ladder of three steps to a record. The last step was not measured.
     pub(crate) fn add_ladder(record: &mut Record) {
         let ladder = ["none", "memory", "cassandra"].map(str::to_owned).to_vec();
         for metric in ComparedMetric::ALL {

@@ -1,8 +1,8 @@
-//! The presentation model: what a result shows, in order, with words, units, precision and emphasis
-//! already chosen.
+//! The presentation model: the content of a result in reading order, with words, units, precision
+//! and emphasis already chosen.
 //!
-//! Each part is built once from a record. The renderers (`terminal`, `html`) draw it; they compute
-//! no figures and choose no words.
+//! Each part is built once from a record. The renderers (`terminal`, `html`) draw the parts without
+//! computing figures or choosing words.
 
 pub(crate) mod answer;
 pub(crate) mod attempts;
@@ -34,7 +34,7 @@ pub(crate) mod verdict;
 pub(crate) use chart::Chart;
 pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableRow};
 
-/// How a piece of text is emphasized. Words never depend on it.
+/// How a piece of text is emphasized. The words are the same for every emphasis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emphasis {
     /// Ordinary text.
@@ -52,7 +52,7 @@ pub(crate) enum Emphasis {
 }
 
 impl Emphasis {
-    /// Returns `text` with this emphasis.
+    /// Returns a span of `text` with this emphasis.
     pub(crate) fn span(self, text: impl Into<String>) -> Span {
         Span {
             emphasis: self,
@@ -61,24 +61,24 @@ impl Emphasis {
     }
 }
 
-/// Text with one emphasis. No-break spaces keep a figure and its unit together.
+/// Text with one emphasis. No-break spaces keep a figure next to its unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) emphasis: Emphasis,
     pub(crate) text: String,
 }
 
-/// Returns text without emphasis.
+/// Returns a span without emphasis.
 pub(crate) fn plain(text: impl Into<String>) -> Span {
     Emphasis::Plain.span(text)
 }
 
-/// Returns explanatory text.
+/// Returns a span of explanatory text.
 pub(crate) fn faint(text: impl Into<String>) -> Span {
     Emphasis::Faint.span(text)
 }
 
-/// A labelled line. Without a label it continues the line above.
+/// A labeled line. A line without a label continues the previous one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextLine {
     pub(crate) label: String,
@@ -93,7 +93,7 @@ impl TextLine {
         }
     }
 
-    /// Prepends the name of a run, unless the line continues another one.
+    /// Prepends the name of a run, except to a continuation line.
     pub(crate) fn of(mut self, name: &str) -> Self {
         if !name.is_empty() && !self.label.is_empty() {
             self.spans.insert(0, plain(format!("{name}:")));
@@ -102,7 +102,7 @@ impl TextLine {
     }
 }
 
-/// Returns a line of plain text.
+/// Returns a labeled line of plain text.
 pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLine {
     TextLine::new(label, [plain(text)])
 }
@@ -112,33 +112,33 @@ pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLin
 pub(crate) enum Block {
     /// An empty line.
     Gap,
-    /// Text across the whole width.
+    /// Text over the full width.
     Paragraph(Vec<Span>),
-    /// A labelled line.
+    /// A labeled line.
     Line(TextLine),
-    /// A labelled line that must not be wrapped.
+    /// A labeled line that must not be wrapped.
     Command(String, String),
     /// A table.
     Table(FigureTable),
     /// A heading within a section.
     Subheading(String),
-    /// A sentence with items below it.
+    /// A sentence followed by a list.
     List(Vec<Span>, Vec<Vec<Span>>),
-    /// Charts side by side; shown on the page only.
+    /// Charts next to each other; shown only on the page.
     Charts(Vec<Chart>),
 }
 
-/// Parts of a document, in order.
+/// Parts of a document in reading order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Blocks(pub(crate) Vec<Block>);
 
 impl Blocks {
-    /// Returns blocks that consist of tables.
+    /// Returns a document that consists of tables.
     pub(crate) fn of_tables(tables: impl IntoIterator<Item = FigureTable>) -> Self {
         Blocks(tables.into_iter().map(Block::Table).collect())
     }
 
-    /// Returns charts below their notes; empty without charts.
+    /// Returns the notes followed by the charts. Empty without charts.
     pub(crate) fn of_charts(charts: Vec<Chart>, notes: impl IntoIterator<Item = String>) -> Self {
         let mut blocks = Blocks::default();
         if !charts.is_empty() {
@@ -154,7 +154,7 @@ impl Blocks {
         self.0.push(Block::Gap);
     }
 
-    /// Starts a section, with an explanation beside its heading.
+    /// Starts a section with an explanation next to the heading.
     pub(crate) fn section(&mut self, heading: impl Into<String>, explanation: &str) {
         self.gap();
         let explanation = faint(format!("({explanation})"));
@@ -169,7 +169,7 @@ impl Blocks {
         self.0.extend(lines.into_iter().map(Block::Line));
     }
 
-    /// Adds lines about the named run.
+    /// Adds lines that describe the named run.
     pub(crate) fn lines_of(&mut self, name: &str, lines: impl IntoIterator<Item = TextLine>) {
         self.lines(lines.into_iter().map(|line| line.of(name)));
     }

@@ -9,14 +9,14 @@ use super::figures::{count_of, settings};
 use super::plan;
 use super::run::same_load;
 
-/// A run with its name on the page.
+/// A run with a name that is unique on the page.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedRun<'a> {
     pub(crate) run: &'a Run,
     pub(crate) name: String,
 }
 
-/// Groups the runs of a record by load, and names them by what differs between them.
+/// Groups the runs of a record by load, and names each run by what distinguishes it.
 pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
     type NamePart = fn(&Run) -> String;
     let runs = &record.runs;
@@ -42,7 +42,7 @@ pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
         let name = texts.collect::<Vec<_>>().join(", ");
         if name.is_empty() { attempt(run) } else { name }
     };
-    // Experiments interleave the runs of their trials.
+    // Experiments interleave the runs of different trials.
     let mut loads: Vec<Vec<NamedRun<'_>>> = Vec::new();
     for run in runs {
         let named = NamedRun {
@@ -62,10 +62,11 @@ pub(crate) fn by_load<'a, 'b>(all: &'b [NamedRun<'a>]) -> impl Iterator<Item = &
     all.chunk_by(|a, b| same_load(a.run, b.run))
 }
 
-/// Returns the runs that get a curve, and a note that names them if others are left out.
+/// Returns the runs to draw as curves. If runs are left out, also returns a note that names the
+/// drawn runs.
 ///
-/// The runs of one load are spread evenly over its attempts. With several loads, each is
-/// represented by its run of median throughput, and loads with data per second come first.
+/// The runs of a single load are spread evenly over its attempts. If there are several loads, each
+/// is represented by the run with median throughput, and loads with per-second data come first.
 pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<String>) {
     if all.len() <= MAX_CURVES {
         return (all.to_vec(), None);
@@ -76,7 +77,7 @@ pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<Stri
         let last = MAX_CURVES - 1;
         let spread = (0..=last).map(|i| all[i * (all.len() - 1) / last].clone());
         let which = format!(
-            "Curves show {MAX_CURVES} of {n}, including the first and the last; the table has all"
+            "The curves show {MAX_CURVES} of {n}, including the first and the last. The table shows all."
         );
         return (spread.collect(), Some(which));
     }
@@ -90,7 +91,7 @@ pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<Stri
     };
     let drawn = loads.iter().take(shown).map(median).collect();
     let which = format!(
-        "Curves show the run of median throughput of {shown} of {}; the table has all {n}",
+        "The curves show the run with median throughput for {shown} of {}. The table shows all {n}.",
         count_of(loads.len() as u64, "load")
     );
     (drawn, Some(which))
@@ -176,6 +177,6 @@ mod tests {
         let (few, note) = drawn(&named(&record));
         let which: Vec<&str> = few.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(which, ["s1", "s2", "s3", "s4", "s5"]);
-        assert!(note.unwrap().contains("of 5 of 7"));
+        assert!(note.unwrap().contains("for 5 of 7"));
     }
 }

@@ -1,4 +1,4 @@
-//! Outcomes of requests, and bytes.
+//! Outcomes of requests, and bytes transferred.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,13 +12,13 @@ use super::{
     ColumnCell, Detail, Emphasis, FigureTable, Span, TableCell, TableRow, TextLine, line, plain,
 };
 
-/// Maximum number of status codes or errors listed, most frequent first.
+/// Maximum number of listed status codes or errors. The most frequent come first.
 const LISTED: usize = 5;
 
-/// Returns how many requests had an outcome.
+/// A function that returns the number of requests with an outcome.
 pub(crate) type OutcomeCount = fn(&Counts) -> u64;
 
-/// Every outcome but ok.
+/// All outcomes except ok.
 pub(crate) const OTHER_OUTCOMES: [(&str, OutcomeCount); 9] = [
     ("rejected", |c| c.rejected),
     ("wrong", |c| c.wrong),
@@ -31,26 +31,26 @@ pub(crate) const OTHER_OUTCOMES: [(&str, OutcomeCount); 9] = [
     (IN_FLIGHT, |c| c.in_flight_at_end),
 ];
 
-/// The only outcome that is neither ok nor a failure.
+/// The only outcome that counts as neither ok nor failed.
 const IN_FLIGHT: &str = "in flight at the end";
 
-/// Returns how many intended requests were not ok, whatever their outcome.
+/// Returns the number of intended requests that were not ok, whatever their outcome.
 pub(crate) fn not_ok(counts: &Counts) -> u64 {
     counts.intended.saturating_sub(counts.ok)
 }
 
-/// Returns whether requests were sent and no response came, not even a rejection.
+/// Returns whether requests were sent but no response arrived, not even a rejection.
 pub(crate) fn unanswered(counts: &Counts) -> bool {
     counts.intended > 0 && [counts.ok, counts.rejected, counts.wrong, counts.malformed] == [0; 4]
 }
 
-/// Returns a cell with throughput.
+/// Returns a cell that contains throughput.
 pub(crate) fn ok_per_s(throughput_per_s: Option<f64>) -> ColumnCell {
     let per_s = optional(throughput_per_s, per_second);
     ("ok/s", Detail::Essential, per_s.into())
 }
 
-/// Returns a cell with a number of failed requests.
+/// Returns a cell that contains the number of failed requests.
 pub(crate) fn failures(n: u64) -> ColumnCell {
     let emphasis = match n {
         0 => Emphasis::Plain,
@@ -60,7 +60,7 @@ pub(crate) fn failures(n: u64) -> ColumnCell {
     ("not ok", Detail::Essential, failed.into())
 }
 
-/// Returns the outcomes and bytes, added up over `runs`.
+/// Returns the lines about outcomes and bytes, summed over `runs`.
 pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     let mut counts = Counts::default();
     let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
@@ -83,14 +83,14 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     lines
 }
 
-/// Reports contradictory counts, which are a bug of floodmark.
+/// Reports inconsistent counts, which indicate a bug in floodmark.
 pub(crate) fn imbalance(label: &str, counts: &Counts) -> Option<TextLine> {
     let equation = counts.balance().err()?;
     let text = format!("the counts do not add up: {equation}");
     Some(TextLine::new(label, [Emphasis::Bad.span(text)]))
 }
 
-/// Returns a table of counts and shares, with a column for each named run.
+/// Returns a table of counts and shares with a column per named run.
 pub(crate) fn table(named: &[(&str, &Run)]) -> FigureTable {
     let mut table = FigureTable::new(named.iter().map(|(name, _)| *name));
     let ends: [(&str, OutcomeCount); 2] = [("ok", |c| c.ok), ("intended", |c| c.intended)];
@@ -129,7 +129,7 @@ fn outcomes(counts: &Counts) -> Vec<Span> {
     spans
 }
 
-/// `12,000 = sent 11,900 + unsent 50 + connect failed 50`.
+/// Returns an equation such as `12,000 = sent 11,900 + unsent 50 + connect failed 50`.
 fn equation(counts: &Counts) -> String {
     let (unsent, failed) = (counts.unsent, counts.connect_failed);
     let terms = [
@@ -146,10 +146,10 @@ fn equation(counts: &Counts) -> String {
     format!("{} = {sum}", show_count(counts.intended))
 }
 
-/// `200 × 17, 503 × 2`, most frequent first; `None` without any.
+/// Returns text such as `200 × 17, 503 × 2`, most frequent first; `None` without entries.
 pub(crate) fn frequencies<K: Display>(label: &str, counted: &BTreeMap<K, u64>) -> Option<TextLine> {
     let mut all: Vec<(&K, &u64)> = counted.iter().collect();
-    // The sort is stable: equally frequent ones stay in the order of their names.
+    // The sort is stable, so equally frequent entries stay ordered by name.
     all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
     let listed = all.iter().take(LISTED);
     let listed = listed.map(|(name, n)| format!("{name}\u{a0}×\u{a0}{}", show_count(**n)));
@@ -159,14 +159,14 @@ pub(crate) fn frequencies<K: Display>(label: &str, counted: &BTreeMap<K, u64>) -
     (!text.is_empty()).then(|| line(label, text))
 }
 
-/// Returns the bytes sent and received; `None` for external clients, which do not report them.
+/// Describes the bytes sent and received. `None` for external clients, which do not report bytes.
 pub(crate) fn traffic(runs: &[&Run]) -> Option<TextLine> {
     if runs.iter().all(|run| run.client.tool.is_some()) {
         return None;
     }
     let sent: u64 = runs.iter().map(|run| run.bytes.sent).sum();
     let received: u64 = runs.iter().map(|run| run.bytes.received).sum();
-    // Bytes cover the whole measurement, draining included.
+    // Byte counts cover the whole measurement, including the drain.
     let length_s: f64 = runs
         .iter()
         .filter_map(|run| run.series.last())

@@ -1,4 +1,4 @@
-//! The page of a record: the answer first, then figures, curves and notes, and how to repeat it.
+//! The page of a record: result, figures, curves, notes, and how to repeat the measurement.
 
 use floodmark_record::Record;
 use floodmark_record::run::{Run, Status};
@@ -12,27 +12,27 @@ use super::{
     times,
 };
 
-/// Maximum number of rows of a table.
+/// Maximum number of rows in a table.
 const MAX_ROWS: usize = 100;
 
-/// Maximum number of notes.
+/// Maximum number of notes on a page.
 const MAX_NOTES: usize = 60;
 
 /// The content of a page.
 pub(crate) struct PageContent {
     pub(crate) title: String,
-    /// The plans of the runs.
+    /// Descriptions of the plans.
     pub(crate) plans: Blocks,
     pub(crate) answer: Blocks,
-    /// The other sections with their headings; empty ones are not shown.
+    /// Further sections with headings. Empty sections are not shown.
     pub(crate) sections: Vec<(&'static str, Blocks)>,
 }
 
 impl PageContent {
-    /// Returns the page of a record; `next` is the next step.
+    /// Builds the page of a record. `next` is the next step.
     ///
     /// # Errors
-    /// A damaged histogram in the record.
+    /// Fails if a histogram in the record is damaged.
     pub(crate) fn of(record: &Record, next: Option<&str>) -> Result<PageContent, DamagedHistogram> {
         let all = names::named(record);
         let (drawn, which) = names::drawn(&all);
@@ -41,7 +41,7 @@ impl PageContent {
         let (observed, other_series) = observed::charts(&drawn);
         let which = which.map(|which| format!("{which}."));
         let curve_notes = which.into_iter().chain(over_time::notes(&drawn));
-        let increase = "Counters are shown as their increase from one value to the next.";
+        let increase = "Counters are shown as the increase since the previous value.";
         let others = format!("Also in the record: {}.", other_series.join(", "));
         let others = Some(others).filter(|_| !other_series.is_empty());
         let mut environment = Blocks::default();
@@ -80,7 +80,7 @@ impl PageContent {
     }
 }
 
-/// Returns the title of the page: the method and URL of the requests.
+/// Returns the page title: method and URL of the requests.
 fn title(all: &[NamedRun<'_>]) -> String {
     let url = |run: &Run| match run.plan.request.method.as_str() {
         "GET" => run.plan.target.url.clone(),
@@ -94,7 +94,7 @@ fn title(all: &[NamedRun<'_>]) -> String {
     }
 }
 
-/// Describes each plan in words, with its number of loads and the start of the first one.
+/// Describes each plan in words, with the number of loads and the start of the first load.
 fn plans(all: &[NamedRun<'_>]) -> Blocks {
     let mut plans: Vec<(String, u64, u64)> = Vec::new();
     for load in names::by_load(all) {
@@ -181,7 +181,7 @@ fn figures(all: &[NamedRun<'_>]) -> Blocks {
     blocks
 }
 
-/// Returns counts and shares of each run, with its statuses and errors below.
+/// Returns counts and shares of each run, followed by statuses and errors.
 fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
     let mut blocks = Blocks::default();
     let named = drawn.iter().map(|one| match drawn.len() {
@@ -201,7 +201,7 @@ fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
     blocks
 }
 
-/// Returns a table for each run that has one.
+/// Returns the tables of the runs that have one.
 fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<FigureTable>) -> Blocks {
     let mut blocks = Blocks::default();
     for one in drawn {
@@ -215,7 +215,7 @@ fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<FigureTable>) -> Blo
     blocks
 }
 
-/// Returns thresholds, reasons, checks and remarks.
+/// Returns thresholds, reasons, checks and notes.
 fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     let mut lines: Vec<TextLine> = record.thresholds.iter().map(summary::threshold).collect();
     for one in all {
@@ -247,7 +247,7 @@ fn notes(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     blocks
 }
 
-/// Returns the command, and the plan of each load.
+/// Returns the command and the plan of each load.
 fn repetition(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     let mut blocks = Blocks::default();
     if let Some(command) = repeat::command(record) {

@@ -1,11 +1,11 @@
-//! The placement of client, server and store, in words.
+//! The placement of client, server and store in words.
 
 use floodmark_record::Record;
 use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};
 
 use super::figures::{count_of, duration, settings};
 
-/// Returns one line per placement, with its trials if there are several placements. Empty if no
+/// Returns one line per placement. With several placements, each line names its trials. Empty if no
 /// placement was requested.
 pub(crate) fn lines(record: &Record) -> Vec<String> {
     let mut placements: Vec<(String, Vec<&str>)> = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn lines(record: &Record) -> Vec<String> {
     }
 }
 
-/// `client on CPU 0, server on CPUs 1-3`.
+/// Returns text such as `client on CPU 0, server on CPUs 1-3`.
 fn describe(place: &Placement) -> String {
     let hosts = match place.hosts {
         HostLayout::Shared => "",
@@ -45,7 +45,7 @@ fn describe(place: &Placement) -> String {
     format!("{hosts}{client}, {server}{store}{delay}")
 }
 
-/// `, store postgresql, 20 ms of round-trip delay through floodmark's proxy`.
+/// Returns text such as `, store postgresql, 20 ms of round-trip delay through floodmark's proxy`.
 fn describe_store(store: &StorePlacement) -> String {
     let with = match store.setting.is_empty() {
         true => String::new(),
@@ -60,7 +60,7 @@ fn describe_store(store: &StorePlacement) -> String {
     format!(", store {}{with}{running}{delay}", store.name)
 }
 
-/// `, 20 ms of delay each way through floodmark's proxy`.
+/// Returns text such as `, 20 ms of delay each way through floodmark's proxy`.
 fn delay(delay_s: Option<f64>, kind: &str) -> String {
     match delay_s {
         None => String::new(),

@@ -1,4 +1,4 @@
-//! A plan in words: `closed, 50 kept connections, 1 thread, 10 s`.
+//! Descriptions of plans: `closed, 50 kept connections, 1 thread, 10 s`.
 
 use floodmark_record::plan::{
     Address, Arrivals, CloseFirst, ConnectionUse, Length, Plan, Schedule,
@@ -8,7 +8,8 @@ use floodmark_record::run::Run;
 use super::figures::{count_of, duration, rate};
 use super::{Emphasis, Span, plain};
 
-/// The first line of a summary:
+/// Returns the first line of a summary:
+///
 /// `floodmark load http://127.0.0.1:8080/  closed, 50 kept connections, 1 thread, 10 s`.
 pub(crate) fn headline(run: &Run, attempts: usize) -> [Span; 2] {
     let plan = &run.plan;
@@ -21,7 +22,7 @@ pub(crate) fn headline(run: &Run, attempts: usize) -> [Span; 2] {
     [Emphasis::Strong.span(what), how]
 }
 
-/// `closed, 50 kept connections, 1 thread, 10 s`.
+/// Returns text such as `closed, 50 kept connections, 1 thread, 10 s`.
 pub(crate) fn describe(plan: &Plan, attempts: usize) -> String {
     let mix = plan.mix.as_ref().map(|mix| {
         let requests = count_of(mix.requests.len() as u64, "request");
@@ -42,7 +43,7 @@ pub(crate) fn describe(plan: &Plan, attempts: usize) -> String {
     parts.join(", ")
 }
 
-/// Describes the addresses to connect to, unless the URL gives the only one.
+/// Describes the target addresses, unless the URL already contains the only one.
 fn addresses(plan: &Plan) -> Option<String> {
     match (&plan.target.address, plan.target.addresses().count()) {
         (unix @ Address::Unix(_), _) => Some(format!("through {unix}")),
@@ -62,7 +63,8 @@ fn model(plan: &Plan) -> String {
     }
 }
 
-/// `1,000/s`, `ramp from 100/s to 5,000/s`, `3 steps from 1,000/s to 5,000/s`, `replay of times.log at 2x`.
+/// Returns `1,000/s`, `ramp from 100/s to 5,000/s`, `3 steps from 1,000/s to 5,000/s` or `replay of
+/// times.log at 2x`.
 fn describe_schedule(schedule: &Schedule) -> String {
     match schedule {
         Schedule::Constant { rate: per_s, .. } => rate(per_s.per_s()),

@@ -1,4 +1,4 @@
-//! CPU and memory of client, server and store, and what an external client reported.
+//! CPU and memory use of client, server and store, and the figures of external clients.
 
 use floodmark_record::client::ExternalRun;
 use floodmark_record::run::Run;
@@ -8,7 +8,7 @@ use floodmark_record::watch::Server;
 use super::figures::{count_of, cpu_per_request, duration, extremes, glue, percent, rate};
 use super::{TextLine, faint, line, plain};
 
-/// Returns the client's CPU per request, and how busy its threads were.
+/// Describes the client's CPU time per request and the busy share of its threads.
 pub(crate) fn client(run: &Run) -> TextLine {
     let mut spans = vec![plain(
         match cpu_per_request(run.client.cpu_us_per_request) {
@@ -41,7 +41,7 @@ pub(crate) fn client(run: &Run) -> TextLine {
             .and_then(|waited| extremes(&waited))
         {
             None => spans.push(plain("(run delay: not measured)")),
-            // A wait of less than 1 % explains nothing.
+            // Omit waits of less than 1 %, which explain nothing.
             Some((_, longest)) if longest < 1.0 => {}
             Some((_, longest)) => {
                 let most = if loaders.len() > 1 { "up to " } else { "" };
@@ -74,7 +74,7 @@ pub(crate) fn totals(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Returns the CPU and memory of the monitored server and store.
+/// Returns the CPU and memory use of the monitored server and store.
 pub(crate) fn servers(run: &Run) -> Vec<TextLine> {
     let roles = [("server", &run.server), ("store", &run.store)];
     let monitored = roles.into_iter().filter_map(|(role, used)| {
@@ -95,7 +95,7 @@ pub(crate) fn servers(run: &Run) -> Vec<TextLine> {
     monitored.collect()
 }
 
-/// `nginx, 3 processes, peak memory 24.0 MB`.
+/// Returns text such as `nginx, 3 processes, peak memory 24.0 MB`.
 fn processes(used: &Server) -> String {
     let seen = &used.seen;
     let which = match (seen.processes, seen.pids.first()) {
@@ -107,7 +107,7 @@ fn processes(used: &Server) -> String {
     format!("{}{which}, peak memory {memory}", glue(&seen.name))
 }
 
-/// Returns the CPU per request of each role over several attempts.
+/// Returns the CPU time per request of each role over several attempts.
 pub(crate) fn ranges(runs: &[Run]) -> Vec<TextLine> {
     type Cpu = fn(&Run) -> Option<f64>;
     let roles: [(&str, Cpu); 3] = [
@@ -128,30 +128,30 @@ pub(crate) fn ranges(runs: &[Run]) -> Vec<TextLine> {
     roles.into_iter().filter_map(line).collect()
 }
 
-/// Returns the mean number of CPUs used by the processes of a role.
+/// Returns the mean number of CPUs that the processes of a role used.
 pub(crate) fn cpus(used: Option<&Server>) -> Option<f64> {
     let used = used.filter(|used| used.wall_s > 0.0)?;
     Some(used.cpu_s / used.wall_s)
 }
 
-/// Returns the name and record of the external client of a run.
+/// Returns the name and the record of a run's external client.
 pub(crate) fn external(run: &Run) -> Option<(&str, &ExternalRun)> {
     run.client.name.as_deref().zip(run.client.tool.as_ref())
 }
 
-/// Returns the command of an external client, ready to paste into a shell.
+/// Returns the command line of an external client, quoted for a shell.
 pub(crate) fn command(tool: &ExternalRun) -> String {
     let words = tool.command.iter().map(String::as_str);
     shlex::try_join(words).unwrap_or_else(|_| tool.command.join(" "))
 }
 
-/// Returns the version of an external client, or its name.
+/// Returns the version of an external client, or the client's name if the version is unknown.
 pub(crate) fn version<'a>(name: &'a str, tool: &'a ExternalRun) -> &'a str {
     tool.version.as_deref().unwrap_or(name)
 }
 
-/// Describes the responses counted by an external client and by the server; `None` if the server
-/// has no counter.
+/// Describes the responses counted by an external client and by the server. Returns `None` if the
+/// server does not count responses.
 pub(crate) fn counted(name: &str, tool: &ExternalRun) -> Option<String> {
     let responses = tool.counter.as_ref()?.answers();
     let by_client = match tool.said.answers {
@@ -168,7 +168,7 @@ pub(crate) fn counted(name: &str, tool: &ExternalRun) -> Option<String> {
     ))
 }
 
-/// Describes the external client that drove a run, and what it counted.
+/// Describes the external client of a run and its counts.
 pub(crate) fn external_client(run: &Run) -> Vec<TextLine> {
     let Some((name, tool)) = external(run) else {
         return Vec::new();

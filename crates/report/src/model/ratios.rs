@@ -1,4 +1,4 @@
-//! Ratios, comparisons and claims in plain words, without statistics.
+//! Plain-language descriptions of ratios, comparisons and claims, without statistical terms.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use floodmark_record::units::{show_count, show_ratio};
 use super::figures::{NOT_MEASURED, level, microseconds, optional, rate};
 use super::{Emphasis, Span};
 
-/// Ratios that are shown in percent.
+/// Range of ratios that are shown in percent.
 const SHOWN_IN_PERCENT: Range<f64> = 0.5..2.0;
 
-/// Maximum number of server processes per system at which repeating a comparison is usually
+/// Maximum number of server processes per system for which repeating a comparison is usually
 /// worthwhile.
 const MANY_PROCESSES: u32 = 100;
 
@@ -40,7 +40,7 @@ pub(crate) fn result(comparison: &Comparison) -> String {
     format!("{differ} ({level} interval: {low} to {high}){conclusion}")
 }
 
-/// `5.3 % lower`, `0.0 % higher`, `× 2.310`.
+/// Formats a ratio: `5.3 % lower`, `0.0 % higher`, `× 2.310`.
 fn difference(ratio: f64) -> String {
     match (ratio - 1.0) * 100.0 {
         _ if !SHOWN_IN_PERCENT.contains(&ratio) => format!("× {}", show_ratio(ratio)),
@@ -49,20 +49,20 @@ fn difference(ratio: f64) -> String {
     }
 }
 
-/// Describes how many server processes would probably settle a comparison.
+/// Describes how many server processes a conclusive comparison probably needs.
 pub(crate) fn processes_needed(processes: u32) -> String {
     let needed = match processes {
         10_000.. => "10,000 or more".to_owned(),
         n => show_count(n.into()),
     };
     let advice = match processes > MANY_PROCESSES {
-        true => "; a quieter host needs fewer",
+        true => "; fewer on a quieter host",
         false => "",
     };
     format!("probably needs {needed} server processes per side{advice}")
 }
 
-/// Describes whether a claim holds, in one word.
+/// Returns one word that says whether a claim holds.
 pub(crate) fn holds(holds: Holds) -> Span {
     match holds {
         Holds::Yes => Emphasis::Good.span("yes"),
@@ -71,7 +71,7 @@ pub(crate) fn holds(holds: Holds) -> Span {
     }
 }
 
-/// Describes the metric and trials of a claim: `p50, a ÷ b`.
+/// Returns metric and trials of a claim: `p50, a ÷ b`.
 pub(crate) fn subject(claim: &ClaimResult) -> String {
     let trials = match claim.of.as_slice() {
         [a, b] => format!("{a} ÷ {b}"),
@@ -85,7 +85,7 @@ pub(crate) fn subject(claim: &ClaimResult) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the measured figure and interval of a claim, in the unit of the published one.
+/// Returns the measured figure and interval of a claim, in the unit of the published figure.
 #[must_use]
 pub fn measured(claim: &ClaimResult) -> String {
     let show = |value| claimed(claim, value);
@@ -98,7 +98,7 @@ pub fn measured(claim: &ClaimResult) -> String {
     }
 }
 
-/// Returns the published figure of a claim, with its tolerance.
+/// Returns the published figure of a claim with the tolerance.
 #[must_use]
 pub fn published(claim: &ClaimResult) -> String {
     let shown = optional(claim.published, |figure| claimed(claim, figure));
@@ -112,7 +112,7 @@ pub fn published(claim: &ClaimResult) -> String {
     }
 }
 
-/// Formats a figure of a claim: a figure of one trial, or a ratio of two.
+/// Formats a figure of a claim, either a figure of one trial or a ratio.
 fn claimed(claim: &ClaimResult, value: f64) -> String {
     match (claim.metric, claim.of.len()) {
         (Some(metric), 1) => figure(metric, Some(value)),
@@ -120,7 +120,7 @@ fn claimed(claim: &ClaimResult, value: f64) -> String {
     }
 }
 
-/// Formats a figure of a metric with its unit.
+/// Formats a metric's figure with its unit.
 pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
     match metric {
         ComparedMetric::Throughput | ComparedMetric::Goodput => optional(value, rate),
@@ -128,7 +128,7 @@ pub(crate) fn figure(metric: ComparedMetric, value: Option<f64>) -> String {
     }
 }
 
-/// Formats both ends of a comparison's interval.
+/// Formats both ends of a comparison's confidence interval.
 pub(crate) fn interval(comparison: &Comparison) -> String {
     match comparison.low.zip(comparison.high) {
         Some((low, high)) => format!("{} – {}", show_ratio(low), show_ratio(high)),
@@ -181,9 +181,8 @@ mod tests {
         );
         compared.repetitions_needed = Some(466);
         assert!(
-            result(&compared).ends_with(
-                "probably needs 466 server processes per side; a quieter host needs fewer"
-            )
+            result(&compared)
+                .ends_with("probably needs 466 server processes per side; fewer on a quieter host")
         );
         (compared.low, compared.high, compared.repetitions_needed) = (None, None, None);
         assert!(result(&compared).contains("new: 5.7\u{a0}% lower; inconclusive: not enough"));

@@ -1,7 +1,7 @@
-//! The plan of each load, and the command that repeats it.
+//! The plan of each load, and the command that repeats the measurement.
 //!
-//! A page is made to be shared, so values of headers that carry credentials are left out; the
-//! record has them.
+//! Pages are meant to be shared, so values of headers that contain credentials are omitted. The
+//! record contains these values.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use floodmark_record::units::show_bytes;
 use super::figures::seconds;
 use super::{TextLine, line, plan, process_use};
 
-/// Parts of header names whose values are secret.
+/// Parts of header names that indicate secret values.
 const SECRET: [&str; 7] = [
     "authorization",
     "cookie",
@@ -24,24 +24,24 @@ const SECRET: [&str; 7] = [
     "session",
 ];
 
-/// Replaces a secret value.
+/// Replacement for a secret value.
 const REDACTED: &str = "…";
 
-/// Maximum number of characters shown of a body.
+/// Maximum number of body characters shown.
 const MAX_BODY: usize = 200;
 
-/// Returns the command of a record without --out, ready to paste into a shell; `None` if the record
-/// has none.
+/// Returns the command line of a record without --out, quoted for a shell. `None` if the record has
+/// no command line.
 pub(crate) fn command(record: &Record) -> Option<String> {
     let (program, arguments) = record.tool.command.split_first()?;
-    // The folder of the program means nothing on another host.
+    // The program's folder is meaningless on another host.
     let name = Path::new(program)
         .file_name()
         .and_then(|name| name.to_str());
     let mut words = vec![quoted(name.unwrap_or("floodmark"))];
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
-        // A repetition needs a new result folder.
+        // Omit --out, because a repetition needs a new result folder.
         match argument.as_str() {
             "--out" => drop(arguments.next()),
             out if out.starts_with("--out=") => {}
@@ -51,13 +51,13 @@ pub(crate) fn command(record: &Record) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// Quotes a word for a shell. A zero byte can neither be quoted nor passed on a command line.
+/// Quotes a word for a shell. Zero bytes cannot occur in a command line and cannot be quoted.
 fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| word.to_owned(), |quoted| quoted.into_owned())
 }
 
-/// Hides the value of a header that may be a credential, in any spelling of the flag. A body or URL
-/// has other characters before its first colon.
+/// Hides the value of a header that may be a credential, in any form of the flag. Bodies and URLs
+/// contain other characters before the first colon.
 fn redact(argument: &str) -> String {
     match argument.split_once(':') {
         Some((name, _)) if is_secret(name) && !name.contains(['{', '"', '/']) => {
@@ -72,7 +72,7 @@ fn is_secret(name: &str) -> bool {
     SECRET.iter().any(|word| name.contains(word))
 }
 
-/// Returns the plan of a run, or the command of an external client.
+/// Describes the plan of a run, or gives the command line of an external client.
 pub(crate) fn plan(run: &Run) -> Vec<TextLine> {
     let plan = &run.plan;
     let mut lines = vec![

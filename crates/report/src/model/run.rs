@@ -1,4 +1,4 @@
-//! Lines about one run: its end, throughput, validity, checks and notes.
+//! Lines about one run: end, throughput, validity, checks and notes.
 
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Plan;
@@ -9,7 +9,7 @@ use floodmark_record::units::{show_count, show_ns};
 use super::figures::{count_of, duration, glue, interval, level, percent, rate};
 use super::{Emphasis, Span, TextLine, faint, line, outcomes, plain};
 
-/// Returns whether two runs are attempts at the same load: runs of one trial, or of plans that
+/// Returns whether two runs are attempts at the same load: they belong to one trial, or their plans
 /// differ only in the seed.
 pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
     if a.trial.is_some() || b.trial.is_some() {
@@ -23,7 +23,7 @@ pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
         && seedless(&a.plan) == seedless(&b.plan)
 }
 
-/// Returns why a run did not complete.
+/// Describes why a run did not complete.
 pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     let gone = run.server_gone_since_s;
     let what = match run.ended.reason {
@@ -42,7 +42,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     };
     let mut spans = vec![
         Emphasis::Bad.span(what),
-        plain(format!("{when}; figures cover what was measured")),
+        plain(format!("{when}; the figures cover the time until then")),
     ];
     let detail = run.ended.detail.as_ref();
     let detail = detail.filter(|detail| !detail.starts_with(what));
@@ -50,7 +50,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     Some(TextLine::new("ended", spans))
 }
 
-/// Returns throughput with its interval and validity, and goodput.
+/// Describes throughput with interval and validity, and goodput.
 pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     let Some(throughput) = run.throughput_per_s else {
         return vec![line("throughput", "not measured")];
@@ -88,8 +88,8 @@ pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Returns which part of the run the figures cover. `None` for all of a steady run, unless
-/// `always`.
+/// Describes which part of the run the figures cover. Returns `None` if they cover all of a steady
+/// run, unless `always` is set.
 pub(crate) fn window(run: &Run, always: bool) -> Option<TextLine> {
     let window = &run.window;
     let is_steady = matches!(run.steady.class, SteadyClass::Steady | SteadyClass::Varied);
@@ -124,7 +124,7 @@ pub(crate) fn held(run: &Run) -> Option<TextLine> {
     Some(TextLine::new("held", [emphasis.span(text)]))
 }
 
-/// Describes whether the server kept up with a growing rate.
+/// Describes whether the server kept up with an increasing rate.
 pub(crate) fn saturation(run: &Run) -> Option<TextLine> {
     Some(match run.saturation.as_ref()? {
         Saturation::FellBehind(found) => {
@@ -151,13 +151,13 @@ pub(crate) fn saturation(run: &Run) -> Option<TextLine> {
     })
 }
 
-/// Describes protocol, cipher suites, number of handshakes and their cost.
+/// Describes protocol, cipher suites, and the number and cost of handshakes.
 pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     let tls = run.tls.as_ref().filter(|tls| tls.used.handshakes > 0)?;
     let suites: Vec<&str> = tls.used.negotiated.keys().map(String::as_str).collect();
     let handshakes = count_of(tls.used.handshakes, "handshake");
     let resumed = glue(&format!("{} resumed", show_count(tls.used.resumed)));
-    // Kept connections finish their handshakes before the clock starts.
+    // Handshakes of kept connections finish before the clock starts.
     let cost = match tls.handshake_cpu_share.filter(|share| *share > 0.0) {
         Some(share) => format!(", {} of the client's CPU", percent(share * 100.0)),
         None => String::new(),
@@ -166,7 +166,7 @@ pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     Some(line("TLS", text))
 }
 
-/// Returns the status, then each reason on a line of its own.
+/// Returns the status, followed by one line per reason.
 pub(crate) fn validity(run: &Run) -> Vec<TextLine> {
     let status = validity_of(run);
     let dash = || status.emphasis.span("–");
@@ -180,7 +180,7 @@ pub(crate) fn validity(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Returns the status in one word. A run without a response is never called valid.
+/// Returns the status in one word. A run without any response is never called valid.
 pub(crate) fn validity_of(run: &Run) -> Span {
     match run.validity.status {
         Status::Valid if outcomes::unanswered(&run.requests) => Emphasis::Bad.span("no response"),
@@ -190,7 +190,7 @@ pub(crate) fn validity_of(run: &Run) -> Span {
     }
 }
 
-/// Returns the results of the checks.
+/// Returns the results of the run's checks.
 pub(crate) fn checks(run: &Run) -> Vec<TextLine> {
     let line = |check: &floodmark_record::run::CheckResult| {
         let result = match check.held {
@@ -202,12 +202,13 @@ pub(crate) fn checks(run: &Run) -> Vec<TextLine> {
     run.checks.iter().map(line).collect()
 }
 
-/// Returns remarks, log lines and missing facts.
+/// Returns notes, log lines and missing data.
 pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
     let mut lines = Vec::new();
     if run.requests.reconnects > 0 {
         let n = count_of(run.requests.reconnects, "request");
-        let text = format!("{n} retried on a fresh connection: the server had closed the kept one");
+        let text =
+            format!("{n} retried on a fresh connection because the server had closed the kept one");
         lines.push(line("note", text));
     }
     if let Some(warmup) = &run.warmup
@@ -228,12 +229,12 @@ pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// `12 lines of the server log with AskTimeoutException`.
+/// Returns text such as `12 lines of the server log with AskTimeoutException`.
 pub(crate) fn log_lines(text: &str, lines: u64) -> String {
     format!("{} of the server log with {text}", count_of(lines, "line"))
 }
 
-/// Describes the host that `floodmark observe` monitored, and how its clock was aligned.
+/// Describes the host monitored by `floodmark observe`, and how its clock was aligned.
 fn remote_host(remote: &RemoteObservation) -> String {
     let aligned = &remote.aligned;
     let clock = match aligned.method {

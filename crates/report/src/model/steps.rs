@@ -1,4 +1,4 @@
-//! The table of the steps of a changing rate.
+//! The table of steps of a changing rate.
 
 use floodmark_record::run::{Run, StepFigures};
 use floodmark_stats::saturation::KEPT_UP_SHARE;
@@ -10,14 +10,14 @@ use super::{ColumnCell, Detail, Emphasis, FigureTable, outcomes};
 /// Maximum number of steps shown.
 const MAX_SHOWN: usize = 20;
 
-/// Returns the table; `None` without steps.
+/// Returns the table, or `None` for a run without steps.
 pub(crate) fn table(run: &Run) -> Option<FigureTable> {
     let name = |step: &StepFigures| match step.from_s {
         0.0 => format!("0 to {}", seconds(step.to_s)),
         from_s => format!("{} to {}", seconds(from_s), seconds(step.to_s)),
     };
     let rows = run.steps.iter().map(|step| (name(step), cells(run, step)));
-    let note = "requests counted when they end; percentiles of response time";
+    let note = "requests are counted when they end; percentiles are of response time";
     let table = FigureTable::of(rows, note).captioned("step");
     (!run.steps.is_empty()).then(|| table.limited(MAX_SHOWN))
 }

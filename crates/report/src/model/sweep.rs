@@ -1,22 +1,22 @@
-//! A sweep: throughput by the values of settings.
+//! A sweep: throughput for each combination of settings.
 
 use floodmark_record::sweep::{PointThroughput, Swept};
 
 use super::figures::{optional, per_second, rate, settings};
 use super::{FigureTable, TableCell, TableRow};
 
-/// Explains the table.
-pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with its 95 % interval if there are several";
+/// Explanation below the table.
+pub(crate) const NOTE: &str = "ok responses per second: geometric mean over server processes, with a 95 % interval if there are several";
 
-/// Points of a sweep that differ only in its first setting.
+/// Points of a sweep that differ only in the first setting.
 pub(crate) struct SweepCurve<'a> {
-    /// Values of the other settings, in words; empty if there is only one setting.
+    /// Values of the other settings in words. Empty if there is only one setting.
     pub(crate) others: String,
-    /// Value of the first setting, with its measurement.
+    /// Value of the first setting with the measured point.
     pub(crate) points: Vec<(&'a str, &'a PointThroughput)>,
 }
 
-/// Returns the curves of a sweep, in the order of its points.
+/// Returns the curves of a sweep in the order of its points.
 pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
     let mut curves: Vec<SweepCurve<'_>> = Vec::new();
     let Some((first, others)) = swept.sweep.knobs.split_first() else {
@@ -40,7 +40,7 @@ pub(crate) fn curves(swept: &Swept) -> Vec<SweepCurve<'_>> {
     curves
 }
 
-/// Throughput by the first setting (rows) and the others (columns).
+/// Returns a table of throughput by the first setting (rows) and the others (columns).
 pub(crate) fn table(swept: &Swept) -> FigureTable {
     let curves = curves(swept);
     let head = |curve: &SweepCurve<'_>| match curve.others.as_str() {
@@ -70,15 +70,15 @@ pub(crate) fn table(swept: &Swept) -> FigureTable {
     table
 }
 
-/// Throughput with its interval.
+/// Returns a cell with throughput and interval.
 fn throughput(measured: &PointThroughput) -> TableCell {
     let ends = measured.low.zip(measured.high);
     let interval = ends.map(|(low, high)| format!("({} – {})", per_second(low), per_second(high)));
     TableCell::new(optional(measured.throughput_per_s, rate), interval)
 }
 
-/// Describes the settings with the highest throughput, and the first ones that come close; `None`
-/// if nothing was measured.
+/// Names the settings with the highest throughput and the first settings that come close. Returns
+/// `None` if nothing was measured.
 pub(crate) fn result(swept: &Swept) -> Option<String> {
     let of = |trial: &String| {
         let mut points = swept.sweep.points.iter().zip(&swept.measured);
@@ -93,8 +93,8 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
         .as_ref()
         .filter(|enough| swept.best.as_ref() != Some(enough));
     let enough = match enough.and_then(of) {
-        Some((values, per_s)) => format!("{values} reaches 95 % of it ({per_s})"),
-        None => "no earlier setting reaches 95 % of it".to_owned(),
+        Some((values, per_s)) => format!("{values} reaches 95 % of the maximum ({per_s})"),
+        None => "no earlier setting reaches 95 % of the maximum".to_owned(),
     };
     let name = &swept.sweep.name;
     Some(format!(
@@ -110,7 +110,7 @@ pub(crate) mod tests {
     use crate::fixture;
     use crate::terminal::tests::drawn_tables;
 
-    /// Threads 1, 2 and 4 by connections 10 and 20; one point was not measured.
+    /// A sweep of threads 1, 2 and 4 by connections 10 and 20. One point was not measured.
     pub(crate) fn swept() -> Swept {
         let per_s = |threads: f64, connections: f64| match (threads, connections) {
             (4.0, 20.0) => None,
@@ -152,7 +152,7 @@ pub(crate) mod tests {
         let mut record = fixture::record(Vec::new());
         let mut one = swept();
         record.sweeps.push(one.clone());
-        // One setting makes one column.
+        // A sweep of one setting has a single column.
         one.sweep.name = "few".to_owned();
         one.sweep.knobs.truncate(1);
         one.sweep.points.truncate(3);

@@ -1,19 +1,19 @@
-//! Tables: columns with a head, rows with a name, and the detail level of each.
+//! Tables: columns with headings, rows with names, and detail levels.
 
 use super::{Emphasis, Span};
 
-/// Where a column or row is shown.
+/// Detail level of a column or row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
     /// Everywhere.
     Essential,
-    /// Only if there is room.
+    /// Only if there is enough room.
     Roomy,
-    /// On the page only.
+    /// Only on the page.
     Page,
 }
 
-/// Text of a cell, with a supplement that is dropped if there is no room.
+/// Text of a cell. The supplement is dropped if there is not enough room.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TableCell {
     pub(crate) span: Span,
@@ -44,7 +44,7 @@ impl From<String> for TableCell {
     }
 }
 
-/// Head of a column.
+/// A column heading.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TableColumn {
     pub(crate) head: String,
@@ -55,7 +55,7 @@ pub(crate) struct TableColumn {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TableRow {
     pub(crate) name: String,
-    /// Explains the name; shown on the page only.
+    /// Explanation of the name; shown only on the page.
     pub(crate) about: Vec<String>,
     pub(crate) detail: Detail,
     pub(crate) cells: Vec<TableCell>,
@@ -72,22 +72,22 @@ impl TableRow {
     }
 }
 
-/// A cell with the head and detail of its column.
+/// A cell with the heading and detail level of its column.
 pub(crate) type ColumnCell = (&'static str, Detail, TableCell);
 
 /// A table.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FigureTable {
-    /// Head of the names.
+    /// Heading of the row names.
     pub(crate) caption: String,
     pub(crate) columns: Vec<TableColumn>,
     pub(crate) rows: Vec<TableRow>,
-    /// Explains the table; may be empty.
+    /// Explanation of the table; may be empty.
     pub(crate) note: String,
 }
 
 impl FigureTable {
-    /// A table with `columns` of equal detail and no rows yet.
+    /// Creates a table without rows whose columns have the same detail level.
     pub(crate) fn new<H: Into<String>>(columns: impl IntoIterator<Item = H>) -> Self {
         let column = |head: H| TableColumn {
             head: head.into(),
@@ -101,8 +101,8 @@ impl FigureTable {
         }
     }
 
-    /// A table with the columns of its first row. All rows have the same columns; columns without
-    /// text are left out.
+    /// Creates a table with the columns of its first row. All rows have the same columns. Columns
+    /// without text are dropped.
     pub(crate) fn of(
         rows: impl IntoIterator<Item = (String, Vec<ColumnCell>)>,
         note: &str,
@@ -136,7 +136,7 @@ impl FigureTable {
         self
     }
 
-    /// Keeps at most `most` rows, and says how many more the record has.
+    /// Keeps at most `most` rows and notes how many more the record contains.
     pub(crate) fn limited(mut self, most: usize) -> Self {
         if let Some(more) = self.rows.len().checked_sub(most).filter(|n| *n > 0) {
             self.rows.truncate(most);

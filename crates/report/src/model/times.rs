@@ -1,4 +1,4 @@
-//! Every kind of time that was measured, with its percentiles.
+//! All measured kinds of times with percentiles.
 
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::Run;
@@ -8,13 +8,13 @@ use floodmark_record::units::show_count;
 use super::figures::{count_of, time};
 use super::{ColumnCell, Detail, Emphasis, FigureTable, TableCell};
 
-/// Minimum p99 at which a terminal shows the time that requests were blocked, microseconds.
+/// Minimum p99 of blocked time that a terminal shows, microseconds.
 const BLOCKED_MATTERS_US: f64 = 1_000.0;
-/// Minimum p99 at which a terminal shows lateness, microseconds: a tenth of the lateness that can
+/// Minimum p99 of lateness that a terminal shows, microseconds: a tenth of the lateness that can
 /// invalidate a run.
 const LATENESS_MATTERS_US: f64 = 100.0;
 
-/// Returns the table; `None` if nothing was timed.
+/// Returns the table, or `None` if nothing was timed.
 pub(crate) fn table(run: &Run) -> Option<FigureTable> {
     let open = run.plan.is_open();
     let exceeds = |times: &Times, us: f64| times.p99.is_some_and(|p99| open && p99 > us);
@@ -22,7 +22,7 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
     let is_blocked = exceeds(blocked, BLOCKED_MATTERS_US);
     let is_late = exceeds(lateness, LATENESS_MATTERS_US);
     let reconnects = run.plan.connection_use != ConnectionUse::Kept;
-    // Name, meaning, times, and whether a terminal shows them.
+    // Name, meaning, times, and whether a terminal shows the row.
     let kinds = [
         ("service", "sent to done", &run.service_time_us, true),
         ("response", "intended to done", &run.response_time_us, true),
@@ -65,7 +65,7 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
 }
 
 fn cells(times: &Times, timeout_s: f64) -> Vec<ColumnCell> {
-    // With timed-out requests, the mean is unknown and does not necessarily exceed the timeout.
+    // If requests timed out, the mean is unknown. The mean may also be less than the timeout.
     let mean = time(times.mean, &Times::default(), timeout_s);
     let [p50, p99, p99_9, max] = percentiles(times, timeout_s);
     let p90 = percentile(times.p90, times, timeout_s);
@@ -82,7 +82,7 @@ fn cells(times: &Times, timeout_s: f64) -> Vec<ColumnCell> {
     ]
 }
 
-/// Cells with the percentiles that every table of times shows.
+/// Returns the cells with the percentiles that every table of times contains.
 pub(crate) fn percentiles(times: &Times, timeout_s: f64) -> [ColumnCell; 4] {
     let cell = |us| percentile(us, times, timeout_s);
     [

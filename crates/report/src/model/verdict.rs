@@ -1,5 +1,5 @@
-//! Verdicts: the cause, its evidence and the next step, then what was ruled out and where the
-//! requests were.
+//! Verdicts: cause, evidence and next step, followed by causes ruled out and the location of
+//! requests.
 
 use floodmark_record::proof::Tested;
 use floodmark_record::run::Run;
@@ -8,10 +8,10 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use super::figures::rate;
 use super::{Blocks, Emphasis, TextLine, faint, line, plain};
 
-/// Maximum number of loads whose evidence and next steps are shown with a result.
+/// Maximum number of loads for which a result includes evidence and next steps.
 pub(crate) const FEW: usize = 3;
 
-/// Returns the causes of judged runs; `None` for a run that could not be judged.
+/// Returns the causes of runs. `None` stands for a run without a verdict.
 pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>) -> Blocks {
     let mut blocks = Blocks::default();
     for (i, (run, verdict)) in judged.into_iter().enumerate() {
@@ -33,8 +33,8 @@ pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Ver
     blocks
 }
 
-/// Returns the last verdict among those with the most frequent cause, and how many runs have that
-/// cause.
+/// Returns the most frequent cause as the last verdict with this cause, and the number of runs with
+/// this cause.
 pub(crate) fn most_frequent<'a>(
     runs: impl IntoIterator<Item = &'a Run>,
 ) -> Option<(&'a Verdict, usize)> {
@@ -45,7 +45,7 @@ pub(crate) fn most_frequent<'a>(
     Some((most, alike(most)))
 }
 
-/// Returns the most frequent cause of some runs, in one line.
+/// Returns the most frequent cause of the runs in one line.
 pub(crate) fn cause<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Option<TextLine> {
     let runs: Vec<&Run> = runs.into_iter().collect();
     let (verdict, alike) = most_frequent(runs.iter().copied())?;
@@ -68,7 +68,7 @@ fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
     TextLine::new("why", spans)
 }
 
-/// Returns the evidence for a cause, and the throughput it allows.
+/// Returns the evidence for a cause and the throughput that the cause allows.
 pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
     let evidence = verdict.evidence.iter();
     let mut lines: Vec<TextLine> = evidence.map(|text| line("evidence", text)).collect();
@@ -77,7 +77,7 @@ pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
     lines
 }
 
-/// Describes the perturbations: what was changed, what the cause predicted and what was measured.
+/// Describes each perturbation: the change, the predicted effect and the measured effect.
 pub(crate) fn tests(verdict: &Verdict) -> Vec<TextLine> {
     let tested = verdict.tested.iter();
     tested
@@ -125,7 +125,7 @@ pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
     lines
 }
 
-/// Returns everything about one verdict.
+/// Returns all details of one verdict.
 fn all(verdict: &Verdict) -> Vec<TextLine> {
     let mut lines = vec![cause_of(verdict, 1, 1)];
     lines.extend(evidence(verdict));

@@ -1,7 +1,7 @@
-//! Documents as text for a terminal: labels beside wrapped text, and tables that drop columns if
-//! there is no room.
+//! Terminal text: labels next to wrapped text, and tables that drop columns if the terminal is too
+//! narrow.
 //!
-//! Everything passes [`plain::line`], so no text of a server or URL can control the terminal.
+//! [`plain::line`] escapes everything, so text from servers and URLs cannot control the terminal.
 
 use floodmark_record::Record;
 use floodmark_record::comparison::ComparisonReport;
@@ -13,28 +13,28 @@ use crate::model::{self, Block, Blocks, Detail, Emphasis, FigureTable, Span, Tab
 use crate::plain;
 use crate::style::Style;
 
-/// Width of the label before each value, in characters.
+/// Width of the label before a value, in characters.
 const LABEL: usize = 13;
 
 /// Columns between the cells of a table.
 const GAP: usize = 2;
 
-/// The no-break space; shown as an ordinary one.
+/// No-break space; printed as an ordinary space.
 const NO_BREAK: char = '\u{a0}';
 
-/// Returns the summary of a record; `next` is the next step.
+/// Draws the summary of a record. `next` is the next step.
 #[must_use]
 pub fn summary(record: &Record, next: Option<&str>, style: Style) -> String {
     draw(&model::summary::document(record, next), style)
 }
 
-/// Returns the result of a record's experiment; empty without one.
+/// Draws the result of a record's experiment. Empty for other records.
 #[must_use]
 pub fn experiment(record: &Record, style: Style) -> String {
     draw(&model::experiment::document(record), style)
 }
 
-/// Returns what limited each run; `None` for a run that could not be judged.
+/// Draws what limited each run. `None` stands for a run without a verdict.
 #[must_use]
 pub fn why<'a>(
     judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>,
@@ -43,13 +43,13 @@ pub fn why<'a>(
     draw(&model::verdict::document(judged), style)
 }
 
-/// Returns the comparison of two results.
+/// Draws the comparison of two results.
 #[must_use]
 pub fn comparison(compared: &ComparisonReport, style: Style) -> String {
     draw(&model::comparison::document(compared), style)
 }
 
-/// Returns the findings of `floodmark doctor`. Commands are never wrapped, so that they can be
+/// Draws the findings of `floodmark doctor`. Commands are never wrapped, so that they can be
 /// pasted.
 #[must_use]
 pub fn doctor(findings: &[HostFinding], style: Style) -> String {
@@ -86,21 +86,21 @@ pub(crate) fn draw(blocks: &Blocks, style: Style) -> String {
     canvas.out
 }
 
-/// Text drawn so far.
+/// A drawing in progress.
 struct Canvas {
     style: Style,
     out: String,
 }
 
 impl Canvas {
-    /// Draws `label   value`, with the value wrapped beside the label.
+    /// Draws `label   value`, with the value wrapped to the right of the label.
     fn line(&mut self, line: &TextLine) {
         self.out
             .push_str(&format!("{:<LABEL$}", plain::line(&line.label)));
         self.wrap(LABEL, &line.spans);
     }
 
-    /// Draws as much of a table as fits: first supplements are dropped, then columns.
+    /// Draws a table within the width. Supplements are dropped first, then columns.
     fn table(&mut self, table: &FigureTable) {
         let room = self.style.columns();
         let (mut shown, mut width) = (Vec::new(), usize::MAX);
@@ -131,7 +131,7 @@ impl Canvas {
         }
     }
 
-    /// Breaks between words. A word longer than the line stays whole, so that a URL can be copied.
+    /// Wraps text between words. Long words such as URLs stay whole, so that they can be copied.
     fn wrap(&mut self, indent: usize, spans: &[Span]) {
         let painted = |span: &Span| self.style.paint(span.emphasis, &plain::line(&span.text));
         let spans = spans.iter().filter(|span| !span.text.is_empty());
@@ -150,7 +150,7 @@ impl Canvas {
     }
 }
 
-/// Returns the rows of a table as text, head first, names in the first column.
+/// Returns the rows of a table as text. The headings come first, and names are in the first column.
 fn cells(table: &FigureTable, supplements: bool, detail: Detail) -> Vec<Vec<Span>> {
     let span =
         |emphasis: Emphasis, text: &str| emphasis.span(plain::line(text).replace(NO_BREAK, " "));
@@ -180,8 +180,8 @@ fn cells(table: &FigureTable, supplements: bool, detail: Detail) -> Vec<Vec<Span
     rows
 }
 
-/// Returns the width of each column with the gap before it; the first is at least as wide as a
-/// label.
+/// Returns the width of each column, including the gap before it. The first column is at least as
+/// wide as a label.
 fn widths(rows: &[Vec<Span>]) -> Vec<usize> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -210,14 +210,14 @@ pub(crate) mod tests {
         }
     }
 
-    /// Draws lines without color.
+    /// Draws lines without colors.
     pub(crate) fn drawn(lines: impl IntoIterator<Item = TextLine>, width: usize) -> String {
         let mut blocks = Blocks::default();
         blocks.lines(lines);
         draw(&blocks, style(width))
     }
 
-    /// Draws tables without color.
+    /// Draws tables without colors.
     pub(crate) fn drawn_tables(
         tables: impl IntoIterator<Item = FigureTable>,
         width: usize,

@@ -1,20 +1,20 @@
 //! Axes with their ranges and ticks.
 //!
-//! The plotting library's own ticks would spell units differently from the tables, and search
-//! endlessly in a damaged record.
+//! The plotting library's ticks format units differently from the tables, and a damaged record can
+//! make the library search for ticks endlessly.
 
 use crate::model::figures::seconds;
 
-/// Maximum drawable value. Larger values come from damaged records and would hide all others.
+/// Maximum drawable value. Larger values come from damaged records and would flatten all curves.
 const LARGEST: f64 = 1e15;
 
-/// Maximum number of steps on an axis: more labels would overlap on a phone.
+/// Maximum number of ticks on an axis; more labels would overlap on a phone.
 const STEPS: f64 = 5.0;
 
-/// Minimum ratio of the largest to the smallest time for a logarithmic scale.
+/// Minimum ratio of the largest to the smallest time on a logarithmic axis.
 const LOG_FROM: f64 = 20.0;
 
-/// Steps of a time axis, seconds.
+/// Possible distances between ticks of a time axis, seconds.
 const CLOCK_S: [f64; 15] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
     21600.0,
@@ -25,19 +25,19 @@ pub(crate) fn drawable(value: f64) -> bool {
     (0.0..=LARGEST).contains(&value)
 }
 
-/// An axis in the unit of its values.
+/// An axis in the unit of the plotted values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axis {
     pub(crate) from: f64,
     pub(crate) to: f64,
-    /// Positions with their labels, ascending.
+    /// Tick positions with labels, ascending.
     pub(crate) ticks: Vec<(f64, String)>,
-    /// Whether the scale is logarithmic; then all values are positive.
+    /// Whether the scale is logarithmic. If so, all values are positive.
     pub(crate) log: bool,
 }
 
 impl Axis {
-    /// Returns where a value lies between the ends of the axis, from 0 to 1.
+    /// Returns the relative position of a value on the axis, from 0 to 1.
     pub(crate) fn share(&self, value: f64) -> f64 {
         let position = |value: f64| match self.log {
             true => value.max(self.from).log10(),
@@ -55,7 +55,7 @@ impl Axis {
         }
     }
 
-    /// Returns an axis from zero to at least `largest`.
+    /// Returns a linear axis from zero to at least `largest`.
     pub(crate) fn from_zero(largest: f64, label: impl Fn(f64) -> String) -> Self {
         let step = round_step(largest.max(f64::MIN_POSITIVE) / STEPS);
         let steps = (largest / step - 1e-9).ceil().max(1.0);
@@ -63,19 +63,19 @@ impl Axis {
         Axis::linear(0.0, steps * step, ticks.map(|at| (at, label(at))))
     }
 
-    /// Returns an axis for times in microseconds: from zero, or logarithmic for a wide range.
+    /// Returns an axis for microseconds: linear from zero, or logarithmic for a wide range.
     pub(crate) fn of_times(values: impl Iterator<Item = f64> + Clone) -> Self {
         let largest = values.clone().fold(0.0, f64::max);
         let least = values.fold(f64::INFINITY, f64::min);
-        // Nothing is shorter than a nanosecond; lower decades would be empty.
+        // Times have a resolution of a nanosecond, so lower decades would be empty.
         if largest < least.max(1e-3) * LOG_FROM {
             return Axis::from_zero(largest.max(1e-3), label_us);
         }
         Axis::decades(least.max(1e-3), largest)
     }
 
-    /// Returns a logarithmic axis from the step of 1, 2, 5 at or below `least` to that at or above
-    /// `largest`, microseconds.
+    /// Returns a logarithmic axis in microseconds. Both ends are 1, 2 or 5 times a power of ten: at
+    /// or below `least`, and at or above `largest`.
     fn decades(least: f64, largest: f64) -> Self {
         let (first, last) = (
             (least.log10() - 1e-9).floor() as i32,
@@ -118,12 +118,12 @@ impl Axis {
         Axis::linear(from, to, ticks.map(|at| (at, label_s(at, step))))
     }
 
-    /// Returns an axis for shares of requests, each further nine with the same width: 0 %, 90 %, 99
-    /// %, … up to `decades`.
+    /// Returns an axis for shares of requests: 0 %, 90 %, 99 %, … up to `decades` nines. Each
+    /// further nine has the same width.
     pub(crate) fn of_shares(decades: f64) -> Self {
         let ticks = (0..=decades.floor() as usize).map(|n| {
             let label = match n {
-                // The longest labels would overlap.
+                // Drop ticks whose long labels would overlap.
                 n if decades > 5.0 && n > 3 && n % 2 == 0 => String::new(),
                 0 => "0 %".to_owned(),
                 1 => "90 %".to_owned(),
@@ -145,7 +145,7 @@ fn round_step(rough: f64) -> f64 {
         .unwrap_or(of[3])
 }
 
-/// Formats a count as flags accept it: `150k`, `2.5M`, `0.5`.
+/// Formats a count in the notation of the flags: `150k`, `2.5M`, `0.5`.
 pub(crate) fn label_count(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e12 => (v / 1e12, "T"),
@@ -173,7 +173,7 @@ fn label_s(at: f64, step: f64) -> String {
     }
 }
 
-/// Formats a value without the digits that come from binary rounding.
+/// Formats a value without binary rounding artifacts.
 fn shortest(value: f64) -> String {
     let text = format!("{value:.9}");
     let text = text.trim_end_matches('0').trim_end_matches('.');

@@ -1,29 +1,29 @@
-//! Curves of measurements per second: a step per measurement, with gaps where there is none.
+//! Curves of per-second measurements: a step per measurement, and a gap where none exists.
 
 use floodmark_record::run::{Run, SeriesRow};
 
 use super::CurvePiece;
 use super::axis::drawable;
 
-/// Maximum number of steps of a curve; more would share a pixel.
+/// Maximum number of steps in a curve; more would be narrower than a pixel.
 pub(crate) const MAX_STEPS: usize = 300;
 
-/// Maximum distance of consecutive steps, seconds.
+/// Maximum distance between consecutive steps, seconds.
 const ADJACENT_S: f64 = 1e-3;
 
-/// Minimum length of a step with its own rate, seconds.
+/// Minimum length of a step whose rate is meaningful, seconds.
 const SLIVER_S: f64 = 0.05;
 
-/// How several measurements become one step.
+/// How several measurements are merged into one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aggregation {
-    /// Mean weighted by length, for rates and CPU.
+    /// Mean weighted by length; used for rates and CPU.
     Mean,
-    /// Largest, for percentiles. Unknown if one of them is, since that one may be the largest.
+    /// Maximum; used for percentiles. Unknown if any value is unknown.
     Largest,
 }
 
-/// A value over a range of time; `None` if it was not measured.
+/// A value over a time range; `None` if not measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CurveStep {
     pub(crate) from_s: f64,
@@ -31,7 +31,7 @@ pub(crate) struct CurveStep {
     pub(crate) value: Option<f64>,
 }
 
-/// Returns the curve of `value` over the seconds of a run.
+/// Returns the curve of `value` for a run's seconds.
 pub(crate) fn of_series(
     run: &Run,
     by: Aggregation,
@@ -49,12 +49,12 @@ pub(crate) fn of_series(
     pieces(run, &joined(&steps, by))
 }
 
-/// Returns how many rows are joined into one step, or `None` if no rows are joined.
+/// Returns the number of rows merged into one step, or `None` if no rows are merged.
 pub(crate) fn rows_per_step(rows: usize) -> Option<usize> {
     Some(rows.div_ceil(MAX_STEPS)).filter(|n| *n > 1)
 }
 
-/// Joins steps into at most [`MAX_STEPS`].
+/// Merges steps until at most [`MAX_STEPS`] remain.
 pub(crate) fn joined(steps: &[CurveStep], by: Aggregation) -> Vec<CurveStep> {
     let sound =
         |step: &CurveStep| drawable(step.from_s) && drawable(step.to_s) && step.to_s > step.from_s;
@@ -66,9 +66,9 @@ pub(crate) fn joined(steps: &[CurveStep], by: Aggregation) -> Vec<CurveStep> {
         .collect()
 }
 
-/// Adds steps that are too short for a rate to the step before: a tick of CPU time in the last
-/// microseconds of a run would count as many CPUs. Percentiles of such a step cover few requests,
-/// so they are dropped.
+/// Merges steps that are too short for a rate into the preceding step. Otherwise a tick of CPU time
+/// in the last microseconds of a run would look like many CPUs. Percentiles of a short step cover
+/// few requests and are dropped.
 fn without_slivers(steps: impl Iterator<Item = CurveStep>, by: Aggregation) -> Vec<CurveStep> {
     let mut kept: Vec<CurveStep> = Vec::new();
     for step in steps {
@@ -116,7 +116,7 @@ fn one(part: &[CurveStep], by: Aggregation) -> Option<CurveStep> {
     })
 }
 
-/// Turns steps into lines, with separate pieces outside the run's window.
+/// Converts steps to lines. Parts outside the run's window become separate pieces.
 pub(crate) fn pieces(run: &Run, steps: &[CurveStep]) -> Vec<CurvePiece> {
     let mut pieces: Vec<CurvePiece> = Vec::new();
     let mut end_s = f64::NEG_INFINITY;
@@ -132,7 +132,7 @@ pub(crate) fn pieces(run: &Run, steps: &[CurveStep]) -> Vec<CurvePiece> {
         match pieces.last_mut() {
             Some(piece) if follows && piece.faint == faint => piece.points.extend(ends),
             Some(piece) if follows => {
-                // The two pieces share a point, so that no gap shows.
+                // Both pieces include this point, so that the curve has no gap.
                 let joint = piece.points.last().copied();
                 let points = joint.into_iter().chain(ends).collect();
                 pieces.push(CurvePiece { points, faint });

@@ -1,4 +1,4 @@
-//! The distribution of response times over percentiles, each further nine with the same width.
+//! The distribution of response times by percentile. Each further nine has the same width.
 
 use floodmark_record::run::Run;
 use floodmark_stats::Histogram;
@@ -7,10 +7,10 @@ use super::{Axis, Chart, Curve, CurvePiece};
 use crate::model::figures::{count_of, seconds};
 use crate::model::names::NamedRun;
 
-/// Points per nine; more would share a pixel.
+/// Number of points per nine; more would be narrower than a pixel.
 const POINTS_PER_DECADE: u32 = 40;
 
-/// A histogram in the record that cannot be read.
+/// A histogram in the record that cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{name}: the response-time histogram is damaged ({reason}); rebuild the record from its events.jsonl"
@@ -20,10 +20,10 @@ pub struct DamagedHistogram {
     pub(crate) reason: String,
 }
 
-/// Returns the chart; `None` if nothing was timed.
+/// Returns the chart, or `None` if no request was timed.
 ///
 /// # Errors
-/// See [`DamagedHistogram`].
+/// Returns [`DamagedHistogram`] if a histogram cannot be decoded.
 pub(crate) fn chart(drawn: &[NamedRun<'_>]) -> Result<Option<Chart>, DamagedHistogram> {
     let mut curves = Vec::new();
     let mut decades: f64 = 1.0;
@@ -48,7 +48,7 @@ pub(crate) fn chart(drawn: &[NamedRun<'_>]) -> Result<Option<Chart>, DamagedHist
     let y = Axis::of_times(curves.iter().flat_map(Curve::values));
     let axes = (Axis::of_shares(decades), y);
     let title = "Response time by share of requests";
-    let mut chart = Chart::new(title, "of the window", axes, curves);
+    let mut chart = Chart::new(title, "within the window", axes, curves);
     let note = "Share of requests that took at most this long. Each further nine has the same width; the last point is the \
                 slowest request.";
     chart.notes.push(note.to_owned());
@@ -67,13 +67,13 @@ fn histogram(one: &NamedRun<'_>) -> Result<Option<Histogram>, DamagedHistogram> 
     Ok(read.filter(|histogram| !histogram.is_empty()))
 }
 
-/// Returns the points up to the slowest request, or up to the first that timed out.
+/// Returns the points up to the slowest request, or up to the first request that timed out.
 fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
     let count = histogram.count() as f64;
     let last = (count.log10() * f64::from(POINTS_PER_DECADE)).floor() as u32;
     let shares = (0..=last).map(|i| f64::from(i) / f64::from(POINTS_PER_DECADE));
     let end = [count.log10()].into_iter();
-    // Times beyond the timeout are unknown, because those requests were aborted.
+    // Requests that timed out were aborted, so their times are unknown.
     let known_us = match run.response_time_us.censored {
         0 => f64::INFINITY,
         _ => run.plan.timeout.as_secs_f64() * 1e6,
@@ -82,7 +82,7 @@ fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
         .chain(end)
         .filter_map(|x| {
             let rest = 10f64.powf(-x);
-            // The last share is the slowest request.
+            // The last point is the slowest request.
             let share = if rest * count < 1.000_001 {
                 1.0
             } else {

@@ -1,4 +1,4 @@
-//! Charts: curves over axes, with their notes.
+//! Charts: curves on axes, with notes.
 
 mod axis;
 mod curves;
@@ -10,27 +10,27 @@ pub(crate) mod swept;
 pub(crate) use axis::Axis;
 pub use distribution::DamagedHistogram;
 
-/// Maximum number of curves of a chart. More would need more colors than readers can tell apart.
+/// Maximum number of curves in a chart. Readers cannot distinguish more colors.
 pub(crate) const MAX_CURVES: usize = 5;
 
-/// What a curve shows.
+/// What a curve represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CurveRole {
-    /// A measurement, with the number of its color.
+    /// A measurement, with the index of the curve's color.
     Measured(usize),
-    /// The rate that the plan offers.
+    /// The rate offered by the plan.
     Offered,
 }
 
-/// A part of a curve without a gap.
+/// A part of a curve without gaps.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CurvePiece {
     pub(crate) points: Vec<(f64, f64)>,
-    /// Outside the window.
+    /// Whether the piece lies outside the window.
     pub(crate) faint: bool,
 }
 
-/// A curve. Nothing was measured between its pieces.
+/// A curve. Gaps between pieces were not measured.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     pub(crate) name: String,
@@ -39,7 +39,7 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    /// A measured curve.
+    /// Creates a measured curve.
     pub(crate) fn measured(color: usize, name: &str, pieces: Vec<CurvePiece>) -> Self {
         Curve {
             name: name.to_owned(),
@@ -48,7 +48,7 @@ impl Curve {
         }
     }
 
-    /// Returns all values on the y axis.
+    /// Iterates over all y values.
     pub(crate) fn values(&self) -> impl Iterator<Item = f64> + Clone {
         let points = self.pieces.iter().flat_map(|piece| &piece.points);
         points.map(|(_, y)| *y)
@@ -64,15 +64,15 @@ pub(crate) struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
     pub(crate) curves: Vec<Curve>,
-    /// Shaded ranges of the x axis.
+    /// Shaded ranges on the x axis.
     pub(crate) shades: Vec<(f64, f64)>,
-    /// Positions on the x axis with a line across.
+    /// Positions of vertical lines on the x axis.
     pub(crate) marks: Vec<f64>,
     pub(crate) notes: Vec<String>,
 }
 
 impl Chart {
-    /// Returns a chart without shades, marks and notes.
+    /// Creates a chart without shades, marks or notes.
     pub(crate) fn new(title: &str, unit: &str, (x, y): (Axis, Axis), curves: Vec<Curve>) -> Self {
         Chart {
             title: title.to_owned(),
@@ -86,13 +86,13 @@ impl Chart {
         }
     }
 
-    /// Returns the curves that have something to show.
+    /// Returns the curves that are not empty.
     pub(crate) fn drawn(&self) -> impl Iterator<Item = &Curve> {
         self.curves.iter().filter(|curve| !curve.pieces.is_empty())
     }
 }
 
-/// Returns the largest value of some curves, or 0.
+/// Returns the largest y value of the curves, or 0.
 fn largest(curves: &[Curve]) -> f64 {
     curves.iter().flat_map(Curve::values).fold(0.0, f64::max)
 }

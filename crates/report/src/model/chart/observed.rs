@@ -13,13 +13,13 @@ use super::{Chart, Curve};
 use crate::model::figures::seconds;
 use crate::model::names::NamedRun;
 
-/// Maximum share of the warm-up in a value of the measurement.
+/// Maximum share of the warm-up in a sample that counts as part of the measurement.
 const OF_WARMUP: f64 = 0.05;
 
-/// Maximum number of charts; the record has all metrics.
+/// Maximum number of charts. The record contains all metrics.
 const MAX_CHARTS: usize = 8;
 
-/// Returns the rank of a metric's chart. Metrics that explain waiting or failing requests come
+/// Returns the rank of a metric's chart. Metrics that explain waiting or failed requests rank
 /// first.
 fn priority(metric: &Metric) -> usize {
     let pending = |pool: &str| Metric::CassandraPool(pool.to_owned(), PoolFigure::Pending);
@@ -48,7 +48,7 @@ fn priority(metric: &Metric) -> usize {
     position.unwrap_or(first.len())
 }
 
-/// Returns whether another chart already shows the metric.
+/// Returns whether another chart already shows this metric.
 fn is_left_out(metric: &Metric) -> bool {
     use ProcessFigure::{OnCpu, System, User};
     matches!(
@@ -58,7 +58,7 @@ fn is_left_out(metric: &Metric) -> bool {
     )
 }
 
-/// Returns the charts of metrics that were not always zero, and the names of those without a chart.
+/// Returns the charts of metrics with a nonzero value, and the names of metrics without a chart.
 pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
     let Some(time) = TimeAxis::of(drawn) else {
         return (Vec::new(), Vec::new());
@@ -107,7 +107,7 @@ fn chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) -> Chart {
     time.chart_from_zero(&name(key), &unit, curves)
 }
 
-/// Returns the values as steps, in seconds from the start of the measurement.
+/// Returns the values as steps, in seconds since the start of the measurement.
 fn steps(run: &Run, seen: &Observation) -> Vec<CurveStep> {
     let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
     let held = run.connections.held.as_ref();
@@ -121,7 +121,7 @@ fn steps(run: &Run, seen: &Observation) -> Vec<CurveStep> {
         let begun_s = start_s + i as f64 * step_s - before_s;
         CurveStep {
             from_s: match begun_s {
-                // A warm-up ends a little after its last second.
+                // A warm-up ends slightly after its last full second.
                 s if s > -step_s * OF_WARMUP => s.max(0.0),
                 s => s,
             },
@@ -204,9 +204,9 @@ mod tests {
         assert_eq!(whole.len(), 2);
         assert_eq!(whole[0], (0.0, Some(1.0)));
         assert_eq!(whole[1].1, Some(2.0));
-        // A value that spans warm-up and measurement belongs to neither.
+        // Skip a value that spans both warm-up and measurement.
         assert_eq!(drawn(2.5, &mut run), [(0.5, Some(2.0))]);
-        // The measured start is more accurate than the sum of the parts before.
+        // The measured start is more accurate than the sum of the step lengths.
         run.measured_from_ms = Some(1000);
         assert_eq!(drawn(2.5, &mut run).len(), 3);
     }

@@ -1,5 +1,5 @@
-//! Charts over time: throughput, response times, CPU, failures and connections, with a curve for
-//! each drawn run.
+//! Charts over time: throughput, response times, CPU, failures and connections. Each selected run
+//! has a curve.
 
 use floodmark_record::plan::Schedule;
 use floodmark_record::run::{Run, Saturation, SeriesRow};
@@ -11,10 +11,10 @@ use super::{Axis, Chart, Curve, CurvePiece, CurveRole, largest};
 use crate::model::figures::seconds;
 use crate::model::names::NamedRun;
 
-/// Maximum share of the time axis for a warm-up, whose seconds are not in the record.
+/// Maximum share of the time axis for the warm-up. Per-second data of the warm-up is not recorded.
 const MAX_WARMUP: f64 = 0.2;
 
-/// Returns the charts of the given runs; empty if they have no per-second data.
+/// Returns the charts of the given runs. Empty without per-second data.
 pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> Vec<Chart> {
     let has_series = drawn.iter().any(|one| !one.run.series.is_empty());
     let Some(time) = TimeAxis::of(drawn).filter(|_| has_series) else {
@@ -58,24 +58,24 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> Vec<Chart> {
 fn connections_changed(run: &Run) -> bool {
     let mut all = run.series.iter().map(|row| row.open_connections);
     let first = all.next();
-    // The last second ends after the connections were closed.
+    // The last second ends after all connections were closed.
     all.rev().skip(1).any(|n| Some(n) != first)
 }
 
-/// Axis and notes shared by all charts over time.
+/// The axis and notes that all charts over time share.
 pub(crate) struct TimeAxis {
     pub(crate) axis: Axis,
     pub(crate) shades: Vec<(f64, f64)>,
     marks: Vec<f64>,
-    /// Explains shades, marks and joined seconds.
+    /// Explanations of shades, marks and merged seconds.
     notes: Vec<String>,
 }
 
 impl TimeAxis {
-    /// Returns the time axis of some runs; `None` if there is nothing to draw.
+    /// Returns the time axis of the runs, or `None` if there is nothing to draw.
     pub(crate) fn of(drawn: &[NamedRun<'_>]) -> Option<Self> {
         let runs: Vec<&Run> = drawn.iter().map(|one| one.run).collect();
-        // Runs without data per second may still have sampled metrics.
+        // Runs without per-second data may still contain sampled metrics.
         let ends = runs
             .iter()
             .map(|run| run.series.last().map_or(run.sending_s, |row| row.to_s));
@@ -95,7 +95,7 @@ impl TimeAxis {
         let longest = runs.iter().map(|run| run.series.len()).max().unwrap_or(0);
         time.notes.extend(rows_per_step(longest).map(|n| {
             format!(
-                "Each point covers up to {n} s: mean of rates and CPU, worst second of percentiles."
+                "Each point covers up to {n} s: the mean for rates and CPU use, the worst second for percentiles."
             )
         }));
         Some(time)
@@ -109,16 +109,16 @@ impl TimeAxis {
             self.axis = Axis::of_seconds(from, end);
             self.shades.push((from, 0.0));
             let note = format!(
-                "Shaded before 0 s: {} of warm-up, not recorded.",
+                "The shaded area before 0 s is the warm-up of {}, which is not recorded.",
                 seconds(longest)
             );
             self.notes.push(note);
         }
     }
 
-    /// Shades what is outside the window, unless runs have different windows.
+    /// Shades the parts outside the window, unless the runs have different windows.
     fn shade_outside_window(&mut self, runs: &[&Run], end: f64) {
-        // The drain is too narrow to see.
+        // The drain at the end is too narrow to see.
         let outside = |run: &Run| run.window.from_s > 0.0 || run.window.to_s < end * 0.995;
         if !runs.iter().any(|run| outside(run)) {
             return;
@@ -131,9 +131,9 @@ impl TimeAxis {
             let parts = [(0.0, from), (to, end)].into_iter();
             self.shades.extend(parts.filter(|(a, b)| b - a > 1e-3));
             let (from, to) = (seconds(from), seconds(to));
-            format!("Shaded, with faint lines: not in the window from {from} to {to}.")
+            format!("Shaded areas with faint lines are outside the window from {from} to {to}.")
         } else {
-            "Faint lines: not in the window of the run.".to_owned()
+            "Faint lines are outside the run's window.".to_owned()
         });
     }
 
@@ -167,14 +167,14 @@ impl TimeAxis {
         }
     }
 
-    /// A chart of counts or rates, from zero.
+    /// Returns a chart of counts or rates whose y axis starts at zero.
     pub(crate) fn chart_from_zero(&self, title: &str, unit: &str, curves: Vec<Curve>) -> Chart {
         let y = Axis::from_zero(largest(&curves), label_count);
         self.chart(title, unit, y, curves)
     }
 }
 
-/// Notes on all charts over time.
+/// Returns the notes that apply to all charts over time.
 pub(crate) fn notes(drawn: &[NamedRun<'_>]) -> Vec<String> {
     let mut notes = TimeAxis::of(drawn).map_or_else(Vec::new, |time| time.notes);
     let without = drawn.iter().filter(|one| one.run.series.is_empty());
@@ -182,13 +182,13 @@ pub(crate) fn notes(drawn: &[NamedRun<'_>]) -> Vec<String> {
     if !names.is_empty() {
         let names = names.join("; ");
         notes.push(format!(
-            "No curves over time, for lack of data per second: {names}."
+            "No curves over time, because per-second data is missing: {names}."
         ));
     }
     notes
 }
 
-/// Name of a curve, and its value in each second.
+/// A curve's name, and the function that returns the value of a second.
 type CurveSpec<'a> = (&'a str, fn(&SeriesRow) -> Option<f64>);
 
 fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
@@ -208,7 +208,7 @@ fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
     time.chart_from_zero("Throughput", "ok responses per second", curves)
 }
 
-/// Returns the curve of the offered rate if it is the same for all runs.
+/// Returns the curve of the offered rate if all runs have the same one.
 fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
     let run = drawn.first()?.run;
     let offer = |run: &Run| {
@@ -224,7 +224,7 @@ fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
         Schedule::Replay { .. } => return None,
         Schedule::Ramp { .. } | Schedule::Steps { .. } => {
             let segments = schedule.segments();
-            // The axis of an interrupted run ends early.
+            // The axis of an interrupted run ends before the schedule.
             let begun = segments.iter().filter(|s| s.from_s < sending_s);
             let ends = begun.flat_map(|s| {
                 let length_s = s.length_s.min(sending_s - s.from_s);
@@ -248,7 +248,7 @@ fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
     })
 }
 
-/// Returns one chart with all curves of a single run, or a chart per curve with all runs.
+/// Returns one chart with all curves of a single run. For several runs, returns a chart per curve.
 fn combined(
     drawn: &[NamedRun<'_>],
     title: &str,
@@ -278,14 +278,14 @@ fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
     let specs: [CurveSpec<'_>; 2] = [("p50", |row| row.p50_us), ("p99", |row| row.p99_us)];
     let mut censored = drawn.iter().map(|one| one.run.response_time_us.censored);
     let gap = censored.any(|n| n > 0).then(|| {
-        "A gap is a second without a response, or one whose percentile falls among timed-out requests."
+        "A gap is a second without a response, or a second whose percentile falls among timed-out requests."
             .to_owned()
     });
     let curves = combined(drawn, "Response time", Aggregation::Largest, &specs).into_iter();
     let timed = curves.filter(|(_, curves)| curves.iter().flat_map(Curve::values).next().is_some());
     let charts = timed.map(|(title, curves)| {
         let y = Axis::of_times(curves.iter().flat_map(Curve::values));
-        let mut chart = time.chart(&title, "by the time requests ended", y, curves);
+        let mut chart = time.chart(&title, "by end of the request", y, curves);
         chart.notes.extend(gap.clone());
         chart
     });

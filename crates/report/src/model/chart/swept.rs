@@ -7,8 +7,8 @@ use super::{Axis, Chart, Curve, CurvePiece, MAX_CURVES, largest};
 use crate::model::figures::per_second;
 use crate::model::sweep::curves;
 
-/// Throughput over the first setting, a curve per value of the others; `None` if that setting is
-/// not a number.
+/// Returns a chart of throughput by the first setting, with a curve per combination of the others.
+/// Returns `None` if the first setting is not a number.
 pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
     let all = curves(swept);
     let first = swept.sweep.knobs.first()?;
@@ -68,6 +68,6 @@ mod tests {
         for point in &mut sweep.sweep.points {
             point.values.insert("threads".to_owned(), "many".to_owned());
         }
-        assert!(chart(&sweep).is_none(), "words have no axis");
+        assert!(chart(&sweep).is_none(), "text values have no axis");
     }
 }
