@@ -1,16 +1,16 @@
-//! Flags that repeat a load with a higher rate, a lower rate or a longer duration.
+//! Flags that repeat a load with another rate or a longer duration.
 
 use floodmark_record::plan::{Plan, Schedule};
 use floodmark_record::profile::RateStep;
 
-/// Maximum number of steps listed in one line.
+/// Maximum number of steps that fit on one line.
 const MOST_STEPS: usize = 6;
 
-/// Minimum duration of a step for meaningful figures, seconds.
+/// Minimum duration of a step with meaningful figures, seconds.
 const LONG_ENOUGH_S: f64 = 10.0;
 
-/// Returns the flag that multiplies the load by `factor`: the rates in the open model, the
-/// connections in the closed model.
+/// Returns the flag that multiplies the load by `factor`. It scales the rates in the open model and
+/// the connections in the closed model.
 pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     match plan.schedule() {
         Some(Schedule::Ramp { ramp, .. }) => format!(
@@ -35,7 +35,7 @@ pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     }
 }
 
-/// Returns the flag that makes a plan long enough, or `None` if the load determines its length.
+/// Returns the flag that makes a run long enough, or `None` if the load determines the length.
 pub(crate) fn longer(plan: &Plan) -> Option<String> {
     match plan.schedule() {
         Some(Schedule::Replay { .. } | Schedule::Burst { .. }) => None,
@@ -53,7 +53,7 @@ pub(crate) fn longer(plan: &Plan) -> Option<String> {
     }
 }
 
-/// Returns `--steps` with every duration multiplied by `stretch`. `show` formats a rate.
+/// Returns `--steps` with all durations multiplied by `stretch`. `show` formats a rate.
 fn list(steps: &[RateStep], stretch: f64, show: impl Fn(f64) -> String) -> String {
     let each: Vec<String> = steps
         .iter()
@@ -66,7 +66,7 @@ fn list(steps: &[RateStep], stretch: f64, show: impl Fn(f64) -> String) -> Strin
     format!("--steps {}", each.join(","))
 }
 
-/// Formats a rate with `show`, or as 0 for a pause.
+/// Formats a rate with `show`; a pause is formatted as 0.
 fn rate_or_none(per_s: f64, show: impl Fn(f64) -> String) -> String {
     if per_s > 0.0 {
         show(per_s)
@@ -75,7 +75,7 @@ fn rate_or_none(per_s: f64, show: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// Formats a rate with up to three decimals, the precision of the flag.
+/// Formats a rate with up to three decimals, which is the precision of the flag.
 fn exact(per_s: f64) -> String {
     ((per_s * 1e3).round() / 1e3).to_string()
 }

@@ -1,7 +1,7 @@
 //! Comparisons of trials or systems.
 //!
-//! Server processes are the independent repetitions. Attempts on one process are combined into one
-//! figure.
+//! Server processes are the independent repetitions. Each process has one figure, which combines
+//! its attempts.
 
 mod claims;
 mod differences;
@@ -22,15 +22,15 @@ use process_figures::ProcessFigures;
 pub use run_group::{GroupError, RunGroup, run_groups, select};
 pub use sweeps::sweeps;
 
-/// Recommended number of server processes per system. With fewer, the estimate of their variance is
-/// too uncertain.
+/// Recommended number of server processes per system. With fewer processes, the estimated variance
+/// between them is too uncertain.
 pub const FEWEST_PROCESSES: usize = 5;
 
 /// Compares the trials of a record by every metric.
 ///
-/// Each trial is compared with the first trial of the same workload and load, and each step of a
-/// ladder with the step before it. Trials of sweeps are not compared; their curve is more
-/// informative.
+/// Each trial is compared with the first trial of the same workload and load. Each step of a ladder
+/// is compared with the step before it. Trials of sweeps are not compared, because their curve is
+/// more informative.
 #[must_use]
 pub fn comparisons(record: &Record) -> Vec<Comparison> {
     let none = ExperimentDescription::default();
@@ -60,7 +60,7 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
         for trial in &load[1..] {
             let baseline = match step(trial) {
                 None => Some(&load[0]),
-                // The nearest lower step that was measured.
+                // Find the nearest lower step that was measured.
                 Some(n) => load
                     .iter()
                     .filter(|other| step(other).is_some_and(|of| of < n))
@@ -100,7 +100,7 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
     };
     let has_attempts = |figures: &ProcessFigures| figures.attempts > figures.values.len();
     if ratio.is_some() && (has_attempts(&of_a) || has_attempts(&of_b)) {
-        method += "; a process's figure is the median of its attempts";
+        method += "; the figure of a process is the median of its attempts";
     }
     let compared = |figures: &ProcessFigures| Compared {
         figure: figures.usable().and_then(geometric_mean),

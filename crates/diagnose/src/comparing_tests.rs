@@ -7,8 +7,8 @@ use super::*;
 use crate::next::tests::run;
 use crate::testing::{closed, open};
 
-/// Returns a record of the interleaved systems `a` and `b`, given the throughput of each attempt
-/// per process.
+/// Returns a record of the interleaved systems `a` and `b`. The arguments contain the throughput of
+/// each attempt per process.
 pub(super) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
     let tool = ToolInfo {
         name: "floodmark".to_owned(),
@@ -48,7 +48,7 @@ pub(super) fn throughput(record: &Record) -> Comparison {
     compare(record, "a", "b", ComparedMetric::Throughput).unwrap()
 }
 
-/// Turns a record into that of an experiment with one trial per system.
+/// Converts a record to that of an experiment with one trial per system.
 pub(super) fn experiment(mut record: Record) -> Record {
     for run in &mut record.runs {
         run.trial = Some(run.system.clone());
@@ -110,7 +110,7 @@ fn process_figure_is_the_median_of_its_attempts() {
         slow.starts_with("a: in 3 of 3 processes the first attempt was the slowest, 50 % below"),
         "{slow}"
     );
-    // Two attempts: the geometric mean.
+    // With two attempts, the figure is the geometric mean.
     let got = throughput(&record(&[&[50.0, 200.0]], &[&[100.0]]));
     assert!((got.ratio.unwrap() - 1.0).abs() < 1e-12);
 }
@@ -206,7 +206,7 @@ fn zero_and_missing_figures_have_no_ratio() {
         got.notes[0].contains("b: in 1 of 2 processes the throughput is 0"),
         "{got:?}"
     );
-    // Goodput was not measured.
+    // The goodput was not measured.
     let got = compare(&record(&FAST, &SLOW), "a", "b", ComparedMetric::Goodput).unwrap();
     assert_eq!(got.ratio, None);
     assert!(
@@ -268,8 +268,8 @@ fn trials_with_the_same_load_are_compared_with_the_first() {
     assert_eq!(all.len(), ComparedMetric::ALL.len());
     assert!((all[0].ratio.unwrap() - 1.0 / 1.1).abs() < 1e-3, "{all:?}");
 
-    // Add trials of the same server: one with the same load, two with another. The target is not
-    // part of the load.
+    // Add one trial of the same server with the same load and two trials with another load. The
+    // target is not part of the load.
     let more: Vec<Run> = record
         .runs
         .iter()
@@ -446,7 +446,7 @@ fn ladder_steps_are_compared_with_the_step_before() {
     };
     assert_eq!(pairs(&[]), ["b/a 0.91", "c/a 0.45"]);
     assert_eq!(pairs(&["a", "b", "c"]), ["b/a 0.91", "c/b 0.50"]);
-    // Steps that were not measured are skipped.
+    // Steps without a measurement are skipped.
     assert_eq!(pairs(&["a", "gone", "c"]), ["b/a 0.91", "c/a 0.45"]);
 }
 
@@ -462,13 +462,17 @@ fn finds_the_best_and_the_first_sufficient_point_of_a_sweep() {
         knobs: vec!["threads".to_owned()],
         points: vec![point("gone", 1), point("b", 2), point("a", 4)],
     }];
-    // Points of a sweep are not compared with each other.
+    // Points of a sweep are never compared with each other.
     assert!(comparisons(&record).is_empty());
     let [swept] = &sweeps(&record)[..] else {
-        panic!("one sweep was asked for");
+        panic!("expected one sweep");
     };
     assert_eq!(swept.best.as_deref(), Some("a"));
-    assert_eq!(swept.enough.as_deref(), Some("a"), "b is 9 % below it");
+    assert_eq!(
+        swept.enough.as_deref(),
+        Some("a"),
+        "b is 9 % below the maximum"
+    );
     let [gone, b, a] = &swept.measured[..] else {
         panic!("{swept:?}");
     };

@@ -1,6 +1,6 @@
 //! `floodmark doctor`: finds properties of a host that distort measurements.
 //!
-//! Each finding has its figures, its effect and commands that fix it.
+//! Each finding contains figures, an effect and commands that fix the problem.
 
 mod cpu;
 mod network;
@@ -8,7 +8,7 @@ mod system;
 
 use floodmark_record::host::{Checkup, HostFacts, HostFinding, Level};
 
-/// A topic, and the function that judges it. The function returns `None` if a fact is missing.
+/// A topic and the function that judges it. The function returns `None` if data is missing.
 type DoctorCheck = (&'static str, fn(&HostFacts) -> Option<Judgement>);
 
 const CHECKS: [DoctorCheck; 12] = [
@@ -26,7 +26,7 @@ const CHECKS: [DoctorCheck; 12] = [
     ("clock", system::clock),
 ];
 
-/// Returns the findings on a host: warnings first, then notes, then topics without a problem.
+/// Returns the findings on a host: first warnings, then notes, then topics without problems.
 #[must_use]
 pub fn findings(facts: &HostFacts) -> Vec<HostFinding> {
     let mut findings = CHECKS.map(|(topic, check)| {
@@ -44,7 +44,7 @@ pub fn findings(facts: &HostFacts) -> Vec<HostFinding> {
     findings.into()
 }
 
-/// Returns facts and findings as printed by `doctor --json`.
+/// Returns the host facts and findings that `doctor --json` prints.
 #[must_use]
 pub fn checkup(facts: HostFacts) -> Checkup {
     Checkup {
@@ -54,18 +54,18 @@ pub fn checkup(facts: HostFacts) -> Checkup {
     }
 }
 
-/// The judgement on a topic.
+/// The result for one topic.
 struct Judgement {
     level: Level,
-    /// Figures.
+    /// The figures that were found.
     found: String,
-    /// `None` without a problem.
+    /// The effect of the problem; `None` without a problem.
     effect: Option<String>,
-    /// Commands.
+    /// Commands that fix the problem.
     fix: Vec<String>,
 }
 
-/// Returns a judgement without a problem.
+/// Creates a judgment without a problem.
 fn fine(found: impl Into<String>) -> Judgement {
     Judgement {
         level: Level::Ok,
@@ -75,7 +75,7 @@ fn fine(found: impl Into<String>) -> Judgement {
     }
 }
 
-/// Returns a judgement with a problem, its effect and its fix.
+/// Creates a judgment with a problem, its effect and its fix.
 fn problem(
     level: Level,
     found: impl Into<String>,
@@ -90,7 +90,7 @@ fn problem(
     }
 }
 
-/// Returns the level of a figure: a warning or a note from the given minimum on.
+/// Returns the level of a figure: a warning or a note from the given minimum upward.
 fn level(figure: f64, note: f64, warning: f64) -> Level {
     match figure {
         figure if figure >= warning => Level::Warning,

@@ -6,7 +6,7 @@ use floodmark_record::units::show_count;
 use crate::text::plural;
 use crate::validity::{CLIENT_ERRORS, Judged, UNSENT_SHARE};
 
-/// Reports connections that the client failed to hold. They invalidate the run.
+/// Reports connections that the client failed to hold. Such failures invalidate the run.
 pub(crate) fn not_held(judged: &Judged<'_>) -> Option<String> {
     let reasons = &judged.run.connections.held.as_ref()?.reasons;
     let names = CLIENT_ERRORS.iter().map(|(name, ..)| *name);
@@ -17,7 +17,7 @@ pub(crate) fn not_held(judged: &Judged<'_>) -> Option<String> {
     (failed as f64 > UNSENT_SHARE * f64::from(connections)).then(|| {
         format!(
             "{} of {} could not be held ({}); add source addresses (--sources), raise the limit on \
-             open files, or hold fewer",
+             open files, or hold fewer connections",
             show_count(failed),
             plural(connections.into(), "connection"),
             errors.join(", ").replace('_', " ")

@@ -1,5 +1,5 @@
-//! Judgements on a record: validity, verdicts, comparisons, claims, conditions and next steps, as pure
-//! functions.
+//! Pure functions that judge a record: validity, verdicts, comparisons, claims, conditions and next
+//! steps.
 
 mod asking;
 pub mod comparing;

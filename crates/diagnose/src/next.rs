@@ -1,4 +1,4 @@
-//! The most useful next step after a run.
+//! The recommended next step after a run.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
@@ -13,19 +13,19 @@ use crate::text::per_s;
 use crate::tls;
 use crate::validity::{CLIENT_ERRORS, ClientThreads};
 
-/// Minimum share of failed requests at which they matter more than throughput.
+/// Minimum share of failed requests that matters more than throughput.
 const FAILED_SHARE: f64 = 0.01;
 
-/// Minimum share of ok responses at which an offered rate counts as met.
+/// Minimum share of ok responses for an offered rate that counts as met.
 pub(crate) const MET_SHARE: f64 = 0.99;
 
-/// Share of the limit below which requests hardly queue.
+/// Share of the maximum throughput below which requests hardly queue.
 const BELOW_LIMIT: f64 = 0.7;
 
-/// Factor for the next rate of a server that met its load.
+/// Factor for the next rate if the server met the offered rate.
 pub(crate) const STEP_UP: f64 = 1.5;
 
-/// Returns the next step in one line. `cpus` is the number of CPUs that the client may use.
+/// Returns the next step as one line. `cpus` is the number of CPUs that the client may use.
 #[must_use]
 pub fn next_step(run: &Run, cpus: u32) -> String {
     tls::handshake_failure(run)
@@ -92,8 +92,8 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
     }
 }
 
-/// Returns the next step for the most frequent failure if at least [`FAILED_SHARE`] of the requests
-/// failed.
+/// Returns the next step for the most frequent failure. Returns `None` if fewer than
+/// [`FAILED_SHARE`] of the requests failed.
 fn failed_requests(run: &Run) -> Option<String> {
     let counts = &run.requests;
     let target = &run.plan.target;
@@ -167,7 +167,7 @@ fn not_steady(run: &Run) -> Option<String> {
     })
 }
 
-/// Returns the next step of the verdict if it names a limit.
+/// Returns the next step of a verdict that names a limit.
 fn next_of_verdict(run: &Run) -> Option<String> {
     let verdict = run.verdict.as_ref()?;
     let open = matches!(
@@ -177,7 +177,7 @@ fn next_of_verdict(run: &Run) -> Option<String> {
     (!open && !run.plan.rate_changes()).then(|| verdict.next.clone())
 }
 
-/// Returns how to find the limit of the server, or the latency below it.
+/// Returns how to find the server's limit, or the latency below that limit.
 fn explore(run: &Run) -> String {
     let plan = &run.plan;
     let scaled = |factor| asking::scaled(plan, factor);
@@ -219,7 +219,7 @@ fn explore(run: &Run) -> String {
             hold(found.achieved_per_s)
         ),
         (Schedule::Steps { .. }, _, Some(step)) if step.throughput_per_s > 0.0 => format!(
-            "the step of {} was not met; measure latency below what it reached: --rate {}",
+            "the step of {} was not met; measure latency below the rate that was reached: --rate {}",
             per_s(step.offered_per_s),
             hold(step.throughput_per_s)
         ),

@@ -14,7 +14,7 @@ use floodmark_record::times::Times;
 use super::*;
 use crate::testing::{burst, closed, open, scheduled, thread};
 
-/// A valid, steady run of ten seconds at 1,000/s.
+/// Returns a valid, steady run of ten seconds at 1,000/s.
 pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
     let n = 10_000;
     Run {
@@ -102,7 +102,7 @@ fn with(plan: floodmark_record::Plan, change: impl FnOnce(&mut Run)) -> Run {
     run
 }
 
-/// Moves `n` ok responses to another outcome.
+/// Changes the outcome of `n` ok responses.
 fn fail(run: &mut Run, n: u64, kind: fn(&mut Counts) -> &mut u64) {
     run.requests.ok -= n;
     *kind(&mut run.requests) += n;
@@ -368,7 +368,7 @@ fn suggests_the_same_flag_for_a_changing_rate() {
         (
             "steps, beyond",
             with(steps(), unmet),
-            "the step of 1,500/s was not met; measure latency below what it reached: --rate 630",
+            "the step of 1,500/s was not met; measure latency below the rate that was reached: --rate 630",
         ),
         (
             "steps, shed",

@@ -1,5 +1,5 @@
-//! Notes on a run that don't change its validity: what was observed, what it means and how to fix
-//! it.
+//! Notes on a run. A note does not change the validity. It reports an observation, its meaning and
+//! a fix.
 
 use floodmark_record::events::{AddressUse, EndReason};
 use floodmark_record::metric::NetworkFigure;
@@ -13,17 +13,17 @@ use crate::held;
 use crate::text::{percent, plural, show_s};
 use crate::validity::{CLIENT_ERRORS, ClientThreads, Judged};
 
-/// Minimum length of a run at which warm-up and noise matter little, seconds.
+/// Minimum length of a run in which warm-up and noise matter little, seconds.
 pub(crate) const SHORT_RUN_S: f64 = 5.0;
 
 /// Maximum deviation from Little's law (in flight = throughput × response time), as a share.
 const LITTLE_SHARE: f64 = 0.02;
 
-/// Maximum mean response time for Little's law, as a share of the window: up to one response time
-/// is missing at each end.
+/// Maximum mean response time for a test of Little's law, as a share of the window. Up to one
+/// response time is missing at each end of the window.
 const LITTLE_EDGE: f64 = 0.005;
 
-/// Returns the notes on a run, most important first.
+/// Returns the notes on a run. The most important note comes first.
 pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     let run = judged.run;
     [
@@ -49,8 +49,9 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
 
 fn early_end(run: &Run) -> Option<String> {
     match run.ended.reason {
-        // `ClientFailed` occurs with external clients only, and their validity gives the reason.
-        // The summary already starts with the interruption.
+        // Only external clients end with `ClientFailed`, and their validity already names the
+        // reason.
+        // The summary already begins with the interruption.
         EndReason::Completed | EndReason::ClientFailed | EndReason::Interrupted => None,
         EndReason::NotHttp => {
             Some("the run ended early: no response was HTTP/1.1; check the port".to_owned())
@@ -67,14 +68,15 @@ fn early_end(run: &Run) -> Option<String> {
     }
 }
 
-/// Notes client errors that the experiment expects and that would otherwise invalidate the run.
+/// Reports client errors that the experiment expects and that would otherwise invalidate the run.
 fn expected(judged: &Judged<'_>) -> Option<String> {
     let mut errors = CLIENT_ERRORS.iter();
     let (error, problem, ..) =
         errors.find(|(error, ..)| judged.is_expected(error) && judged.affected(error) > 0)?;
     let connections = plural(judged.affected(error), "connection");
+    let problem = problem.replace("{}", &connections);
     Some(format!(
-        "{problem} {connections}, as the experiment expects: the figures describe this limit, not \
+        "{problem}, as the experiment expects: the figures describe this limit, not \
          the server"
     ))
 }
@@ -117,7 +119,7 @@ fn redirects(run: &Run) -> Option<String> {
     })
 }
 
-/// Returns the increase of a network counter over the run, 0 if it was not sampled.
+/// Returns the increase of a network counter during the run, or 0 if it was not sampled.
 fn increase(run: &Run, figure: NetworkFigure) -> u64 {
     let is = |of: &&Observation| matches!(of.metric, Metric::Network(_, of) if of == figure);
     let series = run.observations.iter().find(is);
@@ -127,7 +129,7 @@ fn increase(run: &Run, figure: NetworkFigure) -> u64 {
 fn listen_queue(run: &Run) -> Option<String> {
     let overflows = increase(run, NetworkFigure::ListenOverflows);
     let drops = increase(run, NetworkFigure::ListenDrops);
-    // Overflows are drops too.
+    // Drops include overflows.
     if overflows > 0 {
         return Some(format!(
             "{} on this host met a full accept queue (ListenOverflows) and waited a second or more: \
@@ -155,7 +157,7 @@ fn syn_retransmits(run: &Run) -> Option<String> {
     })
 }
 
-/// Checks Little's law (N = X·R) on kept connections, each with one request in flight.
+/// Checks Little's law (N = X·R) for kept connections, which have one request in flight each.
 fn little(run: &Run) -> Option<String> {
     let plan = &run.plan;
     let counts = &run.requests;
@@ -184,7 +186,7 @@ fn little(run: &Run) -> Option<String> {
     })
 }
 
-/// Notes target addresses that accepted no connection while others did.
+/// Reports target addresses that accepted no connection although others did.
 fn unused_addresses(run: &Run) -> Option<String> {
     let addresses = &run.connections.addresses;
     let used: Vec<String> = addresses
@@ -208,7 +210,7 @@ fn unused_addresses(run: &Run) -> Option<String> {
     })
 }
 
-/// Notes missing run delay. Without it, a thread that waits for a CPU looks idle.
+/// Reports missing run delay. Without run delay, a thread that waits for a CPU looks idle.
 fn unknown_run_delay(run: &Run) -> Option<String> {
     let threads = ClientThreads::of(&run.client.threads).filter(|t| t.runnable.is_none())?;
     Some(format!(
@@ -226,7 +228,7 @@ fn unknown_stall(run: &Run) -> Option<String> {
     })
 }
 
-/// Notes a run that is too short. Bursts and replays are exempt because their load determines their
+/// Reports a run that is too short. Bursts and replays are exempt because the load determines their
 /// length.
 fn short(run: &Run) -> Option<String> {
     let longer = asking::longer(&run.plan)?;

@@ -3,7 +3,7 @@
 use floodmark_record::events::ThreadUsage;
 use floodmark_record::plan::{Length, Model, Plan, Rate, Schedule, Spacing, Target};
 
-/// 50 kept connections, one thread, ten seconds.
+/// Returns a plan for 50 kept connections, one thread and ten seconds.
 pub(crate) fn closed() -> Plan {
     Plan::of(Target {
         url: "http://localhost:8080/hello".to_owned(),
@@ -13,7 +13,7 @@ pub(crate) fn closed() -> Plan {
     })
 }
 
-/// A rate of 1,000/s for ten seconds.
+/// Returns a constant rate of 1,000/s for ten seconds.
 pub(crate) fn open() -> Plan {
     let rate = Rate::new(1000.0).expect("a positive rate");
     scheduled(Schedule::Constant {
@@ -23,14 +23,14 @@ pub(crate) fn open() -> Plan {
     })
 }
 
-/// A burst of 10,000 requests at 1,000/s.
+/// Returns a burst of 10,000 requests at 1,000/s.
 pub(crate) fn burst() -> Plan {
     let rate = Rate::new(1000.0).expect("a positive rate");
     let requests = 10_000;
     scheduled(Schedule::Burst { requests, rate })
 }
 
-/// An open load.
+/// Returns an open load with the given schedule.
 pub(crate) fn scheduled(schedule: Schedule) -> Plan {
     let hold = false;
     Plan {
@@ -39,7 +39,7 @@ pub(crate) fn scheduled(schedule: Schedule) -> Plan {
     }
 }
 
-/// A load thread of a ten-second run, given its shares of time on a CPU and waiting for one.
+/// Returns a load thread of a ten-second run, given its shares of time running and runnable.
 pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUsage {
     ThreadUsage {
         name: "load-0".to_owned(),

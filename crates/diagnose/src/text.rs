@@ -1,4 +1,4 @@
-//! Figures in messages.
+//! Formatted figures for messages.
 
 use floodmark_record::units::{show_count, show_ns, show_rate};
 

@@ -1,13 +1,13 @@
-//! Failed TLS handshakes and how to fix them.
+//! Explanations and fixes for failed TLS handshakes.
 
 use std::collections::BTreeMap;
 
 use floodmark_record::run::Run;
 
-/// Prefix of TLS failures in `errors`.
+/// Prefix of the names of TLS failures in `errors`.
 pub(crate) const PREFIX: &str = "tls_";
 
-/// Returns the failure and its fix in one line if no TLS handshake of a run succeeded.
+/// Returns the failure and its fix as one line. Returns `None` if any TLS handshake succeeded.
 #[must_use]
 pub fn handshake_failure(run: &Run) -> Option<String> {
     if run.connections.opened > 0 {
@@ -19,7 +19,7 @@ pub fn handshake_failure(run: &Run) -> Option<String> {
     Some(format!("{failure}; {}", fix(name)))
 }
 
-/// Returns the most frequent TLS failure.
+/// Returns the name of the most frequent TLS failure.
 fn most_frequent(errors: &BTreeMap<String, u64>) -> Option<&str> {
     errors
         .iter()
@@ -28,7 +28,7 @@ fn most_frequent(errors: &BTreeMap<String, u64>) -> Option<&str> {
         .map(|(name, _)| name.as_str())
 }
 
-/// Returns how to fix a failure.
+/// Returns the fix for a TLS failure.
 fn fix(name: &str) -> &'static str {
     match name {
         "tls_unknown_issuer" => {

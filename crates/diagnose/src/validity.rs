@@ -1,8 +1,8 @@
-//! Validity: whether a run's figures describe the server (`valid`, `bound` or `invalid`), with
+//! Validity of a run: whether the figures describe the server (`valid`, `bound` or `invalid`), with
 //! reasons and fixes.
 //!
-//! Only the client's own behavior counts. A server that rejects requests, dies or responds slowly
-//! does not invalidate a run: the run measures exactly that.
+//! Only the client's behavior counts. A server that rejects requests, dies or responds slowly does
+//! not invalidate a run, because the run measures that behavior.
 
 mod threads;
 
@@ -18,67 +18,67 @@ use crate::tls;
 
 pub(crate) use threads::ClientThreads;
 
-/// Closed model: minimum busy share of saturated load threads. Even a loaded thread waits briefly
-/// between requests, and the two clocks behind the share differ slightly.
+/// Closed model: minimum busy share of a saturated load thread. Even a saturated thread waits
+/// briefly between requests, and the two clocks behind the share differ slightly.
 pub(crate) const SATURATED_SHARE: f64 = 0.95;
 
-/// Open model: maximum lateness that timers and the scheduler cause on any host, µs.
+/// Open model: maximum lateness that timers and the scheduler can cause on any host, µs.
 const LATENESS_US: f64 = 1_000.0;
 
-/// Open model: maximum lateness that does not affect response times, as a share of the p99.
+/// Open model: maximum lateness that is negligible, as a share of the response time's p99.
 const LATENESS_SHARE: f64 = 0.10;
 
-/// Open model: minimum CPU share at which more load threads are likely to reduce lateness.
+/// Open model: minimum CPU share at which more load threads probably reduce lateness.
 const BUSY_SHARE: f64 = 0.5;
 
-/// Maximum share of the intended requests that the client may fail to send.
+/// Maximum share of intended requests that the client may fail to send.
 pub(crate) const UNSENT_SHARE: f64 = 0.01;
 
-/// Minimum length of a stall that is not ordinary scheduling, seconds.
+/// Minimum duration of a stall, seconds. Shorter interruptions are ordinary scheduling.
 pub(crate) const STALL_S: f64 = 0.1;
 
-/// Minimum length of a run that shows whether threads were saturated, seconds.
+/// Minimum length of a run that can show whether threads were saturated, seconds.
 const MIN_LENGTH_S: f64 = 0.1;
 
-/// An error that the client or its host causes: its name in `errors`, the problem, the noun that
-/// the error counts, and the fix.
+/// An error caused by the client or its host: the name in `errors`, the problem (`{}` stands for the
+/// affected items), the noun for these items and the fix.
 type ClientError = (&'static str, &'static str, &'static str, &'static str);
 
 pub(crate) const CLIENT_ERRORS: [ClientError; 4] = [
     (
         "ports_exhausted",
-        "no local port left for",
+        "no local port was left for {}",
         "connection",
         "add source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), keep connections, or \
          reduce the load; a closed connection holds its port for up to 60 s",
     ),
     (
         "fds_exhausted",
-        "the client had no file descriptor for",
+        "the client had no file descriptor for {}",
         "connection",
         "raise the limit on open files (ulimit -n 65536) or use fewer connections (-c)",
     ),
     (
         "no_memory_for_socket",
-        "the kernel had no memory for",
+        "the kernel had no memory for {}",
         "socket",
         "use fewer connections (-c) or free memory",
     ),
     (
         "connect_not_permitted",
-        "a rule on this host does not permit",
+        "a rule on this host does not permit {}",
         "connection",
-        "check its firewall and security rules",
+        "check the firewall and security rules of this host",
     ),
 ];
 
-/// Client errors that an experiment may expect, with the id of their cause.
+/// Client errors that an experiment may expect, with the ID of their cause.
 const EXPECTABLE: [(&str, &str); 2] = [
     ("ports_exhausted", "ephemeral-ports"),
     ("fds_exhausted", "client-fds"),
 ];
 
-/// Names in `errors` of failures of the server or the network path that prevent sending.
+/// Names in `errors` of server or network failures that prevent sending.
 const SERVER_ERRORS: [&str; 5] = [
     "connect_refused",
     "connect_timed_out",
@@ -90,18 +90,18 @@ const SERVER_ERRORS: [&str; 5] = [
 /// How to fix a stall of the client.
 const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
 
-/// A run and its circumstances.
+/// A run with the facts needed to judge it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged<'a> {
     pub(crate) run: &'a Run,
-    /// CPUs that the client may use.
+    /// Number of CPUs that the client may use.
     cpus: u32,
-    /// Ids of the causes that the experiment expects.
+    /// IDs of the causes that the experiment expects.
     expected: &'a [String],
 }
 
 impl Judged<'_> {
-    /// Returns how many requests an error affected.
+    /// Returns the number of requests affected by an error.
     pub(crate) fn affected(&self, error: &str) -> u64 {
         let count = |errors: &BTreeMap<String, u64>| errors.get(error).copied().unwrap_or(0);
         count(&self.run.errors).saturating_sub(count(&self.run.connections.unawaited))
@@ -113,7 +113,7 @@ impl Judged<'_> {
         cause.is_some_and(|(_, cause)| self.expected.iter().any(|id| id == cause))
     }
 
-    /// Returns how many requests an unexpected error affected.
+    /// Returns the number of requests affected by an error, or 0 if the error is expected.
     fn unexpected(&self, error: &str) -> u64 {
         if self.is_expected(error) {
             0
@@ -122,25 +122,25 @@ impl Judged<'_> {
         }
     }
 
-    /// Returns the longest stall of the client in seconds. Returns `None` if it is short or
-    /// unknown; a note reports the latter.
+    /// Returns the longest stall of the client in seconds. Returns `None` if the stall is short or
+    /// unknown. A note reports unknown stalls.
     fn stall_s(&self) -> Option<f64> {
         let longest_s = self.run.longest_stall_ns? as f64 / 1e9;
         (longest_s >= STALL_S).then_some(longest_s)
     }
 
-    /// Returns how many requests were not sent because of the server or the network path.
+    /// Returns the number of requests that were not sent because of the server or the network path.
     fn stopped_by_server(&self) -> u64 {
         let errors =
             self.run.errors.keys().filter(|name| {
                 SERVER_ERRORS.contains(&name.as_str()) || name.starts_with(tls::PREFIX)
             });
         let requests: u64 = errors.map(|name| self.affected(name)).sum();
-        // TLS can also fail after a request was sent.
+        // Some TLS failures occur after a request was sent.
         requests.min(self.run.requests.connect_failed)
     }
 
-    /// Returns the load threads if they were saturated.
+    /// Returns the load threads if they are saturated.
     fn saturated_threads(&self) -> Option<ClientThreads> {
         ClientThreads::of(&self.run.client.threads).filter(|threads| {
             threads.busy() >= SATURATED_SHARE && self.run.sending_s >= MIN_LENGTH_S
@@ -148,8 +148,8 @@ impl Judged<'_> {
     }
 }
 
-/// Judges a run. `cpus` is the number of CPUs that the client may use, `expected` the ids of the
-/// causes that the experiment expects.
+/// Judges a run. `cpus` is the number of CPUs that the client may use. `expected` contains the IDs
+/// of the causes that the experiment expects.
 #[must_use]
 pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     if let Some(name) = &run.client.name {
@@ -189,8 +189,8 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
 
 /// Judges a run of an external client.
 ///
-/// The purpose of running an external client is to see its limits, so saturation neither bounds nor
-/// invalidates its figures. A run without figures is invalid.
+/// External clients are run to show their limits, so saturation neither bounds nor invalidates
+/// their figures. A run without figures is invalid.
 fn of_external_client(name: &str, run: &Run) -> Validity {
     let note = format!(
         "throughput and times are those reported by {name}; its CPU time covers the whole process, \
@@ -210,7 +210,7 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
 /// Closed model: reports saturated client threads.
 fn saturated(judged: &Judged<'_>) -> Option<String> {
     let run = judged.run;
-    // The threads may mostly search for a free local port, as the experiment expects.
+    // The threads may spend most of their time on an expected search for free local ports.
     let failed = run.errors.get("ports_exhausted");
     let searched_for_ports =
         judged.is_expected("ports_exhausted") && failed.is_some_and(|n| *n > run.requests.sent);
@@ -251,11 +251,11 @@ fn show_unsent(unsent: u64, intended: u64) -> String {
     )
 }
 
-/// Open model: reports requests that were sent too late for meaningful response times.
+/// Open model: reports requests sent too late for meaningful response times.
 fn late(judged: &Judged<'_>) -> Option<String> {
     let run = judged.run;
     let late_us = run.lateness_us.p99?;
-    // A percentile among timed-out requests is unknown, but at least the timeout.
+    // A percentile among timed-out requests is unknown but at least the timeout.
     let response = &run.response_time_us;
     let (response_us, at_least) = match (response.p99, response.censored) {
         (Some(us), _) => (us, ""),
@@ -309,7 +309,8 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
         .iter()
         .filter_map(|(error, problem, noun, fix)| {
             let n = judged.unexpected(error);
-            (n > 0).then(|| format!("{problem} {}; {fix}", plural(n, noun)))
+            let problem = problem.replace("{}", &plural(n, noun));
+            (n > 0).then(|| format!("{problem}; {fix}"))
         });
     let stall = (stalled > 0).then(|| {
         let stall = show_s(stall_s);
@@ -320,8 +321,8 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
     reasons.map(|reason| format!("{share}: {reason}")).collect()
 }
 
-/// Closed model: reports requests lost in a stall of the client. Without a schedule, their share is
-/// the stall's share of the time.
+/// Closed model: reports requests lost in a stall of the client. Without a schedule, the lost share
+/// equals the stall's share of the time.
 fn stalled(judged: &Judged<'_>) -> Option<String> {
     let sending_s = judged.run.sending_s;
     let stall_s = judged.stall_s().filter(|s| *s > UNSENT_SHARE * sending_s)?;

@@ -69,7 +69,7 @@ fn figure_without_criterion_is_not_judged() {
     );
     for claim in &got {
         assert!((claim.measured.unwrap() - 110.0).abs() < 0.1, "{claim:?}");
-        // Computed in Python, with t = 2.776445 for four degrees of freedom.
+        // The expected figures come from Python, with t = 2.776445 for four degrees of freedom.
         assert!((claim.low.unwrap() - 109.020_466).abs() < 1e-4, "{claim:?}");
         assert!(
             (claim.high.unwrap() - 110.983_748).abs() < 1e-4,

@@ -1,4 +1,4 @@
-//! Differences between two results other than their systems, and other weaknesses of a comparison.
+//! Differences between two results apart from their systems, and other weaknesses of a comparison.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,25 +14,25 @@ use crate::text::plural;
 /// Weaknesses of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caveats {
-    /// Differences in load, host and version, which also affect the ratios.
+    /// Differences in load, host and version. They also affect the ratios.
     pub unlike: Vec<String>,
     /// Notes on validity, order and repetition.
     pub notes: Vec<String>,
 }
 
-/// Values of each property over the runs of a group.
+/// The values of each property in the runs of a group.
 type Properties = BTreeMap<String, BTreeSet<String>>;
 
-/// Maximum length of a printed value. For a longer value, only the name of the property is printed.
+/// Maximum length of a printed value. Longer values are omitted; only the property is named.
 const MAX_VALUE: usize = 40;
 
-/// Name of the first property listed.
+/// Name of the property that is listed first.
 const WORKLOAD: &str = "workload";
 
-/// Fields of a plan that don't belong to the load.
+/// Fields of a plan that are not part of the load.
 const NOT_OF_LOAD: [&str; 3] = ["target", "seed", "ports_per_source"];
 
-/// Returns the caveats of comparing two groups, each given with its records.
+/// Returns the caveats for comparing two groups. Each group comes with its records.
 #[must_use]
 pub fn caveats(a: (&RunGroup<'_>, &[&Record]), b: (&RunGroup<'_>, &[&Record])) -> Caveats {
     let names = [a.0.name.as_str(), b.0.name.as_str()];
@@ -47,7 +47,7 @@ pub fn caveats(a: (&RunGroup<'_>, &[&Record]), b: (&RunGroup<'_>, &[&Record])) -
     Caveats { unlike, notes }
 }
 
-/// Returns whether two groups had the same workload and the same load.
+/// Returns whether two groups have the same workload and the same load.
 pub(super) fn is_same_load(a: &RunGroup<'_>, b: &RunGroup<'_>) -> bool {
     load(a) == load(b)
 }
@@ -56,7 +56,7 @@ pub(super) fn is_same_load(a: &RunGroup<'_>, b: &RunGroup<'_>) -> bool {
 fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> {
     let none = BTreeSet::new();
     let mut keys = Vec::from_iter(a.keys().chain(b.keys()).collect::<BTreeSet<_>>());
-    // The workload matters most.
+    // The workload matters most, so it comes first.
     keys.sort_by_key(|key| *key != WORKLOAD);
     let lines = keys.into_iter().filter_map(|key| {
         let [a, b] = [a, b].map(|properties| properties.get(key).unwrap_or(&none));
@@ -76,8 +76,8 @@ fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> 
     lines.collect()
 }
 
-/// Returns the workload, the client and every field of the plans. New plan fields are thus compared
-/// automatically.
+/// Returns the workload, the client and every field of the plans, so that new plan fields are
+/// compared automatically.
 fn load(group: &RunGroup<'_>) -> Properties {
     let mut properties = Properties::new();
     let mut add = |key: &str, value: String| {
@@ -96,7 +96,7 @@ fn load(group: &RunGroup<'_>) -> Properties {
                 continue;
             }
             if let ("mix", Some(mix)) = (key.as_str(), value.as_object_mut()) {
-                // Different files can contain the same mix.
+                // Files with different names can contain the same mix.
                 mix.remove("file");
             }
             let text = match value {
@@ -168,7 +168,8 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Notes unknown server processes: `floodmark load` cannot tell when its server was started.
+/// Adds a note about unknown server processes: `floodmark load` does not know when its server
+/// started.
 fn unknown_processes(records: &[&Record]) -> Option<String> {
     let is_load = |record: &&&Record| record.tool.command.get(1).is_some_and(|c| c == "load");
     let loads = records.iter().filter(is_load).count() as u64;
@@ -181,7 +182,8 @@ fn unknown_processes(records: &[&Record]) -> Option<String> {
     })
 }
 
-/// Notes runs that were not interleaved. Slow changes of the host affect interleaved runs equally.
+/// Adds a note if runs were not interleaved. Slow changes of the host affect interleaved runs
+/// equally.
 fn not_interleaved(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<String> {
     let times = |group: &RunGroup<'_>| {
         let starts = || group.runs().map(|run| run.started_unix_ms);

@@ -1,4 +1,4 @@
-//! One figure per server process, with notes on excluded attempts and outliers.
+//! One figure per server process. Notes report excluded attempts and outliers.
 
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::run::{Run, Status, SteadyClass};
@@ -9,11 +9,11 @@ use super::run_group::RunGroup;
 use crate::conditions::{Figure, Subject};
 use crate::text::{per_s, plural, show_s};
 
-/// The figures of a group's processes.
+/// The figures of a group, one per server process.
 pub(super) struct ProcessFigures {
-    /// In the unit of the metric; infinite if above the timeout, 0 without a response.
+    /// Figures in the unit of the metric: infinite if above the timeout, 0 without a response.
     pub(super) values: Vec<f64>,
-    /// Number of attempts used.
+    /// Number of attempts that the figures include.
     pub(super) attempts: usize,
     pub(super) notes: Vec<String>,
 }
@@ -86,7 +86,7 @@ impl ProcessFigures {
     }
 }
 
-/// Returns the reasons why the figures cannot be compared.
+/// Returns the reasons why the figures are not comparable.
 fn not_comparable(values: &[f64], metric: ComparedMetric, group: &RunGroup<'_>) -> Vec<String> {
     let all = plural(values.len() as u64, "process");
     let mut reasons = Vec::new();
@@ -111,13 +111,13 @@ fn not_comparable(values: &[f64], metric: ComparedMetric, group: &RunGroup<'_>) 
     reasons
 }
 
-/// Returns the median on a logarithmic scale, so that exchanging the systems inverts the ratio.
+/// Returns the median on a logarithmic scale, so that swapping the systems inverts the ratio.
 fn geometric_median(values: &[f64]) -> f64 {
     let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
     median(&logs).exp()
 }
 
-/// Returns a run's figure in the unit of the metric; infinite if above the timeout.
+/// Returns a run's figure in the unit of the metric, or infinity if above the timeout.
 fn figure(run: &Run, metric: ComparedMetric) -> Option<f64> {
     if metric == ComparedMetric::ServerCpuPerRequest {
         let cpu_us = |of: &Server| of.cpu_us_per_request;
@@ -127,7 +127,7 @@ fn figure(run: &Run, metric: ComparedMetric) -> Option<f64> {
     Figure::named(metric.name())?.of(Subject { run, group: None })
 }
 
-/// Returns a note per outlier. Outliers are included in the figures.
+/// Returns one note per outlier. The figures include outliers.
 fn outlier_notes(values: &[f64], numbers: &[u32], metric: ComparedMetric) -> Vec<String> {
     if values.iter().any(|v| !v.is_finite()) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Groups of runs to compare: one trial, or one system with its workload and settings.
+//! Groups of runs to compare. A group is one trial, or one system with its workload and settings.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +11,26 @@ use floodmark_record::run::Run;
 pub struct RunGroup<'a> {
     /// Name of the trial or system.
     pub name: String,
-    /// The attempts on each server process, in order.
+    /// The attempts on each server process in chronological order.
     pub processes: Vec<Vec<&'a Run>>,
 }
 
 /// An error in selecting a group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
-    /// The result has no runs.
+    /// The result contains no runs.
     #[error("the result has no runs")]
     Empty,
-    /// No name was given, and there are several groups.
+    /// No name was given, but there are several groups.
     #[error("the result has several trials or systems: {}", .0.join(", "))]
     Several(Vec<String>),
-    /// The name is unknown; the known names follow.
+    /// The name is unknown. Contains the known names.
     #[error("the result has no trial or system \"{0}\"; available: {known}", known = .1.join(", "))]
     Unknown(String, Vec<String>),
 }
 
 impl<'a> RunGroup<'a> {
-    /// Returns all its runs.
+    /// Returns all runs of the group.
     pub fn runs(&self) -> impl Iterator<Item = &'a Run> {
         self.processes.iter().flatten().copied()
     }
@@ -40,7 +40,7 @@ impl<'a> RunGroup<'a> {
         self.runs().all(|run| run.trial.is_some())
     }
 
-    /// Merges several results. Processes of different results stay separate.
+    /// Merges several results and keeps their processes separate.
     #[must_use]
     pub fn merged(name: String, parts: Vec<RunGroup<'a>>) -> RunGroup<'a> {
         RunGroup {
@@ -49,7 +49,7 @@ impl<'a> RunGroup<'a> {
         }
     }
 
-    /// Returns the name, the systems and the numbers of repetitions.
+    /// Returns the names, the systems and the numbers of repetitions.
     #[must_use]
     pub fn summary(&self) -> ComparedResult {
         let of: BTreeSet<String> = self
@@ -65,7 +65,7 @@ impl<'a> RunGroup<'a> {
     }
 }
 
-/// Returns the trials of a record in order, or its systems if it has no trials. A system with
+/// Returns the trials of a record in order, or its systems if there are no trials. A system with
 /// several workloads or settings becomes several groups with distinct names.
 #[must_use]
 pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
@@ -99,8 +99,8 @@ pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
         .collect()
 }
 
-/// Returns the trial's name, or the system's name with the workload and settings that distinguish
-/// it.
+/// Returns the trial's name. Without a trial, returns the system's name and the workload and
+/// settings that distinguish the group.
 fn name(run: &Run, all: &[&Run]) -> String {
     if let Some(trial) = &run.trial {
         return trial.clone();
@@ -118,11 +118,11 @@ fn name(run: &Run, all: &[&Run]) -> String {
     name
 }
 
-/// Returns the group called `name`, or else the only group of the system called `name`. Without a
-/// name, returns the only group.
+/// Returns the group called `name`, or the only group of the system called `name`. Without a name,
+/// returns the only group.
 ///
 /// # Errors
-/// There is no such group, or more than one.
+/// Fails if no group or more than one group matches.
 pub fn select<'s, 'a>(
     groups: &'s [RunGroup<'a>],
     name: Option<&str>,

@@ -8,11 +8,11 @@ use floodmark_stats::comparison::{geometric_mean, over_processes};
 use super::process_figures::ProcessFigures;
 use super::run_group::{RunGroup, run_groups};
 
-/// Share of the highest throughput that counts as enough. Throughput varies by as much between
-/// fresh processes on one host.
+/// Share of the highest throughput that counts as enough. Throughput varies by about this much
+/// between fresh processes on one host.
 const ENOUGH: f64 = 0.95;
 
-/// Returns the results of the sweeps of a record's experiment.
+/// Returns the results of all sweeps in a record's experiment.
 #[must_use]
 pub fn sweeps(record: &Record) -> Vec<Swept> {
     let groups = run_groups(record);

@@ -1,4 +1,4 @@
-//! Figures that a condition can name.
+//! Figures that conditions can name.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use crate::text::per_s;
 /// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FigureUnit {
-    /// Microseconds; a value needs a unit.
+    /// Microseconds. The value needs a unit.
     Time,
-    /// Per second.
+    /// Requests per second.
     Rate,
     /// Share of all requests, 0 to 1.
     Share,
     /// Number of requests.
     Count,
-    /// Microseconds of CPU; a value may omit the unit.
+    /// Microseconds of CPU time. The unit is optional.
     CpuTime,
 }
 
-/// A run, or one group of its mix.
+/// A run, or one group of a mix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) run: &'a Run,
     pub(crate) group: Option<&'a GroupFigures>,
 }
 
-/// Returns a field of the group, or of the run.
+/// Returns a field of the group or of the run.
 macro_rules! field {
     ($subject:expr, $field:ident) => {
         match $subject.group {
@@ -42,26 +42,26 @@ macro_rules! field {
 }
 
 impl Subject<'_> {
-    /// Returns the number of requests with a known outcome: all except those in flight when the run
-    /// ended early.
+    /// Returns the number of requests with a known outcome. Requests in flight when the run ended
+    /// early are excluded.
     fn known(self) -> u64 {
         let requests = field!(self, requests);
         requests.intended.saturating_sub(requests.in_flight_at_end)
     }
 
-    /// Returns the number of requests that were due and not ok, whether they were sent or not.
+    /// Returns the number of requests that were due but not ok, whether sent or not.
     fn failed(self) -> u64 {
         self.known().saturating_sub(field!(self, requests).ok)
     }
 }
 
-/// A figure that is not a request time.
+/// A figure other than a request time.
 type Number = (&'static str, FigureUnit, fn(Subject<'_>) -> Option<f64>);
 
-/// A distribution of times.
+/// A distribution of request times.
 type Distribution = (&'static str, for<'a> fn(Subject<'a>) -> Option<&'a Times>);
 
-/// A statistic of a distribution, µs.
+/// A statistic of a distribution, in microseconds.
 type Statistic = (&'static str, fn(&Times) -> Option<f64>);
 
 macro_rules! count {
@@ -97,7 +97,7 @@ static NUMBERS: [Number; 13] = [
     }),
 ];
 
-/// The first one is the default.
+/// The first distribution is the default.
 static DISTRIBUTIONS: [Distribution; 8] = [
     ("response", |s| Some(field!(s, response_time_us))),
     ("service", |s| Some(field!(s, service_time_us))),
@@ -134,7 +134,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    /// Finds a figure by name, such as `throughput`, `p99` or `service.p99.9`.
+    /// Finds a figure by name: `throughput`, `p99`, `service.p99.9`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         if let Some(number) = NUMBERS.iter().find(|number| number.0 == name) {
             return Some(Figure::Number(number));
@@ -167,7 +167,7 @@ impl Figure {
         }
     }
 
-    /// Formats the figure.
+    /// Formats the figure with its unit.
     pub(super) fn show(self, figure: Option<f64>, timeout_s: f64) -> String {
         let Some(value) = figure else {
             return "not measured".to_owned();
@@ -181,7 +181,7 @@ impl Figure {
             FigureUnit::Rate if value == 0.0 => "0/s".to_owned(),
             FigureUnit::Rate => per_s(value),
             FigureUnit::Share if value == 0.0 => "0 %".to_owned(),
-            // Three significant digits, so that rounding doesn't hide the difference from the value.
+            // Three significant digits show that the figure differs from the condition's value.
             FigureUnit::Share => {
                 let percent = value * 100.0;
                 let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0);
@@ -191,7 +191,7 @@ impl Figure {
         }
     }
 
-    /// Suggests what to write instead of an unknown name.
+    /// Suggests a valid name for an unknown figure.
     pub(super) fn nearest(name: &str) -> String {
         let numbers = NUMBERS.map(|number| number.0);
         let statistics = STATISTICS.map(|statistic| statistic.0);
@@ -201,7 +201,7 @@ impl Figure {
             .iter()
             .chain(&statistics)
             .map(|name| (*name).to_owned());
-        // Normalize other spellings of the same name.
+        // Treat other spellings of a name as equal.
         let normalized = name
             .to_lowercase()
             .replace("p99_", "p99.")
@@ -211,13 +211,13 @@ impl Figure {
             .map(|known| (strsim::damerau_levenshtein(&normalized, &known), known))
             .min();
         match nearest {
-            // Up to a third of the letters may differ.
+            // Allow up to a third of the letters to differ.
             Some((distance, known)) if distance * 3 <= known.len().max(3) => {
                 format!("did you mean \"{known}\"?")
             }
             _ => format!(
-                "the figures are {}; {} (of response time); and those of other times, like \
-                 \"service.p99\" ({})",
+                "the figures are {}; the response-time statistics {}; and statistics of other times \
+                 ({}), such as \"service.p99\"",
                 numbers.join(", "),
                 statistics.join(", "),
                 distributions.join(", ")

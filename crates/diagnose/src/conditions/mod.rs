@@ -1,4 +1,4 @@
-//! `--fail-if` conditions: their syntax, and whether a result meets them.
+//! `--fail-if` conditions: syntax and evaluation.
 
 mod figure;
 mod ratio;
@@ -8,17 +8,17 @@ pub(crate) use figure::{Figure, Subject};
 pub use ratio::RatioCondition;
 pub use run::Condition;
 
-/// An invalid condition, with what to write instead.
+/// The error for an invalid condition, with a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConditionError(String);
 
-/// How a figure is compared with a value.
+/// A comparison operator between figure and value.
 type Comparator = fn(&f64, &f64) -> bool;
 
 /// The parts of a condition.
 struct Parts<'a> {
-    /// The whole condition, trimmed.
+    /// The whole condition without surrounding spaces.
     text: &'a str,
     figure: &'a str,
     comparator: Comparator,
@@ -26,7 +26,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Splits a condition. `form` describes the expected form, for errors.
+    /// Splits a condition. `form` describes the expected syntax for errors.
     fn split(text: &'a str, form: &str) -> Result<Self, ConditionError> {
         let text = text.trim();
         let is_operator = |c: char| "<>=!".contains(c);

@@ -59,7 +59,8 @@ impl FromStr for RatioCondition {
 }
 
 impl RatioCondition {
-    /// Judges a comparison by that metric. `met` is `None` if the ratio or bound is unknown.
+    /// Evaluates the condition on a comparison of its metric. `met` is `None` if the ratio or bound
+    /// is unknown.
     #[must_use]
     pub fn judge(&self, comparison: &Comparison) -> Threshold {
         let number = (self.number)(comparison);

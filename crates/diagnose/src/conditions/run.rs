@@ -15,13 +15,13 @@ const FORM: &str = "a figure, an operator and a value, such as 'p99 > 50ms'";
 /// A condition of `floodmark load --fail-if`.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    /// The condition as given.
+    /// The condition in its original spelling.
     pub text: String,
-    /// The group that the condition applies to; `None` for the whole run.
+    /// The group that the condition refers to, or `None` for the whole run.
     pub group: Option<String>,
     figure: Figure,
     comparator: Comparator,
-    /// In the unit of the figure.
+    /// The value in the unit of the figure.
     value: f64,
 }
 
@@ -30,7 +30,7 @@ impl FromStr for Condition {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parts = Parts::split(text, FORM)?;
-        // The name of a figure never contains a colon.
+        // A figure's name never contains a colon.
         let (group, name) = match parts.figure.split_once(':') {
             Some((group, name)) => (Some(group.trim()), name.trim()),
             None => (None, parts.figure),
@@ -51,7 +51,7 @@ impl FromStr for Condition {
     }
 }
 
-/// Parses a value in the unit of its figure.
+/// Parses a value in the unit of the figure.
 fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
     let micros = |text| parse_duration(text).map(|time| time.as_nanos() as f64 / 1e3);
     match unit {
@@ -71,7 +71,7 @@ fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses `1%` or `0.01`. A bare `1` is ambiguous.
+/// Parses `1%` or `0.01`. The value `1` without a percent sign is ambiguous.
 fn parse_share(text: &str) -> Result<f64, String> {
     let invalid = || format!("\"{text}\" is not a share; write it like \"1%\" or \"0.01\"");
     let (number, scale) = match text.strip_suffix('%') {
@@ -90,15 +90,15 @@ fn parse_share(text: &str) -> Result<f64, String> {
     if value > scale {
         return Err(format!("\"{text}\" exceeds the maximum of \"100%\""));
     }
-    // Round, so that 2.4% equals exactly 24 of 1,000.
+    // Rounding makes 2.4% exactly equal to 24 of 1,000.
     Ok((value / scale * 1e12).round() / 1e12)
 }
 
 impl Condition {
-    /// Judges all runs of a record. The condition is met if any run meets it. It is unknown if no
-    /// run meets it and the figure of at least one run is missing.
+    /// Evaluates the condition on all runs of a record. The condition is met if any run meets it.
+    /// The result is unknown if no run meets it and at least one run lacks the figure.
     ///
-    /// Reports the figure of the first run that decides. A percentile or maximum among timed-out
+    /// Reports the figure of the first decisive run. A percentile or maximum among timed-out
     /// requests counts as infinite.
     #[must_use]
     pub fn judge(&self, record: &Record) -> Threshold {

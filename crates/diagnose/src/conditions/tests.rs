@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{closed, open};
 
-/// Times with the given percentiles, µs.
+/// Returns times with the given percentiles, in microseconds.
 fn times(p50: f64, p99: f64) -> Times {
     Times {
         count: 1_000,
@@ -27,7 +27,7 @@ fn times(p50: f64, p99: f64) -> Times {
     }
 }
 
-/// A closed run at 184,210/s with a p99 of 990 µs.
+/// Returns a closed run at 184,210/s with a p99 of 990 µs.
 fn fast() -> Run {
     let mut run = crate::next::tests::run(closed());
     run.throughput_per_s = Some(184_210.0);
@@ -39,7 +39,7 @@ fn fast() -> Run {
     run
 }
 
-/// A run with the given numbers of intended and ok requests; all others were rejected.
+/// Returns a run in which `ok` of the intended requests succeeded and all others were rejected.
 fn rejecting(intended: u64, ok: u64) -> Run {
     let mut run = fast();
     run.requests = Counts {
@@ -52,7 +52,7 @@ fn rejecting(intended: u64, ok: u64) -> Run {
     run
 }
 
-/// A run without any response.
+/// Returns a run without any response.
 fn unreachable() -> Run {
     let mut run = rejecting(50, 0);
     run.response_time_us = Times::default();

@@ -25,8 +25,8 @@ pub(super) fn cpus(facts: &HostFacts) -> Option<Judgement> {
                 "# use a host with at least 2 CPUs, or run the client on another host"
             }],
         ),
-        // With up to four CPUs, a client that uses half of them competes with a server that runs
-        // one thread per CPU.
+        // With up to four CPUs, a client that uses half of the CPUs competes with a server that
+        // runs one thread per CPU.
         2..=4 if allowed == online => {
             let server_cpus = match allowed {
                 2 => "0".to_owned(),
@@ -98,8 +98,8 @@ pub(super) fn governor(facts: &HostFacts) -> Option<Judgement> {
         return Some(fine("governor performance on all CPUs"));
     }
     let driver = frequency.driver.as_deref().unwrap_or("unknown");
-    // "powersave" is dynamic with these drivers in active mode, and the lowest frequency with others
-    // (kernel documentation, admin-guide/pm: cpufreq, intel_pstate, amd-pstate).
+    // These drivers treat "powersave" as dynamic in active mode. Other drivers use the lowest
+    // frequency (kernel documentation, admin-guide/pm: cpufreq, intel_pstate, amd-pstate).
     let dynamic = matches!(driver, "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp");
     let (level, effect) = if frequency.governors.contains_key("powersave") && !dynamic {
         (
@@ -121,14 +121,14 @@ pub(super) fn governor(facts: &HostFacts) -> Option<Judgement> {
 }
 
 pub(super) fn steal(facts: &HostFacts) -> Option<Judgement> {
-    // One tick of 10 ms in half a second on 2 CPUs is 1 %, so less than 2 % may be noise.
+    // One tick of 10 ms in half a second on 2 CPUs is 1 %, so a share below 2 % may be noise.
     const NOTE: f64 = 0.02;
-    // A loss of 5 % of the CPU time exceeds the differences in most comparisons.
+    // A loss of 5 % of the CPU time is larger than most differences in comparisons.
     const WARNING: f64 = 0.05;
     let now = facts.load.stolen_cpus? / host_cpus(facts);
     let ever = facts.load.stolen_since_boot.unwrap_or(0.0);
     let (percent, percent_ever) = (now * 100.0, ever * 100.0);
-    // Earlier steal deserves a note.
+    // Steal before the sample is worth a note.
     let level = level(now, NOTE, WARNING).min(level(ever, NOTE, f64::INFINITY));
     if level == Level::Ok {
         return Some(fine(format!(
@@ -141,7 +141,7 @@ pub(super) fn steal(facts: &HostFacts) -> Option<Judgement> {
             "the hypervisor took {percent:.1} % of the CPU time during {:.1} s, and {percent_ever:.1} % since boot",
             facts.load.seconds
         ),
-        "client and server pause without noticing, which distorts high percentiles and short runs",
+        "the hypervisor pauses client and server, which distorts high percentiles and short runs",
         &[
             "# use a dedicated host, or measure the variation with several attempts:",
             "floodmark load URL --attempts 5",
@@ -154,9 +154,9 @@ fn host_cpus(facts: &HostFacts) -> f64 {
 }
 
 pub(super) fn other_load(facts: &HostFacts) -> Option<Judgement> {
-    // The services of an idle system use less than a tenth of a CPU.
+    // The services of an idle system use less than a tenth of one CPU.
     const NOTE: f64 = 0.1;
-    // A quarter of a CPU, or a tenth of a larger host.
+    // Warn at a quarter of a CPU, or at a tenth of all CPUs if that is more.
     const WARNING_CPUS: f64 = 0.25;
     const WARNING_SHARE: f64 = 0.1;
     let others = (facts.load.busy_cpus? - facts.load.own_cpus).max(0.0);

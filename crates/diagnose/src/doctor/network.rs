@@ -12,7 +12,7 @@ const TIME_WAIT_S: f64 = 60.0;
 const MORE_SOURCES: &str = "# or use several source addresses: --sources 127.0.0.2-127.0.0.20";
 
 pub(super) fn open_files(facts: &HostFacts) -> Option<Judgement> {
-    // Enough for 10,000 connections in client or server.
+    // This limit allows 10,000 connections in the client or the server.
     const ENOUGH: u64 = 10_240;
     let limit = facts.open_files?;
     let show = |n: u64| match n {
@@ -51,7 +51,7 @@ pub(super) fn open_files(facts: &HostFacts) -> Option<Judgement> {
 }
 
 pub(super) fn ports(facts: &HostFacts) -> Option<Judgement> {
-    // The kernel's default range, 32768–60999.
+    // The kernel's default range is 32768–60999.
     const DEFAULT: u64 = 28_232;
     let ports = facts.ports?;
     let usable = show_count(ports.usable());
@@ -65,7 +65,7 @@ pub(super) fn ports(facts: &HostFacts) -> Option<Judgement> {
     );
     let level = match ports.usable() {
         0..10_000 => Level::Warning,
-        // A few hundred reserved ports don't matter.
+        // A few hundred reserved ports are not a problem.
         n if n < DEFAULT - 1_000 => Level::Note,
         _ => return Some(fine(found)),
     };
@@ -83,7 +83,7 @@ pub(super) fn ports(facts: &HostFacts) -> Option<Judgement> {
 }
 
 pub(super) fn time_wait(facts: &HostFacts) -> Option<Judgement> {
-    // Even a small server accepts this many fresh connections per second.
+    // Even a small server accepts this number of fresh connections per second.
     const LOW_RATE: f64 = 10_000.0;
     let rules = &facts.time_wait;
     let usable = facts.ports?.usable() as f64;
@@ -152,7 +152,7 @@ pub(super) fn time_wait(facts: &HostFacts) -> Option<Judgement> {
 }
 
 pub(super) fn accept_queue(facts: &HostFacts) -> Option<Judgement> {
-    // The kernel's default since 5.4 (128 before).
+    // The kernel's default has been 4096 since Linux 5.4; before, it was 128.
     const DEFAULT: u64 = 4_096;
     let queue = &facts.accept_queue;
     let somaxconn = queue.somaxconn?;
@@ -178,7 +178,7 @@ pub(super) fn accept_queue(facts: &HostFacts) -> Option<Judgement> {
                 "{found}, net.ipv4.tcp_max_syn_backlog = {} without SYN cookies",
                 show_count(backlog)
             ),
-            "bursts of fresh connections over a network lose SYNs above that number of half-open connections",
+            "bursts of fresh connections over a network lose SYNs beyond this number of half-open connections",
             &["sudo sysctl -w net.ipv4.tcp_syncookies=1"],
         ),
         _ => fine(found),
@@ -199,8 +199,8 @@ pub(super) fn conntrack(facts: &HostFacts) -> Option<Judgement> {
     }
     let free = conntrack.max.saturating_sub(conntrack.count);
     let share = conntrack.count as f64 / conntrack.max.max(1) as f64;
-    // A closed connection stays in the table for two minutes (nf_conntrack_tcp_timeout_time_wait, 120 s
-    // by default), so 1,000 fresh connections/s need 120,000 entries.
+    // A closed connection stays in the table for two minutes (nf_conntrack_tcp_timeout_time_wait,
+    // default 120 s), so 1,000 fresh connections/s need 120,000 entries.
     let level = if share >= 0.8 {
         Level::Warning
     } else if share >= 0.5 || free < 120_000 {

@@ -5,7 +5,7 @@ use floodmark_record::units::{show_count, show_ns};
 
 use super::{Judgement, fine, level, problem};
 
-/// `EPERM` and `ENOSYS`. `ENOSYS` differs on Alpha, MIPS and SPARC only.
+/// The error codes `EPERM` and `ENOSYS`. Only Alpha, MIPS and SPARC have a different `ENOSYS`.
 const EPERM: i32 = 1;
 const ENOSYS: i32 = 38;
 
@@ -21,7 +21,7 @@ pub(super) fn io_uring(facts: &HostFacts) -> Option<Judgement> {
             "sudo sysctl -w kernel.io_uring_disabled=0",
         ),
         (_, Some(EPERM)) => ("forbidden by a system call filter".to_owned(), SECCOMP),
-        // Kernels with this setting (6.6 and later) have io_uring, so a filter must be hiding it.
+        // Kernels with this setting (6.6 and later) support io_uring, so a filter hides it.
         (Some(_), Some(ENOSYS)) => ("hidden by a system call filter".to_owned(), SECCOMP),
         (None, Some(ENOSYS)) => (
             format!("not in this kernel ({})", facts.kernel),
@@ -38,7 +38,8 @@ pub(super) fn io_uring(facts: &HostFacts) -> Option<Judgement> {
 }
 
 pub(super) fn clock(facts: &HostFacts) -> Option<Judgement> {
-    // Reading takes 20–60 ns without a system call, 200 ns or more with one, 1–3 µs with hpet or acpi_pm.
+    // A reading takes 20–60 ns without a system call, 200 ns or more with one, and 1–3 µs with hpet
+    // or acpi_pm.
     const SLOW_NS: f64 = 200.0;
     const VERY_SLOW_NS: f64 = 500.0;
     let clock = &facts.clock;

@@ -1,4 +1,4 @@
-//! Tests of the findings on hosts.
+//! Tests of host findings.
 
 use floodmark_record::host::{
     AcceptQueueFacts, ClockFacts, ConntrackFacts, CpuFacts, FrequencyFacts, HostFacts,
@@ -11,7 +11,7 @@ mod cpu;
 mod network;
 mod system;
 
-/// A host without problems.
+/// Returns the facts about a host without problems.
 fn sound() -> HostFacts {
     HostFacts {
         kernel: "6.18.44".to_owned(),
@@ -82,8 +82,8 @@ fn finding(facts: &HostFacts, topic: &str) -> HostFinding {
     found.remove(0)
 }
 
-/// Applies `change` to the sound host and checks the finding on `topic`: its level, part of its
-/// figures and part of its fix.
+/// Applies `change` to the facts of a healthy host. Checks the level, figures and fix of the
+/// finding on `topic`.
 #[track_caller]
 fn expect(topic: &str, change: impl FnOnce(&mut HostFacts), level: Level, found: &str, fix: &str) {
     let mut facts = sound();

@@ -1,4 +1,4 @@
-//! Tests of [`super`] and of the notes.
+//! Tests of validity and notes.
 
 use super::*;
 use crate::testing::{closed, open, thread};
@@ -8,7 +8,7 @@ use floodmark_record::times::Times;
 
 mod notes;
 
-/// A run and its circumstances.
+/// A run with the facts needed to judge it.
 struct Case {
     run: Run,
     cpus: u32,
@@ -16,7 +16,7 @@ struct Case {
 }
 
 impl Case {
-    /// A valid run: 10,000 requests of 50 ms in ten seconds.
+    /// Returns a valid run: 10,000 requests of 50 ms in ten seconds.
     fn good(plan: Plan) -> Self {
         let mut run = crate::next::tests::run(plan);
         run.lateness_us.p99 = Some(50.0);
@@ -251,11 +251,11 @@ fn expected_client_errors_are_valid() {
     assert_eq!(judged.status, Status::Valid, "{judged:?}");
     assert!(
         judged.notes[0]
-            .contains("no local port left for 8,000 connections, as the experiment expects"),
+            .contains("no local port was left for 8,000 connections, as the experiment expects"),
         "{judged:?}"
     );
-    // A thread that is saturated by searching for ports limits nothing; one that is saturated by
-    // sending does.
+    // Threads saturated by an expected search for ports do not bound the run. Threads saturated by
+    // sending do.
     case.run.client.threads = vec![thread(0.96, 0.0)];
     case.is(Status::Valid, &[]);
     let mut case = Case::good(closed()).unsent(500, Some("ports_exhausted"));
@@ -279,7 +279,7 @@ fn server_errors_are_valid() {
 
 #[test]
 fn ignores_failed_connects_without_a_waiting_request() {
-    // The server refused 500 requests; idle connections lacked ports meanwhile.
+    // The server refused 500 requests. Meanwhile, idle connections lacked local ports.
     let mut case = Case::good(open()).unsent(500, Some("connect_refused"));
     case.run.errors.insert("ports_exhausted".to_owned(), 9_000);
     case.run.connections.unawaited = case.run.errors.clone();
@@ -289,7 +289,10 @@ fn ignores_failed_connects_without_a_waiting_request() {
         .connections
         .unawaited
         .insert("ports_exhausted".to_owned(), 8_800);
-    case.is(Status::Invalid, &["no local port left for 200 connections"]);
+    case.is(
+        Status::Invalid,
+        &["no local port was left for 200 connections"],
+    );
 }
 
 #[test]
@@ -309,10 +312,10 @@ fn judges_held_connections_that_failed_to_open() {
             opening_ns: 100_000_000,
         })
     };
-    // Server errors and up to 1 % client errors only cause a note.
+    // Server errors, and client errors up to 1 %, only cause a note.
     let refused = ("connect_timed_out", 200);
     case.run.connections.held = held(&[refused]);
-    // Errors during the run do not invalidate it.
+    // Errors that occur during the run do not invalidate it.
     case.run.errors.insert("ports_exhausted".to_owned(), 50);
     case.notes_one(&["200 of 1,000 held connections", "run (connect timed out)"]);
     case.run.connections.held = held(&[refused, ("ports_exhausted", 10)]);
@@ -350,7 +353,7 @@ fn tls_failures_after_sending_do_not_explain_unsent_requests() {
     let name = "tls_closed_without_notify".to_owned();
     broken.run.errors.insert(name, 400);
     broken.is(Status::Invalid, &["stalled for 500 ms"]);
-    // A failed handshake explains an unsent request.
+    // A failed handshake explains the unsent request.
     let mut refused = Case::good(open()).unsent(400, Some("tls_unknown_issuer"));
     refused.run.longest_stall_ns = Some(500_000_000);
     refused.is(Status::Valid, &[]);

@@ -4,17 +4,17 @@ use floodmark_record::events::ThreadUsage;
 
 use crate::text::{percent, plural};
 
-/// Mean shares of the load threads' time.
+/// Mean shares of the time of all load threads.
 pub(crate) struct ClientThreads {
     pub(crate) n: usize,
-    /// Share on a CPU, in user mode or in the kernel.
+    /// Share of the time on a CPU, in user mode or in the kernel.
     pub(crate) on_cpu: f64,
-    /// Share runnable without a CPU; `None` if unknown for any thread.
+    /// Share of the time runnable without a CPU. `None` if unknown for any thread.
     pub(crate) runnable: Option<f64>,
 }
 
 impl ClientThreads {
-    /// Returns `None` without load threads.
+    /// Computes the mean shares. Returns `None` if there are no load threads.
     pub(crate) fn of(threads: &[ThreadUsage]) -> Option<Self> {
         let load = || threads.iter().filter(|t| t.drives_load && t.wall_s > 0.0);
         let n = load().count();
@@ -29,24 +29,24 @@ impl ClientThreads {
         })
     }
 
-    /// Returns the share of time that the threads were running or runnable. An unknown
-    /// runnable share counts as 0.
+    /// Returns the share of the time that the threads were running or runnable. An unknown runnable
+    /// share counts as 0.
     pub(crate) fn busy(&self) -> f64 {
         (self.on_cpu + self.runnable.unwrap_or(0.0)).min(1.0)
     }
 
-    /// Returns the next larger useful number of threads, or `None` if no CPU is left for them.
+    /// Returns the next larger useful number of threads, or `None` if no further CPU is available.
     pub(crate) fn more(&self, cpus: u32) -> Option<usize> {
         let cpus = cpus as usize;
         (self.n < cpus && !self.is_starved()).then(|| (self.n * 2).min(cpus))
     }
 
-    /// Returns whether the threads waited for a CPU longer than they had one.
+    /// Returns whether the threads spent more time waiting for a CPU than on a CPU.
     pub(super) fn is_starved(&self) -> bool {
         self.runnable.is_some_and(|runnable| runnable > self.on_cpu)
     }
 
-    /// Describes the use of the CPU: `2 threads, 98 % on a CPU, 1 % runnable`.
+    /// Describes CPU use: `2 threads, 98 % on a CPU, 1 % runnable`.
     pub(crate) fn show_cpu_use(&self) -> String {
         let runnable = match self.runnable {
             Some(runnable) => format!("{} runnable", percent(runnable)),

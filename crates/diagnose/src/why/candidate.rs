@@ -1,23 +1,23 @@
-//! Findings of rules: causes that may limit a run, causes ruled out, and missing evidence.
+//! Findings of the rules: possible causes, causes ruled out, and missing evidence.
 
 use floodmark_record::cause::Cause;
 
-/// How conclusive the evidence for a cause is, most conclusive first. Candidates are ranked by it.
+/// How conclusive the evidence for a cause is. Candidates are ranked from most to least conclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EvidenceRank {
-    /// A counter names the affected requests.
+    /// A counter identifies the affected requests.
     Counted,
-    /// Most requests were observed at one place that nothing else explains.
+    /// Most requests were observed in one place, and nothing else explains this.
     Located,
-    /// A mechanism that uses up the server's CPU; named before it.
+    /// A mechanism that saturates the server's CPU. Ranks before the CPU.
     Mechanism,
     /// A saturated resource.
     Saturated,
-    /// Requests wait, and this cause explains where.
+    /// The cause explains where requests wait.
     Waiting,
-    /// Affects less than half of the responses; another cause limits the rest.
+    /// The cause affects less than half of the responses. Another cause limits the rest.
     Minor,
-    /// Nothing is saturated; the load requests less than the server can deliver.
+    /// Nothing is saturated. The load demands less than the server can deliver.
     Demand,
 }
 
@@ -32,11 +32,11 @@ impl EvidenceRank {
 #[derive(Debug)]
 pub struct Candidate {
     pub rank: EvidenceRank,
-    /// Used share of the limit; 1 if it cannot be computed.
+    /// Used share of the limit, or 1 if it cannot be computed.
     pub utilization: f64,
-    /// Upper bound of throughput, requests per second.
+    /// Upper bound of throughput in requests per second.
     pub limit_per_s: Option<f64>,
-    /// One line.
+    /// Summary in one line.
     pub summary: String,
     /// Figures with their sources.
     pub evidence: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns a candidate with utilization 1 and no limit.
+    /// Creates a candidate with utilization 1 and without a limit.
     pub fn new(
         rank: EvidenceRank,
         summary: impl Into<String>,
@@ -61,7 +61,7 @@ impl Candidate {
         }
     }
 
-    /// Sets the upper bound of throughput, requests per second.
+    /// Sets the upper bound of throughput in requests per second.
     pub fn with_limit(self, limit_per_s: Option<f64>) -> Self {
         Candidate {
             limit_per_s,
@@ -69,7 +69,8 @@ impl Candidate {
         }
     }
 
-    /// Sets the used share of the resource, and the upper bound of throughput that follows from it.
+    /// Sets the used share of the resource and computes the upper bound of throughput from the
+    /// share.
     pub fn with_utilization(self, share: f64, throughput_per_s: f64) -> Self {
         Candidate {
             utilization: share,
@@ -77,28 +78,28 @@ impl Candidate {
         }
     }
 
-    /// Returns the finding that this cause may limit the run.
+    /// Returns the finding that this cause may have limited the run.
     pub fn found(self) -> Option<Finding> {
         Some(Finding::Limit(self))
     }
 }
 
-/// What a rule finds out about a cause.
+/// The result of a rule for one cause.
 #[derive(Debug)]
 pub enum Finding {
     Limit(Candidate),
-    /// The figure that excludes the cause.
+    /// The figure that rules out the cause.
     RuledOut(String),
-    /// Evidence that was not available.
+    /// Names the evidence that was not available.
     NotAvailable(String),
 }
 
-/// Returns the finding that a figure excludes the cause.
+/// Returns the finding that a figure rules out the cause.
 pub fn ruled_out(figure: impl Into<String>) -> Option<Finding> {
     Some(Finding::RuledOut(figure.into()))
 }
 
-/// Returns the finding that evidence was not available.
+/// Returns the finding that evidence is missing.
 pub fn not_available(evidence: impl Into<String>) -> Option<Finding> {
     Some(Finding::NotAvailable(evidence.into()))
 }
@@ -108,12 +109,12 @@ pub fn not_available(evidence: impl Into<String>) -> Option<Finding> {
 pub struct Findings {
     pub candidates: Vec<(Cause, Candidate)>,
     pub ruled_out: Vec<(Cause, String)>,
-    /// Evidence that was not available.
+    /// Descriptions of evidence that was not available.
     pub unseen: Vec<String>,
 }
 
 impl Findings {
-    /// Adds what a rule found out about a cause.
+    /// Adds the finding of a rule on a cause.
     pub fn add(&mut self, cause: Cause, finding: Option<Finding>) {
         match finding {
             None => {}

@@ -1,4 +1,4 @@
-//! Facts about a run: rates and means over its window. All rules take them as input.
+//! Facts about a run: rates and means over the window. Facts are the input of all rules.
 
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
@@ -17,85 +17,86 @@ pub use waiting::{DatabaseSessions, ThreadGroupFacts, UpstreamFacts};
 /// Maximum CPU use of a warm JVM's compiler, in CPUs.
 const WARM: f64 = 0.05;
 
-/// Facts about one run. `None` means not available.
+/// Facts about one run. `None` means that a fact is not available.
 #[derive(Debug)]
 pub struct RunFacts<'a> {
     pub run: &'a Run,
     pub samples: WindowSamples<'a>,
-    /// Responses per second, including unexpected ones.
+    /// Responses per second, including unexpected responses.
     pub responses_per_s: f64,
     pub ok_per_s: f64,
-    /// Offered rate, per second; `None` in the closed model.
+    /// Offered rate in requests per second, or `None` in the closed model.
     pub offered_per_s: Option<f64>,
-    /// Mean number of requests in flight by Little's law: ok responses per second × mean service time.
+    /// Mean number of requests in flight (Little's law): ok responses per second × mean service
+    /// time.
     pub in_flight: Option<f64>,
-    /// CPUs of the client's host.
+    /// Number of CPUs of the client's host.
     pub cpus: f64,
-    /// Whether the client has a dedicated CPU set.
+    /// Whether the client has dedicated CPUs.
     pub client_has_own_cpus: bool,
-    /// Whether the server and its store have a dedicated CPU set.
+    /// Whether the server and its store have dedicated CPUs.
     pub server_has_own_cpus: bool,
     pub client: CpuUse,
     pub server: Option<CpuUse>,
     pub store: Option<CpuUse>,
-    /// Busy CPUs of the client's host.
+    /// Number of busy CPUs on the client's host.
     pub host_busy: Option<f64>,
-    /// Busy CPUs and all CPUs of the server's host.
+    /// Numbers of busy CPUs and of all CPUs on the server's host.
     pub server_host_busy: Option<f64>,
     pub server_cpus: f64,
     /// Number of requests that the server works on concurrently: ok responses per second × service
     /// time without queueing.
     pub concurrency: Option<f64>,
-    /// Thread groups of the server.
+    /// Groups of similar threads in the server.
     pub thread_groups: Vec<ThreadGroupFacts>,
-    /// Connections opened by the server.
+    /// Connections that the server opened.
     pub upstreams: Vec<UpstreamFacts>,
-    /// Sessions of the store, if it is PostgreSQL.
+    /// Sessions of a PostgreSQL store.
     pub sessions: Option<DatabaseSessions>,
 }
 
 /// CPU use of one role.
 #[derive(Debug)]
 pub struct CpuUse {
-    /// CPUs that the role may use.
+    /// Number of CPUs that the role may use.
     pub allowed: f64,
-    /// CPUs used.
+    /// Number of CPUs used.
     pub used: f64,
-    /// CPUs used in the kernel.
+    /// Number of CPUs used in kernel mode.
     pub in_kernel: f64,
     /// Mean number of runnable threads that wait for a CPU.
     pub runnable: Option<f64>,
-    /// CPU time per response, µs.
+    /// CPU time per response, in µs.
     pub cpu_us: Option<f64>,
     pub busiest: Option<BusiestThread>,
 }
 
-/// The busiest thread of a role.
+/// The busiest thread of a client, server or store.
 #[derive(Debug)]
 pub struct BusiestThread {
     pub name: String,
-    /// Share of its time spent on a CPU.
+    /// Share of the time that the thread was on a CPU.
     pub on_cpu: f64,
-    /// Share of its time spent runnable, waiting for a CPU.
+    /// Share of the time that the thread was runnable, waiting for a CPU.
     pub runnable: f64,
 }
 
 impl BusiestThread {
-    /// Returns the share of time in which the thread was running or runnable.
+    /// Returns the share of the time that the thread was running or runnable.
     pub fn busy(&self) -> f64 {
         self.on_cpu + self.runnable
     }
 }
 
 impl<'a> RunFacts<'a> {
-    /// Returns the facts about a run, or `None` if it has no throughput.
+    /// Collects the facts about a run. Returns `None` if the run has no throughput.
     #[must_use]
     pub fn of(run: &'a Run, environment: &Environment) -> Option<Self> {
         let seconds = run.window.to_s - run.window.from_s;
         let ok_per_s = run.throughput_per_s.filter(|_| seconds > 0.0)?;
         let sending_s = run.sending_s.max(seconds);
         let counts = &run.requests;
-        // Other outcomes are not counted per window; use their mean over the run.
+        // Other outcomes are counted per run rather than per window, so use their mean rate.
         let others = counts.rejected + counts.wrong + counts.malformed;
         let responses_per_s = ok_per_s + others as f64 / sending_s;
         let mean_s = run.service_time_us.mean.map(|us| us / 1e6);
@@ -149,7 +150,7 @@ impl<'a> RunFacts<'a> {
         self.run.remote.is_some() || (self.client_has_own_cpus && self.server_has_own_cpus)
     }
 
-    /// Returns how many of the server's CPUs the client uses.
+    /// Returns the number of the server's CPUs that the client uses.
     #[must_use]
     pub fn client_on_server_cpus(&self) -> f64 {
         if self.is_client_separate() {
@@ -159,8 +160,8 @@ impl<'a> RunFacts<'a> {
         }
     }
 
-    /// Returns the idle CPUs and all CPUs available to the server. Returns `None` without server
-    /// metrics, because the server's host is then unknown.
+    /// Returns the number of idle CPUs and of all CPUs available to the server. Returns `None`
+    /// without server metrics, because the server's host is then unknown.
     #[must_use]
     pub fn idle_cpus(&self) -> Option<(f64, f64)> {
         let server = self.server.as_ref()?;
@@ -178,22 +179,23 @@ impl<'a> RunFacts<'a> {
         self.server.as_ref()?.busiest.as_ref()
     }
 
-    /// Returns the mean of a figure of the server's JVM.
+    /// Returns the mean value of a JVM metric of the server.
     #[must_use]
     pub fn jvm(&self, figure: JvmFigure) -> Option<f64> {
         self.samples.mean(Metric::Jvm(Role::Server, figure))
     }
 }
 
-/// Returns the CPUs used by a process, 0 if unknown.
+/// Returns the number of CPUs that a process used, or 0 if unknown.
 pub fn used(process: &Option<CpuUse>) -> f64 {
     process.as_ref().map_or(0.0, |process| process.used)
 }
 
-/// Returns ok responses per second × shortest service time.
+/// Returns the concurrency of the server: ok responses per second × shortest service time.
 ///
-/// The first requests of a load do not queue behind others. Returns `None` for a cold JVM, whose
-/// first requests run interpreted code, and for a mix, whose requests differ.
+/// The first requests of a load do not queue, so the shortest service time excludes queueing.
+/// Returns `None` for a cold JVM, whose first requests run interpreted code, and for a mix, whose
+/// requests differ.
 fn concurrency(run: &Run, ok_per_s: f64, samples: &WindowSamples<'_>) -> Option<f64> {
     let jvm = |figure| Metric::Jvm(Role::Server, figure);
     let is_cold = samples.series(&jvm(JvmFigure::JavaThreads)).is_some()
@@ -212,7 +214,7 @@ fn process_cpu(
     responses_per_s: f64,
 ) -> CpuUse {
     let seconds = of.wall_s.max(f64::MIN_POSITIVE);
-    // Series cover the window; totals cover the whole run.
+    // Series cover only the window, while totals cover the whole run.
     let mean = |figure| samples.mean(Metric::Process(role, figure));
     let in_kernel = mean(ProcessFigure::System).unwrap_or(of.system_s / seconds);
     let used = mean(ProcessFigure::User).map_or(of.cpu_s / seconds, |user| user + in_kernel);
@@ -235,8 +237,8 @@ fn process_cpu(
     }
 }
 
-/// Returns the CPU use of the client: reported by floodmark's own threads, or sampled for an
-/// external client.
+/// Returns the CPU use of the client. floodmark's threads report their own use; an external client
+/// is sampled.
 fn client_cpu(
     run: &Run,
     samples: &WindowSamples<'_>,
@@ -245,7 +247,7 @@ fn client_cpu(
 ) -> CpuUse {
     let client = &run.client;
     if client.name.is_some() || client.threads.is_empty() {
-        // Short-lived processes are counted only in the total of their parent (wait4).
+        // Short-lived processes count only toward the total of their parent (wait4).
         let whole_s = client.tool.as_ref().map(|tool| tool.wall_s);
         let whole_s = whole_s.filter(|s| *s > 0.0).unwrap_or(run.sending_s);
         return CpuUse {

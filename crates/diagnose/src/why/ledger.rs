@@ -1,11 +1,11 @@
-//! Where requests were, and the upper bound of each resource.
+//! The location of requests in flight, and the upper bound of each resource.
 
 use floodmark_record::metric::{ListenerFigure, Role, SocketFigure};
 use floodmark_record::verdict::{Ceiling, Ledger, LedgerEntry};
 
 use super::facts::RunFacts;
 
-/// Returns the mean number of requests in flight and where they were, or `None` without a mean
+/// Returns the mean number of requests in flight and their locations. Returns `None` without a mean
 /// service time.
 ///
 /// Little's law: J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9
@@ -13,7 +13,7 @@ use super::facts::RunFacts;
 pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
     let in_flight = facts.in_flight?;
     let run = facts.run;
-    // Assume that all requests, and all responses, have similar sizes.
+    // All requests, and all responses, are assumed to have similar sizes.
     let request = run.bytes.sent as f64 / run.requests.sent.max(1) as f64;
     let response = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
     let unread = |role, size: f64| {
@@ -49,7 +49,7 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
             "sock_diag: sent after the last receive",
         );
     }
-    // Requests that wait for the store include those it works on.
+    // Requests that wait for the store include those that the store works on.
     let waits_known = facts.upstreams.iter().any(|one| one.waiting.is_some());
     if let Some(store) = facts.store.as_ref().filter(|_| !waits_known) {
         add("in the store, on a CPU", Some(store.used), ON_CPU);

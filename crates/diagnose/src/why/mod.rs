@@ -1,5 +1,4 @@
-//! Verdicts: what limited a run, as a function of the run and its host
-//! (docs/decisions/0021-why.md).
+//! Verdicts: what limited a run, judged from the run and its host (docs/decisions/0021-why.md).
 
 mod candidate;
 mod facts;
@@ -16,10 +15,10 @@ pub use facts::consumed;
 use candidate::{Candidate, EvidenceRank, Findings};
 use facts::RunFacts;
 
-/// Maximum difference in utilization of two limits that are both named.
+/// Maximum difference in utilization between two limits that a verdict names together.
 const BOTH_NAMED: f64 = 0.1;
 
-/// Maximum number of evidence lines.
+/// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
 
 /// Returns the verdict on a run, or `None` without a throughput.
@@ -68,8 +67,8 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     Some(proof::judge(run, verdict))
 }
 
-/// Returns the other causes to name: those that limit the run about as much, the server's CPU that
-/// the first one uses up, and those that affect a minor part of the responses.
+/// Returns further causes to name: those that limit the run about as much, the CPU that the first
+/// cause saturates, and those that affect a minor part of the responses.
 fn contributing((cause, first): (Cause, &Candidate), others: &[(Cause, Candidate)]) -> Vec<Cause> {
     let uses_server_cpu = first.rank == EvidenceRank::Mechanism || cause == Cause::CpuQuota;
     let contributes = |(cause, other): &&(Cause, Candidate)| {
@@ -83,7 +82,7 @@ fn contributing((cause, first): (Cause, &Candidate), others: &[(Cause, Candidate
     others.map(|(cause, _)| *cause).collect()
 }
 
-/// Returns the summary and next step if there is no candidate.
+/// Returns the summary and the next step if no cause was found.
 fn unknown(facts: &RunFacts<'_>) -> Candidate {
     let plan = &facts.run.plan;
     let next = match plan.is_open() {

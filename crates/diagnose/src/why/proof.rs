@@ -1,5 +1,5 @@
-//! Proof by perturbation: the effect that each class of causes predicts for a perturbation, and the
-//! confidence that follows from the measured effects (docs/decisions/0022-proof.md).
+//! Proof by perturbation: predicted effects for each class of causes, and the confidence that
+//! follows from the measured effects (docs/decisions/0022-proof.md).
 
 use std::collections::BTreeMap;
 
@@ -12,44 +12,44 @@ use floodmark_stats::estimate::geometric;
 use super::facts::RunFacts;
 use super::rules;
 
-/// Minimum throughput ratio if the paused process is not saturated (measured: 0.95).
+/// Minimum throughput ratio if the paused process is not saturated (0.95 was measured).
 const UNCHANGED: f64 = 0.875;
 
-/// Maximum throughput ratio if the paused process is saturated. It loses a fifth, or less if its
-/// many threads stop with a delay (measured: 0.92, with 64 threads on two CPUs). Ratios between
-/// [`UNCHANGED`] and this are inconclusive.
+/// Maximum throughput ratio if the paused process is saturated. The process loses a fifth of its
+/// throughput, or less if many threads stop with a delay (0.92 was measured with 64 threads on two
+/// CPUs). Ratios between [`UNCHANGED`] and this limit are inconclusive.
 const REDUCED_HIGH: f64 = 0.95;
 
-/// Minimum throughput ratio if the paused process is saturated: it loses a fifth and the cost of
-/// pausing (measured: 0.71).
+/// Minimum throughput ratio if the paused process is saturated. The process loses a fifth of its
+/// throughput and the cost of pausing (0.71 was measured).
 const REDUCED_LOW: f64 = 0.6;
 
-/// Maximum throughput ratio of neighbouring windows by noise alone.
+/// Maximum throughput ratio of adjacent windows that noise alone can cause.
 const NOISE: f64 = 1.12;
 
-/// Minimum service time without queueing at which a pause of 1 ms in 5 hardly slows a waiting
-/// process, µs. The awaited work continues during the pause. The process notices its end 0.1 ms
-/// late on average, a twentieth of this time.
+/// Minimum service time without queueing, in µs, at which a pause of 1 ms in 5 ms hardly slows a
+/// waiting process. The awaited work continues during a pause. The process notices the end of that
+/// work 0.1 ms late on average, which is a twentieth of this time.
 const LONG_SERVICE_US: f64 = 2_000.0;
 
-/// Causes that predict the same effect of every perturbation.
+/// A class of causes that predict the same effect for every perturbation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CauseClass {
     ClientCpu,
-    /// The server's CPU, whatever uses it.
+    /// The server's CPU, no matter what uses it.
     ServerCpu,
     StoreCpu,
     SharedCpu,
-    /// Too few concurrent requests.
+    /// The number of concurrent requests is too low.
     Demand,
-    /// An exhausted pool of threads or connections.
+    /// A pool of threads or connections is exhausted.
     Pool,
     /// The server or a service behind it waits.
     Waiting,
 }
 
 impl CauseClass {
-    /// Returns the class of a cause, or `None` if no perturbation tests it.
+    /// Returns the class of a cause, or `None` if no perturbation can test the cause.
     fn of(cause: Cause) -> Option<Self> {
         match cause {
             Cause::ClientCpu => Some(CauseClass::ClientCpu),
@@ -72,8 +72,8 @@ impl CauseClass {
         }
     }
 
-    /// Returns the range of throughput ratios (with and without the perturbation) that the class
-    /// predicts, or `None` if the windows and the run used different numbers of connections.
+    /// Returns the range of throughput ratios (with ÷ without the perturbation) that the class
+    /// predicts. Returns `None` if the windows and the run used different numbers of connections.
     fn predicts(self, windows: &Windows, run: &Run) -> Option<(f64, f64)> {
         if self == CauseClass::Demand && windows.connections != run.plan.connections {
             return None;
@@ -83,14 +83,14 @@ impl CauseClass {
             .least_service_time_us
             .is_none_or(|us| us < LONG_SERVICE_US);
         Some(match (windows.change, self) {
-            // The doubled setting belongs to the pool in question.
+            // The doubled setting is assumed to belong to the suspected pool.
             (Perturbation::TwiceConnections, CauseClass::Demand)
             | (Perturbation::TwiceKnob, CauseClass::Pool) => (1.4, 2.3),
             (Perturbation::TwiceConnections | Perturbation::TwiceKnob, _) => (0.8, 1.2),
             (Perturbation::SlowedClient, CauseClass::ClientCpu)
             | (Perturbation::SlowedServer, CauseClass::ServerCpu)
             | (Perturbation::SlowedStore, CauseClass::StoreCpu) => (REDUCED_LOW, REDUCED_HIGH),
-            // The other process can use the CPU that the paused one leaves.
+            // The other process can use the CPU time of the paused process.
             (Perturbation::SlowedClient | Perturbation::SlowedServer, CauseClass::SharedCpu) => {
                 (REDUCED_LOW, 0.96)
             }
@@ -101,7 +101,7 @@ impl CauseClass {
         })
     }
 
-    /// Returns whether perturbing the resource of this class changed throughput as predicted. A
+    /// Returns whether a perturbation of this class's resource changed throughput as predicted. A
     /// reduction counts only if the whole interval is below 1.
     fn is_confirmed(self, tested: &[Tested]) -> bool {
         let find = |change| tested.iter().find(|tested| tested.change == change);
@@ -126,7 +126,8 @@ impl CauseClass {
 
 /// Returns the perturbations that separate a run's cause from others.
 ///
-/// Empty if none does, and in the open model, where throughput is the offered rate.
+/// Empty if no perturbation can. Always empty in the open model, where throughput equals the
+/// offered rate.
 #[must_use]
 pub fn changes(run: &Run) -> Vec<Perturbation> {
     let cause = run.verdict.as_ref().map(|verdict| verdict.cause);
@@ -141,19 +142,19 @@ pub fn changes(run: &Run) -> Vec<Perturbation> {
     changes
 }
 
-/// A setting of the server that can be doubled.
+/// A server setting that can be doubled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DoubledSetting {
     /// The name of the setting.
     pub name: String,
-    /// Current value.
+    /// The current value.
     pub from: u32,
-    /// Doubled value.
+    /// The doubled value.
     pub to: u32,
 }
 
-/// Returns the setting that sizes the pool named by a run's verdict: its value is near the number of
-/// requests worked on at once.
+/// Returns the setting that sizes the pool named by a run's verdict. The value must be close to the
+/// number of concurrent requests.
 #[must_use]
 pub fn pool_setting(
     run: &Run,
@@ -175,8 +176,8 @@ pub fn pool_setting(
     })
 }
 
-/// Returns the mean throughput ratio of neighbouring windows and its interval, by Student's t on
-/// the logarithms.
+/// Returns the mean throughput ratio of adjacent windows with an interval (Student's t on
+/// logarithms).
 fn ratio(windows: &Windows) -> Option<(f64, Interval)> {
     let pairs = windows.base_per_s.iter().zip(&windows.changed_per_s);
     let ratios: Vec<f64> = pairs.map(|(base, changed)| changed / base).collect();
@@ -187,15 +188,15 @@ fn ratio(windows: &Windows) -> Option<(f64, Interval)> {
     geometric(&ratios, method)
 }
 
-/// Returns whether an interval lies outside the predicted range.
+/// Returns whether an interval is entirely outside the predicted range.
 fn contradicts(interval: &Interval, (low, high): (f64, f64)) -> bool {
     interval.high < low || interval.low > high
 }
 
 /// Adds the perturbations to a verdict and updates its confidence.
 ///
-/// The cause is proven if no perturbation contradicts it and each cause of another class is
-/// contradicted or ruled out. It becomes unknown if one contradicts it.
+/// The cause is proven if no perturbation contradicts it and every other class of causes is
+/// contradicted or ruled out. The cause becomes unknown if a perturbation contradicts it.
 pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
     let class = CauseClass::of(verdict.cause);
     let measured: Vec<(&Windows, Option<(f64, Interval)>)> = run
@@ -233,10 +234,11 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
     };
     if is_contradicted(class) {
         verdict.confidence = Confidence::Unknown;
-        verdict.summary += "; but perturbations did not change throughput as this cause predicts";
+        verdict.summary +=
+            "; but the perturbations did not change throughput as this cause predicts";
         return verdict;
     }
-    // Causes in the store count only if there is a store.
+    // Causes in the store apply only if a store is used.
     let needs_store = |cause| matches!(cause, Cause::StoreCpu | Cause::StoreLock);
     let is_excluded = |cause: Cause| {
         let prefix = format!("{cause}: ");
@@ -250,8 +252,8 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
         Some(other) if other != class => is_contradicted(other) || is_excluded(*cause),
         _ => true,
     });
-    // Perturbations separate classes; counters must separate the causes within one. A doubled
-    // setting identifies its pool.
+    // Perturbations separate classes, and counters must separate the causes within a class. A
+    // doubled setting identifies its pool.
     let only_cause = class == CauseClass::Pool || verdict.also.is_empty();
     if only_class && only_cause && class.is_confirmed(&verdict.tested) {
         verdict.confidence = Confidence::Proven;

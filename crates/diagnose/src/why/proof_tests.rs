@@ -4,7 +4,7 @@ use super::*;
 use crate::next::tests::run;
 use crate::testing::closed;
 
-/// A closed run with a shortest service time of 5 ms, and its verdict.
+/// Returns a closed run with a shortest service time of 5 ms, and its verdict.
 fn run_of(cause: Cause) -> (Run, Verdict) {
     let mut run = run(closed());
     run.server = Some(floodmark_record::watch::Server::default());
@@ -27,7 +27,7 @@ fn run_of(cause: Cause) -> (Run, Verdict) {
     (run, verdict)
 }
 
-/// Six pairs of windows with a throughput ratio and 1 % noise.
+/// Returns six pairs of windows with the given throughput ratio and 1 % noise.
 fn windows(change: Perturbation, ratio: f64) -> Windows {
     let noise = [0.99, 1.01, 1.0, 1.01, 0.99, 1.0];
     Windows {
@@ -71,7 +71,7 @@ fn predicted_effects_prove_a_cause() {
 #[test]
 fn contradicting_effects_make_the_cause_unknown() {
     for (cause, [twice, client, server]) in [
-        // Throughput grew with the connections: the CPU was not the limit.
+        // Throughput grew with the connections, so the CPU was not the limit.
         (Cause::ServerCpu, [1.9, 0.99, 0.79]),
         (Cause::ServerCpu, [1.0, 1.0, 1.0]),
         (Cause::Concurrency, [1.0, 1.0, 1.0]),
@@ -92,7 +92,7 @@ fn contradicting_effects_make_the_cause_unknown() {
 #[test]
 fn inconclusive_effect_proves_nothing() {
     let (mut run, mut verdict) = run_of(Cause::ServerCpu);
-    // Counters rule out all other causes.
+    // The counters rule out all other causes.
     let others = Cause::ALL
         .iter()
         .filter(|cause| **cause != Cause::ServerCpu);
@@ -110,13 +110,13 @@ fn inconclusive_effect_proves_nothing() {
 
 #[test]
 fn effect_shared_by_several_causes_proves_none() {
-    // Only shared CPUs predict a loss from pausing either process.
+    // Only shared CPUs predict a loss when either process is paused.
     let verdict = judged(Cause::SharedCpu, 1.0, 0.84, 0.82);
     assert_eq!(verdict.confidence, Confidence::Proven, "{verdict:#?}");
-    // A lock, a pool and a limiter predict the same.
+    // A lock, a pool and a rate limiter predict the same effects.
     let verdict = judged(Cause::Serialised, 1.0, 0.99, 0.98);
     assert_eq!(verdict.confidence, Confidence::Likely, "{verdict:#?}");
-    // No perturbation tests this cause.
+    // No perturbation can test this cause.
     let verdict = judged(Cause::EphemeralPorts, 1.0, 0.99, 0.98);
     assert_eq!(verdict.confidence, Confidence::Likely);
     assert!(
@@ -229,7 +229,7 @@ fn only_its_setting_proves_a_pool() {
     run.perturbed.push(windows(Perturbation::TwiceKnob, 1.95));
     let proven = judge(&run, verdict.clone());
     assert_eq!(proven.confidence, Confidence::Proven, "{proven:#?}");
-    // Doubling the setting has no effect: something else of the same size is the limit.
+    // Doubling the setting has no effect, so another pool of the same size is the limit.
     run.perturbed[3] = windows(Perturbation::TwiceKnob, 1.0);
     assert_eq!(judge(&run, verdict).confidence, Confidence::Unknown);
 }

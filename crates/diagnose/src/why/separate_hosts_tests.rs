@@ -1,4 +1,4 @@
-//! Verdicts with client and server on separate hosts, and with larger consumers on shared CPUs.
+//! Verdicts with separate hosts, and with larger consumers on shared CPUs.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservation};
@@ -7,8 +7,8 @@ use floodmark_record::run::{Environment, Run};
 use super::tests::{is, run_with, series};
 use crate::testing::thread;
 
-/// A run on separate hosts: `busy` of the server host's two CPUs are busy, and the client's host
-/// has four idle ones.
+/// Returns a run on separate hosts. The server's host has two CPUs, of which `busy` are busy. The
+/// client's host has four idle CPUs.
 fn observed_on_remote_host(busy: f64, server: f64, busiest: f64) -> Run {
     let mut run = run_with(0.2, server, busiest);
     run.remote = Some(RemoteObservation {
@@ -50,12 +50,12 @@ fn finds_low_concurrency_without_server_metrics() {
         duration_s: 1.0,
         requests: run.requests.clone(),
     });
-    // One request at a time: the limit may be a lock, a thread or a CPU.
+    // With one request at a time, the limit may be a lock, a thread or a CPU.
     run.least_service_time_us = Some(1_000.0);
     let verdict = is(&run, Cause::Unknown);
     let ambiguous = |line: &String| line.contains("a lock and a pool look alike");
     assert!(verdict.unseen.iter().any(ambiguous), "{verdict:#?}");
-    // No request waits.
+    // No request waits in this run.
     run.least_service_time_us = Some(49_000.0);
     is(&run, Cause::Concurrency);
 }
@@ -65,11 +65,11 @@ fn external_client_that_saturates_the_cpus_is_the_cause() {
     let mut run = run_with(3.95, 0.3, 0.1);
     run.client.threads.clear();
     run.client.name = Some("curl-loop".to_owned());
-    // Most of its processes are short-lived and counted only in their parent's total.
+    // Most processes are short-lived and counted only in the total of their parent.
     (run.client.user_s, run.client.system_s) = (25.0, 11.5);
     run.observations.push(series("client", "run_delay", 9.0));
     is(&run, Cause::ClientCpu);
-    // The server is the larger consumer.
+    // The server is the larger consumer of CPU time.
     let mut run = run_with(3.95, 3.0, 0.8);
     run.client.threads = vec![thread(0.6, 0.38)];
     is(&run, Cause::ServerCpu);

@@ -1,4 +1,4 @@
-//! Verdicts on runs with one known limit each.
+//! Verdicts on runs that have one known limit.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::client::ExternalRun;
@@ -17,7 +17,7 @@ use super::waiting_tests::upstream;
 use crate::next::tests::run;
 use crate::testing::{closed, open, thread};
 
-/// A host with 4 CPUs.
+/// Returns a host with 4 CPUs.
 fn machine() -> Environment {
     Environment {
         cpus: 4,
@@ -25,7 +25,7 @@ fn machine() -> Environment {
     }
 }
 
-/// A series with the same value in each second of a ten-second run.
+/// Returns a series with the same value in each second of a ten-second run.
 pub(crate) fn series(subject: &str, metric: &str, value: f64) -> Observation {
     let metric = Metric::parse(subject.to_owned(), metric.to_owned(), String::new());
     assert!(!matches!(metric, Metric::Other { .. }), "{metric:?}");
@@ -39,8 +39,9 @@ pub(crate) fn series(subject: &str, metric: &str, value: f64) -> Observation {
     }
 }
 
-/// A closed run of 50 connections at 1,000/s with a mostly idle client. `busy` CPUs of the host are
-/// used in total, `server` by a server with four threads, and `busiest` by the busiest thread.
+/// Returns a closed run of 50 connections at 1,000/s with a mostly idle client. `busy` CPUs of the
+/// host are used in total. The server uses `server` CPUs with four threads, and its busiest thread
+/// uses `busiest` CPUs.
 pub(super) fn run_with(busy: f64, server: f64, busiest: f64) -> Run {
     let mut run = run(closed());
     run.client.threads = vec![thread(0.1, 0.0)];
@@ -120,7 +121,7 @@ fn distinguishes_a_saturated_thread_from_saturated_cpus() {
             .any(|line| line.starts_with("server-cpu-one-thread: "))
     );
     is(&run_with(2.0, 1.5, 0.5), Cause::Unknown);
-    // A runnable thread lacks a CPU if others leave almost none idle.
+    // A runnable thread lacks a CPU if hardly any CPU is idle.
     let ready = |on_cpu: f64| {
         let mut run = run_with(3.4, 3.3, on_cpu);
         run.server.as_mut().unwrap().seen.threads[0].run_delay_s = (0.95 - on_cpu) * 10.0;
@@ -137,14 +138,14 @@ fn run_delay_of_client_and_server_means_shared_cpus() {
     run.observations[3] = series("server", "run_delay", 1.0);
     let verdict = is(&run, Cause::SharedCpu);
     assert_eq!(verdict.also, [Cause::ServerCpu]);
-    // With little run delay in the client, the server's CPU is the cause.
+    // If the client has little run delay, the server's CPU is the cause.
     run.client.threads = vec![thread(0.7, 0.05)];
     is(&run, Cause::ServerCpu);
 }
 
 #[test]
 fn saturated_thread_on_busy_cpus_is_server_cpu() {
-    // 3.75 of 4 CPUs are busy: a second thread would gain too little.
+    // 3.75 of 4 CPUs are busy, so a second thread would gain too little.
     let mut run = run_with(3.75, 2.0, 0.98);
     run.client.threads = vec![thread(0.8, 0.02), thread(0.8, 0.02)];
     let verdict = is(&run, Cause::ServerCpu);
@@ -169,7 +170,7 @@ fn explains_a_run_without_responses() {
         [outcomes, "errors: connect_refused × 300"]
     );
     assert!(verdict.next.contains("listens on localhost:8080"));
-    // Missing ports are a limit of the client.
+    // A shortage of local ports is a limit of the client.
     run.errors.insert("ports_exhausted".to_owned(), 300);
     is(&run, Cause::EphemeralPorts);
 }
@@ -193,9 +194,9 @@ fn shared_cpus_may_be_idle_briefly() {
     };
     let verdict = is(&handing(3.4, 0.8), Cause::SharedCpu);
     assert!((verdict.limit_per_s.unwrap() - 1_000.0 * 4.0 / 3.4).abs() < 1e-6);
-    // The idle CPUs exceed what the client uses.
+    // More CPUs are idle than the client uses.
     is(&handing(3.4, 0.55), Cause::Unknown);
-    // A runnable thread finds an idle CPU.
+    // A runnable thread can find an idle CPU.
     is(&handing(2.9, 1.2), Cause::Unknown);
 }
 
@@ -213,13 +214,13 @@ fn finds_missing_ports_and_file_descriptors() {
         run.errors.insert(error.to_owned(), 5_000);
         run.requests.connect_failed = 5_000;
         run.requests.intended += 5_000;
-        // Searching for a port takes all of the client's time.
+        // The search for a port takes all of the client's time.
         run.client.threads = vec![thread(0.97, 0.0)];
         run.requests.sent = 4_000;
         let verdict = judged(&run);
         if cause == Cause::EphemeralPorts {
             assert_eq!(verdict.cause, cause, "{verdict:#?}");
-            // Within 10 s each port serves once.
+            // Each port is used only once within 10 s.
             assert!((verdict.limit_per_s.unwrap() - 400.0).abs() < 1e-6);
             assert!(verdict.also.is_empty() && verdict.summary.contains("TIME_WAIT"));
             // Ports of open connections are not in TIME_WAIT.
@@ -242,7 +243,7 @@ fn names_a_queue_only_if_it_overflows_often() {
     run.observations[5] = series("network", "ListenOverflows", 50.0);
     run.observations[6] = series("network", "ActiveOpens", 900.0);
     is(&run, Cause::ListenBacklog);
-    // Other listeners overflow too; this queue has room for all connections.
+    // The overflows belong to other listeners, because this queue has room for all connections.
     let mut roomy = run.clone();
     roomy.observations.extend([
         series("listener", "accept_queue", 0.0),
@@ -270,10 +271,10 @@ fn mechanism_ranks_before_the_cpu_it_uses() {
         [Cause::ServerCpu]
     );
     assert_eq!(is(&jvm(0.1, 0.6, 0.9), Cause::Gc).also, [Cause::ServerCpu]);
-    // The larger consumer wins.
+    // The larger consumer is the cause.
     is(&jvm(1.0, 0.4, 0.9), Cause::Gc);
     is(&jvm(1.0, 0.15, 0.4), Cause::Jit);
-    // Compiler threads that lack CPU and never catch up.
+    // Compiler threads lack CPU time and never catch up.
     let mut starved = jvm(0.3, 0.02, 0.1);
     let server = starved.server.as_mut().unwrap();
     server.seen.threads.push(ServerThread {
@@ -308,7 +309,7 @@ fn shared_cpus_rank_before_client_and_server_cpu() {
     run.observations[3] = series("server", "run_delay", 1.0);
     run.client.threads[0].run_delay_s = Some(4.0);
     let verdict = is(&run, Cause::SharedCpu);
-    // The client is at 97 % of its limit, the server at 94 %.
+    // The client uses 97 % of its limit, the server 94 %.
     assert_eq!(verdict.also, [Cause::ClientCpu, Cause::ServerCpu]);
 }
 
@@ -346,7 +347,7 @@ fn judges_rejections_failures_and_offered_rates() {
     let mut wrong = run_with(1.0, 0.1, 0.1);
     wrong.requests.wrong = 4_000;
     is(&wrong, Cause::Errors);
-    // Another cause ranks first unless half of the responses are failures.
+    // Another cause ranks first unless failures are half of the responses.
     wrong.least_service_time_us = Some(1_000.0);
     assert_eq!(is(&wrong, Cause::Serialised).also, [Cause::Errors]);
     wrong.requests.wrong = 12_000;
@@ -375,7 +376,7 @@ fn finds_delayed_acks() {
     run.observations.push(series("network", "DelayedACKs", 9.0));
     is(&run, Cause::Unknown);
     run.observations.pop();
-    // After a 44 ms pause in the server, the first byte is late too.
+    // After a 44 ms pause in the server, the first byte is also late.
     run.first_byte_us.p50 = Some(43_900.0);
     is(&run, Cause::Unknown);
 }
@@ -399,7 +400,7 @@ fn handshakes_and_upstream_connections_rank_before_the_cpu() {
     let mut run = run_with(3.98, 3.8, 0.6);
     run.observations[6] = series("network", "ActiveOpens", 600.0);
     is(&run, Cause::ServerCpu);
-    // Short connections are rarely sampled, but their number equals the responses.
+    // Short connections are rarely sampled, but there is one per response.
     let mut at_once = run.clone();
     at_once.observations[6] = series("network", "ActiveOpens", 1_000.0);
     is(&at_once, Cause::ProxyHop);
@@ -435,7 +436,7 @@ fn names_evidence_missing_without_server_metrics() {
             .any(|line| line.contains("runtime of the server")),
         "{verdict:#?}"
     );
-    // Kernel counters are used only if the server is on this host.
+    // Kernel counters apply only if the server is on this host.
     let of_queue = |verdict: &Verdict| {
         let backlog = |line: &String| line.starts_with("listen-backlog: ");
         verdict.ruled_out.iter().any(backlog)
@@ -454,7 +455,7 @@ fn verdicts_are_deterministic() {
     assert_eq!(verdict(&run, &machine()), verdict(&run, &machine()));
 }
 
-/// A run of 2 s after a warm-up of 1 s, with a series of `values` in steps of `step_s` seconds.
+/// Returns a run of 2 s after a warm-up of 1 s, with `values` in steps of `step_s` seconds.
 fn watched_seldom(metric: &str, step_s: u64, values: &[f64]) -> Run {
     let mut run = run_with(0.3, 0.1, 0.1);
     run.measured_from_ms = Some(1_040);
@@ -478,7 +479,7 @@ fn ignores_samples_outside_the_window() {
     };
     assert_eq!(open_files(1, &[5.0, 41.0, 41.0, 27.0]), Some(41.0));
     assert_eq!(open_files(2, &[45.5, 0.0]), Some(45.5));
-    // The last step of a counter ends with the load.
+    // The last step of a counter ends together with the load.
     let mut run = watched_seldom("user", 2, &[0.1, 0.5]);
     run.observations.remove(1);
     let facts = super::facts::RunFacts::of(&run, &machine()).unwrap();

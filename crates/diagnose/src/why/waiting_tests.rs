@@ -1,5 +1,5 @@
-//! Verdicts on runs whose requests wait: for a pool, a lock, the accept queue, the store, a write
-//! or a link.
+//! Verdicts on runs whose requests wait for a pool, a lock, the accept queue, the store, a write or
+//! a link.
 
 use floodmark_record::Observation;
 use floodmark_record::cause::Cause;
@@ -7,14 +7,14 @@ use floodmark_record::run::Run;
 
 use super::tests::{is, run_with, series};
 
-/// A run whose server works on `concurrency` requests.
+/// Returns a run whose server works on `concurrency` requests at once.
 fn working_on(concurrency: f64) -> Run {
     let mut run = run_with(0.3, 0.1, 0.1);
     run.least_service_time_us = Some(concurrency * 1e6 / 1_000.0);
     run
 }
 
-/// Series of a thread group that waits in a kernel function.
+/// Returns the series of a thread group that waits in a kernel function.
 fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [Observation; 5] {
     let of = |what: &str, value| series("server threads", &format!("{name} {what}"), value);
     [
@@ -26,7 +26,7 @@ fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [
     ]
 }
 
-/// Series of the server's connections to a store.
+/// Returns the series of the server's connections to a store.
 pub(super) fn upstream(established: f64, waiting: f64) -> [Observation; 2] {
     let of =
         |what: &str, value| series("server upstreams", &format!("127.0.0.1:5432 {what}"), value);
@@ -38,7 +38,7 @@ fn finds_too_few_concurrent_requests() {
     let verdict = is(&working_on(50.0), Cause::Concurrency);
     assert!((verdict.limit_per_s.unwrap() - 1_000.0).abs() < 1e-9);
     assert_eq!(verdict.next, "use more connections: -c 200");
-    // Unknown without a service time free of queueing.
+    // Concurrency is unknown without a service time that excludes queueing.
     let verdict = is(&run_with(0.3, 0.1, 0.1), Cause::Unknown);
     assert!(verdict.next.contains("-c 100"), "{verdict:#?}");
     let mut cold = working_on(50.0);
@@ -50,7 +50,7 @@ fn finds_too_few_concurrent_requests() {
     assert!(!verdict.unseen.is_empty());
     cold.attempt = 2;
     is(&cold, Cause::Concurrency);
-    // Without an idle CPU, everything waits.
+    // Without an idle CPU, all requests wait for the CPU.
     let mut full = working_on(50.0);
     full.observations[0] = series("host", "busy", 3.9);
     is(&full, Cause::Unknown);
@@ -106,7 +106,7 @@ fn distinguishes_pools_from_serialised_requests() {
     run.observations
         .extend(thread_group("ticks", 1.0, 400.0, "hrtimer_nanosleep"));
     is(&run, Cause::Serialised);
-    // An event loop shares its name with other threads.
+    // The threads of an event loop share a name with other threads.
     let mut run = working_on(1.0);
     run.observations
         .extend(thread_group("python", 52.0, 2_000.0, "futex_do_wait"));
@@ -127,7 +127,7 @@ fn distinguishes_pools_from_serialised_requests() {
     run.observations
         .extend(thread_group("node", 1.0, 1_000.0, "ep_poll"));
     is(&run, Cause::Serialised);
-    // Service times that vary this much are inconclusive.
+    // Such a variation in service times is inconclusive.
     is(&working_on(0.1), Cause::Unknown);
 }
 
@@ -175,7 +175,7 @@ fn finds_a_pool_by_the_servers_setting() {
     assert!(evidence.contains("7.5 of 30 connections"), "{evidence}");
     run.setting.insert("threads".to_owned(), "24".to_owned());
     is(&run, Cause::Unknown);
-    // An observed connection pool ranks before a setting.
+    // An observed connection pool ranks above a setting.
     run.setting.insert("threads".to_owned(), "8".to_owned());
     run.observations.truncate(run.observations.len() - 2);
     run.observations.extend(upstream(8.0, 7.9));
@@ -195,7 +195,7 @@ fn finds_limits_on_connections_and_files() {
     let mut run = run_with(0.3, 0.1, 0.1);
     queue(&mut run, 42.0, 20.0);
     is(&run, Cause::MaxConnections);
-    // A CPU-bound server accepts late.
+    // A CPU-bound server accepts connections late.
     run.observations[0] = series("host", "busy", 3.9);
     let verdict = is(&run, Cause::Unknown);
     let ruled_out = |line: &String| line.starts_with("max-connections: 0.10 CPUs idle");
@@ -225,7 +225,7 @@ fn distinguishes_locks_from_commits() {
     is(&with(28.0, 0.2, 0.8), Cause::StoreLock);
     is(&with(28.0, 0.8, 0.0), Cause::StoreCommit);
     is(&with(0.0, 25.0, 0.0), Cause::StoreCommit);
-    // Sessions idle in a transaction are in use.
+    // Sessions idle in a transaction count as in use.
     is(&with(0.0, 18.0, 20.0), Cause::Serialised);
     is(&with(1.0, 2.0, 0.0), Cause::Serialised);
 }
@@ -245,7 +245,7 @@ fn finds_blocking_writes_and_a_saturated_link() {
         .push(series("client sockets", "receive_queue", 1e3));
     let verdict = is(&run, Cause::Bandwidth);
     assert!(verdict.summary.contains("100 MB"), "{verdict:#?}");
-    // The client reads too slowly.
+    // The client is slow to read responses.
     run.observations.pop();
     run.observations
         .push(series("client sockets", "receive_queue", 5e6));
@@ -270,8 +270,8 @@ fn finds_a_single_writer_before_the_store() {
             .starts_with("maximum concurrent requests in Cassandra: 1, in 10 samples"),
         "{verdict:#?}"
     );
-    // Not the cause with two requests at once (even in a downsampled series), few statements, or
-    // saturated CPUs.
+    // The store is not the cause with two requests at once (even in a downsampled series), few
+    // statements, or saturated CPUs.
     let mut thinned = with(1.0, 1_000.0, 3.4);
     let mut largest = series("cassandra", "Native-Transport-Requests active", 0.0);
     largest.is_peak = true;

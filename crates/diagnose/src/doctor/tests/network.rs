@@ -49,7 +49,7 @@ fn judges_local_ports() {
                 high,
                 reserved,
             });
-            // With this delay, the rate of fresh connections does not affect the finding.
+            // At this delay, the rate of fresh connections has no effect on the finding.
             facts.time_wait.reuse_delay_ms = Some(10);
         }
     };

@@ -1,4 +1,4 @@
-//! Notes that don't change the status.
+//! Notes that do not change the validity.
 
 use super::*;
 use crate::testing::burst;
@@ -72,8 +72,8 @@ fn checks_littles_law_only_if_it_applies() {
     case.notes_nothing();
     case.run.response_time_us.mean = Some(40_000.0);
     case.notes_one(&["gives 40.0 requests", "50 connections", "20 %"]);
-    // Not checked with failures, fresh connections, an open schedule, or response times close to
-    // the length of the run.
+    // Little's law is not checked with failures, fresh connections, an open schedule, or response
+    // times close to the length of the run.
     case.run.requests.reconnects = 1;
     case.notes_nothing();
     case.run.requests.reconnects = 0;
@@ -98,7 +98,7 @@ fn notes_missing_run_delay_and_stalls() {
         "run delay of the client threads is not available (/proc/thread-self/schedstat)",
         "70 %",
     ]);
-    // Run delay is known for one of two threads.
+    // Run delay is known for only one of two threads.
     case.run.client.threads.push(thread(0.7, 0.29));
     case.notes_one(&["schedstat"]);
     case.run.client.threads = vec![unread(0.97)];
@@ -131,7 +131,7 @@ fn notes_unused_addresses() {
         "[::1]:8080 (connect refused, 25 connections)",
         "used instead: 127.0.0.1:8080",
     ]);
-    // If no address accepts connections, the reason for the run's end reports it.
+    // If no address accepts connections, the reason for the early end already reports this.
     case.run.connections.addresses[0].opened = 0;
     case.notes_nothing();
 }

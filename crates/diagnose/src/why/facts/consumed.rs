@@ -7,7 +7,7 @@ use floodmark_record::metric::{
     UpstreamFigure,
 };
 
-/// Returns the patterns of all metrics that rules may read from a run; see [`Metric::pattern`].
+/// Returns the patterns of all metrics that rules may read. See [`Metric::pattern`].
 #[must_use]
 pub fn consumed() -> Vec<Metric> {
     let any = String::new;

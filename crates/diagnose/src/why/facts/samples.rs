@@ -1,4 +1,4 @@
-//! Samples within the window of a run.
+//! Samples within a run's window.
 
 use super::consumed;
 use floodmark_record::metric::{
@@ -7,7 +7,7 @@ use floodmark_record::metric::{
 use floodmark_record::run::Run;
 use floodmark_record::{Metric, Observation};
 
-/// The observations of a run, limited to its window.
+/// The observations of a run, restricted to the window.
 #[derive(Debug)]
 pub struct WindowSamples<'a> {
     run: &'a Run,
@@ -31,8 +31,8 @@ impl<'a> WindowSamples<'a> {
         self.series_of(metric, false)
     }
 
-    /// Returns the peaks of a metric at the original resolution, or its values if no steps were
-    /// merged.
+    /// Returns the peaks of a metric at the original resolution. Returns the values if no steps
+    /// were merged.
     pub fn peaks(&self, metric: &Metric) -> Option<&'a Observation> {
         self.series_of(metric, true).or_else(|| self.series(metric))
     }
@@ -42,15 +42,15 @@ impl<'a> WindowSamples<'a> {
         self.run.observations.iter().find(of)
     }
 
-    /// Returns all metrics of the run, including those whose name contains data, such as thread
-    /// groups.
+    /// Returns all metrics of the run, including metrics whose name contains data, such as a thread
+    /// group.
     pub(super) fn metrics(&self) -> impl Iterator<Item = &'a Metric> {
         let series = self.run.observations.iter().filter(|of| !of.is_peak);
         series.map(|of| &of.metric)
     }
 
-    /// Returns the values of the steps within the window, each with its length in seconds. Empty if
-    /// the steps are longer than the window.
+    /// Returns the values of the steps within the window, each with the step's length in seconds.
+    /// Empty if the steps are longer than the window.
     fn within(&self, series: &Observation) -> Vec<(f64, f64)> {
         let step = series.step_ms as f64;
         let beyond = |by: f64| -> Vec<(f64, f64)> {
@@ -58,7 +58,7 @@ impl<'a> WindowSamples<'a> {
             let inside = steps.filter_map(|(i, value)| {
                 let begin = series.start_ms as f64 + f64::from(i) * step;
                 let mut end = begin + step;
-                // The last step ends with the load.
+                // The last step ends together with the load.
                 if i as usize + 1 == series.values.len() && begin < self.to_ms {
                     end = end.min(self.to_ms);
                 }
@@ -67,12 +67,12 @@ impl<'a> WindowSamples<'a> {
             });
             inside.collect()
         };
-        // Use partial steps only if no step fits the window.
+        // Use partial steps only if the window contains no whole step.
         let steps = beyond(0.15);
         if steps.is_empty() { beyond(0.5) } else { steps }
     }
 
-    /// Returns the mean of a rarely sampled level. Each value is the level at the end of its step.
+    /// Returns the mean of a rarely sampled level. A value is the level at the end of a step.
     pub fn level(&self, metric: Metric) -> Option<f64> {
         let series = self.series(&metric)?;
         let (start, step) = (series.start_ms as f64, series.step_ms as f64);
@@ -87,7 +87,7 @@ impl<'a> WindowSamples<'a> {
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// Returns the mean over the window; for a counter, its increase per second.
+    /// Returns the mean over the window. For a counter, this is the increase per second.
     pub fn mean(&self, metric: Metric) -> Option<f64> {
         let steps = self.within(self.series(&metric)?);
         let sum: f64 = steps.iter().map(|(value, _)| value).sum();
@@ -98,35 +98,35 @@ impl<'a> WindowSamples<'a> {
         (!steps.is_empty()).then(|| sum / divisor)
     }
 
-    /// Returns the rate of a TCP counter in the role's own network namespace, or else in the shared
-    /// one.
+    /// Returns the rate of a TCP counter in the role's own network namespace. Falls back to the
+    /// shared network namespace.
     pub fn network(&self, role: Role, figure: NetworkFigure) -> Option<f64> {
         self.mean(Metric::Network(Some(role), figure))
             .or_else(|| self.mean(Metric::Network(None, figure)))
     }
 
-    /// Returns the rate of a counter of the server's control group, or else of floodmark's own.
+    /// Returns the rate of a counter of the server's control group. Falls back to floodmark's own.
     pub fn cgroup(&self, figure: CgroupFigure) -> Option<f64> {
         self.mean(Metric::Cgroup(Some(Role::Server), figure))
             .or_else(|| self.mean(Metric::Cgroup(None, figure)))
     }
 
-    /// Returns the mean of a figure of the target's connections at one end. Returns `None` for
-    /// an unobserved server on a remote host.
+    /// Returns the mean of a metric of the target's connections at one end. Returns `None` for an
+    /// unobserved server on a remote host.
     pub fn sockets(&self, role: Role, figure: SocketFigure) -> Option<f64> {
         let mean = self.mean(Metric::Sockets(role, figure));
         mean.filter(|_| role != Role::Server || self.is_server_local())
     }
 
-    /// Returns the mean of a figure of the server's accept queue, or `None` for an unobserved
+    /// Returns the mean of a metric of the server's accept queue. Returns `None` for an unobserved
     /// server on a remote host.
     pub fn listener(&self, figure: ListenerFigure) -> Option<f64> {
         let mean = self.mean(Metric::Listener(figure));
         mean.filter(|_| self.is_server_local())
     }
 
-    /// Returns whether the kernel counters include the server. Zeros of this host's kernel are no
-    /// evidence about an unobserved server on a remote host.
+    /// Returns whether the kernel counters include the server. Counters of this host say nothing
+    /// about an unobserved server on a remote host.
     pub fn is_server_local(&self) -> bool {
         let exists = |metric| self.mean(metric).is_some_and(|n| n > 0.0);
         self.run.server.is_some()

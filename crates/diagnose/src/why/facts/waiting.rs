@@ -1,26 +1,27 @@
-//! Where requests wait: threads, upstream connections and the store, as means over the window.
+//! Places where requests wait: threads, upstream connections and the store, as means over the
+//! window.
 
 use floodmark_record::Metric;
 use floodmark_record::metric::{PostgresqlFigure, Role, ThreadGroupFigure, UpstreamFigure};
 
 use super::WindowSamples;
 
-/// Server threads whose names differ only in a trailing number.
+/// Threads of the server whose names differ only in a trailing number.
 #[derive(Debug)]
 pub struct ThreadGroupFacts {
     pub name: String,
     pub threads: f64,
-    /// Threads whose activity is at least a fifth of the busiest thread's.
+    /// Number of threads with at least a fifth of the activity of the busiest thread.
     pub at_work: f64,
     /// Voluntary context switches per second.
     pub waits_per_s: f64,
     pub on_cpu: f64,
-    /// Mean number of threads waiting in each kernel function, highest first.
+    /// Mean number of threads that wait in each kernel function, highest first.
     pub waits_in: Vec<(String, f64)>,
 }
 
 impl ThreadGroupFacts {
-    /// Returns the number of threads that wait in matching kernel functions.
+    /// Returns the number of threads that wait in the given kernel functions.
     #[must_use]
     pub fn waiting_in(&self, holds: impl Fn(&str) -> bool) -> f64 {
         let of = self.waits_in.iter().filter(|(name, _)| holds(name));
@@ -28,18 +29,20 @@ impl ThreadGroupFacts {
     }
 }
 
-/// Connections opened by the server to one address.
+/// Connections from the server to one address.
 #[derive(Debug)]
 pub struct UpstreamFacts {
     pub address: String,
     pub established: f64,
-    /// Connections that wait for a response; `None` if most responses arrive within one clock tick.
+    /// Number of connections that wait for a response. `None` if most responses arrive within one
+    /// clock tick.
     pub waiting: Option<f64>,
-    /// Connections that wait for a response, or received one within one clock tick of the request.
+    /// Number of connections that wait for a response or received one within a clock tick of the
+    /// request.
     pub perhaps_waiting: f64,
 }
 
-/// Mean numbers of PostgreSQL sessions.
+/// Mean numbers of PostgreSQL sessions in different states.
 #[derive(Debug)]
 pub struct DatabaseSessions {
     pub active: f64,
@@ -50,8 +53,8 @@ pub struct DatabaseSessions {
     pub committing: f64,
 }
 
-/// Wait events of sessions that write or sync the write-ahead log (tables "Wait Event" in the
-/// PostgreSQL manual).
+/// Wait events of sessions that write or sync the write-ahead log (PostgreSQL manual, "Wait Event"
+/// tables).
 const COMMITTING: [&str; 4] = [
     "IO:WALSync",
     "IO:WALWrite",
@@ -91,7 +94,7 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
     groups.map(group_facts).collect()
 }
 
-/// Returns the connections opened by the server, by address.
+/// Returns the connections that the server opened, grouped by address.
 pub(super) fn upstreams(samples: &WindowSamples<'_>) -> Vec<UpstreamFacts> {
     let upstream_facts = |metric: &Metric| {
         let Metric::Upstream(address, UpstreamFigure::Established) = metric else {
@@ -117,7 +120,7 @@ pub(super) fn upstreams(samples: &WindowSamples<'_>) -> Vec<UpstreamFacts> {
     samples.metrics().filter_map(upstream_facts).collect()
 }
 
-/// Returns PostgreSQL's sessions, or `None` if they were not sampled.
+/// Returns the PostgreSQL sessions, or `None` if they were not sampled.
 pub(super) fn sessions(samples: &WindowSamples<'_>) -> Option<DatabaseSessions> {
     let level = |figure| samples.level(Metric::Postgresql(figure));
     let committing = COMMITTING
@@ -127,7 +130,7 @@ pub(super) fn sessions(samples: &WindowSamples<'_>) -> Option<DatabaseSessions> 
         active: level(PostgresqlFigure::Active)?,
         waiting_for_locks: level(PostgresqlFigure::WaitingForLocks).unwrap_or(0.0),
         idle_in_transaction: level(PostgresqlFigure::IdleInTransaction).unwrap_or(0.0),
-        // The sum starts at 0, since an empty sum of floats is -0.
+        // Start the sum at 0, because an empty sum of floats is -0.
         committing: committing.fold(0.0, |sum, sessions| sum + sessions),
     })
 }

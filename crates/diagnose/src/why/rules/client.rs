@@ -10,10 +10,10 @@ use crate::validity::{ClientThreads, STALL_S};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{RunFacts, used};
 
-/// Minimum share of the intended requests that an error must affect to limit throughput.
+/// Minimum share of the intended requests affected by an error that limits throughput.
 const AFFECTED: f64 = 0.01;
 
-/// Detects a client limited by its CPU.
+/// Detects a client that is limited by its CPU.
 pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let client = &facts.client;
     let run = facts.run;
@@ -21,7 +21,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = used(&facts.server);
     let (busy, figure) = match ClientThreads::of(&run.client.threads).filter(|_| !external) {
         Some(threads) => (
-            // Threads that wait long for a CPU are not saturated by their own work.
+            // Threads that often wait for a CPU are not saturated by their own work.
             match threads.runnable {
                 Some(runnable) if runnable >= CONTENDED * threads.on_cpu => threads.on_cpu,
                 _ => threads.busy(),
@@ -36,7 +36,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
             ((client.used / available).min(1.0), figure)
         }
     };
-    // If both saturate the same CPUs, the larger consumer is the cause.
+    // If client and server saturate the same CPUs, the larger consumer is the cause.
     let server_uses_more =
         client.busiest.is_none() && !facts.is_client_separate() && client.used < server;
     if busy < SATURATED || server_uses_more {
@@ -73,7 +73,7 @@ pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(format!("longest stall of the client: {longest}"));
     }
     Candidate::new(
-        // A stall costs throughput in proportion to its share of the time.
+        // A stall reduces throughput by its share of the time.
         EvidenceRank::Counted.unless_minor(stall_s < PAUSED * window),
         format!("the load generator stalled for {longest}: it neither sent nor received"),
         vec![format!(
@@ -84,7 +84,7 @@ pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects a shortage of local ports on the client.
+/// Detects a shortage of local ports in the client.
 pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     let failed = error_count(run, "ports_exhausted");
@@ -103,12 +103,12 @@ pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
             "client sockets in TIME_WAIT: {sockets:.0} on average (sock_diag)"
         ));
     }
-    // Open connections hold ports too, so most ports must be in TIME_WAIT.
+    // Open connections also occupy ports, so TIME_WAIT must hold the majority.
     let all_ports = ports.map(|n| n as f64 * sources as f64);
     let in_time_wait = all_ports
         .zip(time_wait)
         .is_some_and(|(ports, sockets)| sockets >= ports / 2.0);
-    // TIME_WAIT lasts 60 s (TCP_TIMEWAIT_LEN): each port serves once at the start and once a minute.
+    // TIME_WAIT lasts 60 s (TCP_TIMEWAIT_LEN), so each port is used at the start and once a minute.
     let seconds = run.sending_s;
     let limit = all_ports
         .filter(|_| in_time_wait && seconds > 0.0)
@@ -123,8 +123,8 @@ pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
         .map(|n| format!(" ({})", show_count(n)))
         .unwrap_or_default();
     let holder = match in_time_wait {
-        true => "each closed connection holds one for 60 s (TIME_WAIT)",
-        false => "each connection holds one",
+        true => "each closed connection holds a port for 60 s (TIME_WAIT)",
+        false => "each connection holds a port",
     };
     Candidate::new(
         EvidenceRank::Counted,
@@ -140,7 +140,7 @@ pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects a shortage of open files on the client.
+/// Detects a shortage of file descriptors in the client.
 pub(super) fn files(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     let failed = error_count(run, "fds_exhausted");

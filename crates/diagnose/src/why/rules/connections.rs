@@ -11,12 +11,12 @@ use super::{HALF, NEAR_LIMIT, per_s, percent, show_us, working};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, used};
 
-/// Minimum share of connects that met a full accept queue. Each of them waits at least a second,
-/// which decides throughput or p99.
+/// Minimum share of connects that met a full accept queue. Each such connect waits at least a
+/// second, which dominates throughput or p99.
 const OVERFLOWED: f64 = 0.01;
 
-/// Minimum number of new connections per request at which opening them takes half of the CPU. A
-/// request on a fresh connection costs about five times as much as one on a kept connection
+/// Minimum number of new connections per request at which connecting takes half of the CPU. A
+/// request on a fresh connection costs about five times as much as on a kept connection
 /// (docs/peers.md).
 const REOPENED: f64 = 0.2;
 
@@ -38,8 +38,8 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     let queue_text = queue.map(|(length, limit)| {
         format!("accept queue: {length:.0} of {limit:.0} on average (sock_diag)")
     });
-    // The counter covers all listeners on the host. A queue with room for all connections of the
-    // client did not overflow.
+    // The counter covers all listeners on the host. A queue with room for all of the client's
+    // connections cannot overflow.
     let has_room = queue.is_some_and(|(length, limit)| {
         limit >= 2.0 * f64::from(facts.run.plan.connections) && length < HALF * limit
     });
@@ -84,7 +84,7 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     let reopened = opened.saturating_sub(u64::from(run.plan.connections));
     let per_request = reopened as f64 / sent.max(1) as f64;
     let mostly_broken = reopened <= 2 * broken_connections(run);
-    // New connections cost CPU, so idle CPUs point to another cause. Some servers can use only one
+    // New connections cost CPU, so idle CPUs suggest another cause. Some servers can use only one
     // CPU.
     let is_idle = working::has_spare_cpu(facts)
         && (facts.server.is_none() || used(&facts.server) < NEAR_LIMIT);
@@ -115,13 +115,14 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
 /// Minimum share of the connections that wait to be accepted.
 const NOT_ACCEPTED: f64 = 0.1;
 
-/// Minimum time in the accept queue that scheduling alone does not explain, seconds.
+/// Minimum time in the accept queue that is not just scheduling delay, seconds.
 const LONG_WAIT_S: f64 = 0.1;
 
-/// Minimum used share of a limit on open files. A process at its limit opens and closes some files.
+/// Minimum used share of an exhausted limit on open files. The process still opens and closes some
+/// files at its limit.
 const FILES_EXHAUSTED: f64 = 0.98;
 
-/// Detects established connections that the server does not accept because of a limit on
+/// Detects established connections that the server does not accept because it reached a limit on
 /// connections or open files.
 pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     let Some(waiting) = facts.samples.listener(ListenerFigure::AcceptQueue) else {
@@ -142,7 +143,7 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
     let run = facts.run;
     let connections = f64::from(run.plan.connections);
-    // If connections come and go with the requests, some are always in the queue; Little's law
+    // If connections come and go with the requests, some are always in the queue. Little's law
     // gives their waiting time. Connections that ended with a failed request are excluded.
     let broken = 2 * broken_connections(run);
     let opened = run.connections.opened.saturating_sub(broken) as f64;
@@ -152,7 +153,7 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     if !many || (short_lived && wait_s < LONG_WAIT_S) {
         return findings.add(Cause::MaxConnections, ruled_out(figure));
     }
-    // A CPU-bound server also accepts late.
+    // A CPU-bound server also accepts connections late.
     if !out_of_files && !working::has_spare_cpu(facts) {
         let spare = working::show_spare_cpu(facts).and_then(ruled_out);
         return findings.add(Cause::MaxConnections, spare);
@@ -183,17 +184,17 @@ fn broken_connections(run: &Run) -> u64 {
     run.requests.reset + run.requests.timed_out + run.requests.malformed
 }
 
-/// Connections opened by other processes per response, if each response needs one.
+/// Range in which a number of new connections per response counts as one.
 const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
 
-/// Detects a server that opens a connection to another server for each request.
+/// Detects a server that opens an upstream connection for each request.
 pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
     let opened = opened_by_others(facts)?;
     let per_response = opened / facts.responses_per_s.max(f64::MIN_POSITIVE);
     let addresses: Vec<&str> = facts.upstreams.iter().map(|u| u.address.as_str()).collect();
     let addresses = addresses.join(", ");
-    // Connections that last less than a millisecond are rarely sampled. Connections of an external
-    // client look the same.
+    // Connections shorter than a millisecond are rarely sampled. Connections of an external client
+    // look the same.
     let one_each = ONE_PER_RESPONSE.contains(&per_response) && facts.run.client.name.is_none();
     if addresses.is_empty() && !one_each {
         return None;
@@ -222,7 +223,7 @@ pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns the rate at which processes other than the client open connections, per second. If all
+/// Returns the rate of connections opened by processes other than the client, per second. If all
 /// roles share a network namespace, the client's connections are subtracted.
 fn opened_by_others(facts: &RunFacts<'_>) -> Option<f64> {
     let opens = |role| {

@@ -1,4 +1,4 @@
-//! The rules. Each looks for one cause, or for a few that depend on each other.
+//! The rules. Each rule detects one cause, or several that depend on each other.
 
 mod client;
 mod connections;
@@ -22,31 +22,31 @@ use crate::text::{per_s, percent};
 const SATURATED: f64 = crate::validity::SATURATED_SHARE;
 
 /// Minimum used share of a resource near its limit. Two limits within a tenth of each other are
-/// both named.
+/// named together.
 const NEAR_LIMIT: f64 = 0.9;
 
-/// Minimum idle share of the CPUs at which a runnable thread finds an idle one.
+/// Minimum idle share of the CPUs at which a runnable thread can find an idle CPU.
 const IDLE: f64 = 0.25;
 
-/// Minimum share of a resource for its main consumer, and of the requests for the place where most
-/// of them wait.
+/// Minimum share of a resource used by its main consumer, and minimum share of the requests in the
+/// place where most of them wait.
 const HALF: f64 = 0.5;
 
 /// Minimum ratio of run delay to CPU time at which a process competes for CPUs.
 const CONTENDED: f64 = 0.2;
 
-/// Minimum share of the time in which all threads pause. It lowers throughput by the same share,
-/// which exceeds the variation between runs.
+/// Minimum share of the time that all threads are paused. Throughput falls by the same share, which
+/// exceeds the variation between runs.
 const PAUSED: f64 = 0.1;
 
 enum Rule {
-    /// Looks for one cause. Returns nothing if the cause doesn't apply to the run.
+    /// Detects one cause. Returns `None` if the cause does not apply to the run.
     One(Cause, fn(&RunFacts<'_>) -> Option<Finding>),
-    /// Looks for causes that depend on each other.
+    /// Detects several causes that depend on each other.
     Several(fn(&RunFacts<'_>, &mut Findings)),
 }
 
-/// All rules, in the order in which causes that were ruled out are listed.
+/// All rules. The order determines how ruled-out causes are listed.
 const RULES: &[Rule] = &[
     Rule::Several(responses::offered_rate_met),
     Rule::One(Cause::RateLimiter, responses::rate_limiter),
@@ -77,7 +77,7 @@ const RULES: &[Rule] = &[
     Rule::Several(working::concurrency),
 ];
 
-/// Applies all rules.
+/// Applies all rules to the facts about a run.
 pub(super) fn apply(facts: &RunFacts<'_>) -> Findings {
     let mut findings = Findings::default();
     for rule in RULES {
@@ -89,12 +89,13 @@ pub(super) fn apply(facts: &RunFacts<'_>) -> Findings {
     findings
 }
 
-/// Returns the CPUs available to a process: those it may use, less those used by others.
+/// Returns the number of CPUs available to a process: those it may use, minus those used by others.
 ///
-/// `host_busy` is the number of busy CPUs on its host. `others` is the known CPU use of others. It
-/// is used instead if the process has its own CPU set or the host was not monitored.
+/// `host_busy` is the number of busy CPUs on the process's host. If the process has dedicated CPUs
+/// or the host was not monitored, `others` (the known CPU use of others) applies instead.
+///
+/// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
 fn available_cpus(host_busy: Option<f64>, side: &CpuUse, own_cpus: bool, others: f64) -> f64 {
-    /// Clocks differ, so the use of others can seem to exceed the CPUs.
     const MINIMUM: f64 = 0.05;
     let others = match host_busy {
         Some(busy) if !own_cpus => (busy - side.used).max(0.0),
@@ -103,7 +104,7 @@ fn available_cpus(host_busy: Option<f64>, side: &CpuUse, own_cpus: bool, others:
     (side.allowed - others).max(MINIMUM)
 }
 
-/// Returns the CPUs available to the server.
+/// Returns the number of CPUs available to the server.
 fn server_available_cpus(facts: &RunFacts<'_>, server: &CpuUse) -> f64 {
     let own_cpus = facts.server_has_own_cpus;
     let client = if own_cpus {
@@ -115,7 +116,7 @@ fn server_available_cpus(facts: &RunFacts<'_>, server: &CpuUse) -> f64 {
     available_cpus(facts.server_host_busy, server, own_cpus, others)
 }
 
-/// Returns the busiest thread of the server if it is saturated.
+/// Returns the server's busiest thread if it is saturated.
 fn saturated_thread<'a>(facts: &'a RunFacts<'_>) -> Option<&'a BusiestThread> {
     let busiest = facts.busiest_thread();
     busiest.filter(|thread| thread.busy() >= NEAR_LIMIT)

@@ -1,4 +1,4 @@
-//! Causes that the responses show: a rate limiter, failures, an offered rate that was met.
+//! Causes visible in the responses: a rate limiter, failures, and an offered rate that was met.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::units::show_count;
@@ -8,7 +8,7 @@ use crate::next::{MET_SHARE, STEP_UP};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
 use crate::why::facts::RunFacts;
 
-/// Minimum share of failures that affects the throughput more than noise does.
+/// Minimum share of failures whose effect on throughput exceeds noise.
 const FAILED_SHARE: f64 = 0.1;
 
 /// Detects a rate limiter by responses with status 429 or 503.
@@ -83,7 +83,7 @@ pub(super) fn errors(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Handles a run in which no request got a response.
+/// Handles a run without any response.
 fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     let counts = &run.requests;
@@ -146,7 +146,7 @@ pub(super) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Findings) {
             offered * STEP_UP
         ),
     );
-    // An external client reports the given rate as if it were a measured one.
+    // An external client reports the requested rate as if it were measured.
     let cause = match facts.run.client.name {
         Some(_) => Cause::OfferedRate,
         None => Cause::None,

@@ -10,14 +10,14 @@ use super::{
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
 
-/// Minimum CPU share of the smaller consumer. Separate CPUs would give the larger consumer that
-/// much more. Smaller differences also occur between fresh processes.
+/// Minimum CPU share of the smaller consumer. With separate CPUs, the larger consumer would gain
+/// this share. Smaller differences also occur between fresh processes.
 const CONTENDED_SHARE: f64 = 0.15;
 
-/// Minimum throttled time of a quota that limits throughput, CPU-seconds per second.
+/// Minimum throttled time at which a quota limits throughput, in CPU-seconds per second.
 const THROTTLED: f64 = 0.05;
 
-/// Detects client and server competing for CPUs.
+/// Detects a client and a server that compete for CPUs.
 pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
     let (client, server) = (&facts.client, facts.server.as_ref()?);
     let run_delay = |of: &CpuUse| of.runnable.map(|runnable| runnable / of.used.max(1e-9));
@@ -31,7 +31,7 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         percent(client_delay),
         percent(server_delay)
     );
-    // Separate CPUs would give the larger consumer what the smaller one uses now.
+    // With separate CPUs, the larger consumer would gain what the smaller one uses now.
     let store = used(&facts.store);
     let smaller = server.used.min(client.used);
     let share = smaller / (server.used + client.used + store).max(1e-9);
@@ -49,8 +49,8 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
     let busy = facts.host_busy?;
     let cpus = facts.cpus;
     let busy_share = (busy / cpus).min(1.0);
-    // Threads that hand work to each other leave CPUs idle for moments. Contention still dominates
-    // if the idle time is short and less than the smaller consumer uses.
+    // Threads that hand work to each other leave CPUs idle for short times. Contention still
+    // dominates if the idle time is short and less than the smaller consumer uses.
     let idle = (cpus - busy).max(0.0);
     let momentarily_idle = idle < IDLE * cpus && idle < smaller;
     let busy_text = format!("{busy:.2} of {cpus:.0} CPUs busy (/proc/stat)");
@@ -73,7 +73,7 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects one saturated thread while CPUs are idle.
+/// Detects a saturated thread while CPUs are idle.
 pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
     let Some(thread) = saturated_thread(facts) else {
         return one_thread_at_a_time(facts).or_else(|| {
@@ -115,13 +115,13 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns the used share of the CPUs and a description of the saturated thread if the idle CPUs
-/// are too few for a second one. Both the thread and the CPUs are then saturated.
+/// Returns the used share of the CPUs and a description of the saturated thread if too few CPUs are
+/// idle for a second thread. Both the thread and the CPUs are then saturated.
 fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     let thread = saturated_thread(facts)?;
     let (idle, cpus) = facts.idle_cpus()?;
-    // A second thread must be able to add more than a tenth, and the thread must saturate before
-    // the CPUs do.
+    // A second thread must be able to add more than a tenth, and the thread must reach saturation
+    // before the CPUs do.
     let could_add = idle > 0.1 * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
     let has_one_cpu = facts.server.as_ref()?.allowed <= 1.0;
     (!could_add || has_one_cpu).then(|| {
@@ -136,26 +136,26 @@ fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     })
 }
 
-/// CPU use of threads that run one at a time: one CPU, less the cost of handing over.
+/// CPU use of threads that run one at a time: one CPU, minus the cost of handing over.
 const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
 
 /// Maximum number of concurrent requests if threads run one at a time.
 const FEW_REQUESTS: f64 = 3.0;
 
-/// Detects threads that run one at a time, as under the global lock of an interpreter. No thread is
-/// saturated, but together they use one CPU.
+/// Detects threads that run one at a time, such as under an interpreter's global lock. No single
+/// thread is saturated, but together the threads use one CPU.
 fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let (idle, cpus) = facts.idle_cpus()?;
-    // Even a single request alternates with the threads that read and write, so its shortest
-    // service time is a few times its work.
+    // Even a single request alternates with the threads that read and write, so the shortest
+    // service time is a few times the CPU time of the request.
     let few = working::ONE.start..FEW_REQUESTS;
     let concurrency = facts
         .concurrency
         .filter(|requests| few.contains(requests))?;
     let mut groups = facts.thread_groups.iter();
     let is_pool = groups.any(|group| working::is_pool(group, concurrency, facts));
-    // With fewer idle CPUs, the threads may share the one CPU that others leave to them.
+    // With fewer idle CPUs, the threads may share the only CPU that others leave free.
     if is_pool || !ONE_CPU.contains(&server.used) || idle < IDLE * cpus || cpus <= 1.0 {
         return None;
     }
@@ -177,7 +177,7 @@ fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects saturated CPUs of the server.
+/// Detects a server that saturates its CPUs.
 pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let Some(server) = &facts.server else {
         return not_available(
@@ -232,7 +232,7 @@ pub(super) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects CPU time that the hypervisor gives to other guests.
+/// Detects CPU time that the hypervisor gives to other guests (steal).
 pub(super) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
     let steal = facts.samples.mean(Metric::Host(None, HostFigure::Steal))?;
     let share = steal / facts.cpus;
@@ -242,7 +242,7 @@ pub(super) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(figure);
     }
     Candidate::new(
-        // Below half, the consumer that saturates the remaining CPU time matters more.
+        // Below half, the consumer of the remaining CPU time matters more.
         EvidenceRank::Mechanism.unless_minor(share < HALF),
         format!("the hypervisor gives {stolen} of this host's CPU time to other guests"),
         vec![figure],

@@ -8,22 +8,21 @@ use super::{HALF, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_availabl
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
 
-/// Minimum share of the server's CPU spent on compilation that shows that much code is still
-/// interpreted.
+/// Minimum share of the server's CPU used by a compiler that still has much code to compile.
 const COMPILING: f64 = 0.2;
 
-/// Minimum share while the server warms up or a compiler thread is never idle.
+/// Minimum share of compilation while the server warms up or a compiler thread is never idle.
 const COMPILING_WHILE_COLD: f64 = 0.05;
 
-/// Returns whether the server is the main consumer of its CPUs and has saturated them, or one
-/// thread. Only then can a consumer of its CPU limit throughput.
+/// Returns whether the server is the main consumer of its CPUs and saturates the CPUs or one
+/// thread. Only such a server can be limited by a consumer of its CPU.
 fn is_saturated(facts: &RunFacts<'_>, server: &CpuUse) -> bool {
     let all = server.used + facts.client_on_server_cpus() + used(&facts.store);
     let cpus = server.used >= NEAR_LIMIT * server_available_cpus(facts, server);
     server.used >= HALF * all && (cpus || saturated_thread(facts).is_some())
 }
 
-/// Detects a server limited by the JVM's compiler.
+/// Detects a server that is limited by the JVM's compiler.
 pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let compiling = facts.jvm(JvmFigure::CompilerTime)?;
@@ -33,8 +32,8 @@ pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
         server.used
     );
     let warming = facts.run.steady.class == SteadyClass::Warming;
-    // Interpreted code costs more than its compilation. With idle CPUs, requests don't wait for the
-    // compiler.
+    // Interpreted code costs more than its compilation. If CPUs are idle, requests do not wait for
+    // the compiler.
     let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= NEAR_LIMIT);
     let cold = warming || never_idle.is_some();
     let compiles = share >= COMPILING || (cold && share > COMPILING_WHILE_COLD);
@@ -84,7 +83,7 @@ fn compiler_busy(run: &Run) -> Option<f64> {
         .max_by(f64::total_cmp)
 }
 
-/// Detects a server limited by the JVM's garbage collector.
+/// Detects a server that is limited by the JVM's garbage collector.
 pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let time = facts.jvm(JvmFigure::CollectionTime)?;
@@ -117,7 +116,7 @@ pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects TLS handshakes that use the CPU of a saturated server.
+/// Detects TLS handshakes that consume the CPU of a saturated server.
 pub(super) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     let (tls, server) = (&run.tls.as_ref()?.used, facts.server.as_ref()?);
@@ -130,7 +129,7 @@ pub(super) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
         show_count(run.requests.ok),
         percent(in_user)
     );
-    // Handshake arithmetic runs in user mode; opening connections is kernel work.
+    // Cryptography runs in user mode, while connections are opened in kernel mode.
     if per_request < HALF || in_user < HALF || !is_saturated(facts, server) {
         return ruled_out(figure);
     }

@@ -7,7 +7,7 @@ use super::{HALF, NEAR_LIMIT, available_cpus, per_s, saturated_thread, show_avai
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, not_available, ruled_out};
 use crate::why::facts::{DatabaseSessions, RunFacts, used};
 
-/// Detects a store limited by its CPU.
+/// Detects a store that is limited by its CPU.
 pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let store = facts.store.as_ref()?;
     let server = used(&facts.server);
@@ -15,7 +15,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let available = available_cpus(facts.server_host_busy, store, own_cpus, server);
     let share = (store.used / available).min(1.0);
     let figure = show_available("store", store.used, available);
-    // If the server uses more of the same CPUs, the server is the one that lacks CPU.
+    // If the server uses more of the same CPUs, the server is the one that lacks CPU time.
     if share < NEAR_LIMIT || server > store.used {
         return ruled_out(figure);
     }
@@ -44,7 +44,7 @@ pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
     if sessions.waiting_for_locks < limiting_sessions(sessions) {
         return ruled_out(figure);
     }
-    // A session that holds a lock while it commits releases it after the commit.
+    // A session that holds a lock while it commits releases the lock after the commit.
     if lock_holder_commits(sessions) {
         return ruled_out(format!(
             "{figure}; its holder was committing ({:.1} sessions; {:.1} idle in a transaction)",
@@ -87,17 +87,17 @@ pub(super) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Minimum number of samples. With two requests in the store for a quarter of the time, ten samples
-/// would miss them in one of eighteen runs.
+/// Minimum number of samples. If two requests are in the store for a quarter of the time, ten
+/// samples miss this in one of eighteen runs.
 const SAMPLES: usize = 10;
 
-/// Minimum number of requests in flight at which many of them wait for the one in the store.
+/// Minimum number of requests in flight for many of them to wait for the one in the store.
 const MANY_IN_FLIGHT: f64 = 10.0;
 
 /// Detects requests that reach the store one at a time while CPUs are idle and many requests wait.
 ///
-/// At this load a saturated resource would be busy nearly all the time, so CPUs that are idle for a
-/// tenth of it are not the limit.
+/// At this load a saturated CPU would be busy nearly all the time. CPUs that are idle for a tenth
+/// of the time are therefore not the limit.
 pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     let samples = &facts.samples;
     let requests = "Native-Transport-Requests".to_owned();
@@ -117,7 +117,7 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Waiting,
         format!(
-            "the store never has more than one of {in_flight:.0} requests in flight: one writer waits"
+            "the store never has more than one of {in_flight:.0} requests in flight: a single writer waits for it"
         ),
         vec![
             format!("maximum concurrent requests in Cassandra: {most:.0}, in {n} samples (thread_pools)"),
@@ -132,14 +132,14 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns the number of sessions that must wait to limit throughput: half of those in use, and at
-/// least half a session all the time. Sessions idle in a transaction are in use.
+/// Returns the number of waiting sessions that limits throughput: half of the sessions in use, and
+/// at least half a session on average. Sessions idle in a transaction count as in use.
 fn limiting_sessions(sessions: &DatabaseSessions) -> f64 {
     (HALF * (sessions.active + sessions.idle_in_transaction)).max(HALF)
 }
 
-/// Returns whether the lock holders are mostly committing: half a session at least, and more than
-/// are idle in a transaction.
+/// Returns whether most lock holders are committing: at least half a session on average, and more
+/// than are idle in a transaction.
 fn lock_holder_commits(sessions: &DatabaseSessions) -> bool {
     sessions.committing >= HALF && sessions.committing > sessions.idle_in_transaction
 }

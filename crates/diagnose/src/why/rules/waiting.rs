@@ -1,4 +1,5 @@
-//! Requests that wait while no resource is saturated: delayed ACKs, blocking writes, a full link.
+//! Requests that wait although no resource is saturated: delayed ACKs, blocking writes, a full
+//! link.
 
 use floodmark_record::metric::{NetworkFigure, Role, SocketFigure};
 use floodmark_record::units::{show_bytes, show_ns};
@@ -7,11 +8,11 @@ use super::{HALF, per_s, show_us, working};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
 
-/// Median service time with delayed ACKs, µs. Linux delays an ACK by 40 ms at least
+/// Minimum median service time with delayed ACKs, µs. Linux delays an ACK by at least 40 ms
 /// (`TCP_DELACK_MIN`, HZ/25).
 const DELAYED_ACK_US: std::ops::Range<f64> = 39_000.0..48_000.0;
 
-/// Detects responses that are held back until the client acknowledges their first part.
+/// Detects responses whose second part waits until the client has acknowledged the first.
 pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     let times = &facts.run.service_time_us;
     let (p50, p90) = (times.p50?, times.p90?);
@@ -19,7 +20,7 @@ pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     if !DELAYED_ACK_US.contains(&p50) {
         return ruled_out(format!("median service time: {median}, not 40 ms"));
     }
-    // After a 40 ms pause in the server, the first byte is late too.
+    // After a 40 ms pause in the server, the first byte is also late.
     let first_byte = facts.run.first_byte_us.p50;
     if first_byte.is_none_or(|us| us >= p50 / 4.0) {
         return ruled_out("the first byte arrived as late as the last");
@@ -55,7 +56,7 @@ pub(super) fn delayed_ack(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Kernel functions in which a thread waits for its write to a pipe, terminal or disk.
+/// Kernel functions in which a thread waits while writing to a pipe, terminal or disk.
 const WRITING: [&str; 8] = [
     "pipe_write",
     "anon_pipe_write",
@@ -67,7 +68,7 @@ const WRITING: [&str; 8] = [
     "submit_bio_wait",
 ];
 
-/// Detects server threads that wait for their writes.
+/// Detects server threads that are blocked in writes.
 pub(super) fn logging(facts: &RunFacts<'_>) -> Option<Finding> {
     let is_write = |function: &str| WRITING.iter().any(|name| function.starts_with(name));
     let groups = facts.thread_groups.iter();
@@ -93,11 +94,11 @@ pub(super) fn logging(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Payload of an Ethernet segment, bytes. The client's kernel may delay the ACK of a response that
-/// fits into one segment, so its unacknowledged bytes do not indicate a full link.
+/// fits into one segment, so unacknowledged bytes of such a response do not indicate a full link.
 const SEGMENT: f64 = 1_448.0;
 
-/// Maximum size of a response that is taken into account, bytes. Socket buffers limit what a
-/// connection has in transit; the value is a choice, not a kernel constant.
+/// Maximum size of a response that the rule considers, bytes. Socket buffers limit the data that a
+/// connection has in transit. The value is a choice, not a kernel constant.
 const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
 
 /// Detects a saturated link: responses have left the server but have not reached the client.

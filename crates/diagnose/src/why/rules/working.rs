@@ -1,5 +1,4 @@
-//! Limits on the number of requests that the server works on at once, while no resource is
-//! saturated.
+//! Limits on the number of concurrent requests in the server, while no resource is saturated.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +9,17 @@ use super::{HALF, IDLE, per_s, percent, saturated_thread, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts, used};
 
-/// Minimum share of the requests in flight that are in progress if none waits for another.
+/// Minimum share of requests in flight that are in progress if none waits for another.
 const NO_QUEUE: f64 = 0.8;
 
-/// Range in which a mean number counts as one.
+/// Range of mean numbers that count as one.
 pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
 
-/// Range of the ratio of two numbers that count as equal. Both are means of samples, and service
-/// times vary.
+/// Range of the ratio of two numbers that count as equal. Both numbers are means of samples, and
+/// service times vary.
 const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 
-/// Minimum number of waits per response at which threads take part in the work.
+/// Minimum number of waits per response for threads that take part in the work.
 const TAKES_PART: f64 = 0.3;
 
 /// Causes that this rule distinguishes.
@@ -31,7 +30,7 @@ const CAUSES: [Cause; 4] = [
     Cause::ConnectionPool,
 ];
 
-/// Returns whether the server had idle CPUs and its busiest thread was not saturated.
+/// Returns whether CPUs were idle and the server's busiest thread was not saturated.
 pub(super) fn has_spare_cpu(facts: &RunFacts<'_>) -> bool {
     let is_idle = facts
         .idle_cpus()
@@ -39,8 +38,8 @@ pub(super) fn has_spare_cpu(facts: &RunFacts<'_>) -> bool {
     is_idle && saturated_thread(facts).is_none()
 }
 
-/// Describes idle CPUs and the server's busiest thread, or returns `None` if the idle CPUs are
-/// unknown.
+/// Describes the idle CPUs and the server's busiest thread. Returns `None` if the number of idle
+/// CPUs is unknown.
 pub(super) fn show_spare_cpu(facts: &RunFacts<'_>) -> Option<String> {
     let (idle, _) = facts.idle_cpus()?;
     let busiest = facts.busiest_thread().map(|thread| {
@@ -53,9 +52,9 @@ pub(super) fn show_spare_cpu(facts: &RunFacts<'_>) -> Option<String> {
     ))
 }
 
-/// Detects a limit on the number of requests that the server works on at once.
+/// Detects a limit on the number of concurrent requests in the server.
 pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
-    // Even without server metrics, it is visible whether requests wait for one another.
+    // Even without server metrics, the times show whether requests wait for each other.
     if facts.server.is_some() && !has_spare_cpu(facts) {
         for cause in CAUSES {
             findings.add(cause, show_spare_cpu(facts).and_then(ruled_out));
@@ -104,7 +103,7 @@ pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
     if facts.server.is_none() {
         let why = format!(
-            "why {figure}: without server metrics, its CPU, one thread, a lock and a pool look alike"
+            "the reason why {figure}: without server metrics, a CPU, a thread, a lock and a pool look alike"
         );
         findings.add(Cause::Concurrency, ruled_out(figure));
         return findings.add(Cause::Concurrency, not_available(why));
@@ -116,7 +115,7 @@ pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
     let others = CAUSES.iter().filter(|cause| !named.contains(cause));
     if others.clone().count() == CAUSES.len() {
         let missing = format!(
-            "what limits the server to {concurrency:.1} requests at once: no pool of this size was found"
+            "the limit of {concurrency:.1} requests at once: no pool of this size was found"
         );
         findings.add(Cause::Concurrency, not_available(missing));
     }
@@ -129,7 +128,7 @@ pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
 }
 
-/// Finds what limits the server to `concurrency` requests.
+/// Finds the cause that limits the server to `concurrency` requests.
 fn limits_in_server(
     facts: &RunFacts<'_>,
     concurrency: f64,
@@ -175,8 +174,8 @@ fn limits_in_server(
             &raise(facts, concurrency, "connection"),
         );
     }
-    // Pools can share a thread name, since the kernel keeps only 15 bytes. In that case, a setting
-    // of the server identifies the pool whose size is near `concurrency`.
+    // The kernel truncates thread names to 15 bytes, so pools can share a name. A server setting
+    // near `concurrency` then identifies the pool.
     let setting = setting_near(&facts.run.setting, concurrency, "thread")
         .filter(|(name, _)| name.contains("thread") && !ONE.contains(&concurrency));
     if let (Some((name, value)), None, None) = (setting, pool, full_upstream) {
@@ -198,7 +197,7 @@ fn limits_in_server(
             &raise_threads,
         );
     }
-    // A server that uses half a CPU or more runs most of the time instead of waiting for a lock.
+    // A server that uses half a CPU or more is mostly running rather than waiting for a lock.
     if ONE.contains(&concurrency) && pool.is_none() && used(&facts.server) < HALF {
         add(
             Cause::Serialised,
@@ -210,7 +209,7 @@ fn limits_in_server(
     found
 }
 
-/// Returns the next step for a limit, with the setting that is near it.
+/// Returns the next step for a limit. Names the setting whose value is near the limit.
 fn raise(facts: &RunFacts<'_>, concurrency: f64, kind: &str) -> String {
     setting_near(&facts.run.setting, concurrency, kind).map_or_else(
         || "raise the limit, or make requests shorter".to_owned(),
@@ -218,7 +217,7 @@ fn raise(facts: &RunFacts<'_>, concurrency: f64, kind: &str) -> String {
     )
 }
 
-/// Returns a setting whose value is near `concurrency`. Settings with `kind` in their name come
+/// Returns a setting whose value is near `concurrency`. Settings whose names contain `kind` come
 /// first.
 pub(in crate::why) fn setting_near<'a>(
     settings: &'a BTreeMap<String, String>,
@@ -234,11 +233,11 @@ pub(in crate::why) fn setting_near<'a>(
     near.find(|(name, _)| name.contains(kind)).or(first)
 }
 
-/// Minimum share of threads that wait for events in an event loop.
+/// Minimum share of an event loop's threads that wait for events.
 const EVENT_LOOP: f64 = 0.25;
 
-/// Returns whether the threads of a group form an exhausted pool: as many as requests are worked
-/// on, taking part in the work, and not waiting for events.
+/// Returns whether a thread group is an exhausted pool: its size equals the number of concurrent
+/// requests, its threads take part in the work, and they do not wait for events.
 pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let takes_part =
         |group: &ThreadGroupFacts| group.waits_per_s >= TAKES_PART * facts.responses_per_s;
@@ -247,19 +246,20 @@ pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFac
         return false;
     }
     if ONE.contains(&concurrency) {
-        // A pool of one is the only group of threads at work; otherwise others wait for this thread.
+        // A pool of one thread is the only thread group at work. Otherwise, other threads wait for
+        // it.
         let groups = facts.thread_groups.iter();
         return groups.filter(|of| takes_part(of)).count() == 1 && group.threads < ONE.end;
     }
     same(concurrency, group.threads) || same(concurrency, group.at_work)
 }
 
-/// Minimum share of connections in use in an exhausted pool. Between two uses, a connection is with
-/// the server.
+/// Minimum share of an exhausted pool's connections that are in use. Between two uses, the server
+/// holds the connection.
 const IN_USE: f64 = 0.75;
 
-/// Returns whether all connections of a pool wait for responses and are as many as requests are
-/// worked on. A connection reused within a clock tick counts as waiting.
+/// Returns whether a pool's connections all wait for responses and their number equals the number
+/// of concurrent requests. A connection reused within a clock tick counts as waiting.
 fn is_exhausted(upstream: &UpstreamFacts, concurrency: f64) -> bool {
     upstream.perhaps_waiting >= IN_USE * upstream.established
         && same(concurrency, upstream.established)
