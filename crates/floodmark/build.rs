@@ -1,11 +1,11 @@
-//! Sets `network_namespaces`, `ipv6`, `root` and `installed="PROGRAM"` for what this host offers; the
-//! tests that need something else are ignored.
+//! Sets `network_namespaces`, `ipv6`, `root` and `installed="PROGRAM"` if this host offers the
+//! feature. Tests that need a missing feature are ignored.
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
-/// Programs that some tests need.
+/// Programs that some tests run.
 const PROGRAMS: [&str; 6] = ["curl", "nginx", "node", "python3", "unshare", "wrk"];
 
 fn main() {

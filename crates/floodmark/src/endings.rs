@@ -1,4 +1,4 @@
-//! Derives exit statuses from a record.
+//! Derives exit statuses from records.
 
 use floodmark_host::Stop;
 use floodmark_record::Record;
@@ -8,11 +8,11 @@ use floodmark_record::run::{CheckResult, Run, Status};
 
 use crate::exit::{Ending, Exit};
 
-/// Returns an [`Ending`] if the run was interrupted and did not fail. `shown` is true if the
+/// Returns an [`Ending`] if the run was interrupted but did not fail. `shown` means that the
 /// summary has already reported the interruption.
 pub fn interrupted(record: &Record, stop: &Stop, failed: bool, shown: bool) -> Option<Ending> {
     let is_interrupted = |run: &Run| run.ended.reason == EndReason::Interrupted;
-    // A failed load process also lacks its last event, so exclude failures.
+    // A failed load process also lacks its final event, so failures are excluded.
     let interrupted = stop.is_set() || (!failed && record.runs.iter().any(is_interrupted));
     let message = match shown {
         true => "",
@@ -21,7 +21,7 @@ pub fn interrupted(record: &Record, stop: &Stop, failed: bool, shown: bool) -> O
     interrupted.then(|| Ending::new(Exit::Interrupted, message))
 }
 
-/// Returns an [`Ending`] with a one-line message if the server failed.
+/// Returns an [`Ending`] with a one-line message if the server caused the run to fail.
 pub fn server_fault(run: &Run) -> Option<Ending> {
     let target = &run.plan.target;
     let fault = |message: String| Some(Ending::server(format!("{}: {message}", place(target))));
@@ -55,7 +55,7 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
                 "no complete response ({error}); check the server's log"
             ))
         }
-        // The experiment reports failed clients itself.
+        // An experiment reports its failed clients itself.
         EndReason::Completed | EndReason::Interrupted | EndReason::ClientFailed => None,
     }
 }
@@ -69,7 +69,7 @@ fn refused(run: &Run) -> bool {
     run.errors.keys().all(|name| name == "connect_refused") && !run.errors.is_empty()
 }
 
-/// Returns host and port, followed by the addresses if they differ.
+/// Returns host and port, and the addresses if they are different.
 fn place(target: &Target) -> String {
     let addresses = target.show_addresses();
     match addresses == target.authority {
@@ -84,7 +84,7 @@ pub fn failed_check(check: &CheckResult) -> Ending {
     Ending::new(Exit::Check, message)
 }
 
-/// Returns an [`Ending`] with the message `what` if the run is invalid.
+/// Returns an [`Ending`] whose message includes `what` if the run is invalid.
 pub fn invalid(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
     let is_invalid = run.validity.status == Status::Invalid;
     is_invalid.then(|| {

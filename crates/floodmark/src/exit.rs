@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use floodmark_host::Stop;
 
-/// Exit status. If several apply, the first one listed wins.
+/// Exit status. If several apply, the first in this list wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// 130: interrupted; the partial result is saved.
@@ -44,7 +44,7 @@ impl Exit {
 pub struct Ending {
     /// The exit status.
     pub exit: Exit,
-    /// One line: place, problem and fix. Empty if the output already contains it.
+    /// One line with place, problem and fix. Empty if the problem was already printed.
     pub message: String,
 }
 
@@ -71,7 +71,7 @@ impl Ending {
     }
 }
 
-/// Returns the ending with the highest precedence as an error, or `Ok` if there is none.
+/// Returns the ending with the highest precedence as an error, or `Ok` without endings.
 pub fn worst(endings: Vec<Ending>) -> Result<(), Ending> {
     match endings.into_iter().min_by_key(|ending| ending.exit) {
         Some(ending) => Err(ending),

@@ -11,7 +11,7 @@ use floodmark_record::{Record, Run};
 use crate::exit::Ending;
 use crate::out;
 
-/// Paths of the output files; `-` is stdout.
+/// Paths of the output files. `-` stands for stdout.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Files {
     /// Write a self-contained HTML page; - for stdout [default: none]
@@ -32,17 +32,17 @@ pub struct Files {
 }
 
 impl Files {
-    /// Checks before a run that the output files are writable. Leaves no file behind.
+    /// Checks before a run that all output files are writable. Leaves no file behind.
     ///
     /// # Errors
-    /// A file is not writable, or two flags name the same file.
+    /// Fails if a file is not writable or two flags name the same file.
     pub fn check_writable(&self) -> Result<(), Ending> {
         let named: Vec<(&str, &Path)> = self.named().collect();
         for (i, (flag, path)) in named.iter().copied().enumerate() {
             let existing = fs::metadata(path).ok();
             let special = existing.as_ref().is_some_and(|meta| !is_replaceable(meta));
             if special {
-                // Opening a pipe or device can have side effects.
+                // Opening a pipe or a device can have side effects.
                 continue;
             }
             if let Some((other, _)) = named[..i].iter().find(|(_, other)| *other == path) {
@@ -56,7 +56,7 @@ impl Files {
             }
             let opened = fs::File::options().create(true).append(true).open(path);
             if opened.is_ok() && existing.is_none() {
-                // If removing the file fails, the run replaces it.
+                // If the empty file cannot be removed, the run overwrites it.
                 let _ = fs::remove_file(path);
             }
             opened.map_err(|e| {
@@ -69,10 +69,10 @@ impl Files {
         Ok(())
     }
 
-    /// Checks that no output file overwrites one of `sources`, the files of the record.
+    /// Checks that no output file overwrites one of the record's files (`sources`).
     ///
     /// # Errors
-    /// An output file would overwrite a source.
+    /// Fails if an output file is one of the sources.
     pub fn check_sources(&self, sources: &[PathBuf]) -> Result<(), Ending> {
         let sources: Vec<PathBuf> = sources
             .iter()
@@ -89,7 +89,7 @@ impl Files {
         Ok(())
     }
 
-    /// Returns the files with their flags.
+    /// Returns the output files with their flags.
     fn named(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let all = [
             ("--html", &self.html),
@@ -101,12 +101,12 @@ impl Files {
             .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
-    /// Returns whether no file is named.
+    /// Returns whether no output file was requested.
     pub fn is_empty(&self) -> bool {
         self.named().next().is_none()
     }
 
-    /// Returns whether one of the files is stdout.
+    /// Returns whether one of the output files is stdout.
     pub fn use_stdout(&self) -> bool {
         self.named().any(|(_, path)| is_stdout(path))
     }
@@ -114,8 +114,8 @@ impl Files {
     /// Writes the record to each file.
     ///
     /// # Errors
-    /// A file cannot be written. If the record cannot be rendered, returns `damaged`: an internal
-    /// error after a run, or an invalid file after reading one.
+    /// Fails if a file cannot be written. If the record cannot be rendered, returns `damaged`: an
+    /// internal error after a run, or an invalid file after reading a record.
     pub fn write(
         &self,
         record: &Record,
@@ -138,14 +138,14 @@ impl Files {
     }
 }
 
-/// Writes the text to stdout or to the file named by a flag. A regular file is replaced atomically.
+/// Writes text to stdout or to the file of a flag. Regular files are replaced atomically.
 pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
     let written = if is_stdout(path) {
         out::deliver(text)
     } else if fs::metadata(path).is_ok_and(|meta| !is_replaceable(&meta)) {
         fs::write(path, text)
     } else {
-        // Follow links, so that the file is replaced rather than the link.
+        // Resolve symbolic links, so that the target file is replaced rather than the link.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         replace_file(&path, text.as_bytes())
     };
@@ -156,12 +156,12 @@ pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
     written.map_err(|e| Ending::internal(format!("{flag} {place}: {e}")))
 }
 
-/// Returns false for pipes and devices.
+/// Returns whether a path may be replaced. Pipes and devices may not.
 fn is_replaceable(meta: &fs::Metadata) -> bool {
     meta.is_file() || meta.is_dir()
 }
 
-/// Returns whether a flag's value means stdout.
+/// Returns whether the value of a flag stands for stdout.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }

@@ -1,4 +1,4 @@
-//! `floodmark init`: writes commented starter manifests.
+//! `floodmark init`: writes starter manifests with comments.
 
 use std::path::Path;
 

@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help and version to stdout, and usage errors to stderr.
+/// Prints help and version to stdout and usage errors to stderr.
 fn usage(mut error: clap::Error) -> ExitCode {
     suggest_no_hidden_command(&mut error);
     if error.use_stderr() {

@@ -1,4 +1,4 @@
-//! `floodmark observe`: samples a server on its own host.
+//! `floodmark observe`: monitors a server on its own host.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -103,7 +103,7 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
             None if !file.closed => {}
             Some(_) if !file.closed && !is_alive => {
                 return Err(Ending::server(format!(
-                    "the server on port {} has ended; the data until then is saved",
+                    "the server on port {} has ended; the data recorded so far is saved",
                     args.port
                 )));
             }
@@ -112,14 +112,14 @@ pub fn run(args: &ObserveArgs) -> Result<(), Ending> {
     }
 }
 
-/// Returns the server to monitor.
+/// Returns the server process to monitor.
 fn watch(args: &ObserveArgs) -> Result<MonitorTargets, Ending> {
     check_server_pid(args.server_pid)?;
     let found = server::on_port(&Root::host(), args.port, args.address);
     let addresses = match (found, args.server_pid) {
         (Ok(addresses), _) => addresses,
-        // The --server-pid process may listen in another network namespace, which is not visible
-        // here.
+        // The process of --server-pid may listen in another network namespace, where its port is
+        // not visible to this process.
         (Err(_), Some(_)) => {
             let any = args.address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
             vec![Address::Ip((any, args.port).into())]
@@ -134,7 +134,7 @@ fn watch(args: &ObserveArgs) -> Result<MonitorTargets, Ending> {
     })
 }
 
-/// Returns a message with the server's name and the command to run on the client's host.
+/// Returns a message with the server's name and the command for the client's host.
 fn greeting(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
     let file = match is_stdout(&args.out) {
@@ -150,7 +150,7 @@ fn greeting(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
     )
 }
 
-/// Destination of the output lines.
+/// Destination of the observer's output lines.
 struct LineFile {
     name: String,
     to: Box<dyn Write>,
@@ -159,7 +159,7 @@ struct LineFile {
 }
 
 impl LineFile {
-    /// Opens stdout, or creates a new file.
+    /// Opens stdout, or creates a new file for output.
     fn create(path: &Path) -> Result<Self, Ending> {
         let (name, to): (String, Box<dyn Write>) = if is_stdout(path) {
             ("stdout".to_owned(), Box::new(io::stdout()))
@@ -180,7 +180,7 @@ impl LineFile {
         Ok(Self { name, to, closed })
     }
 
-    /// Writes a line in one call, so that readers rarely see a partial line.
+    /// Writes a line with a single call, so that readers rarely see a partial line.
     fn write(&mut self, line: &ObserverLine) -> Result<(), Ending> {
         if self.closed {
             return Ok(());

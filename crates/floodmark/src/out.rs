@@ -5,13 +5,14 @@ use std::io::{self, IsTerminal, Write};
 
 use floodmark_report::{Style, plain};
 
-/// Width of output that does not go to a terminal, columns.
+/// Width of output that goes to a file or pipe, in columns.
 const PLAIN_WIDTH: usize = 100;
 
-/// Maximum width on a terminal, columns; longer lines are hard to read.
+/// Maximum width on a terminal, in columns. Longer lines are hard to read.
 const MAX_WIDTH: usize = 120;
 
-/// Returns the style for a stream. `NO_COLOR` (no-color.org) and `TERM=dumb` disable colors.
+/// Returns the drawing style for a stream. `NO_COLOR` (no-color.org) and `TERM=dumb` disable
+/// colors.
 pub fn style(stream: &impl IsTerminal) -> Style {
     let terminal = stream.is_terminal();
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())
@@ -26,7 +27,7 @@ pub fn style(stream: &impl IsTerminal) -> Style {
     }
 }
 
-/// Writes to stdout. A closed pipe (`| head`) is not an error.
+/// Writes to stdout. A closed pipe (such as `| head`) is not an error.
 pub fn print(text: &str) {
     write(&mut io::stdout().lock(), text);
 }
@@ -34,7 +35,7 @@ pub fn print(text: &str) {
 /// Writes output requested by a flag such as `--json -` to stdout.
 ///
 /// # Errors
-/// Stdout cannot be written. A closed pipe is not an error.
+/// Fails if stdout cannot be written. A closed pipe is not an error.
 pub fn deliver(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout
@@ -51,7 +52,7 @@ pub fn note(text: &str) {
     write(&mut io::stderr().lock(), text);
 }
 
-/// Writes an error or warning to stderr as one line that starts with `floodmark: `.
+/// Writes an error or warning to stderr as one line with the prefix `floodmark: `.
 pub fn complain(message: &impl Display) {
     note(&format!(
         "floodmark: {}\n",
@@ -59,7 +60,7 @@ pub fn complain(message: &impl Display) {
     ));
 }
 
-/// Renders a result to stdout, or to stderr if stdout carries a file (`--json -`).
+/// Draws a result on stdout, or on stderr if stdout receives a file (`--json -`).
 pub fn show(stdout_is_taken: bool, render: impl FnOnce(Style) -> String) {
     if stdout_is_taken {
         note(&render(style(&io::stderr())));

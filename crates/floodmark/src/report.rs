@@ -1,4 +1,4 @@
-//! `floodmark report`: renders a saved record.
+//! `floodmark report`: renders a saved record as text, HTML or other files.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `floodmark serve`: runs a native server.
+//! `floodmark serve`: runs one of floodmark's own servers.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -78,7 +78,7 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
     n.ok_or_else(|| "is too large".to_owned())
 }
 
-/// Maps an error to its exit status.
+/// Maps a server error to an exit status.
 fn ending(error: ServeError) -> Ending {
     match error {
         ServeError::State(StateError::Locked(_)) => Ending::server(error),

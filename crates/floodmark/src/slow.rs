@@ -1,4 +1,4 @@
-//! `floodmark slow`: stops processes periodically; started by floodmark itself.
+//! `floodmark slow`: pauses processes periodically; started by floodmark itself.
 
 use clap::Args;
 
@@ -12,9 +12,9 @@ pub struct SlowArgs {
     pids: Vec<u32>,
 }
 
-/// Runs the command until its stdin ends.
+/// Runs the command until its stdin is closed.
 pub fn run(args: &SlowArgs) -> Result<(), Ending> {
-    // Handle signals, so that no process stays stopped.
+    // Handle signals, so that no process remains stopped.
     let stop = stop_on_signals()?;
     floodmark_host::slow::serve(&args.pids, std::io::stdin(), &stop)
         .map_err(|error| Ending::internal(format!("slow: cannot stop the processes: {error}")))

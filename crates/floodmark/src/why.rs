@@ -59,7 +59,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
     Ok(())
 }
 
-/// Proves the cause of the last run and returns the updated record.
+/// Tries to prove the cause of the last run. Returns the updated record.
 fn prove(args: &WhyArgs) -> Result<Record, Ending> {
     let path: &Path = &args.record;
     let mut folder = Folder::reopen(path, "why --prove").map_err(Ending::usage)?;
@@ -111,7 +111,7 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
     }
 }
 
-/// Returns the last run if it can be repeated. Runs of an experiment and runs with a remote server
+/// Returns the last run if it can be repeated. Runs of experiments and runs with a remote server
 /// cannot be repeated.
 fn provable(record: &Record) -> Result<&Run, &'static str> {
     let Some(run) = record.runs.last() else {

@@ -1,4 +1,4 @@
-//! `floodmark worker`: one load process, started by floodmark itself. [`WorkerInput`] documents the
+//! `floodmark worker`: one load process, started by floodmark itself. See [`WorkerInput`] for the
 //! protocol.
 
 use std::io::{self, BufRead, Read, Write};
@@ -11,7 +11,7 @@ use floodmark_record::plan::{Model, Plan, Schedule, WorkerInput};
 
 use crate::exit::Ending;
 
-/// Runs the plan from stdin and writes events to stdout.
+/// Runs the plan from stdin and writes its events to stdout.
 pub fn run() -> Result<(), Ending> {
     let mut line = String::new();
     io::stdin()
@@ -24,7 +24,7 @@ pub fn run() -> Result<(), Ending> {
         ))
     })?;
     read_timetable(&mut input.plan)?;
-    // Ignore an invalid request here; the run refuses it.
+    // Ignore an invalid request here, because the run itself rejects it.
     let needed = worker::files_needed(&input.plan).unwrap_or(0);
     let files = raise_open_files(needed).ok().map(|raised| FileLimit {
         before: raised.before,

@@ -28,7 +28,7 @@ mod progress;
 /// Runs the command.
 pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let experiment = read(args)?;
-    // Reject all invalid input before starting anything.
+    // Reject all invalid input before starting any process.
     for trial in &experiment.trials {
         let port = trial.port.unwrap_or(1);
         let planned = match TrialHosts::create(&trial.at) {
@@ -36,7 +36,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
                 let url = format!("http://{}:{port}{}", hosts.address, trial.sent_to());
                 plan_trial(trial, &hosts, &url).map(|_| ())
             }
-            // The trial is skipped later, when it is due.
+            // This trial is skipped later, when its turn comes.
             Err(PlacementError::Unsupported(_)) => Ok(()),
             Err(PlacementError::Invalid(what)) => Err(what),
         };
@@ -100,7 +100,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     ending(args, &experiment, &outcome, failure, &stop)
 }
 
-/// Reads the experiment and applies the flags.
+/// Reads the experiment and applies the command-line flags.
 fn read(args: &RunArgs) -> Result<Experiment, Ending> {
     let path = Experiment::find(&args.experiment).map_err(Ending::usage)?;
     let changes = Changes {
@@ -116,7 +116,7 @@ fn read(args: &RunArgs) -> Result<Experiment, Ending> {
         .map_err(Ending::usage)
 }
 
-/// Returns the output files.
+/// Returns the requested output files.
 fn files(args: &RunArgs) -> Files {
     Files {
         html: args.html.clone(),
@@ -125,7 +125,7 @@ fn files(args: &RunArgs) -> Files {
     }
 }
 
-/// Prints the table.
+/// Prints the table of results.
 fn show(args: &RunArgs, record: &Record, folder: &Path) {
     if args.quiet {
         return;
@@ -161,7 +161,7 @@ fn ending(
             "{n} trials failed; see the reasons above"
         ))),
     }
-    // Ignore external clients, which report their own errors.
+    // Ignore external clients, because they report their own errors.
     let mut own = runs.iter().filter(|run| run.client.tool.is_none());
     all.extend(own.find_map(|run| {
         let fault = endings::server_fault(run)?;
@@ -178,7 +178,7 @@ fn ending(
     exit::worst(all)
 }
 
-/// Returns an [`Ending`] for the first claim that does not hold.
+/// Returns an [`Ending`] for the first published claim that does not hold.
 fn refuted(claims: &[ClaimResult]) -> Option<Ending> {
     let claim = claims.iter().find(|claim| claim.holds == Holds::No)?;
     let message = format!(
@@ -191,7 +191,7 @@ fn refuted(claims: &[ClaimResult]) -> Option<Ending> {
 }
 
 /// Returns an [`Ending`] if a check has an outcome that the experiment does not expect.
-/// `all_trials` is false under --only, which may exclude the trial that is expected to fail.
+/// `all_trials` is false with --only, which may exclude the trial that is expected to fail.
 fn failed_check(experiment: &Experiment, runs: &[Run], all_trials: bool) -> Option<Ending> {
     let mut checks = runs.iter().flat_map(|run| &run.checks);
     if experiment.description.expected_check == Some(ExpectedCheck::Violated) {

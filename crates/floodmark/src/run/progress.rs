@@ -1,4 +1,5 @@
-//! Experiment progress on stderr: one redrawn line on a terminal, a line per attempt elsewhere.
+//! Progress of an experiment on stderr: one updated line on a terminal, otherwise a line per
+//! attempt.
 
 use std::io::IsTerminal;
 
@@ -19,7 +20,7 @@ pub struct ExperimentProgress {
 }
 
 impl ExperimentProgress {
-    /// Creates the view at the start of a schedule.
+    /// Creates the view at the start of the schedule.
     pub fn new(schedule: TrialSchedule, quiet: bool) -> Self {
         ExperimentProgress {
             schedule,
@@ -29,7 +30,7 @@ impl ExperimentProgress {
         }
     }
 
-    /// Clears the line on the terminal.
+    /// Clears the progress line on the terminal.
     pub fn clear(&mut self) {
         self.live.clear();
     }
@@ -55,7 +56,7 @@ impl ExperimentListener for ExperimentProgress {
                 self.print_line(&line);
             }
         }
-        // Without a terminal, the line printed above suffices.
+        // Without a terminal, the line printed above is sufficient.
         if self.terminal {
             self.live.on(event);
         }
@@ -66,7 +67,7 @@ impl ExperimentListener for ExperimentProgress {
     }
 
     fn on_problem(&mut self, what: &str) {
-        // Print even if quiet: the message explains why the record is incomplete.
+        // Print this even if quiet, because it explains why the record is incomplete.
         self.live.clear();
         out::complain(&what);
     }
@@ -76,7 +77,7 @@ impl ExperimentListener for ExperimentProgress {
     }
 }
 
-/// Formats a position: `3/6 nginx, process 2 · next native · 18 s left`.
+/// Formats the position: `3/6 nginx, process 2 · next native · 18 s left`.
 fn line(name: &str, process: u32, attempt: u32, position: &ScheduleProgress) -> String {
     let mut line = format!(
         "{}/{} {name}, process {process}",
@@ -95,7 +96,7 @@ fn line(name: &str, process: u32, attempt: u32, position: &ScheduleProgress) -> 
     line
 }
 
-/// Formats an estimate in whole seconds or minutes.
+/// Formats an estimated duration in whole seconds or minutes.
 pub fn about(length: Duration) -> String {
     let seconds = length.as_secs_f64().ceil();
     let whole = match seconds {

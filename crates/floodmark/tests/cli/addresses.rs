@@ -1,4 +1,4 @@
-//! Targets: unix sockets, `--resolve`, and names with several addresses.
+//! Targets: unix sockets, `--resolve`, and host names with several addresses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -10,7 +10,7 @@ use floodmark_record::plan::Address;
 
 use crate::support::{Load, Serve, code, load, run, text, valid};
 
-/// A server on a unix socket that records the lines of all request heads.
+/// A server on a unix socket that records the request heads it receives, line by line.
 struct Unix {
     folder: tempfile::TempDir,
     heads: Arc<Mutex<Vec<String>>>,
@@ -47,14 +47,14 @@ impl Unix {
         self.folder.path().join("s")
     }
 
-    /// Returns the number of requests with this line.
+    /// Returns the number of requests that contained this line.
     fn had(&self, line: &str) -> usize {
         let heads = self.heads.lock().unwrap();
         heads.iter().filter(|one| *one == line).count()
     }
 }
 
-/// Returns stderr with its lines joined.
+/// Returns stderr as a single line.
 fn unwrapped(load: &Load) -> String {
     let printed = load.stderr();
     printed.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -78,7 +78,7 @@ fn loads_a_unix_socket() {
             let mut arguments = vec!["-n", "100", "-c", "5", "--backend", backend];
             arguments.extend(["--unix-socket", utf8(&path)]);
             arguments.extend_from_slice(more);
-            // The host name must not be resolved.
+            // The host name in the URL must not be resolved.
             let load = load("http://app.invalid:81/a?b=c", &arguments);
             load.ends_with(0);
             requests += 100;
@@ -124,7 +124,7 @@ fn refuses_invalid_unix_sockets() {
         3,
         &["absent", "start the server"],
     );
-    // A record is still written.
+    // The record is written despite the error.
     let record = valid(serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap());
     assert!(record.skipped[0].contains("--unix-socket"));
     refused(utf8(&json), &[], 2, &["not a socket"]);
@@ -148,7 +148,7 @@ fn refuses_invalid_unix_sockets() {
     }
 }
 
-/// Returns the server's port, and its URL with the host replaced by `name`.
+/// Returns the server's port and URL. The URL contains `name` as the host.
 fn under(name: &str, server: &Serve) -> (String, String) {
     let port = server.url.trim_end_matches('/').rsplit(':').next().unwrap();
     (port.to_owned(), format!("http://{name}:{port}/"))
@@ -177,7 +177,7 @@ fn resolve_replaces_the_resolver() {
     }
 }
 
-/// Expects `n` requests, all to 127.0.0.1.
+/// Expects `n` requests that all went to 127.0.0.1.
 fn all_connections_succeed(load: &Load, n: u64) {
     load.ends_with(0);
     assert_eq!(load.counts().ok, n, "{}", load.stderr());

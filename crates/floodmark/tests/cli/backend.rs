@@ -1,4 +1,4 @@
-//! The I/O backends, and kernels that forbid io_uring.
+//! The I/O backends, including hosts that forbid io_uring.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use floodmark_record::plan::Backend;
 
 use crate::support::{Serve, code, finish, floodmark, load, run, text};
 
-/// Makes `io_uring_setup` fail with EPERM in a command, like the seccomp profile of a container.
+/// Makes `io_uring_setup` in a command fail with EPERM, like a container's seccomp profile.
 fn without_io_uring(command: &mut Command) -> &mut Command {
     let instruction = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
         code: code as u16,
@@ -39,8 +39,8 @@ fn without_io_uring(command: &mut Command) -> &mut Command {
             len: filter.len() as u16,
             filter: filter.as_mut_ptr(),
         };
-        // SAFETY: the closure makes two system calls between fork and exec; their pointers refer to
-        // its own data.
+        // SAFETY: the closure makes only two system calls between fork and exec. Their pointers
+        // refer to data that the closure owns.
         let done = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::prctl(
@@ -55,7 +55,7 @@ fn without_io_uring(command: &mut Command) -> &mut Command {
             Err(io::Error::last_os_error())
         }
     };
-    // SAFETY: the closure only makes system calls.
+    // SAFETY: the closure makes only system calls.
     unsafe { command.pre_exec(forbid) }
 }
 
@@ -110,7 +110,7 @@ fn both_backends_give_the_same_counts() {
     let uring = match Uring::probe(1) {
         Ok(_) => Some(("uring", Backend::Uring)),
         Err(error) => {
-            // The kernel forbids or does not support io_uring.
+            // The kernel forbids io_uring or does not support it.
             let output = run(&["load", &server.url, "-n", "1", "--backend", "uring"]);
             assert_eq!(code(&output), 2);
             let printed = text(&output.stderr);

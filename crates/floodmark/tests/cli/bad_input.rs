@@ -1,4 +1,4 @@
-//! Invalid input: one line with place and fix, exit code 2, and nothing left behind.
+//! Invalid input causes one line with place and fix, exit code 2, and no files.
 
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ fn refusing() -> String {
     format!("http://{}/", address.unwrap())
 }
 
-/// Runs `floodmark load` with invalid usage and returns stderr.
+/// Runs `floodmark load` with invalid usage. Returns stderr.
 fn refused(arguments: &[&str]) -> String {
     let mut all = vec!["load"];
     all.extend_from_slice(arguments);
@@ -22,7 +22,7 @@ fn refused(arguments: &[&str]) -> String {
     printed
 }
 
-/// Expects one line from floodmark that contains each of `words`.
+/// Expects a single line from floodmark that contains all `words`.
 fn one_line(arguments: &[&str], words: &[&str]) {
     let printed = refused(arguments);
     assert!(
@@ -33,7 +33,7 @@ fn one_line(arguments: &[&str], words: &[&str]) {
     holds(&printed, arguments, words);
 }
 
-/// Expects a usage error of a few lines that contains each of `words`.
+/// Expects a usage error of a few lines that contains all `words`.
 fn few_lines(arguments: &[&str], words: &[&str]) {
     let printed = refused(arguments);
     assert!(printed.starts_with("error: "), "{arguments:?}: {printed}");
@@ -309,7 +309,7 @@ fn refuses_output_files_that_cannot_be_written() {
     let taken = folder.path().to_str().unwrap();
     let json = folder.path().join("x.json");
     let json_name = json.to_str().unwrap();
-    // Without io_uring, --backend auto prints another line.
+    // Without io_uring, --backend auto prints an additional line.
     one_line(
         &[
             &url,
@@ -322,7 +322,7 @@ fn refuses_output_files_that_cannot_be_written() {
         ],
         &["contains a result", "--out"],
     );
-    assert!(!json.exists(), "a refused run leaves no empty file behind");
+    assert!(!json.exists(), "a refused run must not leave an empty file");
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn refuses_a_missing_tmpdir() {
 
 #[test]
 fn refuses_public_addresses_without_the_flag() {
-    // TEST-NET-1 (RFC 5737) is reserved for documentation; nothing is sent.
+    // TEST-NET-1 (RFC 5737) is reserved for documentation. The test sends nothing.
     one_line(&["http://192.0.2.1/"], &["192.0.2.1", "--public"]);
     one_line(&["http://[2001:db8::1]/"], &["2001:db8::1", "--public"]);
 }

@@ -1,4 +1,4 @@
-//! Refusals of loads that exceed the limits of the host.
+//! Refusals of loads that need more ports or files than the host allows.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn refused(listener: &Listener, arguments: &[&str]) -> String {
 #[test]
 fn refuses_a_rate_beyond_the_ports() {
     let listener = Listener::silent();
-    // 100,000/s exceeds 64,512 ports, each reusable after one second.
+    // 100,000/s needs more than 64,512 ports, each of which is reusable after one second.
     let printed = refused(
         &listener,
         &[

@@ -8,10 +8,10 @@ use floodmark_truth::{Log, Scenario};
 
 use crate::support::{Load, folded, load, run, succeeds, text, truth};
 
-/// Rounding error of the maximum response time: relative, and absolute in seconds.
+/// Rounding errors of the maximum response time: relative, and absolute in seconds.
 const ROUNDING: (f64, f64) = (2e-3, 2e-6);
 
-/// Runs a load against a known-truth server and compares the counts.
+/// Runs a load against a known-truth server and compares the counts of both.
 fn against_truth(arguments: &[&str]) -> (Load, Log) {
     let (server, url) = truth(Scenario::default());
     let load = load(&url, arguments);
@@ -24,16 +24,16 @@ fn against_truth(arguments: &[&str]) -> (Load, Log) {
 }
 
 /// Compares the arrivals at the server with the schedule `due`, in seconds. No request may be
-/// early, and none later than the maximum response time.
+/// early, and none may be late by more than the maximum response time.
 ///
-/// The server does not know when the run started, so the latest start without early requests is
-/// assumed.
+/// The server does not know the start of the run. The comparison assumes the latest start for which
+/// no request is early.
 fn on_time(load: &Load, log: &Log, due: &[f64]) {
     let mut arrivals: Vec<u64> = log.requests.iter().map(|r| r.arrival_ns).collect();
     arrivals.sort_unstable();
     let counts = load.counts();
     assert_eq!(counts.intended, due.len() as u64);
-    // On a busy host the last requests may be unsent. The threads take requests in turn, so the
+    // On a busy host, the last requests may be unsent. The threads take requests in turn, so all
     // unsent requests are at the end.
     let cut = u64::from(load.run().plan.threads) * counts.unsent;
     let kept = due.len().saturating_sub(cut as usize);
@@ -55,7 +55,7 @@ fn on_time(load: &Load, log: &Log, due: &[f64]) {
     let (share, least) = ROUNDING;
     assert!(
         latest <= longest * (1.0 + share) + least,
-        "{latest} s after its time, answered within {longest} s"
+        "latest arrival: {latest} s late; maximum response time: {longest} s"
     );
 }
 
@@ -91,7 +91,8 @@ fn a_ramp_follows_its_schedule() {
 
 #[test]
 fn steps_have_rows_that_add_up() {
-    // A row of the series ends with its step: here after a third of a second, not after one.
+    // A row of the series ends with its step, here after a third of a second instead of a whole
+    // one.
     let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s"]);
     let first = (0..100).map(|k| f64::from(k) / 300.0);
     let last = (0..300).map(|k| 2.0 / 3.0 + f64::from(k) / 900.0);
@@ -126,7 +127,7 @@ fn poisson_steps_are_the_same_for_the_same_seed() {
     };
     let n = counted("7");
     assert_eq!(n, counted("7"));
-    // A Poisson count with mean 250, give or take five standard deviations.
+    // The tolerance is five standard deviations of a Poisson count with mean 250.
     assert!((170..=330).contains(&n), "{n}");
 }
 
@@ -191,8 +192,8 @@ fn throughput_includes_the_last_response_of_a_replay() {
     let (load, _) = against_truth(&["--replay", shown(&path), "--replay-unit", "ms"]);
     let run = load.run();
     assert!((run.sending_s - 0.3).abs() < 1e-6);
-    // The throughput counts the responses within the window of 300 ms. The order of the three
-    // response times is unknown, so try every order.
+    // The throughput counts responses within the window of 300 ms. The order of the three response
+    // times is unknown, so every order is tried.
     let times = &run.response_time_us;
     let (middle, most) = (times.p50.unwrap(), times.max.unwrap());
     let us = [3.0 * times.mean.unwrap() - middle - most, middle, most];
@@ -237,7 +238,7 @@ fn the_result_omits_the_times_of_a_long_replay() {
     let (load, _) = against_truth(&flags);
     assert_eq!(load.counts().intended, 10_000);
     let replay = load.run().plan.replay().unwrap();
-    // Each difference of 300,000 ns takes three bytes of seven bits; the first time, 0, takes one.
+    // Each difference of 300,000 ns takes three bytes of seven bits. The first time, 0, takes one.
     assert_eq!(replay.timetable_bytes, 1 + 3 * 9_999);
     assert!(replay.timetable.times().is_empty());
     let began = std::fs::read_to_string(load.events()).unwrap();
@@ -281,7 +282,7 @@ fn summary_and_progress_show_the_schedule() {
 
 #[test]
 fn detects_a_server_that_falls_behind_a_ramp() {
-    // One connection and 20 ms per response: at most 50/s.
+    // One connection with responses after 20 ms handles at most 50/s.
     let (_server, url) = truth(Scenario {
         service: floodmark_truth::scenario::Service::Fixed { delay_us: 20_000 },
         ..Scenario::default()

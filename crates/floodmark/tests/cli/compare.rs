@@ -1,4 +1,4 @@
-//! `floodmark compare`.
+//! Tests of `floodmark compare`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ use floodmark_record::run::Status;
 
 use crate::support::{Serve, code, floodmark, run, succeeds, text};
 
-/// Measures `servers` fresh servers, each into its own result folder. The runs are long compared
-/// with the kernel's CPU ticks of 10 ms.
+/// Measures `servers` fresh servers and saves each result in a separate folder. The runs are long
+/// compared with the kernel's CPU ticks of 10 ms.
 fn measured(folder: &Path, servers: usize, path: &str, arguments: &[&str]) {
     for i in 0..servers {
         let server = Serve::start(&["json"]);
@@ -24,7 +24,7 @@ fn measured(folder: &Path, servers: usize, path: &str, arguments: &[&str]) {
     }
 }
 
-/// Marks all runs in a folder of results as valid. Other load on this host can invalidate them.
+/// Marks all runs in a folder as valid, because other load on this host can invalidate them.
 fn all_valid(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path().join("record.json");
@@ -44,7 +44,7 @@ fn write(path: &Path, record: &Record) {
     fs::write(path, serde_json::to_vec(record).unwrap()).unwrap();
 }
 
-/// Measures two folders of three results each.
+/// Creates two folders with three results each.
 fn two() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (folder.path().join("a"), folder.path().join("b"));
@@ -84,7 +84,7 @@ fn compares_several_results_per_side() {
             comparison.conclusion == Conclusion::Undecided
         );
     }
-    // The figure is the geometric mean of the records.
+    // The figure is the geometric mean over the records.
     let logs = (0..3).map(|i| {
         let record = read(&a.join(i.to_string()).join("record.json"));
         record.runs[0].throughput_per_s.unwrap().ln()
@@ -209,7 +209,7 @@ fn conditions_decide_the_exit_code() {
         assert_eq!(compared.thresholds[0].met, Some(wanted == 1));
         assert_eq!(table.contains("--fail-if"), wanted == 1, "{table}");
     }
-    // With one process per side there is no interval, so the condition cannot pass.
+    // One process per side yields no interval, so the condition cannot pass.
     let one = format!("{a}/0");
     let (code, compared, _) = compare(&one, b, &["--fail-if", "p99 low > 9"]);
     assert_eq!((code, compared.thresholds[0].met), (1, None));

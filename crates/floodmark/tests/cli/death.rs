@@ -1,4 +1,4 @@
-//! Death of the server or of floodmark during a run.
+//! Runs during which the server or floodmark dies.
 
 use floodmark_record::events::EndReason;
 use floodmark_truth::Scenario;
@@ -25,7 +25,7 @@ fn keeps_the_measurement_when_the_server_dies() {
         );
         let died = run.server_gone_since_s.unwrap();
         assert!(died >= 0.9, "{died}");
-        // floodmark ends the run after two seconds without a response.
+        // floodmark ends a run after two seconds without any response.
         let ended = run.sending_s;
         assert!(died + 1.999 <= ended, "died {died}, ended {ended}");
         assert!(run.requests.ok >= 100, "{:?}", run.requests);
@@ -52,7 +52,7 @@ fn a_killed_floodmark_leaves_its_result_and_no_process() {
     assert!(record.runs[0].ended.detail.is_some());
 }
 
-/// Returns the helper process that slows a process down.
+/// Returns the helper process that pauses the given process periodically.
 fn stopper(of: u32) -> Option<u32> {
     let wanted = format!("\0slow\0{of}\0");
     std::fs::read_dir("/proc").unwrap().find_map(|entry| {
@@ -98,7 +98,7 @@ fn a_vanished_result_folder_is_an_internal_error() {
     let load = started.end();
     assert_eq!(load.code(), 5, "{}", load.stderr());
     assert_eq!(load.record.runs.len(), 0);
-    // The error occurs while writing or while reading back.
+    // The error occurs either on writing or on reading back.
     assert!(
         load.record.skipped[0].contains(result.to_str().unwrap()),
         "{:?}",

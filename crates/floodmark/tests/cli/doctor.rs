@@ -1,4 +1,4 @@
-//! `floodmark doctor`.
+//! Tests of `floodmark doctor`.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ fn findings_have_commands_that_fix_them() {
         for mend in mends {
             let command = mend.as_str().unwrap();
             let first = command.split_whitespace().next().unwrap();
-            // Each fix is a shell command or a comment.
+            // Each fix must be a shell command or a comment.
             assert!(
                 first == "#"
                     || first.bytes().all(|b| b.is_ascii_lowercase()

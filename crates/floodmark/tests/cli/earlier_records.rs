@@ -1,4 +1,4 @@
-//! Records written by earlier versions still open and keep their verdicts.
+//! Records of earlier versions can still be opened and keep their verdicts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use floodmark_record::Record;
 
 use super::support::{code, run, text};
 
-/// Each record with the verdicts (cause and confidence) of the version that wrote it.
+/// The records with the verdicts (cause and confidence) of the version that wrote each record.
 const RECORDS: [(&str, &[&str]); 10] = [
     ("case-clean-rate-node", &["none (likely)"]),
     ("case-curl-loop-python", &["client-cpu (likely)"]),

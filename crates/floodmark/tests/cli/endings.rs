@@ -1,4 +1,4 @@
-//! Exit codes and their precedence. The record is written for every exit code except 2.
+//! Exit codes and their precedence. Every exit code except 2 leaves a record.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -56,7 +56,7 @@ fn a_repeated_number_fails_the_sequence_check() {
     let listener = Listener::start(move |stream| {
         answer_each(stream, |_| {
             let n = next.fetch_add(1, Ordering::Relaxed);
-            // The hundredth number repeats the previous one.
+            // The hundredth response repeats the previous number.
             let number = (n + 1 - u64::from(n == 99)).to_string();
             format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}",
@@ -148,7 +148,7 @@ fn an_interrupted_run_reports_its_measurement() {
     assert_eq!(load.code(), 130);
     assert_eq!(load.run().ended.reason, EndReason::Interrupted);
     assert!(load.counts().ok >= 100, "{:?}", load.counts());
-    // The interruption is reported only once.
+    // The interruption must be reported only once.
     assert_eq!(
         load.stderr().matches("interrupted").count(),
         1,

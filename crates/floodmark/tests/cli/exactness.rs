@@ -1,4 +1,4 @@
-//! Exact numbers of requests, compared with the server's log.
+//! Exact request counts, compared with the server's log.
 
 use floodmark_truth::log::ClosedBy;
 use floodmark_truth::scenario::Service;
@@ -6,7 +6,7 @@ use floodmark_truth::{Log, Scenario, TruthServer};
 
 use crate::support::{Load, Serve, load, truth};
 
-/// Runs a load against a fresh known-truth server and compares requests, connections and bytes.
+/// Runs a load against a fresh known-truth server. Compares requests, connections and bytes.
 fn agree(arguments: &[&str]) -> (Load, Log) {
     agree_on(Scenario::default(), arguments)
 }
@@ -14,7 +14,7 @@ fn agree(arguments: &[&str]) -> (Load, Log) {
 fn agree_on(scenario: Scenario, arguments: &[&str]) -> (Load, Log) {
     let (server, url) = truth(scenario);
     let load = load(&url, arguments);
-    // Wait until the server has seen the last close.
+    // Wait until the server has seen all connections close.
     server.settle().unwrap();
     let log = stop(server);
     load.ends_with(0);
@@ -46,7 +46,7 @@ fn stop(server: TruthServer) -> Log {
 fn closed_model_sends_the_requested_number() {
     for (arguments, requests, connections) in [
         (&["-n", "1000", "-c", "7"][..], 1000, 7),
-        // Kept connections are opened before the clock starts, even if they stay unused.
+        // Kept connections are opened before the clock starts, even if some remain unused.
         (&["-n", "10", "-c", "50"], 10, 50),
         (&["-n", "5000", "-t", "2", "-c", "3"], 5000, 3),
         (&["-n", "1", "-t", "2", "-c", "1"], 1, 1),
@@ -94,7 +94,7 @@ fn sends_an_exact_number_of_poisson_arrivals() {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         gaps.iter().map(|g| (g / mean - 1.0).powi(2)).sum::<f64>() / gaps.len() as f64
     };
-    // The squared coefficient of variation is 1 for exponential and 0 for equal intervals.
+    // The squared coefficient of variation is 1 for exponential intervals and 0 for equal ones.
     assert!(gaps(&poisson("1")) > 0.5);
 }
 
@@ -112,7 +112,7 @@ fn limits_requests_per_connection() {
     assert_eq!(load.counts().intended, 100);
     let most = log.connections.iter().map(|c| c.requests).max();
     assert_eq!(most, Some(3));
-    // Each of the four connections in use at the end may have served fewer requests.
+    // The four connections in use at the end may have served fewer requests.
     let full = log.connections.iter().filter(|c| c.requests == 3).count() as u64;
     assert!((31..=33).contains(&full), "{full}");
     assert!(

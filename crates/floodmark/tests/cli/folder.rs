@@ -1,4 +1,4 @@
-//! The result folder: events, and the record folded from them.
+//! The result folder: events, and the record that is derived from them.
 
 use std::fs;
 
@@ -37,7 +37,7 @@ fn ignores_a_truncated_last_line() {
     let (_server, url) = truth(Scenario::default());
     let load = load(&url, &["-r", "300", "-d", "1s"]);
     let whole = fs::read(load.events()).unwrap();
-    // Truncate the last line, which ends the run.
+    // Truncate the last line, which marks the end of the run.
     fs::write(load.events(), &whole[..whole.len() - 10]).unwrap();
     let record = folded(&load.folder.path().join("result"));
     assert_eq!(record.runs[0].requests, load.run().requests);

@@ -1,4 +1,4 @@
-//! Help output without a terminal.
+//! Help text that is printed without a terminal.
 
 use crate::support::{code, run, text};
 

@@ -10,13 +10,13 @@ use crate::support::{
     Load, Serve, code, finish, floodmark, limited, load, run, start_load_as, text,
 };
 
-/// Runs `floodmark load` with limits on open files.
+/// Runs `floodmark load` with the given limits on open files.
 fn load_with_files(url: &str, arguments: &[&str], (soft, hard): (u64, u64)) -> Load {
     let with = |command: &mut Command| limited(command, soft, hard);
     start_load_as(url, arguments, with).end()
 }
 
-/// Returns the error of `floodmark load` with a hard limit on open files.
+/// Runs `floodmark load` with a hard limit on open files. Returns the error message.
 fn refused_with_files(url: &str, arguments: &[&str], hard: u64) -> String {
     let mut all = vec!["load", url];
     all.extend_from_slice(arguments);
@@ -195,8 +195,8 @@ fn servers_share_a_port_if_both_allow_it() {
     let address = first.url.strip_prefix("http://").unwrap().to_owned();
     let second = Serve::start_on(&address, &arguments);
     assert_eq!(first.url, second.url);
-    // A hash distributes the 300 connections: 150 each, with a standard deviation of 9. A single
-    // server would refuse 100.
+    // A hash distributes the 300 connections over two servers: 150 each, with a standard deviation
+    // of 9. A single server would refuse 100 connections.
     let load = load(&first.url, &["-c", "300", "-n", "1000"]);
     load.ends_with(0);
     assert_eq!((load.counts().ok, load.counts().rejected), (1000, 0));

@@ -1,4 +1,4 @@
-//! HTTPS: trust, errors and the record.
+//! HTTPS: trust in certificates, error messages and the record.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -14,14 +14,14 @@ use floodmark_record::tls::Trust;
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
 
-/// Starts a server with a certificate for 127.0.0.1 and returns its URL.
+/// Starts a server with a certificate for 127.0.0.1. Returns its URL.
 fn known() -> String {
     let identity = AUTHORITY.issue(&["127.0.0.1"], Valid::Now);
     let address = serve("127.0.0.1", server(&identity, &SUITES, true));
     format!("https://{address}/")
 }
 
-/// Certificate files, removed on drop.
+/// Certificate files that are removed on drop.
 struct CertificateFiles(tempfile::TempDir);
 
 impl CertificateFiles {
@@ -36,7 +36,7 @@ impl CertificateFiles {
     }
 }
 
-/// Runs `floodmark load` with a file in place of the system's certificate authorities.
+/// Runs `floodmark load` with a file that replaces the system's certificate authorities.
 fn trusting(file: &str, arguments: &[&str]) -> Output {
     let mut all = vec!["load"];
     all.extend_from_slice(arguments);
@@ -79,7 +79,7 @@ fn trusts_a_given_authority_and_records_tls() {
         assert_eq!(tls.used.handshakes, 4);
         assert_eq!(tls.used.negotiated.values().sum::<u64>(), 4);
         assert!(tls.used.wire_bytes_sent > run.bytes.sent);
-        // Certificates in base64 start with `MII`.
+        // Base64-encoded certificates start with `MII`.
         let record = text(&load.output.stdout);
         assert!(
             !record.contains("\"MII"),

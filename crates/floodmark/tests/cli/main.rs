@@ -1,4 +1,4 @@
-//! Tests of the command with real servers.
+//! Tests that run the command against real servers.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
 mod addresses;

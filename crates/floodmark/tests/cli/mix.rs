@@ -1,4 +1,4 @@
-//! `--mix`: the documented example, per-request figures, and invalid files.
+//! Tests of `--mix`: the documented example, figures per request, and invalid files.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use floodmark_record::run::Status;
 use crate::support::hostile::Listener;
 use crate::support::{code, load, run, text};
 
-/// Starts a server for the documented mix that records each request.
+/// Starts a server for the documented mix. The server records each request.
 fn shop() -> (Listener, Arc<Mutex<Vec<String>>>) {
     let log = Arc::<Mutex<Vec<String>>>::default();
     let kept = Arc::clone(&log);
@@ -104,7 +104,7 @@ fn the_documented_mix_works() {
     assert_eq!(
         numbers.len(),
         200,
-        "no number comes twice, over both attempts"
+        "each number is unique over both attempts"
     );
     assert!(numbers.iter().all(|number| (1..=2000).contains(number)));
     let keys: BTreeSet<&str> = orders
@@ -143,7 +143,7 @@ fn the_documented_mix_works() {
     assert!(printed.contains("\norder "), "{printed}");
 }
 
-/// Writes a mix file to a temporary folder.
+/// Writes a mix file into a temporary folder.
 fn file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.toml");

@@ -1,4 +1,4 @@
-//! `floodmark report`.
+//! Tests of `floodmark report`.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -39,7 +39,7 @@ fn renders_the_same_page_from_run_folder_and_record() {
             load.record
         );
     }
-    // Without record.json, as after a killed run, the record is folded from the events.
+    // Remove record.json, as if the run was killed. The record is then derived from the events.
     fs::remove_file(record).unwrap();
     let output = run(&[
         "report",
@@ -133,7 +133,7 @@ fn the_page_names_an_unreachable_server() {
     );
     assert!(
         !page.contains("class=\"valid\""),
-        "there is no figure to call valid: {page}"
+        "a run without figures must not be called valid: {page}"
     );
 }
 
@@ -177,15 +177,15 @@ fn a_full_disk_leaves_the_old_file() {
     }
 }
 
-/// Makes writes beyond 1 KiB fail, like a full disk.
+/// Makes writes beyond 1 KiB fail, as on a full disk.
 fn full_disk(command: &mut Command) -> &mut Command {
     let limit = libc::rlimit {
         rlim_cur: 1024,
         rlim_max: 1024,
     };
     let set = move || {
-        // SAFETY: two system calls between fork and exec. With SIGXFSZ ignored, a write fails with
-        // EFBIG.
+        // SAFETY: the closure makes two system calls between fork and exec. With SIGXFSZ ignored, a
+        // write beyond the limit fails with EFBIG.
         let done = unsafe {
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit)
@@ -195,6 +195,6 @@ fn full_disk(command: &mut Command) -> &mut Command {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure only makes system calls.
+    // SAFETY: the closure makes only system calls.
     unsafe { command.pre_exec(set) }
 }

@@ -1,4 +1,4 @@
-//! Request bytes, and the responses that count as ok.
+//! The bytes of requests, and the responses that count as ok.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use floodmark_truth::scenario::{FaultShare, ResponseFault};
 use crate::support::hostile::Listener;
 use crate::support::{Serve, load, truth};
 
-/// Starts a server that records the bytes of the first connection.
+/// Starts a server that records the bytes of its first connection.
 fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
     let seen = Arc::<Mutex<Vec<u8>>>::default();
     let kept = Arc::clone(&seen);

@@ -1,11 +1,11 @@
-//! `--check scoring` with a correct server and with faulty ones.
+//! Tests of `--check scoring` with a correct server and with faulty ones.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::{code, folded, load, run, text};
 
-/// A server with a thread per connection. Arguments: fault, number of earlier scores of 3, port.
+/// Server with one thread per connection. Arguments: fault, number of earlier scores of 3, port.
 pub const SERVER: &str = r#"
 import json, socket, sys, threading, time
 fault, number, total = sys.argv[1], int(sys.argv[2]), 3.0 * int(sys.argv[2])
@@ -59,7 +59,7 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 "#;
 
-/// The server, killed on drop.
+/// A scoring server that is killed on drop.
 struct ScoreServer {
     child: Child,
     url: String,
@@ -92,7 +92,7 @@ impl Drop for ScoreServer {
 
 const CHECKED: [&str; 4] = ["--check", "scoring", "-b", r#"{"score": 10}"#];
 
-/// Returns the outcome of the check after 400 requests to a server with `fault`.
+/// Returns the outcome of the check after 400 requests to a server with the given `fault`.
 fn checked(fault: &str, held: bool) -> String {
     let server = ScoreServer::start(fault, 0);
     let mut arguments = vec!["-n", "400", "-c", "8", "--timeout", "2s"];

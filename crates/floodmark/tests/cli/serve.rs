@@ -1,4 +1,4 @@
-//! `floodmark serve`.
+//! Tests of `floodmark serve`.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

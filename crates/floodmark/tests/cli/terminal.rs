@@ -119,7 +119,7 @@ fn filters_escape_sequences_of_a_server() {
     }
 }
 
-/// Opens a pseudo-terminal of 100 columns.
+/// Opens a pseudo-terminal with 100 columns.
 fn terminal() -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (0, 0);
     let size = libc::winsize {
@@ -128,7 +128,7 @@ fn terminal() -> (File, OwnedFd) {
         ws_xpixel: 0,
         ws_ypixel: 0,
     };
-    // SAFETY: the call sets both descriptors; name and settings may be null (openpty(3)).
+    // SAFETY: the call sets both descriptors. Name and settings may be null (openpty(3)).
     let made = unsafe {
         libc::openpty(
             &raw mut ours,
@@ -139,11 +139,11 @@ fn terminal() -> (File, OwnedFd) {
         )
     };
     assert_eq!(made, 0);
-    // SAFETY: the two descriptors are new and have no other owner.
+    // SAFETY: both descriptors are new and have no other owner.
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
-/// Returns the output of a command on a terminal.
+/// Returns the output of a command that runs on a terminal.
 fn on_terminal(arguments: &[&str], no_colour: bool) -> String {
     let (mut ours, theirs) = terminal();
     let mut command = floodmark(arguments);
@@ -155,7 +155,7 @@ fn on_terminal(arguments: &[&str], no_colour: bool) -> String {
         command.env("NO_COLOR", "1");
     }
     let child = command.spawn().unwrap();
-    // Close this process's copies, so that reading ends with the child.
+    // Close this process's copies, so that reading ends when the child exits.
     drop(command);
     let reader = std::thread::spawn(move || {
         let mut shown = Vec::new();

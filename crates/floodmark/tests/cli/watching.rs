@@ -1,4 +1,4 @@
-//! Monitoring of servers, compared with the kernel's accounting.
+//! Tests that compare monitoring of servers with the kernel's accounting.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -41,10 +41,10 @@ fn finds_a_server_by_its_port_and_measures_its_cpu() {
     let seen = run.server.as_ref().unwrap();
     assert_eq!(seen.seen.pids, [server.pid()]);
     assert_eq!(seen.seen.processes, 1);
-    // The kernel's figure includes opening the connections and counts ticks of 10 ms.
+    // The kernel's figure includes opening the connections and has a resolution of 10 ms.
     assert!(
         (seen.cpu_s - truth).abs() < 0.05 + 0.05 * truth,
-        "{} s, the kernel: {truth} s",
+        "{} s; according to the kernel: {truth} s",
         seen.cpu_s
     );
     assert!((seen.user_s + seen.system_s - seen.cpu_s).abs() < 1e-9);
@@ -53,10 +53,10 @@ fn finds_a_server_by_its_port_and_measures_its_cpu() {
     let threads: f64 = seen.seen.threads.iter().map(|t| t.on_cpu_s).sum();
     assert!(
         (threads - truth).abs() < 0.05 + 0.1 * truth,
-        "threads {threads} s, the kernel: {truth} s"
+        "threads: {threads} s; according to the kernel: {truth} s"
     );
 
-    // The series adds up to the total.
+    // The sum of the series equals the total.
     let by_second: f64 = run
         .series
         .iter()
@@ -71,7 +71,7 @@ fn finds_a_server_by_its_port_and_measures_its_cpu() {
         seen.cpu_s
     );
 
-    // Merged samples keep both maximum and mean.
+    // Merged samples keep both the maximum and the mean.
     let most = |subject: &str, metric: &str| {
         let of = |o: &&floodmark_record::Observation| {
             o.metric.subject() == subject && o.metric.name() == metric
@@ -94,7 +94,7 @@ fn finds_a_server_by_its_port_and_measures_its_cpu() {
     let watcher = run.watcher.unwrap();
     assert!(watcher.cpu_s > 0.0 && watcher.wall_s > 2.0, "{watcher:?}");
     println!(
-        "watching took {:.2} % of one CPU with 20 connections",
+        "monitoring took {:.2} % of one CPU with 20 connections",
         100.0 * watcher.cpu_s / watcher.wall_s
     );
     assert!(load.stderr().contains("\nserver "), "{}", load.stderr());
@@ -127,7 +127,7 @@ fn a_killed_run_keeps_the_cpu_use_of_its_server() {
     crate::support::signal(load.pid(), libc::SIGKILL);
     let record = floodmark_lab::fold(&load.result()).unwrap();
     let rows = &record.runs[0].series;
-    // The first second may end before monitoring begins.
+    // The first second may end before monitoring starts.
     let used = |row: &floodmark_record::run::SeriesRow| {
         Some(row.server_user_cpus? + row.server_system_cpus?)
     };
@@ -234,7 +234,7 @@ fn monitors_nginx_with_its_workers() {
     });
     let url = format!("http://127.0.0.1:{port}/");
     let load = load(&url, &["-c", "20", "-d", "1500ms"]);
-    // The master stops its workers.
+    // The master process stops its workers.
     crate::support::signal(nginx.id(), libc::SIGTERM);
     nginx.wait().unwrap();
     let run = load.run();
@@ -247,7 +247,7 @@ fn monitors_nginx_with_its_workers() {
         (server.seen.name.as_str(), server.seen.processes),
         ("nginx", 3)
     );
-    // Only the workers serve requests.
+    // Only the worker processes serve requests.
     assert!(server.cpu_s > 0.05, "{server:?}");
     let workers: Vec<_> = server
         .seen

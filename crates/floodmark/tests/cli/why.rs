@@ -1,4 +1,4 @@
-//! `floodmark why`.
+//! Tests of `floodmark why`.
 
 use crate::support::{Serve, code, run, succeeds, text};
 
@@ -27,7 +27,7 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
     let judged = run(&["why", out]);
     assert_eq!(code(&judged), 0);
     let printed = text(&judged.stdout);
-    // The offered rate was met.
+    // The offered rate was met, so nothing limited the run.
     assert!(printed.contains("why          none (likely)"), "{printed}");
     for label in ["evidence ", "next ", "ruled out ", "requests ", "ceiling "] {
         assert!(

@@ -1,4 +1,4 @@
-//! `floodmark observe`, compared with the kernel's accounting.
+//! Tests that compare `floodmark observe` with the kernel's accounting.
 
 mod refused;
 mod remote_clock;
@@ -18,17 +18,17 @@ use crate::support::{
 };
 use crate::watching::cpu_s;
 
-/// Maximum time to wait for other tests on this host.
+/// Maximum time to wait until other tests need fewer sockets.
 const CROWDED: Duration = Duration::from_secs(150);
 
-/// A running observer, killed on drop.
+/// A running observer that is killed on drop.
 struct Observe {
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
 
 impl Observe {
-    /// Starts an observer and waits for its first second.
+    /// Starts an observer and waits for the first second of data.
     fn start(server: &Serve) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("server.jsonl");
@@ -55,10 +55,10 @@ impl Observe {
         self
     }
 
-    /// Returns the interval of the latest values of a subject, ms.
+    /// Returns the interval between the latest values of a subject, ms.
     fn step_of(&self, subject: &str) -> Option<u64> {
         let text = self.text();
-        // The last line may be incomplete.
+        // The last line may be incomplete, so it is ignored.
         let whole = &text[..text.rfind('\n')? + 1];
         let mut group = None;
         let mut step_ms = None;
@@ -87,7 +87,7 @@ impl Observe {
         fs::read_to_string(self.file()).unwrap_or_default()
     }
 
-    /// Interrupts the observer and returns its lines.
+    /// Interrupts the observer and returns its output lines.
     fn end(mut self) -> Vec<ObserverLine> {
         let child = self.child.take().unwrap();
         signal(child.id(), libc::SIGINT);
@@ -110,8 +110,8 @@ impl Drop for Observe {
     }
 }
 
-/// Runs a load and returns it with the CPU time of the server, seconds. Repeats the load if
-/// connections were sampled less than once per second, because samples may then miss them.
+/// Runs a load. Returns it with the server's CPU time in seconds. Repeats a load whose connections
+/// were sampled less than once per second, because samples can then miss connections.
 fn observed(server: &Serve, send: impl Fn() -> Load) -> (Load, f64) {
     let end = Instant::now() + CROWDED;
     loop {
@@ -133,7 +133,7 @@ fn start_observe(server: &Serve, arguments: &[&str]) -> Child {
     floodmark(&all).spawn().unwrap()
 }
 
-/// Parses and validates the lines of a file.
+/// Parses and validates the lines of an observer's file.
 fn lines(file: &str) -> Vec<ObserverLine> {
     let schema = jsonschema::validator_for(&schema()).unwrap();
     let parse = |line: &str| {
@@ -153,7 +153,7 @@ fn port(server: &Serve) -> &str {
     port
 }
 
-/// Returns the increase of a counter during a run.
+/// Returns the increase of a counter during the run.
 fn grown(run: &Run, subject: &str, metric: &str) -> f64 {
     let mut all = run.observations.iter();
     let seen = all.find(|o| o.metric.subject() == subject && o.metric.name() == metric);
@@ -177,21 +177,21 @@ fn matches_the_kernel(load: &Load, server: &Serve, truth: f64) {
     let near = |told: f64, what: &str| {
         assert!(
             (told - truth).abs() < 0.06 + 0.08 * truth,
-            "{what}: {told} s, the kernel: {truth} s"
+            "{what}: {told} s; according to the kernel: {truth} s"
         );
     };
-    near(seen.cpu_s, "all of it");
+    near(seen.cpu_s, "the total");
     let threads: f64 = seen.seen.threads.iter().map(|t| t.on_cpu_s).sum();
     near(threads, "threads");
     assert!(seen.seen.threads.len() <= 16 && seen.seen.peak_rss_bytes > 1 << 20);
-    // The last second may extend beyond the monitoring.
+    // The last second may extend beyond the end of monitoring.
     let rows = run.series.iter().filter_map(|row| {
         let cpus = row.server_user_cpus? + row.server_system_cpus?;
         Some(cpus * (row.to_s - row.from_s))
     });
-    near(rows.sum(), "by the second");
+    near(rows.sum(), "the sum of the seconds");
     near(grown(run, "server", "on_cpu"), "on_cpu");
-    // No series comes from two hosts.
+    // No series may come from both hosts.
     let mut series = HashSet::new();
     for o in &run.observations {
         assert!(series.insert((&o.metric, o.is_peak)), "{:?}", o.metric);
@@ -301,7 +301,7 @@ fn a_killed_observer_leaves_its_lines() {
     let run = load.run();
     assert_eq!(
         run.server, None,
-        "of all of the measurement nothing is known"
+        "nothing is known about the whole measurement"
     );
     assert!(grown(run, "server", "on_cpu") > 0.0);
     let known: Vec<bool> = run
@@ -380,7 +380,7 @@ fn ends_when_the_server_or_its_reader_ends() {
     let printed = text(&output.stderr);
     assert_eq!(code(&output), 3, "{printed}");
     assert!(
-        printed.contains("has ended; the data until then is saved"),
+        printed.contains("has ended; the data recorded so far is saved"),
         "{printed}"
     );
     let lines = lines(&fs::read_to_string(&file).unwrap());

@@ -1,4 +1,4 @@
-//! Refusals of `floodmark observe` and `--with`.
+//! Invalid uses of `floodmark observe` and `--with`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! An observation from a host whose clock is not synchronized.
+//! Observations from a host whose clock is not synchronized.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::{named, start_observe};
 use crate::support::{Serve, load, signal, wait_for};
 
-/// Copies an observer's lines as if they came from another host without NTP.
+/// Copies an observer's lines and makes them look like those of a host without NTP.
 fn copy_as_remote(from: impl BufRead, to: &Path) {
     let mut file = fs::File::create(to).unwrap();
     for line in from.lines().map_while(Result::ok) {

@@ -1,4 +1,4 @@
-//! Comparisons of trials, and claims.
+//! Experiments that compare trials, and claims.
 
 use floodmark_record::comparison::{ComparedMetric, Conclusion, Holds};
 
@@ -26,7 +26,7 @@ fn compares_two_trials_with_the_same_load() {
     }
     if code_of_run == 0 {
         let throughput = &record.comparisons[0];
-        // Both met the offered rate.
+        // Both trials met the offered rate.
         assert_eq!(
             throughput.conclusion,
             Conclusion::Equivalent,

@@ -1,9 +1,9 @@
-//! The checks of an experiment.
+//! Experiments with checks of responses.
 
 use super::ExperimentFolder;
 use crate::scoring::SERVER;
 
-/// Returns an experiment with a scoring server that has `fault`.
+/// Returns an experiment with a scoring server that has the given `fault`.
 fn experiment(fault: &str, expect: &str) -> ExperimentFolder {
     let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 8\nrequests = 400\ncheck = \"scoring\"\n\
@@ -43,7 +43,7 @@ fn a_failed_check_fails_the_experiment_unless_expected() {
             "{}",
             check.detail
         );
-        // The readiness probe takes one score.
+        // The readiness probe submits one score.
         let first = check.detail.contains("2 to 401");
         assert!(first || fault == "unlocked", "{}", check.detail);
     }

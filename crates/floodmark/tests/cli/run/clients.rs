@@ -1,4 +1,4 @@
-//! External clients.
+//! Experiments with external clients.
 
 use floodmark_record::Metric;
 use floodmark_record::events::EndReason;
@@ -6,7 +6,7 @@ use floodmark_record::run::Status;
 
 use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
 
-/// Writes a client that runs a shell script. Returns a trial that uses it.
+/// Writes a client that runs a shell script. Returns a trial that uses this client.
 fn shell(lab: &ExperimentFolder, name: &str, script: &str, more: &str) -> String {
     let text = format!(
         "name = \"{name}\"\nneeds = [\"sh\"]\n{more}\n[kept]\nduration = \"sh client.sh {{connections}} {{seconds}} {{url}}\"\n\
@@ -42,7 +42,7 @@ fn records_the_figures_and_cpu_use_of_a_client() {
             log.contains("3 connections, 1 s, http://127.0.0.1:"),
             "{log}"
         );
-        // A quarter of the responses are unexpected and do not count.
+        // A quarter of the responses are unexpected and therefore excluded.
         assert_eq!(run.throughput_per_s, Some(200.5 * 0.75));
         assert_eq!((run.requests.ok, run.requests.wrong), (300, 100));
         assert_eq!(run.requests.balance(), Ok(()));
@@ -73,7 +73,7 @@ fn records_the_cpu_of_the_delay_proxy() {
     let proxy = seen
         .find(|seen| seen.metric == Metric::DelayProxyCpu)
         .unwrap();
-    // The value covers the second in which the client ran.
+    // The series value covers the second in which the client ran.
     assert!(proxy.step_ms >= 1000 && proxy.values[0] >= 0.0, "{proxy:?}");
 }
 
@@ -93,7 +93,7 @@ fn curl_loops_agree_with_the_server() {
     assert!(counter.readings >= 1, "{counter:?}");
     assert_eq!(tool.said.answers, Some(counter.answers()), "{printed}");
     assert!(printed.contains("by the server"), "{printed}");
-    // The per-second values come from the same counter.
+    // The per-second values come from the same counter as the total.
     let mut seen = run.observations.iter();
     let seen = seen.find(|seen| seen.metric.subject() == "server").unwrap();
     assert!(seen.values.iter().sum::<f64>() <= counter.answers() as f64);

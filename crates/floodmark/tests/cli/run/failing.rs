@@ -1,4 +1,4 @@
-//! Failing trials.
+//! Experiments with failing trials.
 
 use super::{ExperimentFolder, NATIVE, processes_of, python};
 use crate::support::{code, finish, floodmark, text};
@@ -34,7 +34,7 @@ fn names_failed_trials_with_their_logs_and_continues() {
         2,
         "expected two runs of native: {printed}"
     );
-    // A failed trial is not repeated.
+    // A failed trial must not be repeated.
     assert!(printed.contains("process 1 · next native ·"), "{printed}");
     let expected = [
         ("dies", "exit status: 3"),

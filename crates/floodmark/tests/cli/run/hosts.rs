@@ -1,4 +1,4 @@
-//! Placement of client and server.
+//! Placement of client and server on CPUs and behind a proxy.
 
 use super::{ExperimentFolder, NATIVE};
 use crate::support::{code, finish, text};
@@ -9,7 +9,7 @@ use floodmark_record::Metric;
 fn restricts_client_and_server_to_their_cpus() {
     let allowed = Cpus::allowed().unwrap();
     let Some((client, server)) = allowed.halves() else {
-        println!("skipped: there is one CPU only");
+        println!("skipped: this host has only one CPU");
         return;
     };
     let lab = ExperimentFolder::new(&format!(
@@ -67,7 +67,7 @@ fn delays_both_directions() {
     let p50_us = |run: &floodmark_record::Run| run.response_time_us.p50.unwrap();
     let added_us = p50_us(far) - p50_us(near);
     assert!((40_000.0..60_000.0).contains(&added_us), "{added_us} µs");
-    // The proxy alone adds no delay.
+    // The proxy itself adds no delay.
     assert_eq!(control.place.as_ref().unwrap().delay_s, Some(0.0));
     let added_us = p50_us(far) - p50_us(control);
     assert!((30_000.0..45_000.0).contains(&added_us), "{added_us} µs");

@@ -1,4 +1,4 @@
-//! No process survives the end of an experiment, in any phase.
+//! No process survives the end of an experiment, no matter in which phase it ends.
 
 use std::path::Path;
 use std::process::Child;
@@ -8,19 +8,19 @@ use floodmark_record::run::Status;
 use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
 use crate::support::{alive, code, finish, folded, signal, text, valid, wait_for};
 
-/// Phase in which an experiment is ended.
+/// Phase in which the experiment is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExperimentPhase {
     Building,
     Starting,
     Loading,
-    /// Loading by an external client.
+    /// The load by an external client.
     Driving,
     Stopping,
 }
 
 impl ExperimentPhase {
-    /// Returns the number of leases: one for the server, and one for an external client.
+    /// Returns the number of leases: one for the server and one for an external client.
     fn leases(self) -> usize {
         match self {
             ExperimentPhase::Driving => 2,
@@ -29,11 +29,11 @@ impl ExperimentPhase {
     }
 }
 
-/// Python code that starts a process, which outlives its parent, and creates the file `begun`.
+/// Python code that creates the file `begun` and starts a process that outlives its parent.
 const BEGIN: &str = "subprocess.Popen(['sleep', '300'])\nopen('begun', 'w').close()";
 
-/// Starts an experiment that stays in a phase. Returns it with the IDs of the processes that it
-/// started.
+/// Starts an experiment that remains in the given phase. Returns it with the IDs of the processes
+/// that it started.
 fn start_and_wait(phase: ExperimentPhase) -> (ExperimentFolder, Child, Vec<u32>) {
     let lab = ExperimentFolder::new("");
     let folder = lab.0.path();
@@ -86,7 +86,7 @@ fn reached(phase: ExperimentPhase, lab: &ExperimentFolder, begun: &Path) -> bool
             let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
             events.is_ok_and(|text| text.contains("\"event\":\"second\""))
         }
-        // The lease is written after the child starts.
+        // The lease is written after the child process has started.
         _ => begun.is_file() && leases(lab) == phase.leases(),
     }
 }
@@ -96,7 +96,7 @@ fn ctrl_c(phase: ExperimentPhase) {
     signal(child.id(), libc::SIGINT);
     let output = finish(child);
     assert_eq!(code(&output), 130, "{}", text(&output.stderr));
-    // Killed processes take a moment to disappear.
+    // Killed processes disappear after a short delay.
     for id in started {
         wait_for("the started processes to end", || {
             (!alive(id)).then_some(())
@@ -106,7 +106,7 @@ fn ctrl_c(phase: ExperimentPhase) {
     let record = valid(serde_json::from_slice(&output.stdout).unwrap());
     let begun = !matches!(phase, ExperimentPhase::Building | ExperimentPhase::Starting);
     assert_eq!(record.runs.len(), usize::from(begun));
-    // An interrupted external client prints no figures.
+    // An interrupted external client reports no figures.
     let own = record.runs.iter().filter(|run| run.client.name.is_none());
     assert!(own.clone().all(|run| run.requests.ok > 0));
     assert_eq!(
@@ -154,14 +154,14 @@ fn sigkill(phase: ExperimentPhase) {
     );
     assert_eq!(runs.len(), usize::from(measured), "{phase:?}");
     if phase == ExperimentPhase::Driving {
-        // The partial run names its client.
+        // The partial run contains the name of its client.
         assert_eq!(runs[0].client.name.as_deref(), Some("endless"));
         assert_eq!(runs[0].validity.status, Status::Invalid);
         let why = runs[0].validity.reasons.join("\n");
         assert_eq!(why, "floodmark ended before endless");
     }
     let left = || started.iter().filter(|id| alive(**id)).count();
-    // Children die with floodmark, grandchildren do not.
+    // Child processes die together with floodmark, but grandchildren survive.
     wait_for("the children to end", || (left() <= 1).then_some(()));
     assert_eq!(left(), 1, "{phase:?}");
     std::fs::rename(lab.result(), lab.0.path().join("killed")).unwrap();

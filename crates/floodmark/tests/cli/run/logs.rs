@@ -1,4 +1,4 @@
-//! Counting lines of a server's log.
+//! Counts of lines in a server's log.
 
 use super::{ExperimentFolder, python};
 
@@ -35,7 +35,7 @@ fn counts_log_lines_in_each_attempt() {
             .collect();
         let lines = counted[0].1;
         assert_eq!(counted, [("java.lang.Boom", lines), ("never said", 0)]);
-        // The last lines may count toward the next attempt.
+        // The last lines of an attempt may be counted in the next one.
         assert!((28..=32).contains(&lines), "{counted:?}");
         all += lines;
     }

@@ -1,4 +1,4 @@
-//! Experiments with real servers.
+//! Tests of experiments with real servers.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -26,7 +26,7 @@ impl ExperimentFolder {
     fn new(experiment: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("tmp")).unwrap();
-        // Use the shipped systems.
+        // Use the systems that are shipped with floodmark.
         std::fs::create_dir(folder.path().join("systems")).unwrap();
         for name in ["native", "nginx"] {
             let shipped = root().join("systems").join(name);
@@ -42,12 +42,12 @@ impl ExperimentFolder {
         lab
     }
 
-    /// Writes the experiment.
+    /// Writes the experiment file.
     fn write(&self, experiment: &str) {
         std::fs::write(self.0.path().join("e.toml"), experiment).unwrap();
     }
 
-    /// Adds a system and returns its folder.
+    /// Adds a system. Returns its folder.
     fn system(&self, name: &str, text: &str) -> PathBuf {
         let folder = self.0.path().join("systems").join(name);
         std::fs::create_dir(&folder).unwrap();
@@ -59,7 +59,7 @@ impl ExperimentFolder {
         self.0.path().join("result")
     }
 
-    /// Returns the operand of `floodmark compare` that selects a trial of the result.
+    /// Returns the argument of `floodmark compare` that selects a trial of the result.
     fn of(&self, trial: &str) -> String {
         format!("{}:{trial}", self.result().display())
     }
@@ -69,10 +69,10 @@ impl ExperimentFolder {
         self.begin("--out", arguments)
     }
 
-    /// Starts the experiment and passes the result folder with `flag`.
+    /// Starts the experiment and passes the result folder through `flag`.
     fn begin(&self, flag: &str, arguments: &[&str]) -> Child {
         let experiment = self.0.path().join("e.toml");
-        // The result folder is relative to the working folder.
+        // The path of the result folder is relative to the working folder.
         let mut all = vec!["run", experiment.to_str().unwrap(), flag, "result"];
         all.extend_from_slice(arguments);
         // A separate TMPDIR hides the leases from other floodmark processes.
@@ -83,12 +83,12 @@ impl ExperimentFolder {
             .unwrap()
     }
 
-    /// Runs the experiment. Returns exit code, record and output.
+    /// Runs the experiment. Returns its exit code, record and output.
     fn run(&self, arguments: &[&str]) -> (i32, Record, String) {
         self.ended(self.start(arguments))
     }
 
-    /// Waits for the end of a run. Returns exit code, record and output.
+    /// Waits for the end of a run. Returns its exit code, record and output.
     fn ended(&self, child: Child) -> (i32, Record, String) {
         let output = finish(child);
         let json = std::fs::read(self.result().join("record.json"));
@@ -106,7 +106,8 @@ fn root() -> PathBuf {
 
 const NATIVE: &str = "[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\n";
 
-/// Writes a Python server that runs `does` when it starts. Returns a trial that uses it.
+/// Writes a Python server that runs the code in `does` at start. Returns a trial that uses this
+/// server.
 fn python(folder: &Path, does: &str) -> String {
     let script = format!(
         "import http.server, os, signal, subprocess, sys, time\n{does}\n\
@@ -146,7 +147,7 @@ fn leases(lab: &ExperimentFolder) -> usize {
         .sum()
 }
 
-/// Writes a Node server. Returns a trial that uses it.
+/// Writes a Node.js server. Returns a trial that uses this server.
 fn node(folder: &Path) -> String {
     let script = "require('http').createServer((request, response) => response.end('Hello World'))\
                   .listen(+process.argv[2], '127.0.0.1')";

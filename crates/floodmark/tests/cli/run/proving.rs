@@ -1,4 +1,4 @@
-//! Proofs of verdicts.
+//! Experiments that prove their verdicts.
 
 use floodmark_record::proof::Perturbation;
 use floodmark_truth::{Scenario, scenario::Service};
@@ -43,7 +43,7 @@ fn applies_one_perturbation_at_a_time_and_records_the_outcome() {
     let tried = judged.lines().filter(|line| line.starts_with("tested "));
     assert_eq!(tried.count(), 3, "{judged}");
     assert_eq!(processes_of(lab.0.path()), Vec::<u32>::new());
-    // Only `floodmark run` can restart the server.
+    // Only `floodmark run` is able to restart the server.
     let again = run(&["why", folder, "--prove"]);
     let printed = text(&again.stderr);
     assert_eq!((code(&again), printed.lines().count()), (2, 1), "{printed}");

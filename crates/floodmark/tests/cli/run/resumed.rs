@@ -1,11 +1,11 @@
-//! Resuming an interrupted experiment.
+//! Experiments that are interrupted and resumed.
 
 use floodmark_record::events::Event;
 
 use super::{ExperimentFolder, NATIVE, leases};
 use crate::support::{code, finish, signal, text, wait_for};
 
-/// Returns an experiment of two trials, two processes each, two attempts per process.
+/// Returns an experiment with two trials, two processes per trial and two attempts per process.
 fn experiment() -> ExperimentFolder {
     let second = NATIVE.replace("hello", "dispatcher") + "name = \"second\"\n";
     let check = "load = { check = \"sequence\" }\n";
@@ -15,7 +15,7 @@ fn experiment() -> ExperimentFolder {
     ))
 }
 
-/// Counts events of a kind in the result.
+/// Counts the events of one kind in the result.
 fn count(lab: &ExperimentFolder, event: &str) -> usize {
     let events = std::fs::read_to_string(lab.result().join("events.jsonl"));
     let named = format!("\"event\":\"{event}\"");
@@ -27,7 +27,7 @@ fn keeps_complete_processes_and_repeats_the_rest() {
     for kill in [libc::SIGINT, libc::SIGKILL] {
         let lab = experiment();
         let mut child = lab.start(&["--quiet"]);
-        // The fourth run is the second attempt of the second trial's first process.
+        // The fourth run is the second attempt of the second trial on its first process.
         wait_for("the fourth run", || {
             (count(&lab, "run_began") == 4).then_some(())
         });
@@ -73,7 +73,7 @@ fn keeps_complete_processes_and_repeats_the_rest() {
         );
         assert_eq!(leases(&lab), 0);
 
-        // A complete result has nothing left to measure.
+        // A complete result leaves nothing to measure.
         let before = record.runs.clone();
         let (_, record, printed) = lab.ended(lab.begin("--resume", &[]));
         assert_eq!(record.runs, before, "{printed}");

@@ -1,4 +1,4 @@
-//! Client and server in separate network namespaces.
+//! Experiments with client and server in separate network namespaces.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use crate::support::{alive, code, finish, folded, signal, succeeds, text, wait_f
 
 const SEPARATE: &str = "[place]\nhosts = \"separate\"\n";
 
-/// Connections before the load: one readiness probe and one probe of the response.
+/// Connections before the load: one for the readiness probe and one for the response probe.
 const PROBES: f64 = 2.0;
 
 /// Returns the network namespace of a process.
@@ -21,7 +21,7 @@ fn network_of(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/ns/net")).ok()
 }
 
-/// Returns all network namespaces in use.
+/// Returns all network namespaces that are in use.
 fn networks() -> BTreeSet<PathBuf> {
     let entries = std::fs::read_dir("/proc").unwrap();
     entries
@@ -37,7 +37,7 @@ fn interfaces() -> BTreeSet<String> {
         .collect()
 }
 
-/// Runs a command as root of a user namespace that forbids network namespaces.
+/// Runs a command as root of a user namespace that forbids further network namespaces.
 const FORBIDDEN: &str = "echo 0 > /proc/sys/user/max_net_namespaces && exec \"$@\"";
 
 #[test]
@@ -93,7 +93,7 @@ fn the_client_of_nginx_has_its_own_settings_ports_and_counters() {
     separate_client(&NATIVE.replace("native", "nginx"));
 }
 
-/// Runs a trial with client and server in separate namespaces and checks the client's.
+/// Runs a trial with client and server in separate namespaces. Checks the client's namespace.
 fn separate_client(trial: &str) {
     let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"1200ms\"\nfresh = true\nclose-first = \"client\"\n{SEPARATE}\
@@ -129,14 +129,14 @@ fn separate_client(trial: &str) {
             .find(|seen| seen.metric.name() == "tw")
             .unwrap();
         let most = waiting.values.iter().copied().fold(0.0, f64::max);
-        // TIME_WAIT sockets belong to the client's or the server's namespace, never to the host's.
+        // TIME_WAIT sockets belong to the namespace of client or server, never to that of the host.
         assert!(most > 0.0 && most <= 1000.0, "{waiting:?}");
         // Each of the two probes uses a connection. The last value may be the mean of two samples
         // that are a fifth of the run apart.
         let ok = run.requests.ok as f64;
         let expected = 0.9 * ok..=ok + PROBES;
         assert!(expected.contains(&most), "{most} {:?}", run.requests);
-        // Each namespace has its own counters of opened and accepted connections.
+        // Each namespace counts its own opened and accepted connections.
         let grown = |subject: &str, metric: &str| -> f64 {
             let mut all = run.observations.iter();
             let seen = all.find(|o| o.metric.subject() == subject && o.metric.name() == metric);
@@ -159,7 +159,7 @@ fn separate_client(trial: &str) {
         assert!(subjects("server sockets") && subjects("client sockets"));
         assert!(
             !subjects("client network"),
-            "it is the monitoring thread's own"
+            "the counter is that of the monitoring thread"
         );
     }
     assert!(printed.contains("separate network namespaces"), "{printed}");
@@ -265,7 +265,7 @@ fn ctrl_c_leaves_no_process_or_namespace() {
     nothing_is_left(&started, &entered, &had);
 }
 
-/// Returns the command for the user nobody, run from a copy that this user can read.
+/// Returns a command that runs as the user nobody from a copy that this user can read.
 fn as_nobody(lab: &ExperimentFolder) -> Command {
     const NOBODY: u32 = 65_534;
     let program = lab.0.path().join("floodmark");

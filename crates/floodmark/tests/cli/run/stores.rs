@@ -1,4 +1,4 @@
-//! Stores of servers.
+//! Experiments with stores behind the servers.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ if len(sys.argv) > 3 and sys.argv[3] != 'never':
 Server(('127.0.0.1', int(sys.argv[1])), Next).serve_forever()
 "#;
 
-/// A server that hands out numbers from the store.
+/// A server that returns consecutive numbers from the store.
 const SERVER: &str = r#"
 import http.server, socket, sys
 host, port = sys.argv[2].split(':')
@@ -51,7 +51,7 @@ class Dispatcher(http.server.BaseHTTPRequestHandler):
 http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Dispatcher).serve_forever()
 "#;
 
-/// Returns an experiment with the store `count` and a server that uses it.
+/// Returns an experiment with the store `count` and a server that uses this store.
 fn lab(experiment: &str) -> ExperimentFolder {
     let lab = ExperimentFolder::new(experiment);
     let store = lab.0.path().join("stores/count");
@@ -80,7 +80,7 @@ fn trial(name: &str, store: &str, more: &str) -> String {
 const HEAD: &str =
     "question = \"?\"\n[load]\nconnections = 2\nduration = \"500ms\"\ncheck = \"sequence\"\n";
 
-/// Counts the data folders of stores.
+/// Counts the data folders of all stores.
 fn data_folders(lab: &ExperimentFolder) -> usize {
     let folders = std::fs::read_dir(lab.0.path().join("tmp")).unwrap();
     let stores = folders.filter_map(|entry| {
@@ -108,17 +108,17 @@ fn each_server_process_has_an_empty_store_and_its_delay() {
     assert_eq!(record.runs.len(), 6, "{printed}");
     for run in &record.runs {
         assert!(run.requests.ok > 0, "{printed}");
-        // An empty store starts at 1, which the probe takes.
+        // An empty store starts at 1, and the probe takes this number.
         let check = &run.checks[0];
         let numbers = check.detail.split_once(" numbers, ").unwrap().1;
         let first: u64 = numbers.split(' ').next().unwrap().parse().unwrap();
         assert!(check.held && first < 10, "{check:?}");
         let store = run.place.as_ref().unwrap().store.as_ref().unwrap();
         assert_eq!((store.name.as_str(), store.started), ("count", true));
-        // The store's processes are monitored with and without a proxy.
+        // The store's processes are monitored both with and without a proxy.
         let used = run.store.as_ref().unwrap();
         assert!(used.seen.name.starts_with("python"), "{used:?}");
-        // The store may use less CPU time than one tick of 10 ms.
+        // The CPU time of the store may be less than one tick of 10 ms.
         let on_cpu = used.seen.threads.iter().any(|t| t.on_cpu_s > 0.0);
         assert!(on_cpu && used.wall_s > 0.4, "{used:?}");
         let server = run.server.as_ref().unwrap();
@@ -135,7 +135,7 @@ fn each_server_process_has_an_empty_store_and_its_delay() {
     }
     let built = std::fs::read_to_string(lab.0.path().join("stores/count/built"));
     assert_eq!(built.unwrap(), "built\n");
-    // The line may wrap between any two words.
+    // The output may be wrapped between any two words.
     let words: Vec<&str> = printed.split_whitespace().collect();
     let delayed = "store count, 40 ms of round-trip delay";
     assert!(words.join(" ").contains(delayed), "{printed}");
@@ -158,12 +158,12 @@ fn names_a_store_that_dies_and_continues() {
     let [dying, well] = &record.runs[..] else {
         panic!("{printed}");
     };
-    // Responses before the store died are kept.
+    // Responses that arrived before the store died are kept.
     assert!(dying.requests.ok > 0 && well.requests.ok > 0, "{printed}");
     let detail = dying.ended.detail.as_deref().unwrap();
     let after = detail.strip_prefix("the store count ended ").unwrap();
     let after: f64 = after.split(' ').next().unwrap().parse().unwrap();
-    // The store lived for 2 s, and the load began after the store.
+    // The store ran for 2 s, and the load started later than the store.
     assert!(after > 0.0 && after < 2.1, "{detail}");
     assert!(well.ended.detail.is_none());
     let line = &record.skipped[0];
@@ -190,7 +190,7 @@ fn a_killed_store_ends_the_run_of_an_external_client() {
     let detail = record.runs[0].ended.detail.as_deref().unwrap();
     assert!(detail.starts_with("the store count ended "), "{detail}");
     assert_eq!(record.skipped.len(), 1, "{printed}");
-    // The message does not quote unrelated earlier log lines.
+    // The message must not quote earlier, unrelated log lines.
     let line = &record.skipped[0];
     assert!(
         line.contains("(signal: 9 (SIGKILL)); see ") && !line.contains("disk full"),

@@ -1,4 +1,4 @@
-//! Listeners that violate HTTP.
+//! Listeners that violate the HTTP protocol.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A listener with a thread per connection, stopped on drop.
+/// A listener with one thread per connection, stopped on drop.
 pub struct Listener {
     pub url: String,
     pub accepted: Arc<AtomicU64>,
@@ -51,12 +51,12 @@ impl Listener {
         }
     }
 
-    /// Accepts connections and never responds.
+    /// Starts a listener that accepts connections and never responds.
     pub fn silent() -> Listener {
         Listener::start(|mut stream| while stream.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {})
     }
 
-    /// Responds to each request head with the same bytes.
+    /// Starts a listener that responds to every request head with the same bytes.
     pub fn answering(answer: &[u8]) -> Listener {
         let answer = answer.to_vec();
         Listener::start(move |stream| answer_each(stream, |_| answer.clone()))
@@ -69,7 +69,7 @@ impl Drop for Listener {
     }
 }
 
-/// Responds to requests, which must have no body, until the client closes the connection.
+/// Responds to requests without a body until the client closes the connection.
 pub fn answer_each(mut stream: TcpStream, answer: impl Fn(&str) -> Vec<u8>) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];

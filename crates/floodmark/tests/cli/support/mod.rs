@@ -1,4 +1,4 @@
-//! Runs the command with a time limit.
+//! Runs floodmark commands with a time limit.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -14,13 +14,13 @@ pub mod https;
 #[path = "../../../../load/src/tls/testing.rs"]
 pub mod tls;
 
-/// Time limit of any command, far longer than each needs.
+/// Time limit of any command, much longer than any command needs.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Environment variable that sets the validity of each run of a debug build.
 pub const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
-/// Returns the command without a terminal, with its temporary folder in the build folder. Its runs
+/// Returns the command without a terminal. Its temporary folder is in the build folder, and its runs
 /// are valid whatever else loads this host.
 pub fn floodmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
@@ -35,12 +35,12 @@ pub fn floodmark(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the command to its end.
+/// Runs the command until it ends.
 pub fn run(arguments: &[&str]) -> Output {
     finish(floodmark(arguments).spawn().unwrap())
 }
 
-/// Waits for the end of a command.
+/// Waits until a command ends.
 pub fn finish(mut child: Child) -> Output {
     let read = |stream: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
@@ -76,7 +76,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Returns the exit code; panics after a signal or panic of the command.
+/// Returns the exit code. Panics if the command panicked or was killed by a signal.
 pub fn code(output: &Output) -> i32 {
     assert_eq!(output.status.signal(), None, "{output:?}");
     let code = output.status.code().unwrap();
@@ -89,7 +89,7 @@ pub fn succeeds(output: &Output) {
     assert_eq!(code(output), 0, "{}", text(&output.stderr));
 }
 
-/// A finished load with its record and folder.
+/// A finished load with its record and result folder.
 pub struct Load {
     pub output: Output,
     pub record: Record,
@@ -123,7 +123,7 @@ impl Load {
     }
 }
 
-/// Runs `floodmark load` and validates the record, which is all of stdout.
+/// Runs `floodmark load` and validates the record, which must be all of stdout.
 pub fn load(url: &str, arguments: &[&str]) -> Load {
     start_load(url, arguments).end()
 }
@@ -139,21 +139,21 @@ pub fn start_load(url: &str, arguments: &[&str]) -> RunningLoad {
     start_load_as(url, arguments, |_| {})
 }
 
-/// Sets the limits on open files of a command.
+/// Sets limits on open files for a command.
 pub fn limited(command: &mut Command, soft: u64, hard: u64) {
     let limit = libc::rlimit {
         rlim_cur: soft,
         rlim_max: hard,
     };
     let set = move || {
-        // SAFETY: one system call between fork and exec, with a pointer to memory that the closure
-        // owns.
+        // SAFETY: the closure makes one system call between fork and exec. The call's pointer
+        // refers to memory that the closure owns.
         match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure only makes a system call.
+    // SAFETY: the closure makes only a system call.
     unsafe { command.pre_exec(set) };
 }
 
@@ -184,7 +184,7 @@ impl RunningLoad {
         self.folder.path().join("result")
     }
 
-    /// Waits for the worker process to start and returns its ID.
+    /// Waits for the worker process to start. Returns its ID.
     pub fn worker(&self) -> u32 {
         let events = self.result().join("events.jsonl");
         wait_for("the worker's first event", || {
@@ -217,7 +217,7 @@ impl RunningLoad {
         }
     }
 
-    /// Kills floodmark with SIGKILL and returns the folder.
+    /// Kills floodmark with SIGKILL. Returns the result folder.
     pub fn kill(mut self) -> tempfile::TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -256,17 +256,17 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 pub fn alive(pid: u32) -> bool {
-    // A zombie counts as ended.
+    // A zombie process counts as ended.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
 }
 
 pub fn signal(pid: u32, number: libc::c_int) {
-    // SAFETY: kill takes plain numbers; this test has not reaped the process.
+    // SAFETY: kill takes only numbers, and this test has not reaped the process.
     assert_eq!(unsafe { libc::kill(pid.cast_signed(), number) }, 0);
 }
 
-/// `floodmark serve`, killed on drop.
+/// A `floodmark serve` process that is killed on drop.
 pub struct Serve {
     child: Child,
     pub url: String,
@@ -315,14 +315,14 @@ impl Drop for Serve {
     }
 }
 
-/// Starts a known-truth server and returns its URL.
+/// Starts a known-truth server. Returns its URL.
 pub fn truth(scenario: floodmark_truth::Scenario) -> (floodmark_truth::TruthServer, String) {
     let server = floodmark_truth::TruthServer::start(scenario).unwrap();
     let url = format!("http://{}/", server.address());
     (server, url)
 }
 
-/// Folds the record of a folder from its events.
+/// Derives the record of a folder from its events.
 pub fn folded(result: &Path) -> Record {
     let record = floodmark_lab::fold(result).unwrap();
     valid(serde_json::to_value(record).unwrap())
