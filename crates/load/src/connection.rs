@@ -25,7 +25,7 @@ pub enum ConnectionState {
 }
 
 /// The slot of a connection. It is small, because there may be a hundred thousand slots.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ConnectionSlot {
     /// State of the connection.
     pub state: ConnectionState,
@@ -60,38 +60,6 @@ pub struct ConnectionSlot {
     /// Number in the last response on the connection (`--check`).
     pub last_number: Option<u64>,
     link: Link,
-}
-
-impl ConnectionSlot {
-    /// Creates a free slot.
-    #[must_use]
-    pub fn new() -> Self {
-        ConnectionSlot {
-            state: ConnectionState::Closed,
-            target: 0,
-            carries: false,
-            retried: false,
-            last: false,
-            length: 0,
-            used: 0,
-            rested: false,
-            opening: 0,
-            reached: None,
-            opened_late: 0,
-            deadline: 0,
-            moments: Moments::default(),
-            reader: Reader::new(),
-            body: Vec::new(),
-            last_number: None,
-            link: Link::default(),
-        }
-    }
-}
-
-impl Default for ConnectionSlot {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl Linked for ConnectionSlot {

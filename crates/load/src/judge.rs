@@ -38,11 +38,12 @@ impl Judge {
     /// Creates the judge of each request of the plan.
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Vec<Self> {
-        request::expectations(plan)
-            .map(|(expect, to_head)| Judge {
+        request::of_plan(plan)
+            .iter()
+            .map(|of| Judge {
                 check: plan.check,
-                to_head,
-                ..Judge::new(expect)
+                to_head: of.request.method == "HEAD",
+                ..Judge::new(&of.expect)
             })
             .collect()
     }

@@ -1,8 +1,10 @@
 //! The requests of a plan, ready to send: fixed bytes if nothing varies, otherwise templates.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use floodmark_record::plan::{CloseFirst, Expect, Plan, RequestPlan};
+use floodmark_record::mix::MixRequest;
+use floodmark_record::plan::{CloseFirst, Plan};
 use floodmark_wire::{RequestError, RequestSpec, head_around_length, request_bytes};
 
 use crate::template::{RequestTemplate, TemplateError, push_decimal, randomness};
@@ -82,12 +84,10 @@ pub enum InvalidRequest {
     TooLong(usize),
 }
 
-/// Text of one request of a plan.
+/// A request of a plan, before it is encoded.
 struct RequestText<'a> {
     plan: &'a Plan,
-    path: &'a str,
-    request: &'a RequestPlan,
-    templates: bool,
+    of: &'a MixRequest,
 }
 
 /// Prepares all requests of a plan, in the order of its mix.
@@ -95,32 +95,16 @@ struct RequestText<'a> {
 /// # Errors
 /// Returns the fault of the first request that cannot be sent.
 pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
-    let sources: Vec<RequestText<'_>> = match &plan.mix {
-        None => vec![RequestText {
-            plan,
-            path: &plan.target.path,
-            request: &plan.request,
-            templates: false,
-        }],
-        Some(mix) => mix
-            .requests
-            .iter()
-            .map(|of| RequestText {
-                plan,
-                path: &of.path,
-                request: &of.request,
-                templates: of.templates,
+    let encode = |(index, of)| {
+        RequestText { plan, of }
+            .request()
+            .map_err(|(place, fault)| RequestFault {
+                index,
+                place,
+                fault,
             })
-            .collect(),
     };
-    let made = sources.iter().enumerate().map(|(index, source)| {
-        source.request().map_err(|(place, fault)| RequestFault {
-            index,
-            place,
-            fault,
-        })
-    });
-    made.collect()
+    of_plan(plan).iter().enumerate().map(encode).collect()
 }
 
 /// Returns the length of the longest request in bytes.
@@ -133,28 +117,29 @@ pub fn longest(requests: &[EncodedRequest]) -> usize {
         .unwrap_or(0)
 }
 
-/// Returns what each request of a plan expects, and whether it is a HEAD request.
-/// A response to a HEAD request has no body.
-pub fn expectations(plan: &Plan) -> impl Iterator<Item = (&[Expect], bool)> {
-    let alone = plan
-        .mix
-        .is_none()
-        .then_some((plan.expect.as_slice(), &plan.request));
-    let mixed = plan.mix.iter().flat_map(|mix| &mix.requests);
-    alone
-        .into_iter()
-        .chain(mixed.map(|of| (of.expect.as_slice(), &of.request)))
-        .map(|(expect, request)| (expect, request.method == "HEAD"))
+/// Returns the requests of a plan's mix, or the only request of a plan without a mix.
+pub(crate) fn of_plan(plan: &Plan) -> Cow<'_, [MixRequest]> {
+    match &plan.mix {
+        Some(mix) => Cow::Borrowed(&mix.requests),
+        None => Cow::Owned(vec![MixRequest {
+            name: String::new(),
+            weight: 1,
+            path: plan.target.path.clone(),
+            request: plan.request.clone(),
+            expect: plan.expect.clone(),
+            templates: false,
+        }]),
+    }
 }
 
 impl RequestText<'_> {
     fn request(&self) -> Result<EncodedRequest, (RequestPart, InvalidRequest)> {
-        let body = self.template(&self.request.body, RequestPart::Body)?;
-        let path = self.template(self.path.as_bytes(), RequestPart::Path)?;
-        if self.templates && (path.holds(b'{') || path.holds(b'}')) {
+        let body = self.template(&self.of.request.body, RequestPart::Body)?;
+        let path = self.template(self.of.path.as_bytes(), RequestPart::Path)?;
+        if self.of.templates && (path.holds(b'{') || path.holds(b'}')) {
             return Err((
                 RequestPart::Path,
-                InvalidRequest::Brace(self.path.to_owned()),
+                InvalidRequest::Brace(self.of.path.clone()),
             ));
         }
         let [kept, last] = [false, self.plan.close_first == CloseFirst::Server]
@@ -191,12 +176,12 @@ impl RequestText<'_> {
             body.render(0, &mut randomness(0, 0), &mut fixed);
         }
         let spec = RequestSpec {
-            method: &self.request.method,
-            path: self.path,
+            method: &self.of.request.method,
+            path: &self.of.path,
             authority: &self.plan.target.authority,
-            headers: &self.request.headers,
+            headers: &self.of.request.headers,
             body: if body.varies() {
-                &self.request.body
+                &self.of.request.body
             } else {
                 &fixed
             },
@@ -222,7 +207,7 @@ impl RequestText<'_> {
         text: &[u8],
         place: RequestPart,
     ) -> Result<RequestTemplate, (RequestPart, InvalidRequest)> {
-        if self.templates {
+        if self.of.templates {
             RequestTemplate::parse(text).map_err(|error| (place, error.into()))
         } else {
             Ok(RequestTemplate::fixed(text))

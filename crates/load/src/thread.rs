@@ -112,15 +112,12 @@ impl PhaseJob {
             Phase::Warmup => ArrivalSchedule::new(&warming_up(plan), duration_s, thread, threads),
             Phase::Measure => ArrivalSchedule::new(plan, duration_s, thread, threads),
         };
-        let length = match &schedule {
-            Some(schedule) => Some(schedule.window()),
-            None => duration_s.map(seconds),
-        };
+        let window = schedule.as_ref().map(ArrivalSchedule::window);
         PhaseJob {
             phase,
             schedule,
             requests: share.requests.filter(|_| duration_s.is_none()),
-            length,
+            length: window.or_else(|| duration_s.map(seconds)),
             timed: duration_s.is_some(),
             drain: plan.drain,
             thread: share.thread,
@@ -269,24 +266,15 @@ impl<B: IoBackend> LoadThread<B> {
         start: Ns,
         shared: &SharedState,
     ) -> io::Result<Box<PhaseEnd>> {
-        let PhaseJob {
-            phase,
-            schedule,
-            requests: left,
-            length,
-            timed,
-            drain,
-            thread,
-            picks,
-        } = job;
-        let picks = picks.numbered_from(shared.first_number.load(Ordering::Relaxed));
-        let window = length.map(|length| start + length);
-        self.core.recorder.begin(phase, start, window);
+        let first_number = shared.first_number.load(Ordering::Relaxed);
+        let picks = job.picks.numbered_from(first_number);
+        let window = job.length.map(|length| start + length);
+        self.core.recorder.begin(job.phase, start, window);
         let before = ThreadReading::now();
         let tls_before = self.backend.tls();
         if !shared.stop.load(Ordering::Relaxed) {
-            let until = window.filter(|_| timed);
-            let arrivals = match schedule {
+            let (left, until) = (job.requests, window.filter(|_| job.timed));
+            let arrivals = match job.schedule {
                 None => RequestSource::Closed { left, until, picks },
                 Some(schedule) => RequestSource::Open(ArrivalQueue::new(schedule, start, picks)),
             };
@@ -308,7 +296,7 @@ impl<B: IoBackend> LoadThread<B> {
             if usage.is_none() && window.is_some_and(|end| now >= end) {
                 usage = Some((ThreadReading::now(), now));
                 coalesced = coalescing.total(now);
-                if timed {
+                if job.timed {
                     self.core.wind_up();
                 }
             }
@@ -322,7 +310,7 @@ impl<B: IoBackend> LoadThread<B> {
             if over && self.core.finished() {
                 break (self.core.completed(), now);
             }
-            if usage.is_some() && !drain {
+            if usage.is_some() && !job.drain {
                 break (EndReason::Completed, now);
             }
             if coalesces && coalescing.due(now) {
@@ -369,7 +357,7 @@ impl<B: IoBackend> LoadThread<B> {
                 kernel_stamped: Some(self.stamped - stamped_before),
                 ..after.since(
                     &before,
-                    format!("load-{thread}"),
+                    format!("load-{}", job.thread),
                     true,
                     sending_ended.saturating_sub(start),
                 )

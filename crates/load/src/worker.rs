@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use floodmark_record::Event;
-use floodmark_record::events::{Phase, WorkerReady};
+use floodmark_record::events::{Phase, SecondRow, WorkerReady};
 use floodmark_record::groups::GroupRow;
 use floodmark_record::plan::{Backend, Plan, WorkerInput};
 
@@ -207,6 +207,7 @@ struct Job<'a> {
 }
 
 /// The result of a phase.
+#[derive(Default)]
 struct PhaseResult {
     totals: GroupRow,
     threads: Vec<PhaseEnd>,
@@ -326,24 +327,19 @@ fn gather(
     let mut running = gatherer.threads();
     while running > 0 {
         match messages.recv() {
-            Ok(Message::Opening(thread, counts)) => opening
-                .take(thread, counts)
-                .into_iter()
-                .for_each(|progress| emit(Event::Connecting(progress))),
+            Ok(Message::Opening(thread, counts)) => {
+                if let Some(progress) = opening.take(thread, counts) {
+                    emit(Event::Connecting(progress));
+                }
+            }
             Ok(Message::Began(used)) => {
                 cpu = used;
                 gatherer.begin(phase, used);
                 emit(Event::Began { phase });
             }
-            Ok(Message::Slice(slice)) => gatherer
-                .take(slice)
-                .into_iter()
-                .for_each(|row| emit(Event::Second(row))),
+            Ok(Message::Slice(slice)) => emit_rows(gatherer.take(slice), emit),
             Ok(Message::End(thread, end)) => {
-                gatherer
-                    .ended(thread)
-                    .into_iter()
-                    .for_each(|row| emit(Event::Second(row)));
+                emit_rows(gatherer.ended(thread), emit);
                 running -= 1;
                 match end {
                     Ok(end) => ends.push(*end),
@@ -355,19 +351,20 @@ fn gather(
     }
     let used = process_cpu();
     if let Some(error) = failed {
-        return Err(WorkerError::System {
-            what: "waiting for sockets",
-            source: error,
-        });
+        return Err(WorkerError::system("waiting for sockets")(error));
     }
     let ended = ends.iter().map(|end| end.ended).max().unwrap_or(0);
     let (rows, totals) = gatherer.end(ended);
-    rows.into_iter().for_each(|row| emit(Event::Second(row)));
+    emit_rows(rows, emit);
     Ok(PhaseResult {
         totals,
         threads: ends,
         cpu: (used.0 - cpu.0, used.1 - cpu.1),
     })
+}
+
+fn emit_rows(rows: Vec<SecondRow>, emit: &mut impl FnMut(Event)) {
+    rows.into_iter().map(Event::Second).for_each(emit);
 }
 
 /// Sleeps until a wall-clock time, in steps short enough to notice a stop request.

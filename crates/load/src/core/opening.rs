@@ -66,7 +66,7 @@ impl Core {
     fn slot(&mut self) -> Slot {
         self.open += 1;
         self.free.pop().unwrap_or_else(|| {
-            self.connections.push(ConnectionSlot::new());
+            self.connections.push(ConnectionSlot::default());
             (self.connections.len() - 1) as Slot
         })
     }

@@ -6,7 +6,6 @@ use std::io::{self, BufWriter, Write};
 
 use floodmark_record::WorkerEnd;
 use floodmark_record::events::{AnswersFile, EndReason, HeldConnections};
-use floodmark_record::groups::GroupRow;
 use floodmark_record::kept::SHOWN;
 use floodmark_record::tls::TlsUse;
 
@@ -30,11 +29,7 @@ impl Job<'_> {
         cores: &[Core],
         next_number: u64,
     ) -> io::Result<WorkerEnd> {
-        let mut measured = ended.pop().unwrap_or_else(|| PhaseResult {
-            totals: GroupRow::default(),
-            threads: Vec::new(),
-            cpu: (0.0, 0.0),
-        });
+        let mut measured = ended.pop().unwrap_or_default();
         let warmup = ended.pop();
         let of = |ends: &[PhaseEnd], what: fn(&PhaseEnd) -> u64| {
             ends.iter().map(what).max().unwrap_or(0)
@@ -53,12 +48,8 @@ impl Job<'_> {
         let mut group_times = GroupTimes::new(groups(&self.input.plan));
         for core in cores {
             group_times.merge(&core.recorder.group_times);
-            for (name, n) in &core.recorder.errors {
-                *errors.entry(name.clone()).or_default() += n;
-            }
-            for (name, n) in &core.recorder.unawaited {
-                *unawaited.entry(name.clone()).or_default() += n;
-            }
+            add_counts(&mut errors, &core.recorder.errors);
+            add_counts(&mut unawaited, &core.recorder.unawaited);
             connects += core.recorder.total_connects;
             peak_connections += core.recorder.peak_open;
             out_of_order += core.responses.out_of_order;
@@ -139,8 +130,8 @@ fn held(cores: &[Core]) -> Option<HeldConnections> {
     let each = each.filter(|each| !each.is_empty())?;
     let sum = |of: fn(&HeldSoFar) -> u64| each.iter().map(|held| of(held)).sum();
     let mut reasons = BTreeMap::new();
-    for (name, n) in each.iter().flat_map(|held| &held.reasons) {
-        *reasons.entry((*name).to_owned()).or_default() += n;
+    for held in &each {
+        add_counts(&mut reasons, &held.reasons);
     }
     Some(HeldConnections {
         standing: sum(|held| held.standing),
@@ -150,4 +141,11 @@ fn held(cores: &[Core]) -> Option<HeldConnections> {
         reopened: sum(|held| held.reopened),
         opening_ns: each.iter().map(|held| held.opening).max().unwrap_or(0),
     })
+}
+
+/// Adds counts by name to a sum.
+fn add_counts<N: ToString>(sum: &mut BTreeMap<String, u64>, counts: &BTreeMap<N, u64>) {
+    for (name, n) in counts {
+        *sum.entry(name.to_string()).or_default() += n;
+    }
 }
