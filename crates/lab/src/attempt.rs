@@ -217,7 +217,7 @@ impl Attempts<'_> {
         }
         if let Some(client) = self.client {
             // Record the client's name first, so that even an interrupted attempt has it.
-            let by = client.name().to_owned();
+            let by = client.client.package.name.clone();
             folder.append(&Event::Driven { by })?;
         }
         let begin = Instant::now();

@@ -7,6 +7,8 @@ use std::{fmt, io};
 
 use floodmark_record::host::QuotaFacts;
 use floodmark_record::run::CgroupLimits;
+use procfs_core::process::MountInfos;
+use procfs_core::{FromRead, ProcessCGroup, ProcessCGroups};
 
 use crate::Root;
 use crate::kernel_file::labelled;
@@ -58,39 +60,28 @@ pub(crate) fn group(
 
 /// Finds a group in the contents of `/proc/PID/cgroup` and `/proc/self/mountinfo`; see proc(5).
 fn locate(cgroup: &str, mountinfo: &str, controller: &str) -> Option<CgroupLevels> {
-    let has = |list: &str| list.split(',').any(|name| name == controller);
-    // Format: `hierarchy:controllers:path`. Version 2 is hierarchy 0 without controllers.
-    let groups = cgroup.lines().filter_map(|line| {
-        let (hierarchy, rest) = line.split_once(':')?;
-        Some((hierarchy, rest.split_once(':')?))
-    });
-    let v1 = groups
-        .clone()
-        .find(|(_, (controllers, _))| has(controllers));
-    let v2 = || groups.clone().find(|group| matches!(group, ("0", ("", _))));
+    let groups = ProcessCGroups::from_read(cgroup.as_bytes()).ok()?.0;
+    let has = |group: &&ProcessCGroup| group.controllers.iter().any(|name| name == controller);
+    let is_v2 = |group: &&ProcessCGroup| group.hierarchy == 0 && group.controllers.is_empty();
     // A controller attached to version 1 is not available in version 2.
-    let (version, (_, (_, path))) = match v1 {
+    let (version, group) = match groups.iter().find(has) {
         Some(group) => (CgroupVersion::V1, group),
-        None => (CgroupVersion::V2, v2()?),
+        None => (CgroupVersion::V2, groups.iter().find(is_v2)?),
     };
-    let (mount_root, mount_point) = mountinfo.lines().find_map(|line| {
-        let (mount, kind) = line.split_once(" - ")?;
-        let mut kind = kind.split(' ');
-        let fits = match (version, kind.next()?, kind.nth(1)?) {
-            (CgroupVersion::V1, "cgroup", options) => has(options),
-            (CgroupVersion::V2, kind, _) => kind == "cgroup2",
-            _ => false,
-        };
-        let mut mount = mount.split(' ').skip(3);
-        mount.next().zip(mount.next()).filter(|_| fits)
+    let mounts = MountInfos::from_read(mountinfo.as_bytes()).ok()?;
+    let mount = mounts.iter().find(|mount| match version {
+        CgroupVersion::V1 => {
+            mount.fs_type == "cgroup" && mount.super_options.contains_key(controller)
+        }
+        CgroupVersion::V2 => mount.fs_type == "cgroup2",
     })?;
     // In a container, the mount may show only part of the hierarchy, or the path may lie outside it
     // (`/../..`). In these cases, use the mount point.
     let is_normal = |part| matches!(part, Component::Normal(_));
-    let below = Path::new(path).strip_prefix(mount_root).ok();
+    let below = Path::new(&group.pathname).strip_prefix(&mount.root).ok();
     let below = below.filter(|below| below.components().all(is_normal));
     let levels = below.unwrap_or(Path::new("")).ancestors();
-    let levels = levels.map(|level| Path::new(mount_point).join(level));
+    let levels = levels.map(|level| mount.mount_point.join(level));
     Some(CgroupLevels {
         version,
         levels: levels.collect(),

@@ -155,9 +155,8 @@ pub(crate) fn covers(listening: SocketAddr, target: SocketAddr) -> bool {
 }
 
 fn owner(root: &Root, inode: u64) -> Option<u32> {
-    let link = format!("socket:[{inode}]");
     let mut owners = root.numbered("/proc");
-    owners.retain(|pid| holds(root, *pid, &link));
+    owners.retain(|pid| socket_inodes(root, *pid).any(|held| held == inode));
     let parent = |pid: &u32| Some(process::stat(root, *pid).ok()?.ppid.cast_unsigned());
     owners
         .iter()
@@ -166,12 +165,14 @@ fn owner(root: &Root, inode: u64) -> Option<u32> {
         .copied()
 }
 
-fn holds(root: &Root, pid: u32, link: &str) -> bool {
-    let Ok(entries) = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))) else {
-        return false;
-    };
-    let mut targets = entries.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
-    targets.any(|target| target.as_os_str() == link)
+/// Returns the inodes of the sockets that a process holds.
+pub(crate) fn socket_inodes(root: &Root, pid: u32) -> impl Iterator<Item = u64> {
+    let files = std::fs::read_dir(root.path(format!("/proc/{pid}/fd"))).into_iter();
+    files.flatten().filter_map(|file| {
+        let target = std::fs::read_link(file.ok()?.path()).ok()?;
+        let inode = target.to_str()?.strip_prefix("socket:[")?;
+        inode.strip_suffix(']')?.parse().ok()
+    })
 }
 
 #[cfg(test)]

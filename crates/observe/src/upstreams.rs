@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,6 +11,7 @@ use floodmark_record::metric::UpstreamFigure;
 
 use crate::Root;
 use crate::figures::Figures;
+use crate::listener::socket_inodes;
 use crate::sock_diag::{SockDiag, Socket};
 use crate::tree::Tree;
 
@@ -37,7 +37,7 @@ pub(crate) struct Upstreams {
     /// The port under load; its connections are sampled separately.
     port: u16,
     /// Whether a socket belongs to the tree, by inode.
-    known: HashMap<u32, bool>,
+    known: HashMap<u64, bool>,
     addresses: Vec<SocketAddr>,
 }
 
@@ -68,29 +68,23 @@ impl Upstreams {
         })?;
         // A socket on the port of a local listener is the accepting end.
         sockets.retain(|socket| !listened.contains(&socket.local.port()));
-        let mut inodes = sockets.iter().map(|socket| socket.inode);
+        let mut inodes = sockets.iter().map(|socket| u64::from(socket.inode));
         if inodes.any(|inode| !self.known.contains_key(&inode)) {
             let own = self.own();
-            let inodes = sockets.iter().map(|socket| socket.inode);
+            let inodes = sockets.iter().map(|socket| u64::from(socket.inode));
             self.known = inodes.map(|inode| (inode, own.contains(&inode))).collect();
         }
-        sockets.retain(|socket| self.known.get(&socket.inode) == Some(&true));
+        sockets.retain(|socket| self.known.get(&socket.inode.into()) == Some(&true));
         Ok(sockets)
     }
 
     /// Returns the inodes of the tree's sockets.
-    fn own(&self) -> HashSet<u32> {
-        let mut inodes = HashSet::new();
-        for member in &self.tree.borrow().members {
-            let files = fs::read_dir(self.root.path(format!("/proc/{}/fd", member.pid)));
-            let targets = files.into_iter().flatten().flatten();
-            inodes.extend(targets.filter_map(|file| {
-                let target = fs::read_link(file.path()).ok()?;
-                let inode = target.to_str()?.strip_prefix("socket:[")?;
-                inode.strip_suffix(']')?.parse::<u32>().ok()
-            }));
-        }
-        inodes
+    fn own(&self) -> HashSet<u64> {
+        let members = &self.tree.borrow().members;
+        let inodes = members
+            .iter()
+            .flat_map(|member| socket_inodes(&self.root, member.pid));
+        inodes.collect()
     }
 
     /// Returns the number of connections that wait for a response, and the number of those for

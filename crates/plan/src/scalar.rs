@@ -1,13 +1,13 @@
 //! Types of single manifest values, each with its parser and JSON Schema.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use floodmark_record::plan::Rate;
 use floodmark_record::units::{parse_count, parse_duration, parse_rate};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use crate::spec::Warmup;
 use crate::toml_file::nearest;
@@ -20,14 +20,16 @@ pub const MAX_NAME: usize = 40;
 pub const MAX_COUNT: u64 = 1 << 53;
 
 /// A string, number or boolean.
-enum Scalar<'a> {
-    Text(&'a str),
-    Integer(i128),
-    Float(f64),
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Scalar {
     Boolean(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
 }
 
-impl Scalar<'_> {
+impl Scalar {
     fn text(&self) -> Option<&str> {
         match self {
             Scalar::Text(text) => Some(text),
@@ -44,7 +46,7 @@ impl Scalar<'_> {
     }
 }
 
-impl fmt::Display for Scalar<'_> {
+impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Scalar::Text(text) => write!(f, "\"{text}\""),
@@ -56,53 +58,23 @@ impl fmt::Display for Scalar<'_> {
 }
 
 /// A kind of manifest value. `parse` returns `None` for a value that is not as `expected`.
-trait Kind {
-    type Value;
+trait Kind: Sized {
     fn expected() -> String;
-    fn parse(scalar: &Scalar<'_>) -> Option<Self::Value>;
+    fn parse(scalar: &Scalar) -> Option<Self>;
     fn schema() -> Schema;
     fn suggestion(_text: &str) -> Option<&'static str> {
         None
     }
 }
 
-struct KindVisitor<K>(PhantomData<K>);
-
-impl<K: Kind> KindVisitor<K> {
-    fn take<E: Error>(scalar: &Scalar<'_>) -> Result<K::Value, E> {
-        K::parse(scalar).ok_or_else(|| match scalar.text().and_then(K::suggestion) {
-            Some(word) => E::custom(format!("unknown value {scalar}; did you mean \"{word}\"?")),
-            None => E::custom(format!("expected {}, not {scalar}", K::expected())),
-        })
-    }
-}
-
-impl<K: Kind> Visitor<'_> for KindVisitor<K> {
-    type Value = K::Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&K::expected())
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<K::Value, E> {
-        Self::take(&Scalar::Text(text))
-    }
-
-    fn visit_i64<E: Error>(self, n: i64) -> Result<K::Value, E> {
-        Self::take(&Scalar::Integer(n.into()))
-    }
-
-    fn visit_u64<E: Error>(self, n: u64) -> Result<K::Value, E> {
-        Self::take(&Scalar::Integer(n.into()))
-    }
-
-    fn visit_f64<E: Error>(self, n: f64) -> Result<K::Value, E> {
-        Self::take(&Scalar::Float(n))
-    }
-
-    fn visit_bool<E: Error>(self, truth: bool) -> Result<K::Value, E> {
-        Self::take(&Scalar::Boolean(truth))
-    }
+/// Reads a value of a kind.
+fn read<'de, K: Kind, D: Deserializer<'de>>(deserializer: D) -> Result<K, D::Error> {
+    let scalar = Scalar::deserialize(deserializer)
+        .map_err(|_| D::Error::custom(format!("expected {}", K::expected())))?;
+    K::parse(&scalar).ok_or_else(|| match scalar.text().and_then(K::suggestion) {
+        Some(word) => D::Error::custom(format!("unknown value {scalar}; did you mean \"{word}\"?")),
+        None => D::Error::custom(format!("expected {}, not {scalar}", K::expected())),
+    })
 }
 
 /// Declares a newtype for a manifest value: the content, the expected form, the parser and the
@@ -114,14 +86,12 @@ macro_rules! kind {
         pub struct $name $(<$(const $param: u64),+>)? (pub $value);
 
         impl $(<$(const $param: u64),+>)? Kind for $name $(<$($param),+>)? {
-            type Value = Self;
-
             fn expected() -> String {
                 $expected.to_string()
             }
 
-            fn parse(scalar: &Scalar<'_>) -> Option<Self> {
-                let parse: fn(&Scalar<'_>) -> Option<$value> = $parse;
+            fn parse(scalar: &Scalar) -> Option<Self> {
+                let parse: fn(&Scalar) -> Option<$value> = $parse;
                 parse(scalar).map(Self)
             }
 
@@ -137,7 +107,7 @@ macro_rules! kind {
 
         impl<'de $(, $(const $param: u64),+)?> Deserialize<'de> for $name $(<$($param),+>)? {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(KindVisitor::<Self>(PhantomData))
+                read(deserializer)
             }
         }
 
@@ -160,7 +130,7 @@ macro_rules! kind {
 /// Regular expression of a duration.
 const DURATION: &str = r"^[0-9.]+\s*(ns|us|µs|ms|s|m|min|h)$";
 
-fn duration(scalar: &Scalar<'_>) -> Option<Duration> {
+fn duration(scalar: &Scalar) -> Option<Duration> {
     parse_duration(scalar.text()?).ok()
 }
 
@@ -249,7 +219,7 @@ kind!(
     String,
     "a text, a whole number, true or false",
     |scalar| match scalar {
-        Scalar::Text(text) => Some((*text).to_owned()),
+        Scalar::Text(text) => Some(text.clone()),
         Scalar::Integer(n) => Some(n.to_string()),
         Scalar::Boolean(truth) => Some(truth.to_string()),
         Scalar::Float(_) => None,

@@ -39,7 +39,8 @@ pub struct ContractOptions {
 }
 
 fn workload(name: &str) -> Result<Workload, String> {
-    Workload::of(name).ok_or_else(|| "expected hello, json, dispatcher, scoring or bars".to_owned())
+    let expected = "expected hello, json, dispatcher, scoring or bars";
+    name.parse().map_err(|_| expected.to_owned())
 }
 
 /// Counts checks and collects violations.

@@ -58,11 +58,6 @@ pub struct Driven {
 }
 
 impl ExternalClient<'_> {
-    /// Returns the name of the client.
-    pub fn name(&self) -> &str {
-        &self.client.package.name
-    }
-
     /// Runs the client until it ends or `stop` is set, and writes its log to `folder`. Calls
     /// `started` with the client's process id.
     pub fn drive(
@@ -78,7 +73,7 @@ impl ExternalClient<'_> {
         let path = folder.join(&log);
         let mut driven = Driven {
             ran: ClientRan {
-                name: self.name().to_owned(),
+                name: self.client.package.name.clone(),
                 user_s: None,
                 system_s: None,
                 peak_rss_bytes: None,
@@ -94,7 +89,7 @@ impl ExternalClient<'_> {
             missing: Vec::new(),
         };
         if let Err(what) = self.run(plan, &path, stop, started, &mut driven) {
-            driven.ran.failure = Some(format!("{} {what}", self.name()));
+            driven.ran.failure = Some(format!("{} {what}", driven.ran.name));
         }
         driven
     }
@@ -215,7 +210,7 @@ impl ExternalClient<'_> {
 
 /// Returns the first line with a digit from the output of the client's version command.
 fn version(client: &Client) -> Option<String> {
-    let words = client.version.as_ref()?;
+    let words = client.manifest.version.as_ref()?;
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
@@ -236,5 +231,8 @@ fn parse_output(client: &Client, log: &Path) -> Result<PrintedFigures, String> {
         Ok(bytes)
     };
     let bytes = read().map_err(|error| format!("wrote output that cannot be read: {error}"))?;
-    client.figures.read(&String::from_utf8_lossy(&bytes))
+    client
+        .manifest
+        .figures
+        .read(&String::from_utf8_lossy(&bytes))
 }

@@ -22,7 +22,8 @@ const LINE_LIMIT: usize = 1024;
 #[derive(Debug)]
 pub struct DelayProxy {
     child: Child,
-    address: SocketAddr,
+    /// Address that the proxy listens on.
+    pub address: SocketAddr,
 }
 
 impl DelayProxy {
@@ -68,11 +69,6 @@ impl DelayProxy {
             .and_then(|rest| rest.parse().ok());
         let address = address.ok_or_else(|| failed("see its messages above".to_owned()))?;
         Ok(DelayProxy { child, address })
-    }
-
-    /// Returns the address that the proxy listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
     }
 
     /// Returns its process id.

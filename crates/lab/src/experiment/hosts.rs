@@ -29,20 +29,14 @@ pub struct TrialHosts {
 }
 
 /// Why hosts cannot be created.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum PlacementError {
     /// The request is invalid.
+    #[error("{0}")]
     Invalid(String),
     /// The host does not support the request. The trial is skipped, as if a program were missing.
+    #[error("{0}")]
     Unsupported(String),
-}
-
-impl PlacementError {
-    /// Returns the error message.
-    pub fn into_message(self) -> String {
-        let (PlacementError::Invalid(message) | PlacementError::Unsupported(message)) = self;
-        message
-    }
 }
 
 impl TrialHosts {

@@ -55,7 +55,7 @@ pub(super) fn measure<'a>(
     state: &mut ExperimentState<'a, '_>,
 ) -> Result<Option<WorkerFailure>, LabError> {
     let (trial, hosts) = (process.trial, process.hosts);
-    let server = process.server.address();
+    let server = process.server.address;
     let proxy = trial
         .at
         .delay
@@ -67,7 +67,7 @@ pub(super) fn measure<'a>(
             return Ok(None);
         }
     };
-    let address = proxy.as_ref().map_or(server, DelayProxy::address);
+    let address = proxy.as_ref().map_or(server, |proxy| proxy.address);
     let url = format!("http://{address}{}", trial.sent_to());
     let mut planned = match plan_trial(trial, hosts, &url) {
         Ok(planned) => planned,
@@ -103,12 +103,12 @@ fn run_attempts<'a>(
     }
     let exits = ExitMonitor::start(processes);
     let runtime = trial.server.runtime.as_deref();
-    let log = ServerLog::from_now(server.log(), &trial.server.errors, runtime);
+    let log = ServerLog::from_now(&server.log, &trial.server.errors, runtime);
     let log = RefCell::new(log);
     let client = trial.client.as_ref().map(|client| ExternalClient {
         client,
         load: &trial.load,
-        address: server.address(),
+        address: server.address,
         counter: trial.workload.and_then(|workload| workload.counter()),
         side: &hosts.client,
         leases: &state.leases,

@@ -57,8 +57,10 @@ pub struct ProgramPaths<'a> {
 pub struct RunningProgram {
     child: Child,
     lease: Lease,
-    log: PathBuf,
-    address: SocketAddr,
+    /// Path of the program's log.
+    pub log: PathBuf,
+    /// Address that the program listens on.
+    pub address: SocketAddr,
     stop_within: Duration,
     /// Declared last, so that the run folder is dropped after the process.
     _run: RunFolder,
@@ -130,19 +132,9 @@ impl ProgramSpec<'_> {
 }
 
 impl RunningProgram {
-    /// Returns the address that the program listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Returns the id of the started process. This process or a descendant accepts connections.
     pub fn pid(&self) -> u32 {
         self.child.pid()
-    }
-
-    /// Returns the path of the program's log.
-    pub fn log(&self) -> &Path {
-        &self.log
     }
 
     fn wait_until_ready(

@@ -107,7 +107,7 @@ fn start_doubled(
     let server = runner
         .start_server(&trial, hosts, store, paths)
         .map_err(|error| error.of(&step))?;
-    let url = format!("http://{}{}", server.address(), trial.sent_to());
+    let url = format!("http://{}{}", server.address, trial.sent_to());
     let planned = plan_trial(&trial, hosts, &url).map_err(StepError::Failed)?;
     Ok(Some(DoubledProcess {
         server,

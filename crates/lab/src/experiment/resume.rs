@@ -12,7 +12,7 @@ use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::Environment;
 
-use super::{PlacementError, TrialHosts, plan_trial};
+use super::{TrialHosts, plan_trial};
 use crate::folder::EVENTS;
 use crate::manifest::Experiment;
 use crate::result_events::ResultEvents;
@@ -138,7 +138,7 @@ fn check_load(runs: &[RunEvents], experiment: &Experiment) -> Result<(), String>
             if run.id.setting != trial.setting {
                 return changed("setting");
             }
-            let hosts = TrialHosts::create(&trial.at).map_err(PlacementError::into_message)?;
+            let hosts = TrialHosts::create(&trial.at).map_err(|error| error.to_string())?;
             if run.place != hosts.place {
                 return changed("placement");
             }

@@ -42,7 +42,7 @@ pub fn response_fault(
 ) -> Option<String> {
     let request = trial.request();
     match (
-        probe::request(&hosts.client, server.address(), request),
+        probe::request(&hosts.client, server.address, request),
         trial.workload,
     ) {
         (Err(why), _) => Some(format!("{request}: {why}{}", server.last_words())),

@@ -70,7 +70,7 @@ impl StoreInstance {
                 let ready = |address| child::within(&hosts.server, || connect(address));
                 program
                     .insert(spec.start(paths, &ready, runner.stop)?)
-                    .address()
+                    .address
             }
         };
         // The proxy adds half of the round-trip delay in each direction.
@@ -78,7 +78,7 @@ impl StoreInstance {
             .delay
             .map(|delay| DelayProxy::start(&runner.floodmark, hosts, address, delay / 2));
         let proxy = proxy.transpose().map_err(failed)?;
-        let reached = proxy.as_ref().map_or(address, DelayProxy::address);
+        let reached = proxy.as_ref().map_or(address, |proxy| proxy.address);
         Ok(StoreInstance {
             reached: reached.to_string(),
             address,

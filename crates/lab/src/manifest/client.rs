@@ -47,9 +47,9 @@ const SUPPORTED: [&str; 7] = [
 ];
 
 /// `client.toml`.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ClientManifest {
+pub(crate) struct ClientManifest {
     /// Name of the client and of its folder.
     name: Located<Name>,
     /// Description of the client in one line.
@@ -64,9 +64,9 @@ pub(super) struct ClientManifest {
     build: Option<Build>,
     /// Command that prints the client's version. The first output line that contains a digit is
     /// recorded. Default: the version is unknown.
-    version: Option<CommandWords>,
+    pub(crate) version: Option<CommandWords>,
     /// Path that the client's script requests. Default: the path of the trial.
-    path: Option<Located<String>>,
+    pub(crate) path: Option<Located<String>>,
     /// Commands for the closed model on kept connections. Default: not supported.
     #[serde(default)]
     kept: Commands,
@@ -84,7 +84,7 @@ pub(super) struct ClientManifest {
     /// number of requests, the limit is 15m in total.
     linger: Option<PositiveDuration>,
     /// How to read the client's figures from its output.
-    figures: ClientFigures,
+    pub(crate) figures: ClientFigures,
 }
 
 /// Commands for one way of using connections.
@@ -122,17 +122,8 @@ impl TryFrom<ScalarText> for ExitCode {
 pub struct Client {
     /// Its folder.
     pub package: ManifestPackage,
-    /// Words of the command that prints the client's version.
-    pub version: Option<CommandWords>,
-    /// Path that the client's script requests.
-    pub path: Option<String>,
-    /// How to read its figures.
-    pub figures: ClientFigures,
-    kept: Commands,
-    fresh: Commands,
-    rate: Commands,
-    success: Vec<ExitCode>,
-    linger: Duration,
+    /// The other keys of `client.toml`.
+    pub(crate) manifest: ClientManifest,
 }
 
 impl Client {
@@ -142,7 +133,7 @@ impl Client {
     /// The file cannot be read or is invalid.
     pub fn read(folder: &Path) -> Result<Self, FileError> {
         let file = TomlFile::read(&folder.join("client.toml"))?;
-        let manifest: ClientManifest = file.parse()?;
+        let mut manifest: ClientManifest = file.parse()?;
         if let Some(path) = manifest.path.as_ref().filter(|path| !is_path(path)) {
             let what = format!(
                 "path: expected a path, like path = \"/scoring\", not \"{}\"",
@@ -161,18 +152,9 @@ impl Client {
                 }
             }
         }
-        let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
-        let client = Client {
-            package: ManifestPackage::new(&file, folder, name, needs, build)?,
-            version: manifest.version,
-            path: manifest.path.map(Located::into_inner),
-            figures: manifest.figures,
-            kept: manifest.kept,
-            fresh: manifest.fresh,
-            rate: manifest.rate,
-            success: manifest.success,
-            linger: manifest.linger.map_or(LINGER, |linger| linger.0),
-        };
+        let (needs, build) = (std::mem::take(&mut manifest.needs), manifest.build.take());
+        let package = ManifestPackage::new(&file, folder, &manifest.name, needs, build)?;
+        let client = Client { package, manifest };
         match client.abilities().is_empty() {
             true => Err(file.error_at_start(
                 "the client has no commands; write [kept], [fresh] or [rate] with a command",
@@ -238,18 +220,18 @@ impl Client {
     /// Returns the commands for a load, and a description of how they use connections.
     fn commands(&self, load: &LoadSpec) -> (&Commands, &'static str) {
         match (load.rate, load.fresh) {
-            (Some(_), _) => (&self.rate, "at a rate"),
-            (_, Some(true)) => (&self.fresh, "on fresh connections"),
-            _ => (&self.kept, "on kept connections"),
+            (Some(_), _) => (&self.manifest.rate, "at a rate"),
+            (_, Some(true)) => (&self.manifest.fresh, "on fresh connections"),
+            _ => (&self.manifest.kept, "on kept connections"),
         }
     }
 
     /// Describes the loads that the client supports.
     fn abilities(&self) -> Vec<String> {
         let all = [
-            ("at a rate", &self.rate),
-            ("on fresh connections", &self.fresh),
-            ("on kept connections", &self.kept),
+            ("at a rate", &self.manifest.rate),
+            ("on fresh connections", &self.manifest.fresh),
+            ("on kept connections", &self.manifest.kept),
         ];
         let abilities = all.map(|(how, commands)| {
             let duration = commands.duration.as_ref();
@@ -265,13 +247,18 @@ impl Client {
     /// Returns the maximum run time, after which the client is killed.
     #[must_use]
     pub fn within(&self, load: &LoadSpec) -> Duration {
-        load.length().map_or(LONGEST, |length| length + self.linger)
+        let linger = self
+            .manifest
+            .linger
+            .as_ref()
+            .map_or(LINGER, |limit| limit.0);
+        load.length().map_or(LONGEST, |length| length + linger)
     }
 
     /// Returns whether an exit code means success.
     #[must_use]
     pub fn succeeds(&self, code: Option<i32>) -> bool {
-        code.is_some_and(|code| match &self.success[..] {
+        code.is_some_and(|code| match &self.manifest.success[..] {
             [] => code == 0,
             codes => codes.contains(&ExitCode(code)),
         })

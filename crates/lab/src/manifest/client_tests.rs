@@ -17,6 +17,7 @@ fn read(name: &str, file: &str) -> Result<PrintedFigures, String> {
     let folder = clients().join(name).canonicalize().unwrap();
     let client = Client::read(&folder).unwrap_or_else(|error| panic!("{error}"));
     client
+        .manifest
         .figures
         .read(&fs::read_to_string(folder.join(file)).unwrap())
 }
@@ -229,6 +230,7 @@ fn counts_failures_of_each_kind() {
         assert!(text.contains(from), "{from}");
         let said = Client::read(&folder)
             .unwrap()
+            .manifest
             .figures
             .read(&text.replace(from, to))
             .unwrap();
@@ -291,7 +293,7 @@ fn client(text: &str) -> Result<Client, String> {
 
 #[test]
 fn names_invalid_figures() {
-    let figures = client(CLIENT).unwrap().figures;
+    let figures = client(CLIENT).unwrap().manifest.figures;
     let read = figures.read("7 answers, p50 2ms").unwrap();
     assert_eq!((read.answers, read.p50_us), (Some(7), Some(2e3)));
     assert_eq!(read.throughput_per_s, None);

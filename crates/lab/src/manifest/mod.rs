@@ -34,7 +34,7 @@ pub use store::{Store, StoreSource, TrialStore};
 pub use system::System;
 pub use template::{Template, write_template};
 pub use trial::Trial;
-pub use workload::{WORKLOADS, Workload, WorkloadRequest};
+pub use workload::{Workload, WorkloadRequest};
 
 /// Returns the JSON Schema of `system.toml`, kept in `docs/system.schema.json`.
 #[must_use]

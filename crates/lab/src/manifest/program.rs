@@ -106,18 +106,25 @@ impl Knob {
     }
 }
 
-/// How to start a program, from `[start]` or from a trial with a command.
-#[derive(Debug, Clone)]
+/// How to start a program: `[start]` of a system, or values from a store or a trial with a command.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Start {
-    /// The command, with placeholders.
+    /// Command, run in the system's folder without a shell. It must stay in the foreground.
+    /// Placeholders: {host} and {port}, the address and free port to listen on; {run}, a folder for
+    /// the files of this run; {threads}, the knob of that name, otherwise all of the server's own
+    /// CPUs if it has any, otherwise half the CPUs; {floodmark}, the path of floodmark; {workload},
+    /// the workload; {store}, the address and port of the trial's store, or none.
     pub command: Located<CommandWords>,
-    /// Names of files to copy to the run folder, with placeholders filled in.
+    /// Files of the system's folder to copy to {run}. Placeholders in the files are replaced.
+    #[serde(default)]
     pub files: Vec<Located<String>>,
-    /// Path of the readiness check; `None` for the workload's path.
+    /// Request that gets a status from 200 to 399 once the server is ready, such as "GET /".
+    /// Default: the path of the workload.
     pub ready: Option<ReadyPath>,
-    /// Maximum time until the server is ready; `None` for the default.
+    /// Maximum time until the server is ready. Default: 30s.
     pub ready_within: Option<PositiveDuration>,
-    /// Maximum time until the server exits after SIGTERM; `None` for the default.
+    /// Maximum time until the server exits after SIGTERM; then it gets SIGKILL. Default: 10s.
     pub stop_within: Option<PositiveDuration>,
 }
 

@@ -4,15 +4,15 @@ use std::ops::Deref;
 use std::path::Path;
 
 use floodmark_plan::FileError;
-use floodmark_plan::scalar::{Name, PositiveDuration};
+use floodmark_plan::scalar::Name;
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use strum::VariantNames;
 
-use super::fill::CommandWords;
 use super::need::Need;
-use super::program::{Build, Knob, ManifestPackage, Program, ReadyPath, Start};
-use super::workload::{WORKLOADS, Workload};
+use super::program::{Build, Knob, ManifestPackage, Program, Start};
+use super::workload::Workload;
 use floodmark_plan::did_you_mean;
 
 /// Placeholders in the command of a server.
@@ -50,32 +50,10 @@ pub(super) struct SystemManifest {
     /// How to build the system. Default: nothing to build.
     build: Option<Build>,
     /// How to start the system.
-    start: SystemStart,
+    start: Start,
     /// Settings that experiments can change; {name} in commands stands for a setting's value.
     #[serde(default)]
     knobs: LocatedMap<Knob>,
-}
-
-/// `[start]` of a system.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct SystemStart {
-    /// Command, run in the system's folder without a shell. It must stay in the foreground.
-    /// Placeholders: {host} and {port}, the address and free port to listen on; {run}, a folder for
-    /// the files of this run; {threads}, the knob of that name, otherwise all of the server's own
-    /// CPUs if it has any, otherwise half the CPUs; {floodmark}, the path of floodmark; {workload},
-    /// the workload; {store}, the address and port of the trial's store, or none.
-    command: Located<CommandWords>,
-    /// Files of the system's folder to copy to {run}. Placeholders in the files are replaced.
-    #[serde(default)]
-    files: Vec<Located<String>>,
-    /// Request that gets a status from 200 to 399 once the server is ready, such as "GET /".
-    /// Default: the path of the workload.
-    ready: Option<ReadyPath>,
-    /// Maximum time until the server is ready. Default: 30s.
-    ready_within: Option<PositiveDuration>,
-    /// Maximum time until the server exits after SIGTERM; then it gets SIGKILL. Default: 10s.
-    stop_within: Option<PositiveDuration>,
 }
 
 /// Runtime of a server.
@@ -119,18 +97,17 @@ impl System {
         let manifest: SystemManifest = file.parse()?;
         let (name, needs, build) = (&manifest.name, manifest.needs, manifest.build);
         let package = ManifestPackage::new(&file, folder, name, needs, build)?;
-        let start = Start {
-            command: manifest.start.command,
-            files: manifest.start.files,
-            ready: manifest.start.ready,
-            ready_within: manifest.start.ready_within,
-            stop_within: manifest.start.stop_within,
-        };
-        let program = Program::new(&file, package, start, manifest.knobs, &PLACEHOLDERS)?;
+        let program = Program::new(
+            &file,
+            package,
+            manifest.start,
+            manifest.knobs,
+            &PLACEHOLDERS,
+        )?;
         let mut workloads = Vec::new();
         for word in manifest.workloads.iter() {
-            workloads.push(Workload::of(word).ok_or_else(|| {
-                let fix = did_you_mean(word, WORKLOADS.into_iter());
+            workloads.push(word.parse().map_err(|_| {
+                let fix = did_you_mean(word, Workload::VARIANTS.iter().copied());
                 let what = format!("workloads: unknown workload \"{word}\"; {fix}");
                 file.error(&manifest.workloads.span(), what)
             })?);

@@ -138,7 +138,7 @@ impl Trial {
         let own = self
             .client
             .as_ref()
-            .and_then(|client| client.path.as_deref());
+            .and_then(|client| client.manifest.path.as_deref());
         own.unwrap_or(&self.path)
     }
 }
@@ -216,43 +216,38 @@ impl TrialReader<'_> {
     }
 
     fn refuse_conflicts(&self, section: &TrialSection) -> Result<(), FileError> {
-        let refused = match (&section.system, &section.command) {
-            (Some(_), Some(command)) => {
-                let what = "command conflicts with system; remove one of them";
-                return Err(self.file.error(&command.span(), what));
-            }
-            (_, None) => [
-                (
-                    span(&section.ready),
-                    "ready requires your own server; add command = \"…\"",
-                ),
-                (
-                    span(&section.ready_within),
-                    "ready-within requires your own server; add command = \"…\"",
-                ),
-                (
-                    span(&section.port),
-                    "port requires your own server; add command = \"…\"",
-                ),
-            ],
-            (None, Some(_)) => [
-                (
-                    span(&section.setting),
-                    "setting: only systems have knobs; write the value into the command",
-                ),
-                (
-                    span(&section.sweep),
-                    "sweep: only systems have knobs; write one trial per value",
-                ),
-                (None, ""),
-            ],
+        let refuse = |span: &Range<usize>, what: &str| Err(self.file.error(span, what));
+        let Some(command) = &section.command else {
+            let own_server_keys = [
+                ("ready", span(&section.ready)),
+                ("ready-within", span(&section.ready_within)),
+                ("port", span(&section.port)),
+            ];
+            let mut given = own_server_keys
+                .iter()
+                .filter_map(|(key, span)| Some((key, span.as_ref()?)));
+            return given.next().map_or(Ok(()), |(key, span)| {
+                let what = format!("{key} requires your own server; add command = \"…\"");
+                refuse(span, &what)
+            });
         };
-        match refused
-            .into_iter()
-            .find_map(|(span, what)| Some((span?, what)))
-        {
-            Some((span, what)) => Err(self.file.error(&span, what)),
-            None => Ok(()),
+        if section.system.is_some() {
+            refuse(
+                &command.span(),
+                "command conflicts with system; remove one of them",
+            )
+        } else if let Some(span) = span(&section.setting) {
+            refuse(
+                &span,
+                "setting: only systems have knobs; write the value into the command",
+            )
+        } else if let Some(span) = span(&section.sweep) {
+            refuse(
+                &span,
+                "sweep: only systems have knobs; write one trial per value",
+            )
+        } else {
+            Ok(())
         }
     }
 
@@ -387,7 +382,7 @@ fn span<T>(value: &Option<Located<T>>) -> Option<Range<usize>> {
 
 /// Checks that a client can send a workload's request.
 fn check_request(client: &Client, workload: Option<Workload>) -> Result<(), String> {
-    match (&client.path, workload) {
+    match (client.manifest.path.as_deref(), workload) {
         (None, Some(workload)) if workload.request().method != "GET" => Err(format!(
             "client {} sends only GET, and {workload} is {}; use a client with a script, like wrk-scoring, or floodmark",
             client.package.name,

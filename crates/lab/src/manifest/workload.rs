@@ -4,12 +4,23 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::{self, StrDeserializer};
 
 /// A workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Deserialize,
+    JsonSchema,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Workload {
     /// `GET /` returns `Hello World`.
     Hello,
@@ -52,21 +63,11 @@ impl fmt::Display for WorkloadRequest<'_> {
     }
 }
 
-/// Names of the workloads, in the order of [`Workload`].
-pub const WORKLOADS: [&str; 5] = ["hello", "json", "dispatcher", "scoring", "bars"];
-
 impl Workload {
-    /// Returns the workload with a name.
-    #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
-        let name: StrDeserializer<'_, value::Error> = name.into_deserializer();
-        Workload::deserialize(name).ok()
-    }
-
     /// Returns the workload's name.
     #[must_use]
     pub fn name(self) -> &'static str {
-        WORKLOADS[self as usize]
+        self.into()
     }
 
     /// Returns the path of the workload's request.
@@ -164,22 +165,18 @@ fn in_order(bars: Vec<Bar>) -> bool {
     bars.is_sorted_by_key(|bar| bar.id)
 }
 
-impl fmt::Display for Workload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use strum::VariantNames;
+
     use super::*;
 
     #[test]
     fn names_round_trip() {
-        for name in WORKLOADS {
-            assert_eq!(Workload::of(name).unwrap().name(), name);
+        for name in Workload::VARIANTS {
+            assert_eq!(name.parse::<Workload>().unwrap().name(), *name);
         }
-        assert_eq!(Workload::of("helo"), None);
+        assert!("helo".parse::<Workload>().is_err());
     }
 
     #[test]
