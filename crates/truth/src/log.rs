@@ -26,7 +26,7 @@ pub struct Log {
 }
 
 /// One request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestEntry {
     /// Fault that was injected into the response, if any.
     pub fault: Option<ResponseFault>,

@@ -172,24 +172,19 @@ impl Scenario {
                 _ => {}
             }
         }
-        if let Some(Stall {
-            length_ms,
-            every_ms,
-            ..
-        }) = self.stall
-            && (length_ms == 0 || length_ms >= every_ms)
+        if let Some(stall) = self.stall
+            && !(1..stall.every_ms).contains(&stall.length_ms)
         {
             return Err(format!(
-                "stall: length_ms is {length_ms}; it must be above 0 and below every_ms {every_ms}"
+                "stall: length_ms is {}; it must be above 0 and below every_ms {}",
+                stall.length_ms, stall.every_ms
             ));
         }
         if self.close_after.is_some_and(|c| c.requests == 0) {
             return Err("close_after: requests is 0; it must be at least 1".to_owned());
         }
-        for service in [self.service]
-            .into_iter()
-            .chain(self.change.map(|c| c.service))
-        {
+        let changed = self.change.map(|change| change.service);
+        for service in [self.service].into_iter().chain(changed) {
             if let Service::Exponential { mean_us } = service
                 && !(mean_us > 0.0 && mean_us.is_finite())
             {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, setrlimit};
@@ -120,6 +121,18 @@ pub fn raise_open_files() {
 pub fn signal(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
     Ok(kill_process(pid, signal)?)
+}
+
+/// Stops a process for the given time. Returns the actual time in µs.
+///
+/// # Errors
+/// The process has ended or belongs to another user.
+pub fn pause(pid: u32, length: Duration) -> io::Result<f64> {
+    let begin = Instant::now();
+    signal(pid, Signal::STOP)?;
+    std::thread::sleep(length);
+    signal(pid, Signal::CONT)?;
+    Ok(begin.elapsed().as_secs_f64() * 1e6)
 }
 
 /// Restricts this process to one CPU with a nice value. May be called between fork and exec.

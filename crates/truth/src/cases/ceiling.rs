@@ -1,8 +1,6 @@
 //! T10: the client's maximum rate, with the server on the same host.
 
-use super::CaseError;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
+use super::{CaseEnvironment, CaseResult};
 use crate::scenario::Scenario;
 
 const SECONDS: u64 = 5;
@@ -11,7 +9,7 @@ const SECONDS: u64 = 5;
 const SERVERS_SHARE: f64 = 0.7;
 
 /// Checks counts and bytes. The maximum rate is only noted, because it depends on the host.
-pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let flags = format!("-c 50 -d {SECONDS}s");
     let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
     measured.all_ok(measured.run.requests.intended);

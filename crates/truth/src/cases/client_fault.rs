@@ -2,16 +2,14 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use floodmark_record::run::Status;
-use rustix::process::Signal;
 
-use super::CaseError;
-use super::environment::{CaseEnvironment, ChildGuard, RunningClient};
-use super::findings::CaseRun;
+use super::environment::ChildGuard;
 use super::measured::CaseMeasurement;
 use super::reference;
+use super::{CaseEnvironment, CaseError, CaseResult};
 use crate::log::Log;
 use crate::scenario::Scenario;
 use crate::server::TruthServer;
@@ -19,7 +17,7 @@ use crate::sys;
 
 /// Stops the load process, which delays intended requests. The delay must count as lateness, not as
 /// service time.
-pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     const RATE: u64 = 1_000;
     const SECONDS: u64 = 5;
     const STOP: Duration = Duration::from_millis(500);
@@ -27,11 +25,9 @@ pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let flags = format!("--rate {RATE} -d {SECONDS}s");
     let client = environment.start(server.address(), &flags, SECONDS, None)?;
     std::thread::sleep(Duration::from_secs(2));
-    let begin = Instant::now();
-    let worker = stop_worker(&client)?;
-    std::thread::sleep(STOP);
-    sys::signal(worker, Signal::CONT).map_err(no_worker)?;
-    let stopped_us = begin.elapsed().as_secs_f64() * 1e6;
+    let missing = || no_worker(std::io::ErrorKind::NotFound.into());
+    let worker = client.worker().ok_or_else(missing)?;
+    let stopped_us = sys::pause(worker, STOP).map_err(no_worker)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     measured.all_ok(RATE * SECONDS);
     measured.bytes_agree();
@@ -57,13 +53,6 @@ pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     Ok(measured.findings)
 }
 
-fn stop_worker(client: &RunningClient) -> Result<u32, CaseError> {
-    let missing = || no_worker(std::io::ErrorKind::NotFound.into());
-    let worker = client.worker().ok_or_else(missing)?;
-    sys::signal(worker, Signal::STOP).map_err(no_worker)?;
-    Ok(worker)
-}
-
 fn no_worker(error: std::io::Error) -> CaseError {
     CaseError::run("floodmark's child process `worker`")(error)
 }
@@ -87,7 +76,7 @@ fn is_invalid(measured: &mut CaseMeasurement) {
 
 /// Runs the load process on the same CPU as a process that takes 90 % of the CPU time. The weight
 /// of nice 10 is 110, and the weight of nice 0 is 1024 (`sched_prio_to_weight` in the kernel).
-pub fn starved(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn starved(environment: &CaseEnvironment) -> CaseResult {
     const RATE: u64 = 20_000;
     const SECONDS: u64 = 3;
     const CPU: usize = 1;
@@ -127,7 +116,7 @@ fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<ChildGu
 
 /// Offers more than the client's maximum rate. The achieved rate must be lower, and the run
 /// invalid.
-pub fn overload(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn overload(environment: &CaseEnvironment) -> CaseResult {
     const SECONDS: u64 = 2;
     let maximum = environment.measure(Scenario::default(), "-c 50 -d 1s", 1)?;
     let rate = maximum.run.throughput_per_s.unwrap_or(0.0).round() * 10.0;

@@ -1,10 +1,8 @@
 //! T6: connections closed by the server, bodies in pieces, interim responses.
 
-use super::CaseError;
 use super::delay::tolerance_us;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
 use super::reference;
+use super::{CaseEnvironment, CaseResult};
 use crate::scenario::{CloseAfter, FaultShare, ResponseFault, Scenario, Service};
 
 /// Requests per connection.
@@ -14,7 +12,7 @@ const EACH: u64 = 7;
 const CONNECTIONS: u64 = 100;
 
 /// Closes connections after a number of requests, with or without `Connection: close`.
-pub fn closing(environment: &CaseEnvironment, announced: bool) -> Result<CaseRun, CaseError> {
+pub fn closing(environment: &CaseEnvironment, announced: bool) -> CaseResult {
     let requests = EACH;
     let scenario = Scenario {
         close_after: Some(CloseAfter {
@@ -49,7 +47,7 @@ const FIRST_BYTE_US: u64 = 10_000;
 
 /// Sends responses that take long after the first byte. The first byte may belong to an interim
 /// response.
-pub fn slow(environment: &CaseEnvironment, fault: ResponseFault) -> Result<CaseRun, CaseError> {
+pub fn slow(environment: &CaseEnvironment, fault: ResponseFault) -> CaseResult {
     const RATE: u64 = 200;
     const SECONDS: u64 = 3;
     let delay_us = FIRST_BYTE_US;

@@ -1,9 +1,7 @@
 //! T1: fixed delays at a low rate.
 
-use super::CaseError;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
 use super::reference;
+use super::{CaseEnvironment, CaseResult};
 use crate::scenario::Service;
 
 /// Rate in requests per second, and duration of each run in seconds.
@@ -15,7 +13,7 @@ pub fn tolerance_us(truth_us: f64) -> f64 {
     (truth_us * 0.01).max(50.0)
 }
 
-pub fn run(environment: &CaseEnvironment, delay_us: u64) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment, delay_us: u64) -> CaseResult {
     let scenario = Service::Fixed { delay_us }.into();
     let flags = format!("--rate {RATE} -d {SECONDS}s");
     let truth = reference::service_with_wake_up;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -52,23 +52,7 @@ pub struct RunningClient {
     limit: Duration,
 }
 
-/// Output of `floodmark load`.
-#[derive(Debug)]
-pub struct ClientOutput {
-    pub run: Run,
-    pub exit: Option<i32>,
-}
-
 impl CaseEnvironment {
-    /// Creates an environment with the given floodmark, and with this program as the server.
-    pub fn new(floodmark: &Path, backend: Option<String>) -> CaseEnvironment {
-        CaseEnvironment {
-            floodmark: floodmark.to_owned(),
-            backend,
-            truth: std::env::current_exe().unwrap_or_default(),
-        }
-    }
-
     /// Starts a load of about `seconds`. There is no warm-up unless `flags` contains one. Flags are
     /// separated by spaces. `confined` contains a CPU and a nice value.
     pub fn start(
@@ -126,8 +110,8 @@ impl RunningClient {
         worker?.parse().ok()
     }
 
-    /// Waits until floodmark ends, and returns the record.
-    pub fn finish(mut self) -> Result<ClientOutput, CaseError> {
+    /// Waits until floodmark ends. Returns the run, and the exit code if there is one.
+    pub fn finish(mut self) -> Result<(Run, Option<i32>), CaseError> {
         let status = loop {
             match self.child.0.try_wait() {
                 Ok(Some(status)) => break status,
@@ -145,10 +129,8 @@ impl RunningClient {
         let record: Record = serde_json::from_str(&stdout)
             .map_err(|error| no_record(format!("{error}; {}", stderr.trim())))?;
         let run = record.runs.into_iter().next();
-        Ok(ClientOutput {
-            run: run.ok_or_else(|| no_record("the record contains no run".to_owned()))?,
-            exit: status.code(),
-        })
+        let run = run.ok_or_else(|| no_record("the record contains no run".to_owned()))?;
+        Ok((run, status.code()))
     }
 }
 

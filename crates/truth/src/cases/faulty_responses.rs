@@ -1,9 +1,7 @@
 //! T5: faulty responses. Each is counted under its outcome.
 
-use super::CaseError;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
 use super::measured::CaseMeasurement;
+use super::{CaseEnvironment, CaseResult};
 use crate::log::RequestEntry;
 use crate::scenario::{FaultShare, ResponseFault, Scenario, Service, ServiceChange};
 
@@ -35,7 +33,7 @@ const FAULTS: [(f64, ResponseFault); 9] = [
     (0.05, DRIP),
 ];
 
-pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment) -> CaseResult {
     use ResponseFault as Fault;
     let scenario = Scenario {
         faults: FAULTS

@@ -1,8 +1,6 @@
 //! T4: Little's law. In the closed model, connections = throughput × response time.
 
-use super::CaseError;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
+use super::{CaseEnvironment, CaseResult};
 use crate::scenario::Service;
 
 /// Maximum of |N − X·R| / N.
@@ -11,7 +9,7 @@ const TOLERANCE: f64 = 0.02;
 /// Duration of each run, in seconds.
 const SECONDS: u64 = 4;
 
-pub fn run(environment: &CaseEnvironment, n: u64, service: Service) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment, n: u64, service: Service) -> CaseResult {
     let mut measured =
         environment.measure(service.into(), &format!("-c {n} -d {SECONDS}s"), SECONDS)?;
     measured.all_ok(measured.run.requests.intended);

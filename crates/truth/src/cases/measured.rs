@@ -3,11 +3,9 @@
 use floodmark_record::Run;
 
 use super::awake::Awake;
-use super::environment::{CaseEnvironment, ClientOutput};
-use super::findings::CaseRun;
 use super::plain_client::Overhead;
 use super::reference::Sorted;
-use super::{CaseError, disturbance};
+use super::{CaseEnvironment, CaseError, CaseRun, disturbance};
 use crate::log::Log;
 use crate::scenario::Scenario;
 use crate::server::TruthServer;
@@ -56,8 +54,7 @@ impl CaseEnvironment {
 impl CaseMeasurement {
     /// Checks that the outcomes add up, and that the server received each request once. A request
     /// that was resent after a reconnect may have reached the server twice.
-    pub fn new(client: ClientOutput, log: Log) -> Self {
-        let ClientOutput { run, exit } = client;
+    pub fn new((run, exit): (Run, Option<i32>), log: Log) -> Self {
         let mut findings = CaseRun {
             disturbance: disturbance::found(&run, &log),
             ..CaseRun::default()

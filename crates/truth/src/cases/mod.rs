@@ -33,11 +33,14 @@ use findings::CaseRun;
 
 pub use findings::{CaseAttempt, CaseFinding, CaseReport};
 
+/// Findings of an attempt, or the reason why the case cannot run.
+type CaseResult = Result<CaseRun, CaseError>;
+
 /// Name, description and function of a case.
 type Case = (
     &'static str,
     &'static str,
-    fn(&CaseEnvironment) -> Result<CaseRun, CaseError>,
+    fn(&CaseEnvironment) -> CaseResult,
 );
 
 /// Reason why a case cannot run.
@@ -126,7 +129,11 @@ pub fn run_cases(
     only: Option<&str>,
     skip: &[String],
 ) -> Vec<CaseReport> {
-    let environment = CaseEnvironment::new(floodmark, backend);
+    let environment = CaseEnvironment {
+        floodmark: floodmark.to_owned(),
+        backend,
+        truth: std::env::current_exe().unwrap_or_default(),
+    };
     // Write the output of a previous build to disk now, so that no write disturbs a measurement.
     rustix::fs::sync();
     let is_selected = |case: &&Case| {

@@ -1,9 +1,7 @@
 //! T8: arrivals at the server follow the schedule.
 
 use super::awake::Awake;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
-use super::{CaseError, anderson};
+use super::{CaseEnvironment, CaseResult, anderson};
 use crate::scenario::Scenario;
 
 /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot keep gaps
@@ -15,7 +13,7 @@ const SECONDS: u64 = 12;
 /// (ATC'19) accepts A² up to 7.7, which is twice the 1 % point.
 const BY_CHANCE: f64 = 0.001;
 
-pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let _awake = Awake::keep();
     let flags = format!("--rate {RATE} --arrivals poisson -d {SECONDS}s");
     let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;

@@ -1,9 +1,7 @@
 //! T3: Poisson arrivals at one server with exponential service times (M/M/1).
 
-use super::CaseError;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
 use super::reference::{self, Sorted};
+use super::{CaseEnvironment, CaseResult};
 use crate::choice::exponential_ns;
 use crate::scenario::Service;
 
@@ -24,7 +22,7 @@ const SIMULATIONS: usize = 400;
 const OUTSIDE: usize = 2;
 
 /// Loads the server with the fraction `rho` of its capacity.
-pub fn run(environment: &CaseEnvironment, rho: f64) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment, rho: f64) -> CaseResult {
     let mean_us = SERVICE_US;
     let scenario = Service::Exponential { mean_us }.into();
     let rate = rho * 1e6 / SERVICE_US;

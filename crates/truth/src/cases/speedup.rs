@@ -2,9 +2,7 @@
 
 use floodmark_record::run::SteadyClass;
 
-use super::CaseError;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
+use super::{CaseEnvironment, CaseResult};
 use crate::scenario::{Scenario, Service, ServiceChange};
 
 /// Time of the speedup, and duration of the run, in seconds.
@@ -14,7 +12,7 @@ const SECONDS: u64 = 20;
 /// Tolerance for the time of the detected change, in seconds.
 const TOLERANCE_S: f64 = 2.0;
 
-pub fn run(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let scenario = Scenario {
         change: Some(ServiceChange {
             at_ms: CHANGE_S * 1_000,

@@ -3,15 +3,14 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::CaseError;
-use super::environment::{CaseEnvironment, ChildGuard};
-use super::findings::CaseRun;
+use super::environment::ChildGuard;
 use super::measured::CaseMeasurement;
 use super::reference;
+use super::{CaseEnvironment, CaseError, CaseResult};
 use crate::log::Log;
 use crate::scenario::{Scenario, Stall};
 use crate::sys;
@@ -22,7 +21,7 @@ const TOLERANCE: f64 = 0.03;
 /// Tolerance of the 99th percentile compared with the formula.
 const FORMULA_TOLERANCE: f64 = 0.05;
 
-pub fn run(environment: &CaseEnvironment, stall: Stall) -> Result<CaseRun, CaseError> {
+pub fn run(environment: &CaseEnvironment, stall: Stall) -> CaseResult {
     const RATE: u64 = 1_000;
     const SECONDS: u64 = 12;
     let scenario = Scenario {
@@ -92,12 +91,8 @@ impl ServerProcess {
         })
     }
 
-    fn signal(&self, signal: Signal) -> Result<(), CaseError> {
-        sys::signal(self.child.0.id(), signal).map_err(failed)
-    }
-
     fn stop(mut self) -> Result<Log, CaseError> {
-        self.signal(Signal::TERM)?;
+        sys::signal(self.child.0.id(), Signal::TERM).map_err(failed)?;
         self.child.0.wait().map_err(failed)?;
         let text = std::fs::read(self.log.path()).map_err(failed)?;
         serde_json::from_slice(&text).map_err(|error| failed(error.into()))
@@ -107,7 +102,7 @@ impl ServerProcess {
 /// Repeats the example in wrk2's README. The load is 2,000/s for 30 s, with 39,500 requests in the
 /// histogram, and the server is stopped for 1.4 s. floodmark sends overdue requests at once, so
 /// K = rate · S requests are delayed.
-pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     const RATE: u64 = 2_000;
     const REQUESTS: u64 = 39_500;
     const STOP: Duration = Duration::from_millis(1_400);
@@ -115,11 +110,7 @@ pub fn stopped(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     let flags = format!("--rate {RATE} -n {REQUESTS}");
     let client = environment.start(server.address, &flags, REQUESTS / RATE, None)?;
     std::thread::sleep(Duration::from_secs(8));
-    let begin = Instant::now();
-    server.signal(Signal::STOP)?;
-    std::thread::sleep(STOP);
-    server.signal(Signal::CONT)?;
-    let stopped_us = begin.elapsed().as_secs_f64() * 1e6;
+    let stopped_us = sys::pause(server.child.0.id(), STOP).map_err(failed)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     check(&mut measured, REQUESTS, RATE as f64);
     let delayed = RATE as f64 * stopped_us / 1e6;

@@ -3,12 +3,10 @@
 
 use floodmark_record::run::Saturation;
 
-use super::CaseError;
 use super::awake::Awake;
-use super::environment::CaseEnvironment;
-use super::findings::CaseRun;
 use super::measured::CaseMeasurement;
 use super::reference::Sorted;
+use super::{CaseEnvironment, CaseResult};
 use crate::scenario::{Scenario, Service};
 
 /// Final rate of the ramp per second, and duration of each case in seconds.
@@ -25,7 +23,7 @@ const DELAY_US: u64 = 2_000;
 /// wake-up time of a thread on an idle host.
 const LATE_US: f64 = 1_000.0;
 
-pub fn ramp(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn ramp(environment: &CaseEnvironment) -> CaseResult {
     let _awake = Awake::keep();
     let flags = format!("--ramp 0-{MAX_RATE} -d {SECONDS}s");
     let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
@@ -44,7 +42,7 @@ pub fn ramp(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
     Ok(measured.findings)
 }
 
-pub fn steps(environment: &CaseEnvironment) -> Result<CaseRun, CaseError> {
+pub fn steps(environment: &CaseEnvironment) -> CaseResult {
     let _awake = Awake::keep();
     let scenario = Service::Fixed { delay_us: DELAY_US }.into();
     let rates = STEPS.map(|rate| rate.to_string()).join(",");

@@ -302,10 +302,8 @@ impl EventLoop {
                 readable_ns => readable_ns,
             }),
             arrival_ns,
-            first_byte_ns: 0,
-            departure_ns: 0,
             bytes_in: u32::try_from(request.length as u64 + request.body).unwrap_or(u32::MAX),
-            bytes_out: 0,
+            ..RequestEntry::default()
         });
         let due_ns = match fault {
             Some(ResponseFault::Status { .. }) => arrival_ns,
