@@ -9,7 +9,6 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use tokio::time::timeout;
 
-use crate::pace::Pace;
 use crate::response::RequestService;
 use crate::settings::Limits;
 use crate::socket::ConnectionSocket;
@@ -42,10 +41,13 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
 
 /// Serves a connection until the connection ends.
 pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
-    let registered = RegisteredConnection::add(&worker);
-    let pace = &registered.pace;
-    let socket = ConnectionSocket::new(stream, Rc::clone(pace), Rc::clone(&worker.register));
-    let service = RequestService::new(Rc::clone(&worker), Rc::clone(pace));
+    let (number, pace) = worker.register.add();
+    let _registered = RegisteredConnection {
+        worker: Rc::clone(&worker),
+        number,
+    };
+    let socket = ConnectionSocket::new(stream, Rc::clone(&pace), Rc::clone(&worker.register));
+    let service = RequestService::new(Rc::clone(&worker), Rc::clone(&pace));
     let mut connection = worker.http.serve_connection(socket, service);
     let whole = poll_fn(|cx| {
         pace.remember(cx.waker());
@@ -93,18 +95,6 @@ pub(crate) async fn linger(mut socket: ConnectionSocket) {
 struct RegisteredConnection {
     worker: Rc<Worker>,
     number: usize,
-    pace: Rc<Pace>,
-}
-
-impl RegisteredConnection {
-    fn add(worker: &Rc<Worker>) -> Self {
-        let (number, pace) = worker.register.add();
-        RegisteredConnection {
-            worker: Rc::clone(worker),
-            number,
-            pace,
-        }
-    }
 }
 
 impl Drop for RegisteredConnection {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::state_file::{StateError, StateFile};
+use crate::state_file::{StateError, StateFile, failed};
 
 /// Maximum time to wait for a reservation. After this time, the server responds with a 503.
 const WAIT: Duration = Duration::from_secs(1);
@@ -153,16 +153,10 @@ impl Reserver {
                 reserve(&shared, &file, block, &signals);
                 file
             })
-            .map_err(|source| StateError::Io {
-                doing: "start the thread that writes",
-                path: path.to_owned(),
-                source,
-            })?;
-        let reserver = Reserver {
-            numbers: Arc::clone(&numbers),
-            thread,
-        };
-        Ok((numbers, reserver))
+            .map_err(|source| failed("start the thread that writes", path, source))?;
+        let shared = Arc::clone(&numbers);
+        let reserver = Reserver { numbers, thread };
+        Ok((shared, reserver))
     }
 
     /// Writes the exact next number, so that a restart leaves no gap. Must be called after the last

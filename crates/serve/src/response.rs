@@ -1,6 +1,6 @@
 //! Computes responses to requests.
 
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -42,7 +42,7 @@ impl Service<Request<Incoming>> for RequestService {
         if request.body().is_end_stream()
             && let Some(response) = immediate(&worker, &request)
         {
-            return ResponseFuture::Now(Some(finished(&worker, &pace, response)));
+            return ResponseFuture::Now(ready(Ok(finished(&worker, &pace, response))));
         }
         ResponseFuture::Later(Box::pin(async move {
             let response = delayed(&worker, &pace, request).await?;
@@ -53,7 +53,7 @@ impl Service<Request<Incoming>> for RequestService {
 
 /// A response. Most responses are immediate and need no allocation.
 pub(crate) enum ResponseFuture {
-    Now(Option<HttpResponse>),
+    Now(Ready<Result<HttpResponse, hyper::Error>>),
     Later(Pin<Box<dyn Future<Output = Result<HttpResponse, hyper::Error>>>>),
 }
 
@@ -62,10 +62,7 @@ impl Future for ResponseFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            ResponseFuture::Now(response) => match response.take() {
-                Some(response) => Poll::Ready(Ok(response)),
-                None => Poll::Pending,
-            },
+            ResponseFuture::Now(response) => Pin::new(response).poll(cx),
             ResponseFuture::Later(future) => future.as_mut().poll(cx),
         }
     }

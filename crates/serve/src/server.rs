@@ -62,25 +62,19 @@ pub fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<ServeSummary, ServeError> {
-    let Settings {
-        workload,
-        listen: address,
-        share_port,
-        threads,
-        state,
-        limits,
-    } = settings;
+    let (workload, address) = (settings.workload, settings.listen);
+    let Settings { state, limits, .. } = settings;
     if state.is_some() && !workload.has_state() {
         return Err(ServeError::NoState(workload));
     }
-    if share_port && workload.has_state() {
+    if settings.share_port && workload.has_state() {
         return Err(ServeError::SharedState(workload));
     }
     let max_connections = max_connections(limits.connections)?;
     // Listen before opening the state file, so that a second server on this port cannot change the
     // file.
     let cannot_listen = |source| ServeError::Listen { address, source };
-    let listener = listen::listen(address, share_port).map_err(cannot_listen)?;
+    let listener = listen::listen(address, settings.share_port).map_err(cannot_listen)?;
     let address = listener.local_addr().map_err(cannot_listen)?;
     let (numbers, reserver) = match state {
         Some(path) => {
@@ -89,6 +83,7 @@ pub fn serve(
         }
         None => (Numbers::volatile(), None),
     };
+    let threads = settings.threads;
     let threads = threads.map_or_else(default_threads, NonZeroUsize::get);
     let shared = Arc::new(ServerState {
         workload,
@@ -126,13 +121,8 @@ fn run(
     let (stop, stopped) = watch::channel(false);
     let listener = Arc::new(listener);
     let mut workers = Vec::new();
-    let mut started = Ok(());
-    for number in 0..shared.handoffs.len() {
-        started = start_worker(number, shared, &listener, &stopped, &mut workers);
-        if started.is_err() {
-            break;
-        }
-    }
+    let started = (0..shared.handoffs.len())
+        .try_for_each(|number| start_worker(number, shared, &listener, &stopped, &mut workers));
     // The listener is closed when the last worker stops accepting.
     drop(listener);
     drop(stopped);
@@ -147,15 +137,14 @@ fn run(
         });
     }
     stop.send_replace(true);
-    let mut sum = Ok(ServeSummary::default());
-    for worker in workers {
-        match (&mut sum, worker.join()) {
-            (Ok(sum), Ok(done)) => sum.add(done),
-            (sum, Err(_)) => *sum = Err(ServeError::Panicked),
-            (Err(_), Ok(_)) => {}
-        }
+    // Join all workers, even after an error.
+    let joined: Vec<_> = workers.into_iter().map(JoinHandle::join).collect();
+    started?;
+    let mut sum = ServeSummary::default();
+    for done in joined {
+        sum.add(done.map_err(|_| ServeError::Panicked)?);
     }
-    started.and(sum)
+    Ok(sum)
 }
 
 /// Starts a worker thread and waits until its event loop exists.

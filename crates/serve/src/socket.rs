@@ -89,8 +89,7 @@ impl ConnectionSocket {
             };
             match received {
                 Ok(_) => return Poll::Ready(Ok(())),
-                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(e) => return Poll::Ready(Err(e)),
             }
         }

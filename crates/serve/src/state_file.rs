@@ -159,7 +159,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-fn failed(doing: &'static str, path: &Path, source: io::Error) -> StateError {
+/// Returns the error of a failed system call.
+pub(crate) fn failed(doing: &'static str, path: &Path, source: io::Error) -> StateError {
     StateError::Io {
         doing,
         path: path.to_owned(),
