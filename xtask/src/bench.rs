@@ -12,6 +12,7 @@ use crate::workspace::Workspace;
 
 /// Flags passed to `floodmark-bench`.
 #[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
 pub struct BenchArguments {
     /// Flags of the task; run the task with --help to list them
     #[arg(

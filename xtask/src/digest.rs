@@ -16,25 +16,19 @@ pub fn of(output: &[String]) -> Vec<String> {
         return output.iter().skip(from).cloned().collect();
     }
     let mut digest: Vec<String> = failed.iter().map(|name| format!("FAILED {name}")).collect();
-    let mut lines = output.iter();
-    let mut line = lines.next();
-    while let Some(text) = line {
+    let mut rest = output;
+    while let [text, after @ ..] = rest {
+        rest = after;
         let Some(name) = heading(text) else {
-            if text.starts_with("error: ") {
-                digest.push(text.clone());
-            }
-            line = lines.next();
+            digest.extend(text.starts_with("error: ").then(|| text.clone()));
             continue;
         };
-        let mut block = Vec::new();
-        line = lines.next();
-        while let Some(text) = line.filter(|text| !ends_block(text)) {
-            block.push(text);
-            line = lines.next();
-        }
+        let end = after.iter().position(|text| ends_block(text));
+        let (block, after) = after.split_at(end.unwrap_or(after.len()));
+        rest = after;
         digest.push(format!("---- {name}"));
         // Omit the backtrace, which is less useful than the message and would displace the message.
-        let block = block.into_iter().take_while(|text| *text != BACKTRACE);
+        let block = block.iter().take_while(|text| *text != BACKTRACE);
         let block = block.filter(|text| !text.trim().is_empty());
         let block: Vec<&String> = block.collect();
         let from = block.len().saturating_sub(TEST_LINES);

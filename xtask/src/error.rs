@@ -55,11 +55,10 @@ impl TaskError {
     pub fn of_all(
         results: impl IntoIterator<Item = Result<(), TaskError>>,
     ) -> Result<(), TaskError> {
-        let mut errors: Vec<TaskError> = results.into_iter().filter_map(Result::err).collect();
-        match errors.len() {
-            0 => Ok(()),
-            1 => Err(errors.remove(0)),
-            _ => Err(TaskError::Several(errors)),
+        let errors: Vec<TaskError> = results.into_iter().filter_map(Result::err).collect();
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(TaskError::Several(errors)),
         }
     }
 

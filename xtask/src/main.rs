@@ -57,25 +57,18 @@ enum Task {
     /// Write docs/cli.md from the help of every command
     Usage(Mode),
     /// Check a running server against a workload's contract
-    #[command(disable_help_flag = true)]
     Contract(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
-    #[command(disable_help_flag = true)]
     Confusion(BenchArguments),
     /// Compare floodmark with other load generators, and write docs/peers.md
-    #[command(disable_help_flag = true)]
     Peers(BenchArguments),
     /// Measure where the time of a request goes, and write docs/performance.md
-    #[command(disable_help_flag = true)]
     Performance(BenchArguments),
     /// Measure the cost of each of many kept connections
-    #[command(disable_help_flag = true)]
     Scale(BenchArguments),
     /// Measure what monitoring the server costs
-    #[command(disable_help_flag = true)]
     Watching(BenchArguments),
     /// Compare floodmark with itself and with a server slowed by 5 %
-    #[command(disable_help_flag = true)]
     Aa(BenchArguments),
 }
 
