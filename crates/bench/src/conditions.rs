@@ -6,7 +6,7 @@ use std::process::Command;
 use floodmark_observe::{Root, cpu, environment};
 
 use crate::bench::{Bench, Failure};
-use crate::table::DASH;
+use crate::table::cell;
 
 /// Date, source revision and host of a measurement.
 pub struct Conditions {
@@ -34,33 +34,27 @@ impl Conditions {
             false => "no hypervisor detected",
         };
         let model = host.cpu_model.as_deref().unwrap_or("unknown model");
-        let load = cpu::load_average(&Root::host());
+        let load = cell(cpu::load_average(&Root::host()), |load| load.to_string());
+        let date = output(Command::new("date").args(["--utc", "+%Y-%m-%d"]))?;
         Ok(Conditions {
             cpus: host.cpus,
             rows: [
-                (
-                    "date",
-                    output(Command::new("date").args(["--utc", "+%Y-%m-%d"]))?,
-                ),
+                ("date", date),
                 ("commit", commit),
                 ("CPU", format!("{model}, {} CPUs, {kind}", host.cpus)),
                 ("kernel", format!("Linux {}", host.kernel)),
-                (
-                    "load average at the start",
-                    load.map_or(DASH.to_owned(), |load| load.to_string()),
-                ),
+                ("load average at the start", load),
             ],
         })
     }
 
     /// Returns the name and value of each condition, followed by those in `others`.
-    pub fn rows(&self, others: &[(&str, &str)]) -> Vec<Vec<String>> {
-        let rows = self
-            .rows
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()));
-        let rows = rows.chain(others.iter().copied());
-        rows.map(|(name, value)| vec![name.to_owned(), value.to_owned()])
+    pub fn rows(
+        &self,
+        others: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Vec<Vec<String>> {
+        let rows = self.rows.iter().cloned().chain(others);
+        rows.map(|(name, value)| vec![name.to_owned(), value])
             .collect()
     }
 }

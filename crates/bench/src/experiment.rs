@@ -65,14 +65,10 @@ impl Setup {
             "question = {:?}\n[load]\n{}\n[place]\nprocesses = {}\n",
             self.question, self.load, self.processes
         );
-        for TrialSetup {
-            name,
-            lines,
-            client,
-        } in &self.trials
-        {
-            writeln!(text, "[[trial]]\nname = {name:?}\n{lines}")?;
-            if let Some(client) = client {
+        for trial in &self.trials {
+            let name = &trial.name;
+            writeln!(text, "[[trial]]\nname = {name:?}\n{}", trial.lines)?;
+            if let Some(client) = &trial.client {
                 writeln!(text, "client = {name:?}")?;
                 let clients = folder.join("clients").join(name);
                 fs::create_dir_all(&clients)?;

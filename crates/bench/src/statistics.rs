@@ -1,7 +1,5 @@
 //! Medians of a small number of rounds, with distribution-free confidence intervals.
 
-use crate::table::DASH;
-
 /// Target confidence level of an interval.
 const LEVEL: f64 = 0.95;
 
@@ -37,7 +35,8 @@ pub struct MedianInterval {
 /// with at least 95 % probability. The number of values below the median is binomial with p = ½
 /// (Conover, Practical Nonparametric Statistics, 3.2). The interval of fewer than six values is the
 /// range of the values, at a lower level.
-pub fn estimate(mut figures: Vec<f64>) -> Option<Median> {
+pub fn estimate(figures: impl IntoIterator<Item = f64>) -> Option<Median> {
+    let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);
     let n = figures.len();
     let (least, most) = (*figures.first()?, *figures.last()?);
@@ -58,11 +57,6 @@ pub fn estimate(mut figures: Vec<f64>) -> Option<Median> {
         most,
         interval,
     })
-}
-
-/// Formats a median, or a dash if there are no values.
-pub fn show(median: Option<Median>, text: impl Fn(Median) -> String) -> String {
-    median.map_or(DASH.to_owned(), text)
 }
 
 /// Returns the probability that the median lies between the order statistics `skipped + 1` and
@@ -94,7 +88,7 @@ mod tests {
     /// 95.9 % for the 6th and 15th of 20 values.
     #[test]
     fn more_figures_narrow_the_interval() {
-        let of = |n: usize| estimate((1..=n).map(|i| i as f64).collect()).unwrap();
+        let of = |n: usize| estimate((1..=n).map(|i| i as f64)).unwrap();
         let nine = of(9).interval.unwrap();
         assert_eq!((nine.low, nine.high), (2.0, 8.0));
         assert!((nine.coverage - 0.9609).abs() < 1e-4);

@@ -3,6 +3,11 @@
 /// Placeholder for a figure that was not measured.
 pub const DASH: &str = "–";
 
+/// Formats a figure, or returns [`DASH`] if the figure was not measured.
+pub fn cell<T>(figure: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    figure.map_or(DASH.to_owned(), text)
+}
+
 /// Returns a Markdown table. The headings in `heads` are separated by ` | `. The first column is
 /// aligned to the left, all others to the right. Missing cells are empty.
 pub fn table(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {

@@ -81,12 +81,8 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
 }
 
 fn row(name: &str, accuracy: Accuracy) -> Vec<String> {
-    let Accuracy {
-        right,
-        wrong,
-        abstains,
-    } = accuracy;
-    let cells = [right, wrong, abstains].map(|proportion| proportion.to_string());
+    let proportions = [accuracy.right, accuracy.wrong, accuracy.abstains];
+    let cells = proportions.map(|proportion| proportion.to_string());
     [vec![name.to_owned()], cells.to_vec()].concat()
 }
 

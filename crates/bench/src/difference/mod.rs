@@ -15,7 +15,7 @@ use floodmark_record::comparison::{ComparedMetric, Comparison, Conclusion};
 
 use crate::bench::{Bench, Failure, read, word};
 use crate::experiment::{Setup, TrialSetup};
-use crate::table::DASH;
+use crate::table::cell;
 
 /// Fraction of time for which the slower server is stopped.
 const STOPPED: f64 = 0.05;
@@ -185,7 +185,7 @@ fn is_slower(comparison: &Comparison) -> bool {
 
 /// Describes a comparison: ratio, interval, conclusion and notes.
 fn describe(comparison: &Comparison) -> String {
-    let number = |value: Option<f64>| value.map_or(DASH.to_owned(), |v| format!("{v:.3}"));
+    let number = |value: Option<f64>| cell(value, |v| format!("{v:.3}"));
     let conclusion = match comparison.conclusion {
         Conclusion::Different => "different",
         Conclusion::Equivalent => "equivalent",

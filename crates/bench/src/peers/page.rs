@@ -9,8 +9,8 @@ use super::stalls::{self, StallRounds};
 use super::{CONNECTIONS, MeasuredPeers, OHA, Peer, targets};
 use crate::conditions::{Conditions, version};
 use crate::samples::{PeerSample, Rounds};
-use crate::statistics::{Median, estimate, show};
-use crate::table::{DASH, table};
+use crate::statistics::{Median, estimate};
+use crate::table::{cell, table};
 
 /// All measurements on the page.
 pub struct PeersPage<'a> {
@@ -70,16 +70,13 @@ impl PeersPage<'_> {
 
     fn conditions(&self) -> String {
         let server = format!("{}, 1 worker", version(&["nginx", "-v"]));
-        let tls = "1.3, X25519, TLS_AES_256_GCM_SHA384 for every peer";
-        let mut rows = self.conditions.rows(&[("server", &server), ("TLS", tls)]);
-        let mut row = |what: &str, value: &str| rows.push(vec![what.to_owned(), value.to_owned()]);
-        for (peer, version) in self.runs(|run| run.version.clone()) {
-            row(peer, version.as_deref().unwrap_or(DASH));
-        }
+        let tls = "1.3, X25519, TLS_AES_256_GCM_SHA384 for every peer".to_owned();
+        let mut others = vec![("server", server), ("TLS", tls)];
+        others.extend(self.runs(|run| cell(run.version.clone(), |version| version)));
         if self.peers.iter().any(|peer| peer.name == "oha") {
-            row("oha, built with release-ci", OHA);
+            others.push(("oha, built with release-ci", OHA.to_owned()));
         }
-        let table = table("what | value", rows);
+        let table = table("what | value", self.conditions.rows(others));
         let mut text = format!("\n## Conditions\n\n{table}");
         let closed = self.closed.iter();
         let skipped: BTreeSet<&String> = closed.flat_map(|load| &load.record.skipped).collect();
@@ -145,10 +142,10 @@ impl PeersPage<'_> {
 fn figures(measured: &MeasuredPeers) -> String {
     let rows = measured.rows.iter().map(|(peer, rounds)| {
         let over = |figure: &dyn Fn(&PeerSample) -> Option<f64>| {
-            estimate(rounds.iter().flatten().filter_map(figure).collect())
+            estimate(rounds.iter().flatten().filter_map(figure))
         };
         let range = |median, number: &dyn Fn(f64) -> String| {
-            show(median, |m| {
+            cell(median, |m: Median| {
                 let [median, least, most] = [m.median, m.least, m.most].map(number);
                 format!("{median} ({least}–{most})")
             })
@@ -158,8 +155,8 @@ fn figures(measured: &MeasuredPeers) -> String {
             peer.name.to_owned(),
             range(over(&|s| Some(s.per_s)), &|n| show_count(n as u64)),
             range(over(&|s| Some(s.cpu_us)), &|us| format!("{us:.2}")),
-            show(over(&|s| s.own_cpu_us), |m| format!("{:.2}", m.median)),
-            show(mib, |m| format!("{:.1}", m.median)),
+            cell(over(&|s| s.own_cpu_us), |m| format!("{:.2}", m.median)),
+            cell(mib, |m| format!("{:.1}", m.median)),
         ]
     });
     let heads = "peer | requests/s | CPU µs/request | own figure | peak MiB";
@@ -230,7 +227,7 @@ pub fn pairs(a: &Rounds, b: &Rounds, figure: fn(&PeerSample) -> f64) -> Vec<f64>
 /// Formats a median and its interval. If there are fewer pairs than rounds, adds the number of
 /// pairs and the level.
 fn interval(ratio: Option<Median>, rounds: usize) -> String {
-    show(ratio, |ratio| {
+    cell(ratio, |ratio| {
         let median = ratio.median;
         let has_gaps = ratio.count < rounds;
         match ratio.interval {

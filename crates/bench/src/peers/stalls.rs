@@ -10,8 +10,8 @@ use super::page::PeersPage;
 use super::{MeasuredPeers, RATE, RATE_SECONDS, STALL};
 use crate::bench::{Bench, Failure, read};
 use crate::samples::PeerSample;
-use crate::statistics::{Median, estimate, show};
-use crate::table::table;
+use crate::statistics::{Median, estimate};
+use crate::table::{cell, table};
 
 /// Figures of one run. Each pair contains the median and the 99th percentile, in ms.
 #[derive(Debug, Clone)]
@@ -111,15 +111,15 @@ peer sent late, as in bursts.\n\
 - *sent*: from the arrival of a request in the server's kernel to its response.\n\n"
     );
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let median = |figure| show(figure, |m| ms(m.median));
+    let median = |figure| cell(figure, |m: Median| ms(m.median));
     let range = |figure| {
-        show(figure, |m| {
+        cell(figure, |m: Median| {
             format!("{} ({} to {})", ms(m.median), ms(m.least), ms(m.most))
         })
     };
     for rounds in &page.stalls {
         let requests = over(rounds, |sample| Some(sample.requests as f64));
-        let requests = show(requests, |m| show_count(m.median as u64));
+        let requests = cell(requests, |m| show_count(m.median as u64));
         let mut first = [rounds.peer.to_owned(), requests];
         for (i, (quantile, _)) in QUANTILES.into_iter().enumerate() {
             let cells = [
@@ -150,7 +150,7 @@ peer sent late, as in bursts.\n\
 }
 
 fn over(rounds: &StallRounds, figure: impl Fn(&StallSample) -> Option<f64>) -> Option<Median> {
-    estimate(rounds.samples.iter().flatten().filter_map(figure).collect())
+    estimate(rounds.samples.iter().flatten().filter_map(figure))
 }
 
 /// Formats a time or an error with a typographic minus sign.

@@ -10,7 +10,7 @@ use super::stalls::{StallRounds, ms, p99_error};
 use crate::experiment::{FRESH, HTTPS, KEPT, NginxLoad};
 use crate::samples::{PeerSample, Rounds};
 use crate::statistics::{Median, MedianInterval, estimate};
-use crate::table::{DASH, table};
+use crate::table::{DASH, cell, table};
 
 /// Required range of a ratio.
 type Required = RangeInclusive<f64>;
@@ -88,8 +88,7 @@ fn ratio_cells(ratio: Option<Median>, rounds: usize, required: &Required) -> [St
     let Some(ratio) = ratio else {
         return unmeasured(rounds, required_text(required));
     };
-    let interval =
-        |show: &dyn Fn(MedianInterval) -> String| ratio.interval.map_or(DASH.to_owned(), show);
+    let interval = |text: &dyn Fn(MedianInterval) -> String| cell(ratio.interval, text);
     [
         format!("{} of {rounds}", ratio.count),
         format!("{:.3}", ratio.median),

@@ -7,8 +7,8 @@ use floodmark_record::units::show_count;
 use super::loads::{HTTPS_FRESH, RATE, TWO_THREADS, Variant, VariantRun, measure};
 use crate::bench::{Bench, Failure};
 use crate::experiment::{FRESH, HTTPS, KEPT, NginxLoad};
-use crate::statistics::{estimate, show};
-use crate::table;
+use crate::statistics::estimate;
+use crate::table::{self, cell};
 
 /// Names of the loads that are measured without a CPU placement.
 const LOADS: [NginxLoad; 6] = [KEPT, FRESH, HTTPS, HTTPS_FRESH, RATE, TWO_THREADS];
@@ -33,26 +33,24 @@ pub fn table(bench: &Bench, rounds: usize, seconds: u64, folder: &Path) -> Resul
     }
     let measured = measure(bench, &variants, rounds, seconds, folder)?;
     let rows = variants.iter().zip(&measured).map(|(variant, measured)| {
-        let over = |figure: &dyn Fn(&VariantRun) -> f64| {
-            estimate(measured.runs.iter().map(figure).collect())
-        };
+        let over = |figure: &dyn Fn(&VariantRun) -> f64| estimate(measured.runs.iter().map(figure));
         let per_request = |cpu_s: fn(&VariantRun) -> f64| {
             over(&|run| cpu_s(run) * 1e6 / run.own.requests.sent as f64)
         };
-        let median = |cpu_s| show(per_request(cpu_s), |m| format!("{:.2}", m.median));
+        let median = |cpu_s| cell(per_request(cpu_s), |m| format!("{:.2}", m.median));
         let rate = over(&|run| run.own.throughput_per_s.unwrap_or_default());
         let cpu = per_request(|run| run.outer.client.cpu_s);
         let share = over(&|run| run.outer.client.system_s / run.outer.client.cpu_s);
         vec![
             variant.load.name.to_owned(),
             variant.backend.to_owned(),
-            show(rate, |m| show_count(m.median as u64)),
-            show(cpu, |m| {
+            cell(rate, |m| show_count(m.median as u64)),
+            cell(cpu, |m| {
                 format!("{:.2} ({:.2}–{:.2})", m.median, m.least, m.most)
             }),
             median(|run| run.outer.client.user_s),
             median(|run| run.outer.client.system_s),
-            show(share, |m| format!("{:.0} %", m.median * 100.0)),
+            cell(share, |m| format!("{:.0} %", m.median * 100.0)),
         ]
     });
     Ok(table::table(HEADS, rows))

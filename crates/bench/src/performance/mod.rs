@@ -39,12 +39,9 @@ pub fn run(bench: &Bench, options: &PerformanceOptions) -> Result<(), Failure> {
     let folder = tempfile::tempdir()?;
     let below = |name: &str| folder.path().join(name);
     let versions = PROGRAMS.map(|command| (command[0], version(&command)));
-    let versions = versions
-        .each_ref()
-        .map(|(name, value)| (*name, value.as_str()));
     let page = format!(
         include_str!("page.md"),
-        table = table("what | value", conditions.rows(&versions)),
+        table = table("what | value", conditions.rows(versions)),
         rounds = rounds,
         seconds = seconds,
         cpu = cpu::table(bench, rounds, seconds, &below("cpu"))?,

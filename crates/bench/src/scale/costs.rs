@@ -6,7 +6,7 @@ use floodmark_record::Run;
 use floodmark_record::run::Status;
 use floodmark_record::units::{show_bytes, show_count};
 
-use crate::table::DASH;
+use crate::table::cell;
 
 /// Maximum memory of the load process per connection, in bytes.
 const MAX_BYTES: f64 = 2048.0;
@@ -40,12 +40,8 @@ impl ConnectionCosts {
                 ));
             }
         }
-        let Run {
-            plan,
-            connections,
-            requests,
-            ..
-        } = &self.many;
+        let (plan, connections) = (&self.many.plan, &self.many.connections);
+        let requests = &self.many.requests;
         let standing = connections.held.as_ref().map_or(0, |held| held.standing);
         let held = standing.min(connections.peak.unwrap_or(0));
         for (got, expected, what) in [
@@ -70,17 +66,13 @@ impl ConnectionCosts {
 
 impl fmt::Display for ConnectionCosts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let open = |run: &Run| run.connections.peak.map_or(DASH.to_owned(), show_count);
-        let memory = |run: &Run| {
-            let peak = run.client.peak_rss_bytes;
-            peak.map_or(DASH.to_owned(), show_bytes)
-        };
+        let open = |run: &Run| cell(run.connections.peak, show_count);
+        let memory = |run: &Run| cell(run.client.peak_rss_bytes, show_bytes);
         let monitoring = |run: &Run| {
             let share = run.watcher.map(|watcher| watcher.cpu_s / watcher.wall_s);
-            share.map_or(DASH.to_owned(), |share| format!("{:.1} %", 100.0 * share))
+            cell(share, |share| format!("{:.1} %", 100.0 * share))
         };
-        let each = self.bytes_each();
-        let each = each.map_or(DASH.to_owned(), |each| format!("{each:.0}"));
+        let each = cell(self.bytes_each(), |each| format!("{each:.0}"));
         let ConnectionCosts { few, many } = self;
         let [few_open, many_open] = [few, many].map(open);
         writeln!(
