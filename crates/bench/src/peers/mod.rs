@@ -180,14 +180,18 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         measure(bench, &peers, load, rounds, seconds, &folder)
     };
     let closed = [KEPT, FRESH, HTTPS].map(|load| measure(load, rounds, seconds));
+    let closed = closed.into_iter().filter_map(Result::transpose);
+    let closed: Vec<_> = closed.collect::<Result<_, Failure>>()?;
     let rate = measure(FIXED_RATE, rounds.min(RATE_ROUNDS), RATE_SECONDS)?;
+    let rate_folder = folder.path().join(FIXED_RATE.name);
+    let stalls = rate.map(|rate| stalls::compare(&rate, &rate_folder));
     let page = page::PeersPage {
         rounds,
         seconds,
         conditions: &conditions,
         peers: &peers,
-        stalls: stalls::compare(&rate, &folder.path().join(FIXED_RATE.name))?,
-        closed: closed.into_iter().collect::<Result<_, Failure>>()?,
+        stalls: stalls.transpose()?.unwrap_or_default(),
+        closed,
     };
     let page = page.markdown();
     println!("\n{page}");
@@ -198,7 +202,7 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
     update(&bench.root, FILE, &page)
 }
 
-/// Runs a load in rounds with all peers that support the load.
+/// Runs a load in rounds with all peers that support the load. Returns `None` if no peer does.
 fn measure(
     bench: &Bench,
     peers: &[&'static Peer],
@@ -206,13 +210,16 @@ fn measure(
     rounds: usize,
     seconds: u64,
     folder: &Path,
-) -> Result<MeasuredPeers, Failure> {
+) -> Result<Option<MeasuredPeers>, Failure> {
     let (mut able, mut trials) = (Vec::new(), Vec::new());
     for &peer in peers {
         if let Some(trial) = peer.trial(bench, load)? {
             able.push(peer);
             trials.push(trial);
         }
+    }
+    if able.is_empty() {
+        return Ok(None);
     }
     let keys = load.keys().join("\n");
     let setup = Setup {
@@ -231,11 +238,11 @@ fn measure(
         let samples = samples::of(&record, peer.name, rounds, &result);
         (peer, samples)
     });
-    Ok(MeasuredPeers {
+    Ok(Some(MeasuredPeers {
         load,
         rows: rows.collect(),
         record,
-    })
+    }))
 }
 
 /// Returns the named peers, or all peers if no name is given. The name `floodmark` selects both

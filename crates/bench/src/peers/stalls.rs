@@ -91,11 +91,14 @@ pub fn p99_error(rounds: &StallRounds) -> Option<Median> {
     over(rounds, |sample| Some(sample.error(1)?.abs()))
 }
 
-/// Returns the section of the page.
+/// Returns the section of the page, or nothing if no peer has a fixed rate.
 pub fn section(page: &PeersPage) -> String {
     let (length_ms, every_ms) = STALL;
     let (rate, requests) = (show_count(RATE), show_count(RATE * RATE_SECONDS));
-    let rounds = page.stalls.first().map_or(0, |rounds| rounds.samples.len());
+    let Some(first) = page.stalls.first() else {
+        return String::new();
+    };
+    let rounds = first.samples.len();
     let mut text = format!(
         "\n## Reported times at {rate}/s under stalls\n\n\
 The server stalls for {length_ms} ms of every {every_ms} ms and logs each request and stall. The peers take turns; each sends \
