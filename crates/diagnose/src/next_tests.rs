@@ -10,6 +10,7 @@ use floodmark_record::run::{
     StepFigures, Validity, Window,
 };
 use floodmark_record::times::Times;
+use floodmark_record::units::Bytes;
 
 use super::*;
 use crate::testing::{burst, closed, open, scheduled, thread};
@@ -287,7 +288,7 @@ fn suggests_the_same_flag_for_a_changing_rate() {
             speed: 2.0,
             peak_per_s: 5000,
             window_s: 10.0,
-            timetable_bytes: 0,
+            timetable_bytes: Bytes(0),
             timetable_checksum: String::new(),
             timetable: floodmark_record::Timetable::default(),
         };

@@ -70,7 +70,7 @@ fn read_timetable(plan: &mut Plan) -> Result<(), Ending> {
     let mut bytes = Vec::new();
     let read = io::stdin()
         .lock()
-        .take(replay.timetable_bytes)
+        .take(replay.timetable_bytes.0)
         .read_to_end(&mut bytes);
     read.map_err(|e| Ending::internal(format!("worker: stdin: {e}")))?;
     replay.timetable = Timetable::decode(&bytes, &replay.timetable_checksum)

@@ -6,6 +6,7 @@ use floodmark_record::mix::{Mix, MixRequest};
 use floodmark_record::plan::{Arrivals, FiguresOf, Length, Model, Plan, Rate, Schedule, Spacing};
 use floodmark_record::profile::{Ramp, RateStep, Replay};
 use floodmark_record::timetable::{Timetable, checksum};
+use floodmark_record::units::Bytes;
 
 /// Returns a closed-model plan of `requests` on kept connections to `127.0.0.1:1`.
 pub fn closed_plan(connections: u32, requests: u64) -> Plan {
@@ -96,7 +97,7 @@ pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
         speed: 1.0,
         peak_per_s: requests,
         window_s,
-        timetable_bytes: bytes.len() as u64,
+        timetable_bytes: Bytes(bytes.len() as u64),
         timetable_checksum: checksum(&bytes),
         timetable,
     };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::plan::{ConnectionUse, Plan, Target};
+use crate::units::Bytes;
 
 fn plan(model: Model) -> Plan {
     Plan {
@@ -44,7 +45,7 @@ fn schedules() -> Vec<Schedule> {
                 speed: 1.0,
                 peak_per_s: 3,
                 window_s: 3.5,
-                timetable_bytes: 0,
+                timetable_bytes: Bytes(0),
                 timetable_checksum: String::new(),
                 timetable: crate::Timetable::default(),
             },

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::timetable::Timetable;
+use crate::units::Bytes;
 
 /// A rate that changes linearly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,7 +39,8 @@ pub struct Replay {
     /// It is one second if all arrivals are at the same time.
     pub window_s: f64,
     /// Size of the encoded timetable in bytes.
-    pub timetable_bytes: u64,
+    #[schemars(with = "u64")]
+    pub timetable_bytes: Bytes,
     /// FNV-1a checksum (64 bits, hexadecimal) of the encoded timetable.
     pub timetable_checksum: String,
     /// Arrival times, sent to a worker as bytes after the plan.

@@ -4,7 +4,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::plan::Rate;
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bytes(pub u64);
 
 /// Parses a duration such as `10s`, `250ms`, `1.5m`.
 ///

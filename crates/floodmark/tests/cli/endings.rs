@@ -12,7 +12,7 @@ use floodmark_record::run::Status;
 use floodmark_truth::Scenario;
 
 use crate::support::hostile::{Listener, answer_each};
-use crate::support::{TEST_VALIDITY, load, signal, start_load, start_load_as, truth};
+use crate::support::{TEST_VALIDITY, judging, load, signal, start_load, start_load_as, truth};
 
 fn hello() -> (floodmark_truth::TruthServer, String) {
     truth(Scenario::default())
@@ -94,9 +94,7 @@ fn a_starved_client_is_invalid_and_outranks_a_threshold() {
             "throughput > 1",
             "-q",
         ],
-        |command| {
-            command.env_remove(TEST_VALIDITY);
-        },
+        judging,
     );
     let worker = started.worker();
     started.wait_for_a_second();

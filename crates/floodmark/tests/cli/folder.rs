@@ -4,7 +4,7 @@ use std::fs;
 
 use floodmark_truth::Scenario;
 
-use crate::support::{Serve, code, folded, load, run, truth};
+use crate::support::{Serve, code, folded, judging, load, run, start_load_as, truth};
 
 #[test]
 fn folding_again_gives_the_same_record() {
@@ -23,8 +23,7 @@ fn folding_again_gives_the_same_record() {
             "2",
         ],
     ] {
-        let load = load(&url, arguments);
-        load.ends_with(0);
+        let load = start_load_as(&url, arguments, judging).end();
         let result = load.folder.path().join("result");
         assert_eq!(folded(&result), load.record, "{arguments:?}");
         let kept = serde_json::from_slice(&fs::read(result.join("record.json")).unwrap()).unwrap();

@@ -252,7 +252,7 @@ fn refuses_invalid_mixes_in_one_line() {
             "http://127.0.0.1:1/x",
             search.clone(),
             &[],
-            "give only the server, like http://127.0.0.1:1/",
+            "name only the server, like http://127.0.0.1:1/",
         ),
         (
             url,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use floodmark_record::profile::Replay;
 use floodmark_record::timetable::{MAX_ARRIVALS, Timetable, checksum};
-use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::units::{Bytes, show_count, show_ns};
 
 use crate::clock::NS_PER_S;
 
@@ -89,14 +89,14 @@ pub fn read(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Recording, R
         speed,
         peak_per_s: most_within_a_second(&times),
         window_s: window_s(times.len(), length),
-        timetable_bytes: 0,
+        timetable_bytes: Bytes(0),
         timetable_checksum: String::new(),
         timetable: Timetable::new(times),
     };
     let bytes = replay.timetable.encode();
     Ok(Recording {
         replay: Replay {
-            timetable_bytes: bytes.len() as u64,
+            timetable_bytes: Bytes(bytes.len() as u64),
             timetable_checksum: checksum(&bytes),
             ..replay
         },

@@ -32,7 +32,7 @@ fn starts_at_the_first_timestamp() {
     assert_eq!(replay.peak_per_s, 3);
     assert_eq!(recording.remark, None);
     let bytes = replay.timetable.encode();
-    assert_eq!(replay.timetable_bytes, bytes.len() as u64);
+    assert_eq!(replay.timetable_bytes.0, bytes.len() as u64);
     assert_eq!(
         Timetable::decode(&bytes, &replay.timetable_checksum),
         Ok(replay.timetable)

@@ -35,6 +35,11 @@ pub fn floodmark(arguments: &[&str]) -> Command {
     command
 }
 
+/// Makes floodmark judge the validity of its runs.
+pub fn judging(command: &mut Command) {
+    command.env_remove(TEST_VALIDITY);
+}
+
 /// Runs the command until it ends.
 pub fn run(arguments: &[&str]) -> Output {
     finish(floodmark(arguments).spawn().unwrap())
