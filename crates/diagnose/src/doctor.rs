@@ -8,8 +8,9 @@ mod system;
 
 use floodmark_record::host::{Checkup, HostFacts, HostFinding, Level};
 
-/// A topic and the function that judges it. The function returns `None` if data is missing.
-type DoctorCheck = (&'static str, fn(&HostFacts) -> Option<Judgement>);
+/// A topic and the function that judges it. The function returns `None` if data is missing, and
+/// leaves the topic empty.
+type DoctorCheck = (&'static str, fn(&HostFacts) -> Option<HostFinding>);
 
 const CHECKS: [DoctorCheck; 12] = [
     ("CPUs", cpu::cpus),
@@ -31,13 +32,9 @@ const CHECKS: [DoctorCheck; 12] = [
 pub fn findings(facts: &HostFacts) -> Vec<HostFinding> {
     let mut findings = CHECKS.map(|(topic, check)| {
         let not_available = || fine("not available on this host");
-        let judgement = check(facts).unwrap_or_else(not_available);
         HostFinding {
             topic: topic.to_owned(),
-            level: judgement.level,
-            found: judgement.found,
-            spoils: judgement.effect,
-            mend: judgement.fix,
+            ..check(facts).unwrap_or_else(not_available)
         }
     });
     findings.sort_by_key(|finding| finding.level);
@@ -54,39 +51,29 @@ pub fn checkup(facts: HostFacts) -> Checkup {
     }
 }
 
-/// The result for one topic.
-struct Judgement {
-    level: Level,
-    /// The figures that were found.
-    found: String,
-    /// The effect of the problem; `None` without a problem.
-    effect: Option<String>,
-    /// Commands that fix the problem.
-    fix: Vec<String>,
-}
-
-/// Creates a judgment without a problem.
-fn fine(found: impl Into<String>) -> Judgement {
-    Judgement {
+/// Creates a finding without a problem.
+fn fine(found: impl Into<String>) -> HostFinding {
+    HostFinding {
+        topic: String::new(),
         level: Level::Ok,
         found: found.into(),
-        effect: None,
-        fix: Vec::new(),
+        spoils: None,
+        mend: Vec::new(),
     }
 }
 
-/// Creates a judgment with a problem, its effect and its fix.
+/// Creates a finding with a problem, its effect and its fix.
 fn problem(
     level: Level,
     found: impl Into<String>,
     effect: impl Into<String>,
     fix: &[&str],
-) -> Judgement {
-    Judgement {
+) -> HostFinding {
+    HostFinding {
         level,
-        found: found.into(),
-        effect: Some(effect.into()),
-        fix: fix.iter().map(|line| (*line).to_owned()).collect(),
+        spoils: Some(effect.into()),
+        mend: fix.iter().map(|line| (*line).to_owned()).collect(),
+        ..fine(found)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Findings on the CPUs: number, quota, frequency, steal and other load.
 
-use floodmark_record::host::{HostFacts, Level};
+use floodmark_record::host::{HostFacts, HostFinding, Level};
 use floodmark_record::units::show_count;
 
-use super::{Judgement, fine, level, problem};
+use super::{fine, level, problem};
 
-pub(super) fn cpus(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn cpus(facts: &HostFacts) -> Option<HostFinding> {
     let allowed = facts.cpus.allowed;
     let online = facts.cpus.online.unwrap_or(allowed);
     let use_all = format!("taskset -cp 0-{} $$", online.saturating_sub(1));
@@ -52,7 +52,7 @@ pub(super) fn cpus(facts: &HostFacts) -> Option<Judgement> {
     })
 }
 
-pub(super) fn quota(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn quota(facts: &HostFacts) -> Option<HostFinding> {
     let Some(quota) = &facts.quota else {
         return Some(fine("none"));
     };
@@ -84,7 +84,7 @@ pub(super) fn quota(facts: &HostFacts) -> Option<Judgement> {
     ))
 }
 
-pub(super) fn governor(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn governor(facts: &HostFacts) -> Option<HostFinding> {
     let Some(frequency) = &facts.frequency else {
         return Some(fine("not visible in this virtual machine"));
     };
@@ -120,7 +120,7 @@ pub(super) fn governor(facts: &HostFacts) -> Option<Judgement> {
     ))
 }
 
-pub(super) fn steal(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn steal(facts: &HostFacts) -> Option<HostFinding> {
     // One tick of 10 ms in half a second on 2 CPUs is 1 %, so a share below 2 % may be noise.
     const NOTE: f64 = 0.02;
     // A loss of 5 % of the CPU time is larger than most differences in comparisons.
@@ -153,7 +153,7 @@ fn host_cpus(facts: &HostFacts) -> f64 {
     f64::from(facts.cpus.online.unwrap_or(facts.cpus.allowed).max(1))
 }
 
-pub(super) fn other_load(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn other_load(facts: &HostFacts) -> Option<HostFinding> {
     // The services of an idle system use less than a tenth of one CPU.
     const NOTE: f64 = 0.1;
     // Warn at a quarter of a CPU, or at a tenth of all CPUs if that is more.

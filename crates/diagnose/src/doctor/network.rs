@@ -1,17 +1,17 @@
 //! Findings on connections: open files, local ports, TIME_WAIT, accept queues and connection
 //! tracking.
 
-use floodmark_record::host::{HostFacts, Level};
+use floodmark_record::host::{HostFacts, HostFinding, Level};
 use floodmark_record::units::show_count;
 
-use super::{Judgement, fine, problem};
+use super::{fine, problem};
 
 /// Duration of TIME_WAIT, seconds (`TCP_TIMEWAIT_LEN`, a kernel constant).
 const TIME_WAIT_S: f64 = 60.0;
 
 const MORE_SOURCES: &str = "# or use several source addresses: --sources 127.0.0.2-127.0.0.20";
 
-pub(super) fn open_files(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn open_files(facts: &HostFacts) -> Option<HostFinding> {
     // This limit allows 10,000 connections in the client or the server.
     const ENOUGH: u64 = 10_240;
     let limit = facts.open_files?;
@@ -50,7 +50,7 @@ pub(super) fn open_files(facts: &HostFacts) -> Option<Judgement> {
     Some(fine(soft))
 }
 
-pub(super) fn ports(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn ports(facts: &HostFacts) -> Option<HostFinding> {
     // The kernel's default range is 32768–60999.
     const DEFAULT: u64 = 28_232;
     let ports = facts.ports?;
@@ -82,7 +82,7 @@ pub(super) fn ports(facts: &HostFacts) -> Option<Judgement> {
     ))
 }
 
-pub(super) fn time_wait(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn time_wait(facts: &HostFacts) -> Option<HostFinding> {
     // Even a small server accepts this number of fresh connections per second.
     const LOW_RATE: f64 = 10_000.0;
     let rules = &facts.time_wait;
@@ -151,7 +151,7 @@ pub(super) fn time_wait(facts: &HostFacts) -> Option<Judgement> {
     crowded.or_else(|| Some(fine(found + &elsewhere)))
 }
 
-pub(super) fn accept_queue(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn accept_queue(facts: &HostFacts) -> Option<HostFinding> {
     // The kernel's default has been 4096 since Linux 5.4; before, it was 128.
     const DEFAULT: u64 = 4_096;
     let queue = &facts.accept_queue;
@@ -185,7 +185,7 @@ pub(super) fn accept_queue(facts: &HostFacts) -> Option<Judgement> {
     })
 }
 
-pub(super) fn conntrack(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn conntrack(facts: &HostFacts) -> Option<HostFinding> {
     let Some(conntrack) = facts.conntrack else {
         return Some(fine("not loaded"));
     };

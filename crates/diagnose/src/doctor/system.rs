@@ -1,15 +1,15 @@
 //! Findings on io_uring and the clock.
 
-use floodmark_record::host::{HostFacts, Level};
+use floodmark_record::host::{HostFacts, HostFinding, Level};
 use floodmark_record::units::{show_count, show_ns};
 
-use super::{Judgement, fine, level, problem};
+use super::{fine, level, problem};
 
 /// The error codes `EPERM` and `ENOSYS`. Only Alpha, MIPS and SPARC have a different `ENOSYS`.
 const EPERM: i32 = 1;
 const ENOSYS: i32 = 38;
 
-pub(super) fn io_uring(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn io_uring(facts: &HostFacts) -> Option<HostFinding> {
     const SECCOMP: &str = "# in a container: allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile";
     let io_uring = &facts.io_uring;
     if io_uring.available {
@@ -37,7 +37,7 @@ pub(super) fn io_uring(facts: &HostFacts) -> Option<Judgement> {
     Some(problem(Level::Note, found, effect, &[fix]))
 }
 
-pub(super) fn clock(facts: &HostFacts) -> Option<Judgement> {
+pub(super) fn clock(facts: &HostFacts) -> Option<HostFinding> {
     // A reading takes 20–60 ns without a system call, 200 ns or more with one, and 1–3 µs with hpet
     // or acpi_pm.
     const SLOW_NS: f64 = 200.0;
