@@ -48,7 +48,7 @@ impl Candidate {
     pub fn new(
         rank: EvidenceRank,
         summary: impl Into<String>,
-        evidence: Vec<String>,
+        evidence: impl IntoIterator<Item = String>,
         next: impl Into<String>,
     ) -> Self {
         Candidate {
@@ -56,7 +56,7 @@ impl Candidate {
             utilization: 1.0,
             limit_per_s: None,
             summary: summary.into(),
-            evidence,
+            evidence: evidence.into_iter().collect(),
             next: next.into(),
         }
     }
@@ -69,13 +69,19 @@ impl Candidate {
         }
     }
 
+    /// Sets the used share of the limit.
+    pub fn with_share(self, utilization: f64) -> Self {
+        Candidate {
+            utilization,
+            ..self
+        }
+    }
+
     /// Sets the used share of the resource and computes the upper bound of throughput from the
     /// share.
     pub fn with_utilization(self, share: f64, throughput_per_s: f64) -> Self {
-        Candidate {
-            utilization: share,
-            ..self.with_limit(Some(throughput_per_s / share))
-        }
+        self.with_share(share)
+            .with_limit(Some(throughput_per_s / share))
     }
 
     /// Returns the finding that this cause may have limited the run.

@@ -34,18 +34,11 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
         a.rank.cmp(&b.rank).then(nearer_to_limit)
     });
-    let (cause, confidence, first, also) = if candidates.is_empty() {
-        (
-            Cause::Unknown,
-            Confidence::Unknown,
-            unknown(&facts),
-            Vec::new(),
-        )
-    } else {
-        let (cause, first) = candidates.remove(0);
-        let also = contributing((cause, &first), &candidates);
-        (cause, Confidence::Likely, first, also)
-    };
+    if candidates.is_empty() {
+        candidates.push((Cause::Unknown, unknown(&facts)));
+    }
+    let (cause, first) = candidates.remove(0);
+    let also = contributing((cause, &first), &candidates);
     let excluded = ruled_out.iter();
     let excluded = excluded.filter(|(excluded, _)| *excluded != cause && !also.contains(excluded));
     let verdict = Verdict {
@@ -54,7 +47,10 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             .collect(),
         cause,
         also,
-        confidence,
+        confidence: match cause {
+            Cause::Unknown => Confidence::Unknown,
+            _ => Confidence::Likely,
+        },
         summary: first.summary,
         limit_per_s: first.limit_per_s,
         evidence: first.evidence.into_iter().take(MAX_EVIDENCE).collect(),

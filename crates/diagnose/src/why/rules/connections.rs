@@ -67,8 +67,7 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
         format!("the server's accept queue{limit} overflows, and clients retry after 1 s"),
         [Some(figure), queue_text, retransmits]
             .into_iter()
-            .flatten()
-            .collect(),
+            .flatten(),
         "raise the server's backlog and net.core.somaxconn, or keep connections",
     )
     .found()
@@ -174,7 +173,7 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
             "raise the server's limit on connections (max-connections, worker_connections)",
         )
     };
-    let evidence = [figure].into_iter().chain(files_text).collect();
+    let evidence = [figure].into_iter().chain(files_text);
     let candidate = Candidate::new(EvidenceRank::Located, summary, evidence, next);
     findings.add(cause, candidate.found());
 }
@@ -226,12 +225,8 @@ pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
 /// Returns the rate of connections opened by processes other than the client, per second. If all
 /// roles share a network namespace, the client's connections are subtracted.
 fn opened_by_others(facts: &RunFacts<'_>) -> Option<f64> {
-    let opens = |role| {
-        facts
-            .samples
-            .mean(Metric::Network(role, NetworkFigure::ActiveOpens))
-    };
-    let run = facts.run;
+    let (run, samples) = (facts.run, &facts.samples);
+    let opens = |role| samples.mean(Metric::Network(role, NetworkFigure::ActiveOpens));
     let own = run.connections.opened as f64 / run.sending_s.max(f64::MIN_POSITIVE);
     opens(Some(Role::Server)).or_else(|| Some((opens(None)? - own).max(0.0)))
 }

@@ -151,9 +151,5 @@ pub(super) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Findings) {
         Some(_) => Cause::OfferedRate,
         None => Cause::None,
     };
-    let candidate = Candidate {
-        utilization: share,
-        ..candidate
-    };
-    findings.add(cause, candidate.found());
+    findings.add(cause, candidate.with_share(share).found());
 }

@@ -94,7 +94,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(format!("too little idle CPU for a second thread; {thread}"));
     }
     let name = &thread.name;
-    let candidate = Candidate::new(
+    Candidate::new(
         EvidenceRank::Saturated,
         format!("one thread of the server ({name}) is saturated while CPUs are idle"),
         vec![
@@ -106,12 +106,8 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
         ],
         "spread the work of this thread over several threads",
     )
-    .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)));
-    let utilization = thread.busy().min(1.0);
-    Candidate {
-        utilization,
-        ..candidate
-    }
+    .with_limit(Some(facts.responses_per_s / thread.on_cpu.min(1.0)))
+    .with_share(thread.busy().min(1.0))
     .found()
 }
 
@@ -226,7 +222,7 @@ pub(super) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Counted,
         format!("the control group's CPU quota throttles the server {times:.0} times per second"),
-        [figure].into_iter().chain(server).collect(),
+        [figure].into_iter().chain(server),
         "raise or remove the quota (cpu.max, or --cpus of the container)",
     )
     .found()

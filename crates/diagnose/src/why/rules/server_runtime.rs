@@ -65,7 +65,7 @@ pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
             "the JVM is still warming up: its compiler takes {} of the server's CPU",
             percent(share)
         ),
-        evidence.into_iter().flatten().collect(),
+        evidence.into_iter().flatten(),
         "use a warm-up that lasts until compilation stops (--warmup)",
     )
     .found()
@@ -110,7 +110,7 @@ pub(super) fn gc(facts: &RunFacts<'_>) -> Option<Finding> {
             "the JVM spends {} of the time on garbage collection",
             percent(time)
         ),
-        evidence.into_iter().flatten().collect(),
+        evidence.into_iter().flatten(),
         "increase the heap (-Xmx), or allocate less per request",
     )
     .found()
