@@ -47,14 +47,7 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
         .into_iter()
         .filter(|group| group.is_trial() && !in_sweep(group))
         .collect();
-    let mut loads: Vec<Vec<&RunGroup<'_>>> = Vec::new();
-    for trial in &trials {
-        let same = |load: &&mut Vec<&RunGroup<'_>>| differences::is_same_load(load[0], trial);
-        match loads.iter_mut().find(same) {
-            Some(load) => load.push(trial),
-            None => loads.push(vec![trial]),
-        }
-    }
+    let loads = run_group::grouped(&trials, |a, b| differences::is_same_load(a, b));
     let mut comparisons = Vec::new();
     for load in &loads {
         for trial in &load[1..] {

@@ -1,3 +1,5 @@
+use std::slice::from_ref;
+
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::run::{Environment, Run, SteadyClass, ToolInfo};
 use floodmark_record::sweep::{Sweep, SweepPoint};
@@ -336,15 +338,16 @@ fn alike(a: &Record, b: &Record) -> Caveats {
     let (mut of_a, mut of_b) = (run_groups(a).remove(0), run_groups(b).remove(0));
     of_a.name = "old".to_owned();
     of_b.name = "new".to_owned();
-    caveats((&of_a, &[a]), (&of_b, &[b]))
+    caveats((&of_a, from_ref(a)), (&of_b, from_ref(b)))
 }
 
 #[test]
 fn interleaved_and_equal_results_have_no_caveats() {
     let record = record(&FAST, &SLOW);
     let groups = run_groups(&record);
+    let records = from_ref(&record);
     assert_eq!(
-        caveats((&groups[0], &[&record]), (&groups[1], &[&record])),
+        caveats((&groups[0], records), (&groups[1], records)),
         Caveats::default()
     );
 }

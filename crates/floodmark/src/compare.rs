@@ -13,6 +13,7 @@ use floodmark_record::run::Status;
 use floodmark_record::{Record, SCHEMA_VERSION};
 use floodmark_report::terminal;
 
+use crate::endings;
 use crate::exit::{Ending, Exit, HELP};
 use crate::files::{self, Files};
 use crate::load::tool;
@@ -72,10 +73,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     files.check_sources(&sources.concat())?;
     files.check_writable()?;
     let (a, b) = (read_a.side()?, read_b.side()?);
-    let (records_a, records_b) = [&read_a, &read_b]
-        .map(|of| of.records.iter().collect::<Vec<_>>())
-        .into();
-    let like = caveats((&a, &records_a), (&b, &records_b));
+    let like = caveats((&a, &read_a.records), (&b, &read_b.records));
     let all = ComparedMetric::ALL.map(|metric| compare_groups(&a, &b, metric));
     let wanted = |c: &&Comparison| args.metric.is_empty() || args.metric.contains(&c.metric);
     let judge = |condition: &RatioCondition| {
@@ -139,7 +137,12 @@ impl Operand {
             };
             Ending::usage(format!("{path}: {error}{fix}"))
         })?;
-        Ok(RunGroup::merged(self.text.clone(), parts))
+        // The processes of several results stay separate.
+        let processes = parts.into_iter().flat_map(|part| part.processes);
+        Ok(RunGroup {
+            name: self.text.clone(),
+            processes: processes.collect(),
+        })
     }
 }
 
@@ -178,15 +181,7 @@ fn ending(
             side.name
         )));
     }
-    match compared.thresholds.iter().find(|t| t.met != Some(false)) {
-        Some(threshold) => {
-            let figure = match threshold.met {
-                Some(_) => threshold.figure.as_str(),
-                None => "the ratio was not measured; see the notes",
-            };
-            let message = format!("--fail-if '{}' failed: {figure}", threshold.condition);
-            Err(Ending::new(Exit::Check, message))
-        }
-        None => Ok(()),
-    }
+    let unmeasured = |_: &str| "the ratio was not measured; see the notes".to_owned();
+    let failed = endings::failed_threshold(&compared.thresholds, unmeasured);
+    failed.map_or(Ok(()), Err)
 }

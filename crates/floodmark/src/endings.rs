@@ -4,6 +4,7 @@ use floodmark_host::Stop;
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Address, Target};
+use floodmark_record::result::Threshold;
 use floodmark_record::run::{CheckResult, Run, Status};
 
 use crate::exit::{Ending, Exit};
@@ -82,6 +83,21 @@ fn place(target: &Target) -> String {
 pub fn failed_check(check: &CheckResult) -> Ending {
     let message = format!("check {} failed: {}", check.name, check.detail);
     Ending::new(Exit::Check, message)
+}
+
+/// Returns the [`Ending`] of the first `--fail-if` condition that was met or not measured.
+/// `unmeasured` describes a figure that was not measured.
+pub fn failed_threshold(
+    thresholds: &[Threshold],
+    unmeasured: impl Fn(&str) -> String,
+) -> Option<Ending> {
+    let threshold = thresholds.iter().find(|of| of.met != Some(false))?;
+    let figure = match threshold.met {
+        Some(_) => threshold.figure.clone(),
+        None => unmeasured(&threshold.figure),
+    };
+    let message = format!("--fail-if '{}' failed: {figure}", threshold.condition);
+    Some(Ending::new(Exit::Check, message))
 }
 
 /// Returns an [`Ending`] whose message includes `what` if the run is invalid.

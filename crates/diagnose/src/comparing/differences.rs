@@ -34,7 +34,7 @@ const NOT_OF_LOAD: [&str; 3] = ["target", "seed", "ports_per_source"];
 
 /// Returns the caveats for comparing two groups. Each group comes with its records.
 #[must_use]
-pub fn caveats(a: (&RunGroup<'_>, &[&Record]), b: (&RunGroup<'_>, &[&Record])) -> Caveats {
+pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> Caveats {
     let names = [a.0.name.as_str(), b.0.name.as_str()];
     let mut unlike = differences(names, &load(a.0), &load(b.0));
     unlike.extend(differences(names, &hosts(a.1), &hosts(b.1)));
@@ -110,7 +110,7 @@ fn load(group: &RunGroup<'_>) -> Properties {
     properties
 }
 
-fn hosts(records: &[&Record]) -> Properties {
+fn hosts(records: &[Record]) -> Properties {
     let mut properties = Properties::new();
     for record in records {
         let Environment {
@@ -170,8 +170,8 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
 
 /// Adds a note about unknown server processes: `floodmark load` does not know when its server
 /// started.
-fn unknown_processes(records: &[&Record]) -> Option<String> {
-    let is_load = |record: &&&Record| record.tool.command.get(1).is_some_and(|c| c == "load");
+fn unknown_processes(records: &[Record]) -> Option<String> {
+    let is_load = |record: &&Record| record.tool.command.get(1).is_some_and(|c| c == "load");
     let loads = records.iter().filter(is_load).count() as u64;
     (loads > 0).then(|| {
         format!(

@@ -40,15 +40,6 @@ impl<'a> RunGroup<'a> {
         self.runs().all(|run| run.trial.is_some())
     }
 
-    /// Merges several results and keeps their processes separate.
-    #[must_use]
-    pub fn merged(name: String, parts: Vec<RunGroup<'a>>) -> RunGroup<'a> {
-        RunGroup {
-            name,
-            processes: parts.into_iter().flat_map(|part| part.processes).collect(),
-        }
-    }
-
     /// Returns the names, the systems and the numbers of repetitions.
     #[must_use]
     pub fn summary(&self) -> ComparedResult {
@@ -69,34 +60,36 @@ impl<'a> RunGroup<'a> {
 /// several workloads or settings becomes several groups with distinct names.
 #[must_use]
 pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
-    let mut groups: Vec<Vec<Vec<&Run>>> = Vec::new();
-    for run in &record.runs {
-        let is_same = |group: &&mut Vec<Vec<&Run>>| {
-            let first = group[0][0];
-            match (&first.trial, &run.trial) {
-                (None, None) => {
-                    (&first.system, &first.workload, &first.setting)
-                        == (&run.system, &run.workload, &run.setting)
-                }
-                (first, run) => first == run,
-            }
-        };
-        match groups.iter_mut().find(is_same) {
-            None => groups.push(vec![vec![run]]),
-            Some(processes) => match processes.iter_mut().find(|p| p[0].process == run.process) {
-                Some(attempts) => attempts.push(run),
-                None => processes.push(vec![run]),
-            },
+    let is_same = |a: &&Run, b: &&Run| match (&a.trial, &b.trial) {
+        (None, None) => {
+            (&a.system, &a.workload, &a.setting) == (&b.system, &b.workload, &b.setting)
         }
-    }
-    let firsts: Vec<&Run> = groups.iter().map(|group| group[0][0]).collect();
+        (a, b) => a == b,
+    };
+    let groups = grouped(&record.runs, is_same);
+    let firsts: Vec<&Run> = groups.iter().map(|runs| runs[0]).collect();
     groups
-        .into_iter()
-        .map(|processes| RunGroup {
-            name: name(processes[0][0], &firsts),
-            processes,
+        .iter()
+        .map(|runs| RunGroup {
+            name: name(runs[0], &firsts),
+            processes: grouped(runs.iter().copied(), |a, b| a.process == b.process),
         })
         .collect()
+}
+
+/// Groups items that are the same as the first item of a group. Items and groups keep their order.
+pub(super) fn grouped<T>(
+    items: impl IntoIterator<Item = T>,
+    is_same: impl Fn(&T, &T) -> bool,
+) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for item in items {
+        match groups.iter_mut().find(|group| is_same(&group[0], &item)) {
+            Some(group) => group.push(item),
+            None => groups.push(vec![item]),
+        }
+    }
+    groups
 }
 
 /// Returns the trial's name. Without a trial, returns the system's name and the workload and

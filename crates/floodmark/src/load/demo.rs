@@ -43,10 +43,7 @@ pub fn run(args: &LoadArgs, open_files: Option<u64>, stop: &Stop) -> Result<(), 
             "the demo server did not start; to see why, run: floodmark serve hello",
         ));
     };
-    let url = format!(
-        "http://{}/",
-        address.trim_start_matches("http://").trim_end_matches('/')
-    );
+    let url = format!("{address}/");
     if !args.quiet {
         out::note(&format!(
             "demo: floodmark's hello server listens on {url}\n"
@@ -81,10 +78,10 @@ fn load(
     };
     let spec = args.spec();
     let planned = floodmark_plan::plan(&spec, target::resolve(url, &spec)?, open_files)?;
-    let measured = measure(&args, &planned, stop)?;
-    show(&args, &measured.record);
+    let (record, failure) = measure(&args, &planned, stop)?;
+    show(&args, &record);
     if !args.quiet && !fresh {
         out::print("\n");
     }
-    ending(&args, measured, stop)
+    ending(&args, &record, failure, stop)
 }

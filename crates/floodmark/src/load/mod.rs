@@ -48,11 +48,10 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     };
     let planned = floodmark_plan::plan(&spec, resolved, open_files)?;
     check_groups(&args.fail_if, planned.plan.mix.as_ref())?;
-    let measured = measure(args, &planned, &stop)?;
-    args.files
-        .write(&measured.record, |e| Ending::internal(e))?;
-    show(args, &measured.record);
-    ending(args, measured, &stop)
+    let (record, failure) = measure(args, &planned, &stop)?;
+    args.files.write(&record, |e| Ending::internal(e))?;
+    show(args, &record);
+    ending(args, &record, failure, &stop)
 }
 
 /// Checks that conditions on single requests name requests of the mix.
@@ -79,14 +78,6 @@ fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Endin
     Ok(())
 }
 
-/// Result of all attempts.
-struct MeasuredAttempts {
-    /// The record including evaluated thresholds.
-    record: Record,
-    /// The internal error, if any.
-    failure: Option<Ending>,
-}
-
 /// Returns a record without runs whose ending is listed as the reason.
 fn empty_record(ending: &Ending) -> Record {
     let mut record = Record::new(tool(), environment(&Root::host()));
@@ -94,8 +85,13 @@ fn empty_record(ending: &Ending) -> Record {
     record
 }
 
-/// Runs the attempts.
-fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredAttempts, Ending> {
+/// Runs the attempts. Returns the record with evaluated thresholds, and the internal error if the
+/// attempts failed.
+fn measure(
+    args: &LoadArgs,
+    planned: &Planned,
+    stop: &Stop,
+) -> Result<(Record, Option<Ending>), Ending> {
     if !args.quiet {
         for remark in &planned.remarks {
             out::note(&format!("{remark}\n"));
@@ -159,10 +155,7 @@ fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<MeasuredAt
         None if !record.thresholds.is_empty() => folder.write_record(&record).err(),
         _ => None,
     };
-    Ok(MeasuredAttempts {
-        record,
-        failure: failure.or_else(|| kept.map(Ending::internal)),
-    })
+    Ok((record, failure.or_else(|| kept.map(Ending::internal))))
 }
 
 /// Describes this program and its command line for the record.
@@ -215,10 +208,14 @@ fn show(args: &LoadArgs, record: &Record) {
     });
 }
 
-fn ending(args: &LoadArgs, measured: MeasuredAttempts, stop: &Stop) -> Result<(), Ending> {
-    let MeasuredAttempts { record, failure } = measured;
+fn ending(
+    args: &LoadArgs,
+    record: &Record,
+    failure: Option<Ending>,
+    stop: &Stop,
+) -> Result<(), Ending> {
     let shown = !args.quiet && !record.runs.is_empty();
-    let interrupted = endings::interrupted(&record, stop, failure.is_some(), shown);
+    let interrupted = endings::interrupted(record, stop, failure.is_some(), shown);
     let mut all = Vec::from_iter(failure);
     all.extend(interrupted);
     all.extend(record.runs.iter().find_map(server_fault));
@@ -237,14 +234,7 @@ fn ending(args: &LoadArgs, measured: MeasuredAttempts, stop: &Stop) -> Result<()
     }
     let mut checks = record.runs.iter().flat_map(|run| &run.checks);
     all.extend(checks.find(|check| !check.held).map(endings::failed_check));
-    let mut thresholds = record.thresholds.iter();
-    if let Some(threshold) = thresholds.find(|threshold| threshold.met != Some(false)) {
-        let figure = match threshold.met {
-            Some(_) => threshold.figure.clone(),
-            None => format!("not measured ({})", threshold.figure),
-        };
-        let message = format!("--fail-if '{}' failed: {figure}", threshold.condition);
-        all.push(Ending::new(Exit::Check, message));
-    }
+    let unmeasured = |figure: &str| format!("not measured ({figure})");
+    all.extend(endings::failed_threshold(&record.thresholds, unmeasured));
     exit::worst(all)
 }
