@@ -1,7 +1,6 @@
 //! Escapes text from servers, URLs and command lines for a terminal.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 /// Maximum number of characters shown of a text. The rest is replaced by "…".
 pub const MAX_LENGTH: usize = 2_000;
@@ -24,9 +23,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
         }
         match c {
             '\n' | '\r' | '\t' | '\u{2028}' | '\u{2029}' => out.push(' '),
-            c if is_control(c) => {
-                let _ = write!(out, "\\u{{{:x}}}", u32::from(c));
-            }
+            c if is_control(c) => out.extend(c.escape_unicode()),
             c => out.push(c),
         }
     }

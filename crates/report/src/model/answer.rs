@@ -85,10 +85,9 @@ fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
 /// Returns the most frequent cause of a load. Includes evidence if there are few loads, and the
 /// next step unless the page already shows it.
 fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
-    let runs = || load.iter().map(|one| one.run);
-    let (verdict, _) = verdict::most_frequent(runs())?;
+    let (verdict, cause) = verdict::most_frequent(load.iter().map(|one| one.run))?;
     let mut lead = vec![plain("Why:")];
-    lead.extend(verdict::cause(runs())?.spans);
+    lead.extend(cause.spans);
     let mut items = Vec::new();
     if few && !verdict.evidence.is_empty() {
         let lines = verdict::evidence(verdict)
@@ -151,7 +150,7 @@ fn result_of_one(run: &Run) -> Vec<Span> {
         spans.extend(line.spans);
     }
     let times = &run.response_time_us;
-    let response = |us| time(us, times, run.plan.timeout.as_secs_f64());
+    let response = |us| time(us, times, &run.plan);
     let took = match times.count {
         0 => String::new(),
         _ => format!(

@@ -118,7 +118,7 @@ fn cells(run: &Run) -> Vec<ColumnCell> {
         ("goodput/s", Detail::Roomy, goodput.into()),
     ];
     let times = &run.response_time_us;
-    cells.extend(percentiles(times, run.plan.timeout.as_secs_f64()));
+    cells.extend(percentiles(times, &run.plan));
     cells.push(outcomes::failures(outcomes::not_ok(&run.requests)));
     let cpu = |us| cpu_per_request(us).unwrap_or_else(missing).into();
     let of = |used: &Option<Server>| cpu(used.as_ref().and_then(|used| used.cpu_us_per_request));

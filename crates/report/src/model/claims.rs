@@ -3,7 +3,7 @@
 use floodmark_record::comparison::ClaimResult;
 
 use super::ratios::{holds, measured, published, subject};
-use super::{Blocks, Emphasis, FigureTable, TableRow, TextLine, faint, plain};
+use super::{Blocks, Emphasis, FigureTable, TableRow, TextLine, faint, line, plain};
 
 /// Adds the claims of an experiment.
 pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
@@ -15,7 +15,7 @@ pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
     for claim in claims {
         let source = claim.source.iter();
         let source: String = source.map(|source| format!(" ({source})")).collect();
-        blocks.text("claim", format!("{}{source}", claim.text));
+        blocks.lines([line("claim", format!("{}{source}", claim.text))]);
         let mut subject = subject(claim);
         if !subject.is_empty() {
             subject.push_str(": ");

@@ -9,7 +9,9 @@ use floodmark_record::units::show_ratio;
 use super::figures::{count_of, optional};
 use super::ratios::{self, figure, interval, processes_needed};
 use super::summary::threshold;
-use super::{Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, line, plain};
+use super::{
+    Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, gathered, line, plain,
+};
 
 /// Metrics of an experiment that a terminal shows. The page and the record contain all metrics.
 const ON_TERMINAL: [ComparedMetric; 4] = [
@@ -112,50 +114,20 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
 
 /// Returns the number of server processes that inconclusive metrics need.
 pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    gathered("inconclusive", comparisons, |c| {
-        c.repetitions_needed
-            .map(processes_needed)
-            .into_iter()
-            .collect()
-    })
+    let needed = |c: &&Comparison| (c.metric.name(), c.repetitions_needed.map(processes_needed));
+    gathered("inconclusive", comparisons.iter().map(needed))
 }
 
 /// Returns each distinct note of the comparisons, with the metrics that it applies to.
 pub(crate) fn notes(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    gathered("note", comparisons, |c| c.notes.clone())
+    let notes = |c: &&Comparison| (c.metric.name(), c.notes.clone());
+    gathered("note", comparisons.iter().map(notes))
 }
 
 /// Returns each distinct statistical method with the metrics that it applies to.
 pub(crate) fn methods(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    gathered("method", comparisons, |c| vec![c.method.clone()])
-}
-
-/// Returns each distinct text once, with metric names unless it applies to all metrics.
-fn gathered(
-    label: &str,
-    comparisons: &[&Comparison],
-    of: fn(&Comparison) -> Vec<String>,
-) -> Vec<TextLine> {
-    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
-    let mut all: Vec<&str> = Vec::new();
-    for comparison in comparisons {
-        let metric = comparison.metric.name();
-        if !all.contains(&metric) {
-            all.push(metric);
-        }
-        for text in of(comparison) {
-            match found.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, metrics)) if metrics.contains(&metric) => {}
-                Some((_, metrics)) => metrics.push(metric),
-                None => found.push((text, vec![metric])),
-            }
-        }
-    }
-    let line = |(text, metrics): (String, Vec<&str>)| match metrics.len() == all.len() {
-        true => line(label, text),
-        false => line(label, format!("{}: {text}", metrics.join(", "))),
-    };
-    found.into_iter().map(line).collect()
+    let method = |c: &&Comparison| (c.metric.name(), [c.method.clone()]);
+    gathered("method", comparisons.iter().map(method))
 }
 
 #[cfg(test)]

@@ -21,8 +21,7 @@ pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
         "memory limit",
         cgroup.and_then(|cgroup| cgroup.memory_bytes),
     ));
-    let placements = placement::lines(record).into_iter();
-    lines.extend(placements.map(|text| line("hosts", text)));
+    lines.extend(placement::lines(record));
     let tool = format!("{} {}", record.tool.name, record.tool.version);
     lines.push(line("measured by", tool));
     let judges = record

@@ -39,7 +39,9 @@ pub(crate) fn document(record: &Record) -> Blocks {
     let trials: Vec<_> = trials.collect();
     blocks.paragraph([Emphasis::Strong.span(&experiment.question)]);
     blocks.gap();
-    blocks.tables([table(&trials)]);
+    let rows = trials.iter();
+    let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
+    blocks.tables([FigureTable::of(rows, "")]);
     blocks.paragraph([faint(EXPLANATION)]);
     blocks.lines(verdict::of_trials(&trials));
     for (name, runs) in &trials {
@@ -52,8 +54,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
         blocks.lines_of(name, log_lines(runs));
     }
     blocks.lines(resumed(record).map(|text| line("resumed", text)));
-    let placements = placement::lines(record).into_iter();
-    blocks.lines(placements.map(|text| line("hosts", text)));
+    blocks.lines(placement::lines(record));
     blocks.lines(record.skipped.iter().map(|text| line("skipped", text)));
     if let Some(mut ladder) = ladder::table(record) {
         blocks.section("ladder", &std::mem::take(&mut ladder.note));
@@ -67,14 +68,6 @@ pub(crate) fn document(record: &Record) -> Blocks {
     comparison::add_pairs(&mut blocks, record);
     claims::add(&mut blocks, &record.claims);
     blocks
-}
-
-fn table(trials: &[(&str, TrialRuns<'_>)]) -> FigureTable {
-    let rows = trials.iter();
-    FigureTable::of(
-        rows.map(|(name, runs)| ((*name).to_owned(), cells(runs))),
-        "",
-    )
 }
 
 fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
@@ -112,7 +105,7 @@ fn percentile(runs: &TrialRuns<'_>, of: fn(&Times) -> Option<f64>) -> Span {
     let mut censored = runs.iter().filter(|run| run.response_time_us.censored > 0);
     plain(match (median, censored.next()) {
         (Some(us), _) if us.is_finite() => microseconds(us),
-        (Some(_), Some(run)) => time(None, &run.response_time_us, run.plan.timeout.as_secs_f64()),
+        (Some(_), Some(run)) => time(None, &run.response_time_us, &run.plan),
         _ => NOT_MEASURED.to_owned(),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use floodmark_record::plan::Plan;
 use floodmark_record::run::Interval;
 use floodmark_record::times::Times;
 use floodmark_record::units::{show_count, show_duration, show_ns, show_rate};
@@ -16,10 +17,10 @@ pub(crate) fn optional(figure: Option<f64>, show: impl Fn(f64) -> String) -> Str
 
 /// Formats a statistic of `times` in microseconds. A percentile among timed-out requests is shown
 /// as above the timeout.
-pub(crate) fn time(us: Option<f64>, times: &Times, timeout_s: f64) -> String {
+pub(crate) fn time(us: Option<f64>, times: &Times, plan: &Plan) -> String {
     match us {
         Some(0.0) => "0".to_owned(),
-        None if times.censored > 0 => format!("> {}", seconds(timeout_s)),
+        None if times.censored > 0 => format!("> {}", seconds(plan.timeout.as_secs_f64())),
         us => optional(us, microseconds),
     }
 }
@@ -174,9 +175,10 @@ mod tests {
             censored: 2,
             ..Times::default()
         };
-        assert_eq!(time(None, &censored, 5.0), "> 5 s");
-        assert_eq!(time(None, &Times::default(), 5.0), "–");
-        assert_eq!(time(Some(251.0), &Times::default(), 5.0), "251 µs");
+        let plan = crate::fixture::closed().plan;
+        assert_eq!(time(None, &censored, &plan), "> 5 s");
+        assert_eq!(time(None, &Times::default(), &plan), "–");
+        assert_eq!(time(Some(251.0), &Times::default(), &plan), "251 µs");
     }
 
     #[test]

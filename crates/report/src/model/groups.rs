@@ -25,10 +25,7 @@ fn cells(run: &Run, group: &GroupFigures) -> Vec<ColumnCell> {
         ("share", Detail::Roomy, share.into()),
         outcomes::ok_per_s(group.throughput_per_s),
     ];
-    cells.extend(percentiles(
-        &group.response_time_us,
-        run.plan.timeout.as_secs_f64(),
-    ));
+    cells.extend(percentiles(&group.response_time_us, &run.plan));
     cells.push(outcomes::failures(outcomes::not_ok(&group.requests)));
     cells
 }

@@ -31,6 +31,8 @@ mod table;
 pub(crate) mod times;
 pub(crate) mod verdict;
 
+use std::collections::BTreeSet;
+
 pub(crate) use chart::Chart;
 pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableRow};
 
@@ -52,6 +54,11 @@ pub(crate) enum Emphasis {
 }
 
 impl Emphasis {
+    /// Returns this emphasis if it applies, otherwise [`Emphasis::Plain`].
+    pub(crate) fn when(self, applies: bool) -> Self {
+        if applies { self } else { Emphasis::Plain }
+    }
+
     /// Returns a span of `text` with this emphasis.
     pub(crate) fn span(self, text: impl Into<String>) -> Span {
         Span {
@@ -105,6 +112,31 @@ impl TextLine {
 /// Returns a labeled line of plain text.
 pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLine {
     TextLine::new(label, [plain(text)])
+}
+
+/// Returns a line for each distinct text, which starts with the names of the text unless all names
+/// have the text.
+pub(crate) fn gathered<'a, T: IntoIterator<Item = String>>(
+    label: &str,
+    named: impl IntoIterator<Item = (&'a str, T)>,
+) -> Vec<TextLine> {
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut all = BTreeSet::new();
+    for (name, texts) in named {
+        all.insert(name);
+        for text in texts {
+            match found.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, names)) if names.contains(&name) => {}
+                Some((_, names)) => names.push(name),
+                None => found.push((text, vec![name])),
+            }
+        }
+    }
+    let line = |(text, names): (String, Vec<&str>)| match names.len() == all.len() {
+        true => line(label, text),
+        false => line(label, format!("{}: {text}", names.join(", "))),
+    };
+    found.into_iter().map(line).collect()
 }
 
 /// A part of a document.
@@ -177,10 +209,6 @@ impl Blocks {
     pub(crate) fn command(&mut self, label: &str, command: &str) {
         self.0
             .push(Block::Command(label.to_owned(), command.to_owned()));
-    }
-
-    pub(crate) fn text(&mut self, label: &str, text: impl Into<String>) {
-        self.lines([line(label, text)]);
     }
 
     pub(crate) fn subheading(&mut self, text: &str) {

@@ -52,11 +52,7 @@ pub(crate) fn ok_per_s(throughput_per_s: Option<f64>) -> ColumnCell {
 
 /// Returns a cell that contains the number of failed requests.
 pub(crate) fn failures(n: u64) -> ColumnCell {
-    let emphasis = match n {
-        0 => Emphasis::Plain,
-        _ => Emphasis::Bad,
-    };
-    let failed = emphasis.span(show_count(n));
+    let failed = Emphasis::Bad.when(n > 0).span(show_count(n));
     ("not ok", Detail::Essential, failed.into())
 }
 
@@ -115,10 +111,7 @@ fn outcomes(counts: &Counts) -> Vec<Span> {
     }
     let mut spans = vec![plain(ok)];
     for (name, count) in OTHER_OUTCOMES {
-        let emphasis = match name {
-            IN_FLIGHT => Emphasis::Plain,
-            _ => Emphasis::Bad,
-        };
+        let emphasis = Emphasis::Bad.when(name != IN_FLIGHT);
         if count(counts) > 0 {
             if let Some(last) = spans.last_mut() {
                 last.text.push(',');

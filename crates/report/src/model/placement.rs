@@ -4,30 +4,20 @@ use floodmark_record::Record;
 use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};
 
 use super::figures::{count_of, duration, settings};
+use super::{TextLine, gathered};
 
 /// Returns one line per placement. With several placements, each line names its trials. Empty if no
 /// placement was requested.
-pub(crate) fn lines(record: &Record) -> Vec<String> {
-    let mut placements: Vec<(String, Vec<&str>)> = Vec::new();
-    for run in &record.runs {
+pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
+    if record.runs.iter().all(|run| run.place.is_none()) {
+        return Vec::new();
+    }
+    let placed = record.runs.iter().map(|run| {
         let default = || "all CPUs of this host".to_owned();
-        let placement = run.place.as_ref().map_or_else(default, describe);
         let trial = run.trial.as_deref().unwrap_or(&run.system);
-        match placements.iter_mut().find(|(other, _)| *other == placement) {
-            Some((_, trials)) if trials.contains(&trial) => {}
-            Some((_, trials)) => trials.push(trial),
-            None => placements.push((placement, vec![trial])),
-        }
-    }
-    match placements.as_slice() {
-        _ if record.runs.iter().all(|run| run.place.is_none()) => Vec::new(),
-        [(placement, _)] => vec![placement.clone()],
-        several => {
-            let each = several.iter();
-            each.map(|(placement, trials)| format!("{}: {placement}", trials.join(", ")))
-                .collect()
-        }
-    }
+        (trial, [run.place.as_ref().map_or_else(default, describe)])
+    });
+    gathered("hosts", placed)
 }
 
 /// Returns text such as `client on CPU 0, server on CPUs 1-3`.
@@ -85,6 +75,7 @@ fn role(name: &str, placed: &RolePlacement) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::model::line;
 
     fn kept(cpus: &str, cpu_count: u32) -> RolePlacement {
         RolePlacement {
@@ -98,7 +89,7 @@ mod tests {
     #[test]
     fn describes_each_placement_with_its_trials() {
         let mut record = fixture::record(vec![fixture::closed(), fixture::closed()]);
-        assert_eq!(lines(&record), [""; 0]);
+        assert_eq!(lines(&record), []);
         let place = Placement {
             hosts: HostLayout::Shared,
             client: kept("0", 1),
@@ -112,8 +103,8 @@ mod tests {
         assert_eq!(
             lines(&record),
             [
-                "kept: client on CPU 0, server on CPUs 1-3",
-                "free: all CPUs of this host"
+                line("hosts", "kept: client on CPU 0, server on CPUs 1-3"),
+                line("hosts", "free: all CPUs of this host")
             ]
         );
         let mut apart = place.clone();
@@ -152,6 +143,7 @@ mod tests {
         behind.store = Some(store);
         assert!(describe(&behind).ends_with(", store cassandra, already running"));
         record.runs[1].place = Some(place);
-        assert_eq!(lines(&record), ["client on CPU 0, server on CPUs 1-3"]);
+        let both = line("hosts", "client on CPU 0, server on CPUs 1-3");
+        assert_eq!(lines(&record), [both]);
     }
 }

@@ -107,10 +107,7 @@ pub(crate) fn is_whole(run: &Run) -> bool {
 pub(crate) fn held(run: &Run) -> Option<TextLine> {
     let held = run.connections.held.as_ref()?;
     let planned = u64::from(run.plan.connections);
-    let emphasis = match held.standing < planned {
-        true => Emphasis::Warn,
-        false => Emphasis::Plain,
-    };
+    let emphasis = Emphasis::Warn.when(held.standing < planned);
     let mut text = format!(
         "{} of {} open at the start, after {}",
         show_count(held.standing),

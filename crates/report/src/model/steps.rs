@@ -24,19 +24,13 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
 
 fn cells(run: &Run, step: &StepFigures) -> Vec<ColumnCell> {
     let (offered, achieved) = (step.offered_per_s, step.throughput_per_s);
-    let emphasis = match achieved < KEPT_UP_SHARE * offered {
-        true => Emphasis::Warn,
-        false => Emphasis::Plain,
-    };
+    let emphasis = Emphasis::Warn.when(achieved < KEPT_UP_SHARE * offered);
     let achieved = emphasis.span(rate(achieved));
     let mut cells = vec![
         ("offered", Detail::Essential, rate(offered).into()),
         ("achieved", Detail::Essential, achieved.into()),
     ];
-    cells.extend(percentiles(
-        &step.response_time_us,
-        run.plan.timeout.as_secs_f64(),
-    ));
+    cells.extend(percentiles(&step.response_time_us, &run.plan));
     let counts = &step.requests;
     let failed = counts.ended().saturating_sub(counts.ok);
     let unsent = counts.connect_failed.saturating_add(counts.unsent);

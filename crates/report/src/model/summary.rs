@@ -45,7 +45,10 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(run::window(run, false));
     match times::table(run) {
         Some(table) => blocks.tables([table]),
-        None => blocks.text("times", "not measured: no request succeeded or timed out"),
+        None => {
+            let text = "not measured: no request succeeded or timed out";
+            blocks.lines([line("times", text)]);
+        }
     }
     blocks.tables(steps::table(run));
     blocks.lines(run::saturation(run));
@@ -64,11 +67,11 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
 /// Adds the most frequent cause with evidence, and the next step.
 pub(crate) fn cause_and_next<'a>(
     blocks: &mut Blocks,
-    runs: impl IntoIterator<Item = &'a Run> + Clone,
+    runs: impl IntoIterator<Item = &'a Run>,
     next: Option<&str>,
 ) {
-    blocks.lines(verdict::cause(runs.clone()));
-    if let Some((verdict, _)) = verdict::most_frequent(runs) {
+    if let Some((verdict, cause)) = verdict::most_frequent(runs) {
+        blocks.lines([cause]);
         blocks.lines(verdict::evidence(verdict));
     }
     blocks.lines(next.map(|next| line("next", next)));

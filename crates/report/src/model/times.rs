@@ -1,6 +1,6 @@
 //! All measured kinds of times with percentiles.
 
-use floodmark_record::plan::ConnectionUse;
+use floodmark_record::plan::{ConnectionUse, Plan};
 use floodmark_record::run::Run;
 use floodmark_record::times::Times;
 use floodmark_record::units::show_count;
@@ -44,7 +44,7 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
         ("not ok", "intended to failed", &run.error_time_us, false),
     ];
     let measured = kinds.iter().filter(|(_, _, times, _)| times.count > 0);
-    let cells = |times| cells(times, run.plan.timeout.as_secs_f64());
+    let cells = |times| cells(times, &run.plan);
     let rows = measured
         .clone()
         .map(|(name, _, times, _)| ((*name).to_owned(), cells(times)));
@@ -64,12 +64,12 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
     (run.response_time_us.count > 0 || run.service_time_us.count > 0).then_some(table)
 }
 
-fn cells(times: &Times, timeout_s: f64) -> Vec<ColumnCell> {
+fn cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
     // If requests timed out, the mean is unknown. The mean may also be less than the timeout.
-    let mean = time(times.mean, &Times::default(), timeout_s);
-    let [p50, p99, p99_9, max] = percentiles(times, timeout_s);
-    let p90 = percentile(times.p90, times, timeout_s);
-    let p99_99 = percentile(times.p99_99, times, timeout_s);
+    let mean = time(times.mean, &Times::default(), plan);
+    let [p50, p99, p99_9, max] = percentiles(times, plan);
+    let p90 = percentile(times.p90, times, plan);
+    let p99_99 = percentile(times.p99_99, times, plan);
     vec![
         ("mean", Detail::Page, mean.into()),
         p50,
@@ -83,8 +83,8 @@ fn cells(times: &Times, timeout_s: f64) -> Vec<ColumnCell> {
 }
 
 /// Returns the cells with the percentiles that every table of times contains.
-pub(crate) fn percentiles(times: &Times, timeout_s: f64) -> [ColumnCell; 4] {
-    let cell = |us| percentile(us, times, timeout_s);
+pub(crate) fn percentiles(times: &Times, plan: &Plan) -> [ColumnCell; 4] {
+    let cell = |us| percentile(us, times, plan);
     [
         ("p50", Detail::Essential, cell(times.p50)),
         ("p99", Detail::Essential, cell(times.p99)),
@@ -93,10 +93,8 @@ pub(crate) fn percentiles(times: &Times, timeout_s: f64) -> [ColumnCell; 4] {
     ]
 }
 
-fn percentile(us: Option<f64>, times: &Times, timeout_s: f64) -> TableCell {
-    let emphasis = match us {
-        None if times.censored > 0 => Emphasis::Bad,
-        _ => Emphasis::Plain,
-    };
-    emphasis.span(time(us, times, timeout_s)).into()
+fn percentile(us: Option<f64>, times: &Times, plan: &Plan) -> TableCell {
+    let is_censored = us.is_none() && times.censored > 0;
+    let emphasis = Emphasis::Bad.when(is_censored);
+    emphasis.span(time(us, times, plan)).into()
 }

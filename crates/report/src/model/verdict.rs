@@ -27,29 +27,22 @@ pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Ver
         ]);
         match verdict {
             Some(verdict) => blocks.lines(all(&verdict)),
-            None => blocks.text("why", "not evaluated: the run has no throughput"),
+            None => blocks.lines([line("why", "not evaluated: the run has no throughput")]),
         }
     }
     blocks
 }
 
-/// Returns the most frequent cause as the last verdict with this cause, and the number of runs with
-/// this cause.
+/// Returns the last verdict with the most frequent cause, and a line that describes this cause.
 pub(crate) fn most_frequent<'a>(
     runs: impl IntoIterator<Item = &'a Run>,
-) -> Option<(&'a Verdict, usize)> {
-    let verdicts = runs.into_iter().filter_map(|run| run.verdict.as_ref());
-    let verdicts: Vec<&Verdict> = verdicts.collect();
-    let alike = |verdict: &Verdict| verdicts.iter().filter(|v| v.cause == verdict.cause).count();
-    let most = verdicts.iter().max_by_key(|verdict| alike(verdict))?;
-    Some((most, alike(most)))
-}
-
-/// Returns the most frequent cause of the runs in one line.
-pub(crate) fn cause<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Option<TextLine> {
-    let runs: Vec<&Run> = runs.into_iter().collect();
-    let (verdict, alike) = most_frequent(runs.iter().copied())?;
-    Some(cause_of(verdict, alike, runs.len()))
+) -> Option<(&'a Verdict, TextLine)> {
+    let verdicts: Vec<Option<&Verdict>> =
+        runs.into_iter().map(|run| run.verdict.as_ref()).collect();
+    let judged = || verdicts.iter().copied().flatten();
+    let alike = |verdict: &Verdict| judged().filter(|v| v.cause == verdict.cause).count();
+    let most = judged().max_by_key(|verdict| alike(verdict))?;
+    Some((most, cause_of(most, alike(most), verdicts.len())))
 }
 
 fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
@@ -108,10 +101,10 @@ pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
     let few = trials.len() <= FEW;
     let mut lines = Vec::new();
     for (name, runs) in trials {
-        let Some((verdict, _)) = most_frequent(runs.iter().copied()) else {
+        let Some((verdict, cause)) = most_frequent(runs.iter().copied()) else {
             continue;
         };
-        lines.extend(cause(runs.iter().copied()).map(|line| line.of(name)));
+        lines.push(cause.of(name));
         if few {
             lines.extend(evidence(verdict));
             lines.extend(tests(verdict));

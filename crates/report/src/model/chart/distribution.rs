@@ -36,10 +36,7 @@ pub(crate) fn chart(drawn: &[NamedRun<'_>]) -> Result<Option<Chart>, DamagedHist
             1 => "response time",
             _ => &one.name,
         };
-        let piece = CurvePiece {
-            points: points(one.run, &histogram),
-            faint: false,
-        };
+        let piece = CurvePiece::of(points(one.run, &histogram));
         curves.push(Curve::measured(i, name, vec![piece]));
     }
     if curves.is_empty() {

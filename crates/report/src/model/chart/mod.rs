@@ -30,6 +30,14 @@ pub(crate) struct CurvePiece {
     pub(crate) faint: bool,
 }
 
+impl CurvePiece {
+    /// Creates a piece within the window.
+    pub(crate) fn of(points: Vec<(f64, f64)>) -> Self {
+        let faint = false;
+        CurvePiece { points, faint }
+    }
+}
+
 /// A curve. Gaps between pieces were not measured.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {

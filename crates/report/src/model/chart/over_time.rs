@@ -241,10 +241,7 @@ fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
     points.iter().all(sound).then(|| Curve {
         name: "offered by the plan".to_owned(),
         role: CurveRole::Offered,
-        pieces: vec![CurvePiece {
-            points,
-            faint: false,
-        }],
+        pieces: vec![CurvePiece::of(points)],
     })
 }
 

@@ -25,11 +25,7 @@ pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
             "" => &swept.sweep.name,
             others => others,
         };
-        let piece = CurvePiece {
-            points,
-            faint: false,
-        };
-        let pieces = Some(piece).filter(|piece| piece.points.len() > 1);
+        let pieces = (points.len() > 1).then(|| CurvePiece::of(points));
         shown.push(Curve::measured(i, name, Vec::from_iter(pieces)));
     }
     let points = shown
