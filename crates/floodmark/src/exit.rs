@@ -73,10 +73,8 @@ impl Ending {
 
 /// Returns the ending with the highest precedence as an error, or `Ok` without endings.
 pub fn worst(endings: Vec<Ending>) -> Result<(), Ending> {
-    match endings.into_iter().min_by_key(|ending| ending.exit) {
-        Some(ending) => Err(ending),
-        None => Ok(()),
-    }
+    let worst = endings.into_iter().min_by_key(|ending| ending.exit);
+    worst.map_or(Ok(()), Err)
 }
 
 /// Installs handlers for SIGINT and SIGTERM.

@@ -29,7 +29,7 @@ pub fn style(stream: &impl IsTerminal) -> Style {
 
 /// Writes to stdout. A closed pipe (such as `| head`) is not an error.
 pub fn print(text: &str) {
-    write(&mut io::stdout().lock(), text);
+    let _ = deliver(text);
 }
 
 /// Writes output requested by a flag such as `--json -` to stdout.
@@ -49,7 +49,7 @@ pub fn deliver(text: &str) -> io::Result<()> {
 
 /// Writes to stderr.
 pub fn note(text: &str) {
-    write(&mut io::stderr().lock(), text);
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Writes an error or warning to stderr as one line with the prefix `floodmark: `.
@@ -67,10 +67,4 @@ pub fn show(stdout_is_taken: bool, render: impl FnOnce(Style) -> String) {
     } else {
         print(&render(style(&io::stdout())));
     }
-}
-
-fn write(stream: &mut impl Write, text: &str) {
-    let _ = stream
-        .write_all(text.as_bytes())
-        .and_then(|()| stream.flush());
 }

@@ -81,12 +81,13 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
 /// Maps a server error to an exit status.
 fn ending(error: ServeError) -> Ending {
     match error {
-        ServeError::State(StateError::Locked(_)) => Ending::server(error),
+        ServeError::State(StateError::Locked(_))
+        | ServeError::Listen { .. }
+        | ServeError::Thread(_) => Ending::server(error),
         ServeError::NoState(_)
         | ServeError::SharedState(_)
         | ServeError::Connections { .. }
         | ServeError::State(_) => Ending::usage(error),
-        ServeError::Listen { .. } | ServeError::Thread(_) => Ending::server(error),
         ServeError::Panicked => Ending::internal(error),
     }
 }

@@ -1,5 +1,6 @@
 //! `floodmark why`: explains what limited the runs of a result.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -63,7 +64,6 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
 fn prove(args: &WhyArgs) -> Result<Record, Ending> {
     let path: &Path = &args.record;
     let mut folder = Folder::reopen(path, "why --prove").map_err(Ending::usage)?;
-    let failed = |error: &dyn std::fmt::Display| Ending::internal(format!("why --prove: {error}"));
     let record = fold(path).map_err(Ending::usage)?;
     let run = provable(&record)
         .map_err(|what| Ending::usage(format!("why --prove: {}: {what}", path.display())))?;
@@ -90,13 +90,9 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         doubled: None,
         stop: &stop,
     };
-    let proved = proving
-        .run(run, &mut folder)
-        .map_err(|error| failed(&error))?;
-    let record = fold(path).map_err(|error| failed(&error))?;
-    folder
-        .write_record(&record)
-        .map_err(|error| failed(&error))?;
+    let proved = proving.run(run, &mut folder).map_err(failed)?;
+    let record = fold(path).map_err(failed)?;
+    folder.write_record(&record).map_err(failed)?;
     match proved {
         ProofOutcome::Measured => Ok(record),
         ProofOutcome::NothingToChange => {
@@ -109,6 +105,10 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         )),
         ProofOutcome::Failed(what) => Err(Ending::server(format!("why --prove: {what}"))),
     }
+}
+
+fn failed(error: impl Display) -> Ending {
+    Ending::internal(format!("why --prove: {error}"))
 }
 
 /// Returns the last run if it can be repeated. Runs of experiments and runs with a remote server

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use floodmark_diagnose::conditions::{Condition, ConditionError};
+use floodmark_diagnose::conditions::Condition;
 use floodmark_plan::HostAddresses;
 use floodmark_plan::spec::Warmup;
 use floodmark_plan::values::{attempts, count_from_one, positive_duration, sources, warmup};
@@ -210,7 +210,7 @@ pub struct LoadArgs {
 
     /// Exit with 1 if this condition holds, such as 'p99 > 50ms', 'errors > 0.1%' or, for one
     /// request of a mix, 'search: p99 > 50ms'; repeatable [default: none]
-    #[arg(long, value_name = "CONDITION", value_parser = condition, help_heading = "Judgment")]
+    #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<Condition>,
 
     /// Also exit with 4 if floodmark was the limit (bound) [default: exit with 0]
@@ -277,8 +277,4 @@ pub enum CheckArg {
     Sequence,
     /// Number, sum and mean of all scores
     Scoring,
-}
-
-fn condition(text: &str) -> Result<Condition, String> {
-    text.parse().map_err(|e: ConditionError| e.to_string())
 }

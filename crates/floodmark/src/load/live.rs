@@ -13,8 +13,9 @@ const SEPARATOR: &str = " · ";
 /// Shows the progress of a run based on its events.
 pub struct Live {
     progress: Option<LoadProgress>,
-    quiet: bool,
-    terminal: bool,
+    pub quiet: bool,
+    /// Whether stderr is a terminal.
+    pub terminal: bool,
     /// Whether a progress line is visible on the terminal.
     drawn: bool,
     /// Prefix of the status line on a terminal.

@@ -1,8 +1,6 @@
 //! Progress of an experiment on stderr: one updated line on a terminal, otherwise a line per
 //! attempt.
 
-use std::io::IsTerminal;
-
 use floodmark_lab::experiment::{ExperimentListener, ScheduleProgress, TrialSchedule};
 use floodmark_record::Event;
 use floodmark_record::units::show_duration;
@@ -15,8 +13,6 @@ use crate::out;
 pub struct ExperimentProgress {
     schedule: TrialSchedule,
     live: Live,
-    quiet: bool,
-    terminal: bool,
 }
 
 impl ExperimentProgress {
@@ -25,8 +21,6 @@ impl ExperimentProgress {
         ExperimentProgress {
             schedule,
             live: Live::new(quiet),
-            quiet,
-            terminal: std::io::stderr().is_terminal(),
         }
     }
 
@@ -36,7 +30,7 @@ impl ExperimentProgress {
     }
 
     fn print_line(&mut self, line: &str) {
-        if !self.quiet {
+        if !self.live.quiet {
             self.live.clear();
             out::note(&format!("{}\n", floodmark_report::plain::line(line)));
         }
@@ -50,14 +44,14 @@ impl ExperimentListener for ExperimentProgress {
         {
             let name = run.trial.as_deref().unwrap_or(&run.system);
             let line = line(name, run.process, run.attempt, &position);
-            if self.terminal {
+            if self.live.terminal {
                 self.live.set_prefix(&line);
             } else {
                 self.print_line(&line);
             }
         }
         // Without a terminal, the line printed above is sufficient.
-        if self.terminal {
+        if self.live.terminal {
             self.live.on(event);
         }
     }
@@ -99,11 +93,10 @@ fn line(name: &str, process: u32, attempt: u32, position: &ScheduleProgress) -> 
 /// Formats an estimated duration in whole seconds or minutes.
 pub fn about(length: Duration) -> String {
     let seconds = length.as_secs_f64().ceil();
-    let whole = match seconds {
-        s if s < 120.0 => return show_duration(Duration::from_secs_f64(s)),
-        s => (s / 60.0).ceil(),
-    };
-    format!("{whole} min")
+    match seconds {
+        s if s < 120.0 => show_duration(Duration::from_secs_f64(s)),
+        s => format!("{} min", (s / 60.0).ceil()),
+    }
 }
 
 #[cfg(test)]
