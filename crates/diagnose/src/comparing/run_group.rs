@@ -77,7 +77,7 @@ pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
         .collect()
 }
 
-/// Groups items that are the same as the first item of a group. Items and groups keep their order.
+/// Groups the items for which `is_same` returns true. Items and groups keep their order.
 pub(super) fn grouped<T>(
     items: impl IntoIterator<Item = T>,
     is_same: impl Fn(&T, &T) -> bool,

@@ -114,8 +114,8 @@ pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLin
     TextLine::new(label, [plain(text)])
 }
 
-/// Returns a line for each distinct text, which starts with the names of the text unless all names
-/// have the text.
+/// Returns a line for each distinct text. The line starts with the names that have the text, unless
+/// all names have it.
 pub(crate) fn gathered<'a, T: IntoIterator<Item = String>>(
     label: &str,
     named: impl IntoIterator<Item = (&'a str, T)>,
