@@ -25,6 +25,7 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     let flags = format!("--rate {RATE} -d {SECONDS}s");
     let client = environment.start(server.address(), &flags, SECONDS, None)?;
     std::thread::sleep(Duration::from_secs(2));
+    let no_worker = CaseError::run("floodmark's child process `worker`");
     let missing = || no_worker(std::io::ErrorKind::NotFound.into());
     let worker = client.worker().ok_or_else(missing)?;
     let stopped_us = sys::pause(worker, STOP).map_err(no_worker)?;
@@ -51,10 +52,6 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     findings.note(format!("blocked p99 {blocked_us:.0} µs"));
     is_invalid(&mut measured);
     Ok(measured.findings)
-}
-
-fn no_worker(error: std::io::Error) -> CaseError {
-    CaseError::run("floodmark's child process `worker`")(error)
 }
 
 fn longest_gap_us(log: &Log) -> f64 {

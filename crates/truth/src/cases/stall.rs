@@ -1,6 +1,6 @@
 //! T2: the server stalls. Response times must be counted from the intended time.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -64,26 +64,20 @@ struct ServerProcess {
     log: tempfile::NamedTempFile,
 }
 
-fn failed(error: std::io::Error) -> CaseError {
-    CaseError::run("the truth server")(error)
-}
-
 impl ServerProcess {
-    fn start(environment: &CaseEnvironment) -> Result<ServerProcess, CaseError> {
-        let log = tempfile::NamedTempFile::new().map_err(failed)?;
+    fn start(environment: &CaseEnvironment) -> io::Result<ServerProcess> {
+        let log = tempfile::NamedTempFile::new()?;
         let mut command = Command::new(&environment.truth);
         command.args(["serve", "--append"]).arg(log.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut child = ChildGuard(command.spawn().map_err(failed)?);
+        let mut child = ChildGuard(command.spawn()?);
         let mut line = String::new();
         if let Some(output) = child.0.stdout.take() {
-            BufReader::new(output)
-                .read_line(&mut line)
-                .map_err(failed)?;
+            BufReader::new(output).read_line(&mut line)?;
         }
         let address = line.trim().rsplit(' ').next().and_then(|a| a.parse().ok());
-        let missing = || std::io::Error::other(format!("no address in {line:?}"));
-        let address = address.ok_or_else(|| failed(missing()))?;
+        let missing = || io::Error::other(format!("no address in {line:?}"));
+        let address = address.ok_or_else(missing)?;
         Ok(ServerProcess {
             child,
             address,
@@ -91,11 +85,11 @@ impl ServerProcess {
         })
     }
 
-    fn stop(mut self) -> Result<Log, CaseError> {
-        sys::signal(self.child.0.id(), Signal::TERM).map_err(failed)?;
-        self.child.0.wait().map_err(failed)?;
-        let text = std::fs::read(self.log.path()).map_err(failed)?;
-        serde_json::from_slice(&text).map_err(|error| failed(error.into()))
+    fn stop(mut self) -> io::Result<Log> {
+        sys::signal(self.child.0.id(), Signal::TERM)?;
+        self.child.0.wait()?;
+        let text = std::fs::read(self.log.path())?;
+        Ok(serde_json::from_slice(&text)?)
     }
 }
 
@@ -106,12 +100,13 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     const RATE: u64 = 2_000;
     const REQUESTS: u64 = 39_500;
     const STOP: Duration = Duration::from_millis(1_400);
-    let server = ServerProcess::start(environment)?;
+    let failed = CaseError::run("the truth server");
+    let server = ServerProcess::start(environment).map_err(&failed)?;
     let flags = format!("--rate {RATE} -n {REQUESTS}");
     let client = environment.start(server.address, &flags, REQUESTS / RATE, None)?;
     std::thread::sleep(Duration::from_secs(8));
-    let stopped_us = sys::pause(server.child.0.id(), STOP).map_err(failed)?;
-    let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
+    let stopped_us = sys::pause(server.child.0.id(), STOP).map_err(&failed)?;
+    let mut measured = CaseMeasurement::new(client.finish()?, server.stop().map_err(failed)?);
     check(&mut measured, REQUESTS, RATE as f64);
     let delayed = RATE as f64 * stopped_us / 1e6;
     let formula = stopped_us * (1.0 - 0.01 * REQUESTS as f64 / delayed);
