@@ -29,10 +29,7 @@ pub fn parse(page: &str) -> Result<Architecture, String> {
         let invalid = |what: &str| Err(format!("{PAGE}:{}: {what}", index + 1));
         if let Some(info) = line.strip_prefix("```") {
             blocks.insert(info.trim());
-            block = match block {
-                None => Some(info.trim()),
-                Some(_) => None,
-            };
+            block = block.is_none().then(|| info.trim());
             continue;
         }
         match block {
@@ -60,10 +57,8 @@ pub fn parse(page: &str) -> Result<Architecture, String> {
     if block.is_some() {
         return Err(format!("{PAGE}: unclosed block; end it with ```"));
     }
-    match ["deps", "never"]
-        .iter()
-        .find(|name| !blocks.contains(*name))
-    {
+    let mut required = ["deps", "never"].into_iter();
+    match required.find(|name| !blocks.contains(name)) {
         Some(missing) => Err(format!("{PAGE}: missing block ```{missing}")),
         None => Ok(read),
     }

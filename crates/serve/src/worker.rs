@@ -222,7 +222,8 @@ impl Worker {
         self.closing.set(true);
         // Accept the connections in the kernel's queue, which are already established for their
         // clients. An error means that the queue is empty.
-        let _ = self.accept_some(&listener, self.queue_limit());
+        let max_queued = self.shared.max_connections.min(65_535);
+        let _ = self.accept_some(&listener, max_queued);
         drop(listener);
         for stream in self.handoff().close() {
             self.serve(stream);
@@ -239,11 +240,6 @@ impl Worker {
         self.register.cut_all();
         yield_now().await;
         cut as u64
-    }
-
-    /// Maximum length of the kernel's queue under the connection limit.
-    fn queue_limit(&self) -> usize {
-        self.shared.max_connections.min(65_535)
     }
 }
 

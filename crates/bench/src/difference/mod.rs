@@ -96,13 +96,12 @@ impl ComparisonSeries<'_> {
     }
 
     /// Compares the server with a slower copy. Returns whether floodmark detects the difference.
-    fn slower(&self, processes: u32) -> Result<bool, Failure> {
+    fn slower(&self, mut processes: u32) -> Result<bool, Failure> {
         println!(
             "Native server stopped for {:.0} % of the time: throughput",
             STOPPED * 100.0
         );
         let bench = std::env::current_exe()?;
-        let mut processes = processes;
         let mut needed = None;
         loop {
             let trials = [("whole", 0.0), ("slower", STOPPED)];

@@ -88,16 +88,14 @@ impl PeersPage<'_> {
 
     /// Returns the results of `read` for the first run of each peer.
     fn runs<T>(&self, read: impl Fn(&ExternalRun) -> T) -> Vec<(&'static str, T)> {
-        let mut found: Vec<(&'static str, T)> = Vec::new();
-        for peer in self.peers {
+        let first = |peer: &&'static Peer| {
             let closed = self.closed.iter();
             let runs = closed.flat_map(|measured| &measured.record.runs);
             let mut own = runs.filter(|run| run.trial.as_deref() == Some(peer.name));
-            if let Some(tool) = own.find_map(|run| run.client.tool.as_ref()) {
-                found.push((peer.name, read(tool)));
-            }
-        }
-        found
+            let tool = own.find_map(|run| run.client.tool.as_ref())?;
+            Some((peer.name, read(tool)))
+        };
+        self.peers.iter().filter_map(first).collect()
     }
 
     fn notes(&self) -> String {
