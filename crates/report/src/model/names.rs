@@ -77,7 +77,7 @@ pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<Stri
         let last = MAX_CURVES - 1;
         let spread = (0..=last).map(|i| all[i * (all.len() - 1) / last].clone());
         let which = format!(
-            "The curves show {MAX_CURVES} of {n}, including the first and the last. The table shows all."
+            "The curves show {MAX_CURVES} of {n}, including the first and the last. The table shows all"
         );
         return (spread.collect(), Some(which));
     }
