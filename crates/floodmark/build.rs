@@ -1,5 +1,5 @@
-//! Sets `network_namespaces`, `ipv6`, `root` and `installed="PROGRAM"` if this host offers the
-//! feature. Tests that need a missing feature are ignored.
+//! Sets the cfg flags `network_namespaces`, `ipv6`, `root` and `installed="PROGRAM"` that apply to
+//! this host. Tests that need an unset flag are ignored.
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// Returns whether a program succeeds, or `None` if it is not installed.
+/// Runs a program. Returns whether the program succeeded, or `None` if it is not installed.
 fn runs(program: &str, arguments: &[&str]) -> Option<bool> {
     let mut command = Command::new(program);
     command

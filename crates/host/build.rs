@@ -1,6 +1,6 @@
-//! Sets `network_namespaces` if this host allows network namespaces.
+//! Sets the cfg `network_namespaces` if this host allows network namespaces.
 //!
-//! Otherwise the tests of network namespaces are ignored.
+//! If the cfg is not set, tests that need network namespaces are ignored.
 
 use std::process::{Command, Stdio};
 

@@ -40,7 +40,7 @@ pub fn parse(page: &str) -> Result<Architecture, String> {
                 };
                 let uses = words(uses);
                 if read.allowed.insert(name.trim().to_owned(), uses).is_some() {
-                    return invalid("this crate already has a line; merge them");
+                    return invalid("this crate already has a line; merge the two lines");
                 }
             }
             Some("never") => {

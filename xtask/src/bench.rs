@@ -59,7 +59,7 @@ pub fn run(
     Ok(status.map_err(TaskError::start(&bench))?.success())
 }
 
-/// Runs a step of the suite. Returns the ignored parts with reasons.
+/// Runs a step of the suite, and returns each ignored part with the reason.
 pub fn step(workspace: &Workspace, task: &str) -> Result<Vec<String>, TaskError> {
     let mut bench = Command::new(release::build(workspace, "floodmark-bench")?);
     let lines = command::run(bench.arg(task).current_dir(&workspace.root))?;

@@ -23,8 +23,8 @@ pub fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Echoes a command, runs it without stdin and prints the output as it arrives. The lines of the
-/// output are in the result, and also in an error.
+/// Echoes a command, runs it without stdin and prints the output as it arrives. Returns the lines
+/// of the output. If the command fails, the error contains these lines.
 pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
     let line = line(command);
     println!("$ {line}");
@@ -39,8 +39,8 @@ pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
     }
 }
 
-/// Returns the ignored parts of a step with reasons. These are ignored Rust tests, and lines that
-/// start with `ignored: `.
+/// Returns the ignored parts of a step and the reasons, as found in its output. Ignored parts are
+/// ignored Rust tests, and lines that start with `ignored: `.
 pub fn ignored(output: &[String]) -> Vec<String> {
     let ignored = output.iter().filter_map(|line| {
         if let Some(reason) = line.strip_prefix("ignored: ") {
@@ -53,7 +53,7 @@ pub fn ignored(output: &[String]) -> Vec<String> {
     ignored.collect()
 }
 
-/// Runs a command, prints the output, and returns the status and the lines.
+/// Runs a command, prints its output, and returns the exit status and the output lines.
 fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
     let (reader, writer) = io::pipe()?;
     let again = writer.try_clone()?;
@@ -84,7 +84,7 @@ fn stream(command: &mut Command) -> io::Result<(ExitStatus, Vec<String>)> {
     }
 }
 
-/// Reads a pipe on another thread. The lines are received as they arrive.
+/// Reads a pipe on another thread. The receiver yields each line as it arrives.
 fn lines(reader: PipeReader) -> Receiver<String> {
     let (out, lines) = channel();
     thread::spawn(move || {
@@ -147,7 +147,7 @@ pub fn line(command: &Command) -> String {
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    // Quoting fails only for a zero byte, which no argument contains.
+    // Quoting fails only for a NUL byte, and no argument contains a NUL byte.
     shlex::try_quote(&word).map_or(word.to_string(), Cow::into_owned)
 }
 

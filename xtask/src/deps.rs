@@ -6,7 +6,7 @@ use crate::architecture::{self, Architecture, PAGE};
 use crate::error::{TaskError, none_found};
 use crate::workspace::{Dependency, Package, Workspace};
 
-/// Name of the test server's crate. The tests of all crates may use the test server.
+/// Name of the test server's crate. The tests in every crate may use this crate.
 const TRUTH: &str = "truth";
 
 /// Checks the dependencies of all crates in the workspace.
@@ -22,7 +22,7 @@ pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Returns a line per violation, with the two files and the fix.
+/// Returns one line per violation, which names both files and the fix.
 fn findings(
     architecture: &Architecture,
     packages: &[Package],
@@ -65,7 +65,8 @@ fn findings(
     found
 }
 
-/// Returns how a dependency of the crate `name` violates the rules, if it does.
+/// Describes how a dependency of the crate `name` violates the rules. Returns `None` if the
+/// dependency is allowed.
 fn finding(
     architecture: &Architecture,
     allowed: &BTreeSet<String>,

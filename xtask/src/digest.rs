@@ -2,7 +2,7 @@
 
 /// Maximum number of repeated lines per failed test.
 const TEST_LINES: usize = 20;
-/// Maximum number of repeated lines of any other command.
+/// Maximum number of repeated lines for any other command.
 const COMMAND_LINES: usize = 60;
 /// Heading of a backtrace.
 const BACKTRACE: &str = "stack backtrace:";

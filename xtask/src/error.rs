@@ -10,7 +10,7 @@ use crate::{command, digest};
 /// Reason why a task failed, and the fix if it is known.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
-    /// A program failed, and printed the errors itself.
+    /// A program failed after it had printed its errors.
     #[error("`{command}` failed: {status}")]
     Failed {
         /// The echoed command.
@@ -20,7 +20,7 @@ pub enum TaskError {
         /// Lines of the command's output.
         output: Vec<String>,
     },
-    /// Findings of a check or another reason, one per line.
+    /// Findings of a check, or other reasons. Each is printed on its own line.
     #[error("{}", .0.join("\n"))]
     Found(Vec<String>),
     /// Several parts failed.
@@ -62,7 +62,7 @@ impl TaskError {
         }
     }
 
-    /// Returns each error with the essential part of the command's output.
+    /// Returns each error, with the essential part of the output of the failed command.
     pub fn digest(&self) -> Vec<String> {
         match self {
             TaskError::Several(errors) => errors.iter().flat_map(TaskError::digest).collect(),

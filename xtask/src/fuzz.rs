@@ -1,9 +1,9 @@
 //! `cargo xtask fuzz`: runs libFuzzer on stable Rust for a limited time.
 //!
 //! The targets are in a separate workspace (`fuzz/`), because all their code is built with coverage
-//! counters. The compiler flags are those of `cargo fuzz` without a sanitizer. Because `--target`
-//! is explicit, the flags do not apply to build scripts and macros. The corpus is in a temporary
-//! folder, so each run starts from the seeds.
+//! counters. The compiler flags are the ones that `cargo fuzz` uses without a sanitizer. Because
+//! `--target` is explicit, the flags do not apply to build scripts and macros. The corpus is in a
+//! temporary folder, so each run starts from the seeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const INPUT_SECONDS: &str = "10";
 const INPUT_BYTES: u32 = 2 * 64 * 1024;
 /// Maximum memory of a target, in MiB. Exceeding the maximum is a finding.
 const MEMORY_MIB: &str = "1024";
-/// Name of the number of inputs in libFuzzer's statistics.
+/// Label of the input count in libFuzzer's statistics.
 const INPUTS: &str = "stat::number_of_executed_units:";
 
 /// Runs each target for the given time, or until the first finding.
@@ -38,7 +38,7 @@ pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), TaskError> {
     let manifest = workspace.root.join(MANIFEST);
     let targets = Workspace::at(&manifest)?.binaries();
     if targets.is_empty() {
-        let error = format!("{MANIFEST}: no binary to fuzz; add a target");
+        let error = format!("{MANIFEST}: no fuzz target; add a binary target");
         return Err(TaskError::found(error));
     }
     let built = build(workspace)?;
@@ -50,7 +50,7 @@ pub fn run(workspace: &Workspace, seconds: u32) -> Result<(), TaskError> {
     none_found(findings)
 }
 
-/// Builds all targets and returns the folder of the binaries.
+/// Builds all targets and returns the folder that contains the binaries.
 fn build(workspace: &Workspace) -> Result<PathBuf, TaskError> {
     let mut rustc = Command::new("rustc");
     let host = command::capture(rustc.args(["--print", "host-tuple"]))?;
@@ -64,8 +64,8 @@ fn build(workspace: &Workspace) -> Result<PathBuf, TaskError> {
     Ok(target.join(host).join("release"))
 }
 
-/// Runs a target and returns a line per finding. The seeds in `fuzz/seeds/NAME/` and the dictionary
-/// `fuzz/NAME.dict` are used if they exist.
+/// Runs a target and returns one line per finding. The seeds in `fuzz/seeds/NAME/` and the
+/// dictionary `fuzz/NAME.dict` are used if they exist.
 fn fuzz(
     workspace: &Workspace,
     name: &str,

@@ -1,4 +1,4 @@
-//! The development tasks of this repository. `cargo xtask test` runs all tests.
+//! Development tasks for this repository. `cargo xtask test` runs all tests.
 
 mod architecture;
 mod bench;
@@ -26,7 +26,7 @@ use crate::error::TaskError;
 use crate::page::Mode;
 use crate::workspace::Workspace;
 
-/// The development tasks of this repository
+/// Development tasks for this repository
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", version)]
 struct XtaskArguments {
@@ -38,7 +38,7 @@ struct XtaskArguments {
 enum Task {
     /// Run every test step, then print one table
     Test(suite::Selection),
-    /// Check the crates' dependencies against ARCHITECTURE.md, and that type names are unique
+    /// Check that the crates' dependencies follow ARCHITECTURE.md and that type names are unique
     Deps,
     /// Compare floodmark with the known-truth server
     Truth {
@@ -62,13 +62,13 @@ enum Task {
     Confusion(BenchArguments),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(BenchArguments),
-    /// Measure where the time of a request goes, and write docs/performance.md
+    /// Measure how floodmark spends time on a request, and write docs/performance.md
     Performance(BenchArguments),
-    /// Measure the cost of each of many kept connections
+    /// Measure the cost per connection with many kept connections
     Scale(BenchArguments),
-    /// Measure what monitoring the server costs
+    /// Measure the cost of monitoring the server
     Watching(BenchArguments),
-    /// Compare floodmark with itself and with a server slowed by 5 %
+    /// Compare a server with itself and with a copy slowed by 5 %
     Aa(BenchArguments),
 }
 
@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a task. Returns false if the task failed and has already printed the reasons.
+/// Runs a task. Returns `false` if the task failed and has already printed the reasons.
 fn run(task: &Task) -> Result<bool, TaskError> {
     let workspace = Workspace::read()?;
     let bench = |name, arguments| bench::run(&workspace, name, arguments);

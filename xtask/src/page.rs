@@ -14,7 +14,7 @@ pub struct Mode {
 }
 
 /// Writes the file at `path` (relative to the root). In check mode, nothing is written. If the file
-/// differs, the error contains the first different line and the task that updates the file.
+/// differs, the error contains the first line that differs and the task that updates the file.
 pub fn update(
     workspace: &Workspace,
     path: &str,
@@ -42,7 +42,7 @@ pub fn update(
     Ok(())
 }
 
-/// Returns the number of the first different line, starting at 1.
+/// Returns the number of the first line that differs. Line numbers start at 1.
 fn first_difference(a: &str, b: &str) -> usize {
     let same = a.lines().zip(b.lines()).take_while(|(a, b)| a == b);
     same.count() + 1

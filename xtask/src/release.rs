@@ -1,4 +1,4 @@
-//! Release builds of floodmark, the known-truth server and the measurements.
+//! Release builds of floodmark, the known-truth server and `floodmark-bench`.
 
 use std::path::PathBuf;
 

@@ -25,14 +25,14 @@ pub struct Selection {
     skip: Vec<SuiteStep>,
 }
 
-/// A step of the suite. Steps run in this order: steps that fail quickly come first.
+/// A step of the suite. Steps run in the declared order, and steps that fail quickly come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum SuiteStep {
     /// Find or install programs that other steps need
     Tools,
-    /// Check the format with cargo fmt --check
+    /// Check the formatting with cargo fmt --check
     Fmt,
-    /// Check dependencies against ARCHITECTURE.md, and that type names are unique
+    /// Check that dependencies follow ARCHITECTURE.md and that type names are unique
     Deps,
     /// Run cargo clippy and deny warnings
     Clippy,
@@ -48,7 +48,7 @@ enum SuiteStep {
     Systems,
     /// Compare floodmark with the known-truth server
     Truth,
-    /// Judge eleven servers with a known cause; at least nine verdicts must be correct
+    /// Judge eleven servers with known causes; at least nine verdicts must be correct
     Causes,
     /// Run the fuzz targets for a limited time
     Fuzz,
@@ -72,7 +72,7 @@ impl SuiteStep {
         }
     }
 
-    /// Runs the step. Returns the ignored parts with reasons.
+    /// Runs the step, and returns each ignored part with the reason.
     fn run(self, workspace: &Workspace, selection: &Selection) -> Result<Vec<String>, TaskError> {
         let cargo = |words: &str| {
             let mut cargo = command::cargo();
@@ -115,7 +115,7 @@ impl Selection {
     }
 }
 
-/// Result of a step, with the ignored parts.
+/// Result of a step and its ignored parts.
 struct StepOutcome {
     step: SuiteStep,
     result: Result<Vec<String>, TaskError>,
@@ -146,7 +146,7 @@ pub fn run(workspace: &Workspace, selection: &Selection) -> bool {
     failed == 0
 }
 
-/// Lists the errors of each failed step, and the command that runs the step again.
+/// Lists each failed step with its errors and the command that runs the step again.
 fn failures(outcomes: &[StepOutcome]) -> String {
     let mut text = String::new();
     for StepOutcome { step, result, .. } in outcomes {
@@ -161,7 +161,7 @@ fn failures(outcomes: &[StepOutcome]) -> String {
     text
 }
 
-/// Returns a table with the name, result, seconds and ignored parts of each step.
+/// Returns a table with the name, result, duration in seconds and ignored parts of each step.
 fn table(outcomes: &[StepOutcome]) -> String {
     let mut table = format!("{:<8} {:<7} {:>7}\n", "step", "result", "seconds");
     for outcome in outcomes {

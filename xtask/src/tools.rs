@@ -1,12 +1,12 @@
-//! Finds, installs or reports as missing the programs that tests need besides Rust.
+//! Finds or installs the programs that tests need besides Rust, and reports missing ones.
 
 use std::process::Command;
 
 use crate::command;
 use crate::error::{TaskError, none_found};
 
-/// A program with its Debian package and its purpose. The program prints its version with
-/// `--version` or `-v`.
+/// A program, its Debian package and its purpose. The program prints its version with `--version`
+/// or `-v`.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemTool(&'static str, &'static str, &'static str);
 
@@ -17,13 +17,13 @@ pub const JAVA: SystemTool = SystemTool("java", "default-jdk-headless", "the sys
 /// Builds systems.
 pub const MAVEN: SystemTool = SystemTool("mvn", "maven", "the systems on the JVM");
 /// Unpacks PostgreSQL's binaries.
-pub const XZ: SystemTool = SystemTool("xz", "xz-utils", "the store postgresql");
+pub const XZ: SystemTool = SystemTool("xz", "xz-utils", "the postgresql store");
 /// A measured system.
-pub const NGINX: SystemTool = SystemTool("nginx", "nginx-light", "the system nginx");
+pub const NGINX: SystemTool = SystemTool("nginx", "nginx-light", "the nginx system");
 /// Runs servers with faults.
-pub const NODE: SystemTool = SystemTool("node", "nodejs", "the step causes");
+pub const NODE: SystemTool = SystemTool("node", "nodejs", "the causes step");
 /// Runs test servers.
-pub const PYTHON: SystemTool = SystemTool("python3", "python3", "the tests of experiments");
+pub const PYTHON: SystemTool = SystemTool("python3", "python3", "the experiment tests");
 
 /// Finds or installs rustfmt, clippy and the given programs.
 pub fn provide<'a>(tools: impl IntoIterator<Item = &'a SystemTool>) -> Result<(), TaskError> {
@@ -56,7 +56,7 @@ fn provide_tool(&SystemTool(program, package, needed_for): &SystemTool) -> Resul
         return Ok(());
     }
     Err(format!(
-        "{program} is missing; it is needed for {needed_for}: run `apt-get install {package}` as root, or install your system's package"
+        "{program} is missing; it is needed for {needed_for}: run `apt-get install {package}` as root, or install the equivalent package for your system"
     ))
 }
 

@@ -9,15 +9,15 @@ use crate::error::TaskError;
 use crate::release;
 use crate::workspace::Workspace;
 
-/// Backends that must give the same results.
+/// Backends that must yield the same results.
 const BACKENDS: [&str; 2] = ["uring", "epoll"];
 
-/// EPERM, EACCES and ENOSYS as formatted by Rust. The errors mean that io_uring is forbidden or
+/// EPERM, EACCES and ENOSYS as formatted by Rust. These errors mean that io_uring is forbidden or
 /// missing.
 const UNAVAILABLE: [&str; 3] = ["(os error 1)", "(os error 13)", "(os error 38)"];
 
-/// Cases about schedules and judgments. These cases do not depend on the backend, so the suite runs
-/// them on one backend only.
+/// Cases that test schedules and judgments. Their results do not depend on the backend, so the
+/// suite runs these cases on only one backend.
 const INDEPENDENT: [&str; 2] = ["T8", "T9"];
 
 /// Which cases to run.
@@ -27,11 +27,13 @@ pub enum Cases<'a> {
     All,
     /// One case on each backend.
     Only(&'a str),
-    /// All cases on the first backend, and cases that depend on the backend on all others.
+    /// All cases on the first backend. On every other backend, only cases that depend on the
+    /// backend.
     Suite,
 }
 
-/// Runs cases on each backend with release builds. Returns the ignored backends with reasons.
+/// Runs cases on each backend with release builds, and returns each ignored backend with the
+/// reason.
 pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, TaskError> {
     let floodmark = &release::build(workspace, "floodmark")?;
     let mut ignored = Vec::new();
@@ -49,8 +51,8 @@ pub fn run(workspace: &Workspace, cases: Cases<'_>) -> Result<Vec<String>, TaskE
     Ok(ignored)
 }
 
-/// Returns the reason why the kernel refuses a backend, if it does. Returns `None` for any other
-/// failure of floodmark.
+/// Returns the reason why the kernel refuses a backend, or `None` if it does not. Any other failure
+/// of floodmark also gives `None`.
 fn unavailable(floodmark: &Path, backend: &str) -> Result<Option<String>, TaskError> {
     let folder = tempfile::tempdir().map_err(TaskError::file(&std::env::temp_dir()))?;
     let mut probe = Command::new(floodmark);

@@ -1,4 +1,5 @@
-//! Checks that each type name is unique in the workspace and does not shadow the standard library.
+//! Checks that each type name is unique in the workspace and does not shadow a standard-library
+//! name.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -16,7 +17,7 @@ const STANDARD: [&str; 34] = [
     "PartialEq", "PartialOrd", "Result", "Send", "Some", "String", "ToOwned", "ToString", "Vec",
 ];
 
-/// Checks the sources of all crates, excluding tests.
+/// Checks the source files of all crates, except tests.
 pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
@@ -77,7 +78,8 @@ fn declared(source: &str) -> Vec<String> {
     names
 }
 
-/// Returns a line for each name that is declared more than once or shadows the standard library.
+/// Returns one line for each name that is declared more than once or shadows a standard-library
+/// name.
 fn findings(types: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let mut found = Vec::new();
     for (name, files) in types {

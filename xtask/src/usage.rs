@@ -56,7 +56,7 @@ fn add_command(
     Ok(())
 }
 
-/// Parses the names in the section `Commands:` of a help text.
+/// Parses the command names in the `Commands:` section of a help text.
 fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     help.lines()
         .skip_while(|line| *line != "Commands:")

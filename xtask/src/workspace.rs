@@ -9,11 +9,11 @@ use serde::Deserialize;
 use crate::command;
 use crate::error::TaskError;
 
-/// Arguments of `cargo metadata` that list only packages of the workspace. No lock file and no
-/// network access are needed.
+/// Arguments for `cargo metadata` that list only packages of the workspace. They require neither a
+/// lock file nor network access.
 const METADATA: [&str; 4] = ["metadata", "--format-version", "1", "--no-deps"];
 
-/// The part of the output of `cargo metadata` that tasks need.
+/// The part of the `cargo metadata` output that tasks need.
 #[derive(Debug, Deserialize)]
 pub struct Workspace {
     /// Packages of the workspace.
@@ -21,7 +21,7 @@ pub struct Workspace {
     /// Folder that contains the root manifest.
     #[serde(rename = "workspace_root")]
     pub root: PathBuf,
-    /// Build folder. `CARGO_TARGET_DIR` changes the folder.
+    /// Build folder. The variable `CARGO_TARGET_DIR` overrides the default.
     #[serde(rename = "target_directory")]
     pub target: PathBuf,
 }
@@ -58,7 +58,7 @@ pub struct Dependency {
 }
 
 impl Workspace {
-    /// Reads the workspace of the current folder.
+    /// Reads the workspace that contains the current folder.
     pub fn read() -> Result<Self, TaskError> {
         metadata(command::cargo().args(METADATA))
     }

@@ -1,4 +1,4 @@
-//! Runs the release build of floodmark and stops it when the user interrupts.
+//! Runs the release build of floodmark and stops it when the user interrupts the measurement.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -15,14 +15,14 @@ use floodmark_record::{Record, Run};
 /// Any error that makes a measurement fail.
 pub type Failure = Box<dyn Error>;
 
-/// How often the interrupt flag is read.
+/// Interval between checks of the interrupt flag.
 const POLL: Duration = Duration::from_millis(20);
-/// Time for a stopped process to end before it is killed.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Paths of the repository and of its release build, and the interrupt flag.
+/// The repository, its release build and the interrupt flag.
 pub struct Bench {
-    /// Root of the repository; commands run there.
+    /// Root of the repository, and the working folder of commands.
     pub root: PathBuf,
     /// Cargo's target folder.
     pub target: PathBuf,
@@ -33,7 +33,8 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Measures the binary `floodmark`, or by default the one in the folder of this executable.
+    /// Prepares to measure the binary `floodmark`. The default is the binary next to this
+    /// executable.
     pub fn new(floodmark: Option<&Path>) -> Result<Self, Failure> {
         let executable = std::env::current_exe()?;
         let folder = executable.parent().unwrap_or(Path::new("."));
@@ -75,7 +76,7 @@ impl Bench {
         }
     }
 
-    /// Runs cargo in the repository and returns its output. An error contains the output too.
+    /// Runs cargo in the repository and returns its output. Errors also contain the output.
     pub fn cargo(&self, words: &str) -> Result<String, Failure> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -89,7 +90,7 @@ impl Bench {
         }
     }
 
-    /// Returns an error if the user has interrupted.
+    /// Returns an error if the user has interrupted the measurement.
     pub fn check_interrupt(&self) -> Result<(), Failure> {
         match self.stop.is_set() {
             true => Err("interrupted; nothing was written".into()),
@@ -129,8 +130,8 @@ impl Bench {
         run.ok_or_else(|| format!("floodmark load: {status}, but the record has no run").into())
     }
 
-    /// Returns `PATH` with the folder of the measured floodmark first, for external clients that
-    /// run floodmark.
+    /// Returns `PATH` with the measured binary's folder prepended, so that external clients can run
+    /// floodmark.
     fn path(&self) -> OsString {
         let mut path = OsString::from(self.floodmark.parent().unwrap_or(Path::new("/")));
         path.push(":");
@@ -139,7 +140,7 @@ impl Bench {
     }
 }
 
-/// Returns the printed result of a check.
+/// Returns `passed` or `FAILED`.
 pub fn word(passed: bool) -> &'static str {
     if passed { "passed" } else { "FAILED" }
 }
@@ -149,7 +150,7 @@ pub fn repository() -> Result<PathBuf, Failure> {
     Ok(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize()?)
 }
 
-/// Returns the names of the files and folders in a folder, in alphabetical order.
+/// Returns the names of a folder's entries, in alphabetical order.
 pub fn names(folder: &Path) -> Result<Vec<String>, Failure> {
     let name = |entry: io::Result<DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
     let mut names: Vec<String> = fs::read_dir(folder)?.map(name).collect::<io::Result<_>>()?;
@@ -167,7 +168,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// Writes a generated file of the repository and prints its name.
+/// Writes a generated file to the repository and prints the file's name.
 pub fn update(root: &Path, file: &str, text: &str) -> Result<(), Failure> {
     write(&root.join(file), text)?;
     println!("{file} written");

@@ -48,7 +48,7 @@ impl Conditions {
         })
     }
 
-    /// Returns the name and value of each condition, followed by those in `others`.
+    /// Returns one row (name and value) per condition, then one row per pair in `others`.
     pub fn rows(
         &self,
         others: impl IntoIterator<Item = (&'static str, String)>,
@@ -68,7 +68,7 @@ fn output(command: &mut Command) -> Result<String, Failure> {
     }
 }
 
-/// Returns the first output line that contains a digit, or `not installed`.
+/// Returns the first line of a command's output that contains a digit, or `not installed`.
 pub fn version(command: &[&str]) -> String {
     let output = Command::new(command[0]).args(&command[1..]).output();
     let text = output.map(|output| [output.stdout, output.stderr].concat());

@@ -10,7 +10,8 @@ use floodmark_record::Record;
 
 use crate::bench::{Bench, Failure, read, write};
 
-/// Folder of systems that are used only to measure floodmark, relative to the repository's root.
+/// Folder with the systems that are used only to measure floodmark, relative to the repository's
+/// root.
 const SYSTEMS: &str = "crates/bench/systems";
 
 /// Folders of external clients, relative to the repository's root. The first folder has precedence.
@@ -138,7 +139,7 @@ impl NginxLoad {
     }
 
     /// Returns the named external client for this load, or `None` if the client cannot send the
-    /// load. The manifest may contain placeholders, which the caller replaces.
+    /// load. `replacements` contains placeholders in the manifest, each with its value.
     ///
     /// # Errors
     /// There is no client with this name, or its manifest cannot be read.
@@ -151,7 +152,7 @@ impl NginxLoad {
         let folders = CLIENTS.map(|folder| bench.root.join(folder).join(name));
         let folder = folders.into_iter().find(|folder| folder.is_dir());
         let folder = folder
-            .ok_or_else(|| format!("client {name}: no folder in {}", CLIENTS.join(" or ")))?;
+            .ok_or_else(|| format!("client {name}: not found in {}", CLIENTS.join(" or ")))?;
         let manifest = read(&folder.join("client.toml"))?;
         let mut manifest = manifest.replace(&format!("name = {name:?}\n"), "");
         if self.tls {

@@ -32,7 +32,7 @@ struct MeasurementArguments {
 
 #[derive(Subcommand)]
 enum Measurement {
-    /// Compare floodmark with itself and with a server slowed by 5 %
+    /// Compare a server with itself and with a copy slowed by 5 %
     Aa(difference::DifferenceOptions),
     /// Judge the cases that run on every change
     Causes,
@@ -42,17 +42,17 @@ enum Measurement {
     Contract(contracts::contract::ContractOptions),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(peers::PeersOptions),
-    /// Measure where the time of a request goes, and write docs/performance.md
+    /// Measure how floodmark spends time on a request, and write docs/performance.md
     Performance(performance::PerformanceOptions),
-    /// Measure the cost of each of many kept connections
+    /// Measure the cost per connection with many kept connections
     Scale(scale::ScaleOptions),
     /// Print the JSON Schemas
     Schema,
-    /// Run a command that is stopped for a share of the time
+    /// Run a command, and stop it for a fraction of the time
     Slowed(difference::slowed::SlowedOptions),
     /// Check every system against the contracts of its workloads
     Systems,
-    /// Measure what monitoring the server costs
+    /// Measure the cost of monitoring the server
     Watching(monitoring::MonitoringOptions),
 }
 
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a measurement; returns whether it meets all requirements.
+/// Runs a measurement and returns whether all requirements were met.
 fn run(measurement: &Measurement) -> Result<bool, Failure> {
     let floodmark = match measurement {
         Measurement::Aa(options) => options.floodmark.as_deref(),

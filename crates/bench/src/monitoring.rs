@@ -12,10 +12,10 @@ use crate::scale::capacity::{Capacity, ConnectionLimits};
 use crate::scale::servers::SharedPortServers;
 use crate::statistics::estimate;
 
-/// Additional time of a run to open and close 10,000 connections.
+/// Additional time that a run takes to open and close 10,000 connections.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
-/// Connections of the closed-model runs.
+/// Number of connections in closed-model runs.
 const FEW: u32 = 100;
 
 /// Number of held connections that share a fixed rate.
@@ -25,14 +25,14 @@ const RATE_PER_S: u32 = 10_000;
 /// Maximum CPU use of monitoring with few and with many connections, as a fraction of one CPU.
 const MAX_SHARES: [f64; 2] = [0.01, 0.03];
 
-/// Accepted ratio of throughput with monitoring to throughput without monitoring. The range must
-/// contain the whole interval.
+/// Accepted range of the ratio of throughput with monitoring to throughput without monitoring. The
+/// whole interval must lie within this range.
 const RATIO: (f64, f64) = (0.97, 1.03);
 
 /// Options of `cargo xtask watching`.
 #[derive(Debug, Args)]
 pub struct MonitoringOptions {
-    /// Take fewer and shorter runs, for a rough result within a minute
+    /// Make fewer and shorter runs, for a rough result within a minute
     #[arg(long)]
     quick: bool,
     /// Program to measure [default: a release build of this checkout]
@@ -100,7 +100,7 @@ fn share(run: &Run) -> Result<f64, Failure> {
     Ok(watcher.cpu_s / watcher.wall_s)
 }
 
-/// Describes the ratio of throughput, and whether its whole interval is within [`RATIO`].
+/// Describes the throughput ratio, and returns whether the whole interval is within [`RATIO`].
 fn judge(ratios: Vec<f64>) -> (String, bool) {
     let (low, high) = RATIO;
     let ratio = estimate(ratios);

@@ -7,7 +7,7 @@ use floodmark_record::{Record, Run};
 
 use crate::bench::read;
 
-/// Figures of one run of a peer.
+/// Figures of a single run.
 #[derive(Debug, Clone, Default)]
 pub struct PeerSample {
     /// Successful responses per second, as reported by the peer.
@@ -64,7 +64,7 @@ fn sample(run: &Run, result: &Path) -> Option<PeerSample> {
     })
 }
 
-/// Reads the record that floodmark printed to its log as an external client.
+/// Returns the run in the record that floodmark printed to `log` as the external client.
 pub fn own_run(result: &Path, log: &str) -> Option<Run> {
     let text = read(&result.join(log)).ok()?;
     let record = text.get(text.find('{')?..=text.rfind('}')?)?;
@@ -72,13 +72,13 @@ pub fn own_run(result: &Path, log: &str) -> Option<Run> {
     record.runs.into_iter().next()
 }
 
-/// Returns the reason why floodmark's own figures of a run are unusable, if any.
+/// Describes the failures that floodmark recorded in its own run, if any.
 fn failures(run: &Run) -> Option<String> {
     let requests = &run.requests;
     let failed = requests.sent - requests.ok + requests.connect_failed + requests.unsent;
     let mut failures = Vec::new();
     if failed > 0 {
-        failures.push(format!("{failed} requests not ok"));
+        failures.push(format!("{failed} requests were not ok"));
     }
     if run.validity.status == Status::Invalid {
         failures.push(format!("invalid: {}", run.validity.reasons.join("; ")));

@@ -14,11 +14,11 @@ pub struct Median {
     pub least: f64,
     /// Largest value.
     pub most: f64,
-    /// Interval of the median; `None` for fewer than two values.
+    /// Interval for the median; `None` for fewer than two values.
     pub interval: Option<MedianInterval>,
 }
 
-/// Interval of the median between two order statistics.
+/// Interval for the median, between two order statistics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MedianInterval {
     /// Lower end.
@@ -31,10 +31,10 @@ pub struct MedianInterval {
 
 /// Estimates the median, or returns `None` if there are no values.
 ///
-/// The interval is the narrowest symmetric pair of order statistics that contains the true median
-/// with at least 95 % probability. The number of values below the median is binomial with p = ½
-/// (Conover, Practical Nonparametric Statistics, 3.2). The interval of fewer than six values is the
-/// range of the values, at a lower level.
+/// The ends of the interval are the narrowest symmetric pair of order statistics that enclose the
+/// true median with at least 95 % probability. The number of values below the median is binomial
+/// with p = ½ (Conover, Practical Nonparametric Statistics, 3.2). For fewer than six values, the
+/// interval is the range of the values, and its level is lower.
 pub fn estimate(figures: impl IntoIterator<Item = f64>) -> Option<Median> {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);

@@ -9,7 +9,7 @@ pub fn cell<T>(figure: Option<T>, text: impl FnOnce(T) -> String) -> String {
 }
 
 /// Returns a Markdown table. The headings in `heads` are separated by ` | `. The first column is
-/// aligned to the left, all others to the right. Missing cells are empty.
+/// left-aligned, and all others are right-aligned. Missing cells are empty.
 pub fn table(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let heads = heads.split(" | ").map(str::to_owned).collect();
     let rows: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();

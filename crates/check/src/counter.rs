@@ -1,41 +1,42 @@
-//! Correctness of a counter: every number once, without gaps, in real-time order.
+//! Checks a counter: every number occurs once, without gaps, and in real-time order.
 //!
 //! A counter is a fetch-and-increment object. Under concurrency, a counter is correct if its
 //! history is *linearizable*: each request takes effect at one moment between being sent and being
-//! answered (Herlihy & Wing 1990, "Linearizability", ACM TOPLAS 12(3)). The order of effects is the
-//! order of the numbers, so no search is needed. A history is linearizable exactly if
+//! answered (Herlihy & Wing 1990, "Linearizability", ACM TOPLAS 12(3)). Requests take effect in the
+//! order of their numbers, so no search is needed. A history is linearizable if and only if
 //!
 //! 1. no number occurs twice;
 //! 2. no number between the smallest and the largest is missing, except that each request with an
 //!    unknown outcome (timed out, reset) may have drawn one;
-//! 3. the order of numbers agrees with real time: a request answered before another one was sent
-//!    has the smaller number.
+//! 3. the order of the numbers agrees with real time: if request A was answered before request B
+//!    was sent, A has the smaller number.
 //!
-//! Point 3 needs one scan in the order of numbers, which keeps the latest send time of all smaller
-//! numbers. A number answered before that time was drawn too early. Without such a number, moments
-//! of effect can be chosen in the order of numbers. Sorting dominates the cost: O(n log n). Equal
-//! nanoseconds count as overlap. The first number is arbitrary, because the server may have been
-//! used before.
+//! Point 3 needs one scan in number order. The scan keeps the latest send time among the smaller
+//! numbers. A number returned before that time was drawn too early. If there is no such number, the
+//! requests can take effect in number order. Sorting dominates the cost: O(n log n). Two requests
+//! overlap if one is sent in the same nanosecond in which the other is answered. The first number
+//! is arbitrary, because the server may have been used before.
 //!
-//! If some outcomes are unknown, the check still has no false positives. It counts the requests
-//! with unknown outcomes, and ignores their times.
+//! The check has no false positives, even if some outcomes are unknown. It counts the requests with
+//! unknown outcomes and ignores their times.
 
 use floodmark_record::kept::SHOWN;
 use floodmark_record::units::show_count;
 
 use crate::responses::DrawnNumber;
 
-/// Facts about a run besides its kept responses.
+/// Facts about a run that its kept responses do not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckContext<'a> {
-    /// Number of requests with an unknown outcome, each of which may have drawn a number.
-    /// This includes requests that were sent twice.
+    /// Number of requests with an unknown outcome, including requests that were sent twice.
+    /// Each of these requests may have drawn a number.
     pub unknown: u64,
-    /// Number of responses whose number did not exceed the previous one on their connection.
+    /// Number of responses that are out of order on their connection.
+    /// The numbers on a connection must increase.
     pub out_of_order_on_connection: u64,
     /// Descriptions of the first responses that are out of order on their connection.
     pub offenders: &'a [String],
-    /// Number of ok responses that the check could not read.
+    /// Number of ok responses that the check could not parse.
     pub unreadable: u64,
 }
 
@@ -44,27 +45,27 @@ pub struct CheckContext<'a> {
 pub(crate) struct NumberScan {
     /// The smallest and the largest number.
     pub(crate) range: Option<(u64, u64)>,
-    /// Number of responses that repeat the number of an earlier one.
+    /// Count of responses that repeat an earlier response's number.
     repeated: u64,
     first_repeated: Vec<u64>,
-    /// Number of missing numbers between the smallest and the largest.
+    /// Count of numbers missing between the smallest and the largest number.
     missing: u64,
-    /// The first ranges of missing numbers, each with its first and last number.
+    /// The first gaps, each as its first and last missing number.
     first_missing: Vec<(u64, u64)>,
-    /// Number of responses that arrived before a smaller number was requested.
+    /// Count of responses that arrived before the request for a smaller number was sent.
     too_early: u64,
-    /// Larger number, smaller number, and the time in ns by which the larger one was too early.
+    /// Larger number, smaller number, and the time in ns by which the larger number was too early.
     first_too_early: Vec<(u64, u64, u64)>,
 }
 
-/// Scans responses that are sorted by number. `draw` returns the number and times of a response.
+/// Scans responses sorted by number. `draw` returns a response's number and times.
 pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> NumberScan {
     let mut scan = NumberScan::default();
     let (Some(first), Some(last)) = (responses.first(), responses.last()) else {
         return scan;
     };
     scan.range = Some((draw(first).number, draw(last).number));
-    // The strictly smaller number with the latest send time.
+    // The smaller number that was requested last.
     let mut latest: Option<DrawnNumber> = None;
     let mut previous: Option<u64> = None;
     for same in responses.chunk_by(|a, b| draw(a).number == draw(b).number) {
@@ -86,21 +87,21 @@ pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> Numb
                 keep_first(&mut scan.first_too_early, (number, smaller.number, by_ns));
             }
         }
-        // Choose the first number with the latest send time.
+        // If send times are equal, keep the smaller number.
         let candidates = latest.into_iter().chain(same);
         latest = candidates.reduce(|a, b| if b.sent_ns > a.sent_ns { b } else { a });
     }
     scan
 }
 
-/// Keeps an example if fewer than [`SHOWN`] are kept.
+/// Adds an example unless [`SHOWN`] examples are already kept.
 pub(crate) fn keep_first<T>(kept: &mut Vec<T>, example: T) {
     if kept.len() < SHOWN {
         kept.push(example);
     }
 }
 
-/// Describes each kind of fault in the numbers.
+/// Describes the faults in the numbers, one string per kind of fault.
 pub(crate) fn faults(scan: &NumberScan, context: &CheckContext<'_>) -> Vec<String> {
     let mut faults = Vec::new();
     if scan.repeated > 0 {
@@ -142,7 +143,7 @@ pub(crate) fn faults(scan: &NumberScan, context: &CheckContext<'_>) -> Vec<Strin
             )
         });
         faults.push(format!(
-            "{} before a smaller one was requested ({})",
+            "{} before a smaller number was requested ({})",
             count(
                 scan.too_early,
                 "number was returned",
@@ -155,7 +156,7 @@ pub(crate) fn faults(scan: &NumberScan, context: &CheckContext<'_>) -> Vec<Strin
     if out_of_order > 0 {
         let known = context.offenders.len();
         faults.push(format!(
-            "{} not larger than the one before on the same connection ({})",
+            "{} not larger than the previous number on the same connection ({})",
             count(out_of_order, "number is", "numbers are"),
             list(
                 context.offenders.iter().take(SHOWN).cloned(),
@@ -166,25 +167,29 @@ pub(crate) fn faults(scan: &NumberScan, context: &CheckContext<'_>) -> Vec<Strin
     faults
 }
 
-/// Describes correct numbers: "200,000 numbers, 1 to 200,000, each once, no gap, in order".
+/// Describes correct numbers: "200,000 numbers from 1 to 200,000: each once, no gaps, in order".
 pub(crate) fn success(scan: &NumberScan, n: usize, unknown: u64) -> String {
     let (first, last) = scan.range.unwrap_or_default();
     if n == 1 {
         return format!(
-            "1 number, {}: nothing to compare it with",
+            "1 number ({}); no other number to compare it with",
             show_count(first)
         );
     }
     let gaps = match scan.missing {
-        0 => "no gap".to_owned(),
+        0 => "no gaps".to_owned(),
         missing => format!(
-            "{} missing, explained by {} with unknown outcome",
+            "{} missing (explained by {})",
             show_count(missing),
-            count(unknown, "request", "requests")
+            count(
+                unknown,
+                "request with an unknown outcome",
+                "requests with unknown outcomes"
+            )
         ),
     };
     format!(
-        "{} numbers, {} to {}, each once, {gaps}, in order",
+        "{} numbers from {} to {}: each once, {gaps}, in order",
         show_count(n as u64),
         show_count(first),
         show_count(last)
@@ -196,7 +201,7 @@ pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", show_count(n), if n == 1 { one } else { many })
 }
 
-/// Lists examples. `all` is true if there are no others.
+/// Lists examples. `all` is true if the list is complete.
 pub(crate) fn list(examples: impl Iterator<Item = String>, all: bool) -> String {
     let text = examples.collect::<Vec<_>>().join(", ");
     match (all, text.is_empty()) {

@@ -1,4 +1,5 @@
-//! Checks of the correctness of a run's responses, based on the kept parts of the responses.
+//! Correctness checks for the responses of a run. The checks use the parts of the responses that
+//! were kept during the run.
 
 pub mod counter;
 pub mod responses;

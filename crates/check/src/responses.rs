@@ -1,11 +1,11 @@
-//! Responses kept for a check, and their binary file.
+//! Responses kept for a check, and the binary file that stores them.
 //!
-//! The file contains three little-endian 64-bit words per response (24 bytes). For numbers, the
-//! words are `number`, `sent_ns` and `done_ns`. For scores, they are the words of a [`KeptScore`].
+//! The file contains three little-endian 64-bit words (24 bytes) per response. For numbers, the
+//! words are `number`, `sent_ns` and `done_ns`. For scores, the words are those of a [`KeptScore`].
 
 use floodmark_record::kept::{KEPT_BYTES, KeptScore};
 
-/// A number drawn from a counter. Both times are from one monotonic clock.
+/// A number drawn from a counter. Both times come from the same monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DrawnNumber {
     /// The number.
@@ -16,12 +16,12 @@ pub struct DrawnNumber {
     pub done_ns: u64,
 }
 
-/// The file of kept responses is invalid.
+/// Reason why a file of kept responses is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResponsesError {
-    /// The file ends within a response.
+    /// The file ends in the middle of a response.
     #[error(
-        "the file of kept responses ends within response {response} ({bytes} bytes are not a multiple of 24); repeat the run"
+        "the file of kept responses ends in the middle of response {response} (its size, {bytes} bytes, is not a multiple of 24); repeat the run"
     )]
     Truncated {
         /// Number of the incomplete response, from 1.
@@ -31,7 +31,7 @@ pub enum ResponsesError {
     },
     /// A response arrived before its request was sent.
     #[error(
-        "response {response} in the file of kept responses came before its request was sent ({done_ns} ns < {sent_ns} ns): the file is damaged; repeat the run"
+        "response {response} in the file of kept responses arrived before its request was sent ({done_ns} ns < {sent_ns} ns): the file is damaged; repeat the run"
     )]
     BackInTime {
         /// Number of the response, from 1.

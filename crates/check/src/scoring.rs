@@ -1,13 +1,15 @@
-//! The check `scoring`: the server adds up scores without losing any.
+//! The `scoring` check: the server must add up scores without losing any.
 //!
-//! The server keeps the number of scores and their total. Each response contains both after its own
-//! score, and also their mean. The numbers are those of a counter ([`crate::counter`]). Every
-//! request adds the same score `s`, so the total with number `n` is `s · n` plus a constant from
-//! before, which is 0 if number 1 is among the responses. The mean is `total / n`.
+//! The server keeps the number of scores and their total. After adding a score, the server returns
+//! the number, the total and the mean. The numbers are those of a counter ([`crate::counter`]).
+//! Every request adds the same score `s`. The total returned with number `n` is therefore `s · n`
+//! plus the initial total. The initial total is 0 if number 1 is among the responses. The mean is
+//! `total / n`.
 //!
 //! A server that reads, adds and writes without a lock loses concurrent updates. Numbers then
-//! repeat, so fewer numbers are used than there are responses. Totals lose updates at other
-//! moments, so they no longer match their numbers. The check counts both kinds of losses.
+//! repeat, so there are fewer distinct numbers than responses. The total and the number lose
+//! different updates, so the total no longer matches the number. The check counts both kinds of
+//! lost updates.
 
 use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, TotalLine};
 use floodmark_record::run::CheckResult;
@@ -16,12 +18,13 @@ use floodmark_record::units::show_count;
 use crate::counter::{self, CheckContext, NumberScan, count, keep_first, list, scan};
 use crate::responses::DrawnNumber;
 
-/// Judges the responses of a scoring server, in any order.
+/// Checks the responses of a scoring server. The responses may be in any order.
 ///
-/// The result is exact and takes O(n log n) time and O(1) extra memory; the responses are sorted in
-/// place. `line` is the expected total per number, and `scored` is the report of the load process.
+/// The result is exact. The check sorts the responses in place, which takes O(n log n) time and
+/// O(1) extra memory. `line` gives the expected total for each number. `scored` is the summary from
+/// the load process.
 ///
-/// The check fails without any response.
+/// The check fails if there are no responses.
 #[must_use]
 pub fn scoring(
     scores: &mut [KeptScore],
@@ -52,7 +55,7 @@ pub fn scoring(
     }
     if context.unreadable > 0 {
         faults.push(format!(
-            "{} averageScore, totalScore and numberOfTrials",
+            "{} averageScore, totalScore or numberOfTrials",
             count(
                 context.unreadable,
                 "ok response lacked",
@@ -76,24 +79,24 @@ pub fn scoring(
     }
 }
 
-/// Totals that do not match their numbers.
+/// Result of a scan of the totals.
 #[derive(Debug, Default)]
 struct TotalScan {
-    /// Distance of correct totals from the line.
-    /// `None` if the total of number 1 is not a whole number of scores.
+    /// Expected distance of the totals from the line, in scores.
+    /// `None` if no whole number of scores is known.
     expected: Option<i32>,
-    /// Number of totals with another distance from the line.
+    /// Number of totals at a different distance from the line.
     wrong: u64,
-    /// Number and distance of the first wrong totals.
+    /// The first wrong totals, as pairs of number and distance.
     first: Vec<(u64, Option<i32>)>,
-    /// Number of totals that are whole numbers of scores.
+    /// Number of totals whose distance is a whole number of scores.
     whole: u64,
-    /// The smallest and the largest number of scores among these totals.
+    /// Smallest and largest of these totals, converted to numbers of scores.
     range: Option<(i128, i128)>,
 }
 
 impl TotalScan {
-    /// Scans scores that are sorted by number.
+    /// Scans scores sorted by number.
     fn of(scores: &[KeptScore], line: TotalLine) -> Self {
         let Some(first) = scores.first() else {
             return TotalScan::default();
@@ -121,14 +124,14 @@ impl TotalScan {
         scan
     }
 
-    /// Describes correct totals: "10 × the number, plus 25 from before".
+    /// Describes correct totals: "10 × the number plus an initial total of 25".
     fn rule(&self, line: TotalLine) -> String {
         let product = format!("{} × the number", line.score);
         if self.expected.is_some() && self.expected == line.from_zero() {
             return product;
         }
         let before = line.total(f64::from(self.expected.unwrap_or_default()));
-        format!("{product}, plus {before} from before")
+        format!("{product} plus an initial total of {before}")
     }
 
     /// Describes wrong totals.
@@ -161,7 +164,7 @@ impl TotalScan {
     }
 }
 
-/// Describes how many scores are missing in the numbers or in the totals.
+/// Describes how many updates the numbers and the totals lost.
 fn lost(numbers: &NumberScan, totals: &TotalScan, responses: u64) -> Option<String> {
     let missing = |n: u64, range: Option<(i128, i128)>| {
         range.map_or(0, |(low, high)| (i128::from(n) - (high - low + 1)).max(0)) as u64

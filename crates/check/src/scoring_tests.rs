@@ -34,8 +34,8 @@ impl ScoringServer {
         ScoringServer::new(score, 0, 0.0)
     }
 
-    /// Adds a response with the current figures. Relative to the moment of effect, its request was
-    /// sent `before` ns earlier and the response was complete `after` ns later.
+    /// Adds a response with the current figures. The request is sent `before` ns before the update,
+    /// and the response is complete `after` ns after the update.
     fn answer(&mut self, before: u64, after: u64) {
         self.moment += 10;
         let (score, number, total) = (self.score, self.number, self.total);
@@ -191,13 +191,13 @@ fn describes_success() {
     assert_eq!((result.name.as_str(), result.held), ("scoring", true));
     assert_eq!(
         result.detail,
-        "200,000 numbers, 1 to 200,000, each once, no gap, in order; totals are 10 × the number; averages are total / number"
+        "200,000 numbers from 1 to 200,000: each once, no gaps, in order; totals are 10 × the number; averages are total / number"
     );
     let mut server = ScoringServer::new(2.5, 4, 7.0);
     server.serve(2);
     assert_eq!(
         server.judged(&CheckContext::default()).detail,
-        "2 numbers, 5 to 6, each once, no gap, in order; totals are 2.5 × the number, plus -3 from before; averages are total / number"
+        "2 numbers from 5 to 6: each once, no gaps, in order; totals are 2.5 × the number plus an initial total of -3; averages are total / number"
     );
 }
 
@@ -226,7 +226,7 @@ fn describes_each_kind_of_fault() {
         result.detail,
         "lost updates among 5 scores: at least 2 in numberOfTrials, 2 in totalScore; 2 numbers occur more than once \
          (1, 2); 2 totals are not 10 × the number (20 with number 1, 1 score too high, 30.5 with number 3); 2 averages are not the total divided by the number \
-         (first: 20 for 20 / 1); 1 ok response lacked averageScore, totalScore and numberOfTrials"
+         (first: 20 for 20 / 1); 1 ok response lacked averageScore, totalScore or numberOfTrials"
     );
 }
 
@@ -239,7 +239,7 @@ fn fresh_server_starts_at_0() {
         ),
         (
             5.0,
-            "3 totals are not 10 × the number, plus 5 from before (15 with number 1, 25 with",
+            "3 totals are not 10 × the number plus an initial total of 5 (15 with number 1, 25 with",
         ),
     ] {
         let mut server = ScoringServer::new(10.0, 0, total);

@@ -1,16 +1,16 @@
-//! The check `sequence`: all numbers come from one correct counter (see [`crate::counter`]).
+//! The `sequence` check: all numbers must come from one correct counter (see [`crate::counter`]).
 
 use floodmark_record::run::CheckResult;
 
 use crate::counter::{CheckContext, count, faults, scan, success};
 use crate::responses::DrawnNumber;
 
-/// Judges the numbers of a counter, in any order.
+/// Checks the numbers of a counter. The numbers may be in any order.
 ///
-/// The result is exact and takes O(n log n) time and O(1) extra memory; the numbers are sorted in
-/// place.
+/// The result is exact. The check sorts the numbers in place, which takes O(n log n) time and O(1)
+/// extra memory.
 ///
-/// The check fails without any number.
+/// The check fails if there are no numbers.
 #[must_use]
 pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> CheckResult {
     // Equal triples are interchangeable, so the unstable sort is deterministic.

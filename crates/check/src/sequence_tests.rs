@@ -1,4 +1,4 @@
-//! Tests against a brute-force reference, and with simulated counters.
+//! Tests with simulated counters, and tests against a brute-force reference.
 
 use proptest::prelude::*;
 
@@ -36,8 +36,8 @@ fn reference(answers: &[DrawnNumber], unknown: u64) -> bool {
     !answers.is_empty() && missing <= unknown && pairs_hold
 }
 
-/// Returns the responses of a correct counter in the order of sending.
-/// The times around each moment of effect are random.
+/// Returns the responses of a correct counter, in the order in which the requests were sent.
+/// The send and completion times around each update are random.
 fn simulated(first: u64, steps: &[(u64, u64, u64)]) -> Vec<DrawnNumber> {
     let mut moment = 1_000;
     let mut answers: Vec<DrawnNumber> = steps
@@ -120,7 +120,7 @@ proptest! {
         answers[late].number = number;
         let result = judge(&answers, 0);
         prop_assert!(!result.held);
-        prop_assert!(result.detail.contains("before a smaller one"), "{}", result.detail);
+        prop_assert!(result.detail.contains("before a smaller number"), "{}", result.detail);
     }
 }
 
@@ -134,12 +134,12 @@ fn describes_success() {
     assert!(result.held);
     assert_eq!(
         result.detail,
-        "200,000 numbers, 1 to 200,000, each once, no gap, in order"
+        "200,000 numbers from 1 to 200,000: each once, no gaps, in order"
     );
     let result = judge(&[answers[0], answers[2]], 3);
     assert_eq!(
         result.detail,
-        "2 numbers, 1 to 3, each once, 1 missing, explained by 3 requests with unknown outcome, in order"
+        "2 numbers from 1 to 3: each once, 1 missing (explained by 3 requests with unknown outcomes), in order"
     );
 }
 
@@ -163,9 +163,9 @@ fn describes_each_kind_of_fault() {
     assert_eq!(
         result.detail,
         "1 number occurs more than once (5); 2 numbers are missing (6 to 7), but only 1 request has an \
-         unknown outcome; 2 numbers were returned before a smaller one was requested (9 was returned \
+         unknown outcome; 2 numbers were returned before a smaller number was requested (9 was returned \
          2.500 ms before 8 was requested, 10 was returned 2.400 ms before 8 was requested); \
-         7 numbers are not larger than the one before on the same connection (first: connection 3: 8 after 9); \
+         7 numbers are not larger than the previous number on the same connection (first: connection 3: 8 after 9); \
          2 ok responses were not numbers"
     );
 }

@@ -1,16 +1,16 @@
-//! Flags that repeat a load with another rate or a longer duration.
+//! Command-line flags that repeat a load at a different rate or for a longer time.
 
 use floodmark_record::plan::{Plan, Schedule};
 use floodmark_record::profile::RateStep;
 
-/// Maximum number of steps that fit on one line.
+/// Maximum number of steps in a suggested `--steps` flag, so that the flag fits on one line.
 const MOST_STEPS: usize = 6;
 
-/// Minimum duration of a step with meaningful figures, seconds.
+/// Minimum duration in seconds at which the figures of a run or step are meaningful.
 const LONG_ENOUGH_S: f64 = 10.0;
 
-/// Returns the flag that multiplies the load by `factor`. It scales the rates in the open model and
-/// the connections in the closed model.
+/// Returns the flag that multiplies the load by `factor`. The flag scales the rates in the open
+/// model and the connections in the closed model.
 pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     match plan.schedule() {
         Some(Schedule::Ramp { ramp, .. }) => format!(
@@ -35,14 +35,14 @@ pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     }
 }
 
-/// Returns the flag that makes a run long enough, or `None` if the load determines the length.
+/// Returns the flag for a sufficiently long run, or `None` if the load determines the length.
 pub(crate) fn longer(plan: &Plan) -> Option<String> {
     match plan.schedule() {
         Some(Schedule::Replay { .. } | Schedule::Burst { .. }) => None,
         Some(Schedule::Steps { steps, .. }) => {
             let shortest = steps.iter().map(|s| s.duration_s).fold(f64::MAX, f64::min);
             Some(if steps.len() > MOST_STEPS {
-                format!("--steps of {LONG_ENOUGH_S} s each")
+                format!("--steps with at least {LONG_ENOUGH_S} s per step")
             } else {
                 list(steps, (LONG_ENOUGH_S / shortest).max(1.0), exact)
             })
@@ -66,7 +66,7 @@ fn list(steps: &[RateStep], stretch: f64, show: impl Fn(f64) -> String) -> Strin
     format!("--steps {}", each.join(","))
 }
 
-/// Formats a rate with `show`; a pause is formatted as 0.
+/// Formats a rate with `show`. A rate of 0 (a pause) becomes "0".
 fn rate_or_none(per_s: f64, show: impl Fn(f64) -> String) -> String {
     if per_s > 0.0 {
         show(per_s)
@@ -75,12 +75,12 @@ fn rate_or_none(per_s: f64, show: impl Fn(f64) -> String) -> String {
     }
 }
 
-/// Formats a rate with up to three decimals, which is the precision of the flag.
+/// Formats a rate with up to three decimal places, the precision of the `--steps` flag.
 fn exact(per_s: f64) -> String {
     ((per_s * 1e3).round() / 1e3).to_string()
 }
 
-/// Formats a rate with two significant digits for a flag: `14000`, `0.35`.
+/// Formats a rate for a flag, with two significant digits: `14000`, `0.35`.
 pub(crate) fn rate(rate: f64) -> String {
     if rate <= 0.0 || !rate.is_finite() {
         return "1".to_owned();

@@ -22,15 +22,15 @@ use process_figures::ProcessFigures;
 pub use run_group::{GroupError, RunGroup, run_groups, select};
 pub use sweeps::sweeps;
 
-/// Recommended number of server processes per system. With fewer processes, the estimated variance
-/// between them is too uncertain.
+/// Recommended number of server processes per system. With fewer processes, the estimate of the
+/// variance between processes is too uncertain.
 pub const FEWEST_PROCESSES: usize = 5;
 
-/// Compares the trials of a record by every metric.
+/// Compares the trials of a record on every metric.
 ///
-/// Each trial is compared with the first trial of the same workload and load. Each step of a ladder
-/// is compared with the step before it. Trials of sweeps are not compared, because their curve is
-/// more informative.
+/// Each trial is compared with the first trial that has the same workload and load. Each step of a
+/// ladder is compared with the previous measured step. Sweep trials are not compared, because the
+/// curve of a sweep is more informative.
 #[must_use]
 pub fn comparisons(record: &Record) -> Vec<Comparison> {
     let none = ExperimentDescription::default();
@@ -60,7 +60,8 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
                     .max_by_key(|other| step(other)),
             };
             let Some(baseline) = baseline else { continue };
-            // `floodmark compare` prints these notes once for all metrics instead.
+            // Add these notes to every comparison in the record. `floodmark compare` prints the
+            // notes only once for all metrics.
             let groups = [trial, baseline];
             let notes = groups
                 .map(|group| differences::validity_notes(group))
@@ -75,7 +76,7 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
     comparisons
 }
 
-/// Compares two groups by one metric. The ratio is a ÷ b.
+/// Compares two groups on one metric. The ratio is a ÷ b.
 #[must_use]
 pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Comparison {
     let (of_a, of_b) = (ProcessFigures::of(a, metric), ProcessFigures::of(b, metric));
@@ -119,7 +120,7 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
     }
 }
 
-/// Returns whether any run of a group is valid or bound.
+/// Returns whether any run in a group is valid or bound.
 #[must_use]
 pub fn has_valid(group: &RunGroup<'_>) -> bool {
     let is_valid = |run: &Run| run.validity.status != Status::Invalid;
@@ -133,9 +134,9 @@ fn too_few(groups: &[(&RunGroup<'_>, &ProcessFigures)]) -> String {
         .map(|(group, _)| group.name.as_str())
         .collect();
     format!(
-        "only one server process of {}: the variance between processes is unknown; measure at least \
-         {FEWEST_PROCESSES} of each",
-        single.join(" and of ")
+        "only one server process for {}: the variance between processes is unknown; measure at least \
+         {FEWEST_PROCESSES} per system",
+        single.join(" and for ")
     )
 }
 

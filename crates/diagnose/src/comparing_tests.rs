@@ -9,8 +9,8 @@ use super::*;
 use crate::next::tests::run;
 use crate::testing::{closed, open};
 
-/// Returns a record of the interleaved systems `a` and `b`. The arguments contain the throughput of
-/// each attempt per process.
+/// Returns a record with interleaved runs of the systems `a` and `b`. The arguments contain the
+/// throughput of each attempt, grouped by process.
 pub(super) fn record(a: &[&[f64]], b: &[&[f64]]) -> Record {
     let tool = ToolInfo {
         name: "floodmark".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn throughput(record: &Record) -> Comparison {
     compare(record, "a", "b", ComparedMetric::Throughput).unwrap()
 }
 
-/// Converts a record to that of an experiment with one trial per system.
+/// Converts a record to the record of an experiment with one trial per system.
 pub(super) fn experiment(mut record: Record) -> Record {
     for run in &mut record.runs {
         run.trial = Some(run.system.clone());
@@ -89,7 +89,7 @@ fn attempts_on_one_process_are_not_repetitions() {
         got.method
     );
     assert!(
-        got.notes[0].contains("only one server process of a and of b")
+        got.notes[0].contains("only one server process for a and for b")
             && got.notes[0].contains("at least 5"),
         "{got:?}"
     );
@@ -98,7 +98,10 @@ fn attempts_on_one_process_are_not_repetitions() {
 #[test]
 fn notes_a_single_process() {
     let got = throughput(&record(&FAST, &[&[100.0]]));
-    assert!(got.notes[0].contains("one server process of b:"), "{got:?}");
+    assert!(
+        got.notes[0].contains("one server process for b:"),
+        "{got:?}"
+    );
     assert_eq!(got.low, None);
 }
 
@@ -112,7 +115,7 @@ fn process_figure_is_the_median_of_its_attempts() {
         slow.starts_with("a: in 3 of 3 processes the first attempt was the slowest, 50 % below"),
         "{slow}"
     );
-    // With two attempts, the figure is the geometric mean.
+    // The figure for two attempts is their geometric mean.
     let got = throughput(&record(&[&[50.0, 200.0]], &[&[100.0]]));
     assert!((got.ratio.unwrap() - 1.0).abs() < 1e-12);
 }
@@ -270,8 +273,8 @@ fn trials_with_the_same_load_are_compared_with_the_first() {
     assert_eq!(all.len(), ComparedMetric::ALL.len());
     assert!((all[0].ratio.unwrap() - 1.0 / 1.1).abs() < 1e-3, "{all:?}");
 
-    // Add one trial of the same server with the same load and two trials with another load. The
-    // target is not part of the load.
+    // Add one trial of the same server with the same load, and two trials with a different load.
+    // The target is not part of the load.
     let more: Vec<Run> = record
         .runs
         .iter()
@@ -406,7 +409,7 @@ fn notes_weaknesses() {
     assert!(notes[0].starts_with("old: 1 of 5 attempts bound by the client"));
     assert!(notes[1].starts_with("old: 1 of 5 attempts ended early"));
     assert!(
-        notes[2].starts_with("old: 1 result of `floodmark load`"),
+        notes[2].starts_with("old: 1 result from `floodmark load`"),
         "{notes:#?}"
     );
     assert!(
@@ -449,7 +452,6 @@ fn ladder_steps_are_compared_with_the_step_before() {
     };
     assert_eq!(pairs(&[]), ["b/a 0.91", "c/a 0.45"]);
     assert_eq!(pairs(&["a", "b", "c"]), ["b/a 0.91", "c/b 0.50"]);
-    // Steps without a measurement are skipped.
     assert_eq!(pairs(&["a", "gone", "c"]), ["b/a 0.91", "c/a 0.45"]);
 }
 
@@ -465,7 +467,7 @@ fn finds_the_best_and_the_first_sufficient_point_of_a_sweep() {
         knobs: vec!["threads".to_owned()],
         points: vec![point("gone", 1), point("b", 2), point("a", 4)],
     }];
-    // Points of a sweep are never compared with each other.
+    // Sweep points are never compared with each other.
     assert!(comparisons(&record).is_empty());
     let [swept] = &sweeps(&record)[..] else {
         panic!("expected one sweep");

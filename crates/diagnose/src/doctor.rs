@@ -1,6 +1,6 @@
-//! `floodmark doctor`: finds properties of a host that distort measurements.
+//! `floodmark doctor`: finds host properties that distort measurements.
 //!
-//! Each finding contains figures, an effect and commands that fix the problem.
+//! Each finding reports figures, the effect on measurements, and commands that fix the problem.
 
 mod cpu;
 mod network;
@@ -8,8 +8,8 @@ mod system;
 
 use floodmark_record::host::{Checkup, HostFacts, HostFinding, Level};
 
-/// A topic and the function that judges it. The function returns `None` if data is missing, and
-/// leaves the topic empty.
+/// A topic and the function that checks it. The function returns `None` if data is missing. The
+/// topic in the returned finding is empty.
 type DoctorCheck = (&'static str, fn(&HostFacts) -> Option<HostFinding>);
 
 const CHECKS: [DoctorCheck; 12] = [
@@ -27,7 +27,7 @@ const CHECKS: [DoctorCheck; 12] = [
     ("clock", system::clock),
 ];
 
-/// Returns the findings on a host: first warnings, then notes, then topics without problems.
+/// Returns the findings on a host. Warnings come first, then notes, then topics without problems.
 #[must_use]
 pub fn findings(facts: &HostFacts) -> Vec<HostFinding> {
     let mut findings = CHECKS.map(|(topic, check)| {
@@ -51,7 +51,7 @@ pub fn checkup(facts: HostFacts) -> Checkup {
     }
 }
 
-/// Creates a finding without a problem.
+/// Creates a finding that reports no problem.
 fn fine(found: impl Into<String>) -> HostFinding {
     HostFinding {
         topic: String::new(),
@@ -62,7 +62,7 @@ fn fine(found: impl Into<String>) -> HostFinding {
     }
 }
 
-/// Creates a finding with a problem, its effect and its fix.
+/// Creates a finding that reports a problem, the problem's effect and a fix.
 fn problem(
     level: Level,
     found: impl Into<String>,
@@ -77,7 +77,8 @@ fn problem(
     }
 }
 
-/// Returns the level of a figure: a warning or a note from the given minimum upward.
+/// Returns the level for a figure. `note` and `warning` are the minimum figures for these two
+/// levels.
 fn level(figure: f64, note: f64, warning: f64) -> Level {
     match figure {
         figure if figure >= warning => Level::Warning,

@@ -6,7 +6,7 @@ use floodmark_record::units::show_count;
 use crate::text::plural;
 use crate::validity::{CLIENT_ERRORS, Judged, UNSENT_SHARE};
 
-/// Reports connections that the client failed to hold. Such failures invalidate the run.
+/// Reports connections that the client failed to hold, if the failures invalidate the run.
 pub(crate) fn not_held(judged: &Judged<'_>) -> Option<String> {
     let reasons = &judged.run.connections.held.as_ref()?.reasons;
     let names = CLIENT_ERRORS.iter().map(|(name, ..)| *name);
@@ -38,8 +38,8 @@ pub(crate) fn not_opened(run: &Run) -> Option<String> {
         reasons => reasons.replace('_', " "),
     };
     Some(format!(
-        "{} of {} failed to open before the run ({reasons}); the run started without them and \
-         retried",
+        "{} of {} failed to open before the run ({reasons}); the run started without these \
+         connections and retried",
         show_count(held.failed),
         plural(run.plan.connections.into(), "held connection"),
     ))
@@ -49,7 +49,7 @@ pub(crate) fn not_opened(run: &Run) -> Option<String> {
 pub(crate) fn lost(run: &Run) -> Option<String> {
     let held = run.connections.held.as_ref().filter(|held| held.lost > 0)?;
     Some(format!(
-        "{} closed during the run and {} reopened; if the server closes idle connections, raise its \
+        "{} closed during the run ({} reopened); if the server closes idle connections, raise its \
          idle timeout",
         plural(held.lost, "held connection"),
         show_count(held.reopened),

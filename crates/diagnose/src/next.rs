@@ -13,19 +13,19 @@ use crate::text::per_s;
 use crate::tls;
 use crate::validity::{CLIENT_ERRORS, ClientThreads};
 
-/// Minimum share of failed requests that matters more than throughput.
+/// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
 
-/// Minimum share of ok responses for an offered rate that counts as met.
+/// Minimum share of requests with an ok response at which the offered rate counts as met.
 pub(crate) const MET_SHARE: f64 = 0.99;
 
-/// Share of the maximum throughput below which requests hardly queue.
+/// Share of the maximum throughput at which requests hardly queue.
 const BELOW_LIMIT: f64 = 0.7;
 
-/// Factor for the next rate if the server met the offered rate.
+/// Factor between an offered rate that the server met and the next rate to try.
 pub(crate) const STEP_UP: f64 = 1.5;
 
-/// Returns the next step as one line. `cpus` is the number of CPUs that the client may use.
+/// Returns the next step in one line. `cpus` is the number of CPUs that the client may use.
 #[must_use]
 pub fn next_step(run: &Run, cpus: u32) -> String {
     tls::handshake_failure(run)
@@ -51,7 +51,7 @@ fn early_end(run: &Run) -> Option<String> {
             run.plan.target.authority
         )),
         EndReason::ServerGone => Some(format!(
-            "check the log of the server at {}, restart it and repeat",
+            "check the log of the server at {}, restart the server and repeat",
             run.plan.target.authority
         )),
     }
@@ -60,7 +60,7 @@ fn early_end(run: &Run) -> Option<String> {
 fn failed_check(run: &Run) -> Option<String> {
     let check = run.checks.iter().find(|c| !c.held)?;
     Some(format!(
-        "fix the failed check \"{}\" first; figures of invalid responses are meaningless",
+        "fix the failed check \"{}\" first; figures from invalid responses are meaningless",
         check.name
     ))
 }
@@ -115,7 +115,7 @@ fn failed_requests(run: &Run) -> Option<String> {
     let failures = [
         (
             counts.connect_failed,
-            format!("connections could not be opened: find out why, or open fewer at once: {less}"),
+            format!("connections failed to open: find out why, or open fewer at once: {less}"),
         ),
         (
             counts.malformed,
@@ -134,7 +134,7 @@ fn failed_requests(run: &Run) -> Option<String> {
         ),
         (
             counts.rejected,
-            format!("requests rejected (429 or 503): retry with {less}"),
+            format!("requests were rejected (429 or 503): retry with {less}"),
         ),
         (counts.wrong, wrong),
     ];
@@ -167,7 +167,7 @@ fn not_steady(run: &Run) -> Option<String> {
     })
 }
 
-/// Returns the next step of a verdict that names a limit.
+/// Returns the verdict's next step if the verdict names a limit.
 fn next_of_verdict(run: &Run) -> Option<String> {
     let verdict = run.verdict.as_ref()?;
     let open = matches!(
@@ -177,7 +177,7 @@ fn next_of_verdict(run: &Run) -> Option<String> {
     (!open && !run.plan.rate_changes()).then(|| verdict.next.clone())
 }
 
-/// Returns how to find the server's limit, or the latency below that limit.
+/// Returns a next step that finds the server's limit or measures the latency below that limit.
 fn explore(run: &Run) -> String {
     let plan = &run.plan;
     let scaled = |factor| asking::scaled(plan, factor);
@@ -214,12 +214,12 @@ fn explore(run: &Run) -> String {
             }
         }
         (Schedule::Ramp { .. }, Some(Saturation::FellBehind(found)), _) => format!(
-            "the server fell behind at {}; measure latency below that: --rate {}",
+            "the server fell behind at {}; measure latency below that rate: --rate {}",
             per_s(found.offered_per_s),
             hold(found.achieved_per_s)
         ),
         (Schedule::Steps { .. }, _, Some(step)) if step.throughput_per_s > 0.0 => format!(
-            "the step of {} was not met; measure latency below the rate that was reached: --rate {}",
+            "the {} step was not met; measure latency below the achieved rate: --rate {}",
             per_s(step.offered_per_s),
             hold(step.throughput_per_s)
         ),
@@ -229,12 +229,12 @@ fn explore(run: &Run) -> String {
         ),
         (_, _, None) if met => {
             let more = scaled(STEP_UP);
-            format!("the offered rate was met; try a higher one: {more}")
+            format!("the offered rate was met; try a higher rate: {more}")
         }
         (Schedule::Constant { .. }, ..) => format!("the offered rate was not met; {below}"),
         _ => {
             let less = scaled(0.5);
-            format!("the offered rate was not met; try a lower one: {less}")
+            format!("the offered rate was not met; try a lower rate: {less}")
         }
     }
 }

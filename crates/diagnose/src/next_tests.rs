@@ -1,4 +1,4 @@
-//! Table-driven tests of the next step.
+//! Table-driven tests for the next step.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use floodmark_record::units::Bytes;
 use super::*;
 use crate::testing::{burst, closed, open, scheduled, thread};
 
-/// Returns a valid, steady run of ten seconds at 1,000/s.
+/// Returns a valid and steady ten-second run at 1,000/s.
 pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
     let n = 10_000;
     Run {
@@ -116,7 +116,7 @@ fn suggests_a_next_step_for_each_run() {
         (
             "open, met",
             run(open()),
-            "the offered rate was met; try a higher one: --rate 1500",
+            "the offered rate was met; try a higher rate: --rate 1500",
         ),
         (
             "open, unmet",
@@ -210,7 +210,7 @@ fn suggests_a_next_step_for_each_run() {
         (
             "rejected",
             with(open(), |r| fail(r, 500, |c| &mut c.rejected)),
-            "500 requests rejected (429 or 503): retry with --rate 500",
+            "500 requests were rejected (429 or 503): retry with --rate 500",
         ),
         (
             "timeouts",
@@ -328,12 +328,12 @@ fn suggests_the_same_flag_for_a_changing_rate() {
         (
             "ramp",
             with(ramp(), |_| ()),
-            "the offered rate was met; try a higher one: --ramp 0-3000",
+            "the offered rate was met; try a higher rate: --ramp 0-3000",
         ),
         (
             "ramp, beyond",
             with(ramp(), beyond),
-            "the server fell behind at 1,200/s; measure latency below that: --rate 770",
+            "the server fell behind at 1,200/s; measure latency below that rate: --rate 770",
         ),
         (
             "ramp, undecided",
@@ -353,7 +353,7 @@ fn suggests_the_same_flag_for_a_changing_rate() {
                 }),
                 less,
             ),
-            "the offered rate was not met; try a lower one: --ramp 1000-0",
+            "the offered rate was not met; try a lower rate: --ramp 1000-0",
         ),
         (
             "ramp, invalid",
@@ -364,12 +364,12 @@ fn suggests_the_same_flag_for_a_changing_rate() {
         (
             "steps",
             with(steps(), |_| ()),
-            "try a higher one: --steps 750:4s,0:1.5s,2300:4.5s",
+            "try a higher rate: --steps 750:4s,0:1.5s,2300:4.5s",
         ),
         (
             "steps, beyond",
             with(steps(), unmet),
-            "the step of 1,500/s was not met; measure latency below the rate that was reached: --rate 630",
+            "the 1,500/s step was not met; measure latency below the achieved rate: --rate 630",
         ),
         (
             "steps, shed",
@@ -384,12 +384,12 @@ fn suggests_the_same_flag_for_a_changing_rate() {
         (
             "replay",
             with(replay(), |_| ()),
-            "try a higher one: --replay-speed 3x",
+            "try a higher rate: --replay-speed 3x",
         ),
         (
             "replay, unmet",
             with(replay(), less),
-            "try a lower one: --replay-speed 1x",
+            "try a lower rate: --replay-speed 1x",
         ),
         ("replay, short", with(replay(), short), "--replay-speed 3x"),
         ("replay, shed", with(replay(), shed), "--replay-speed 1x"),

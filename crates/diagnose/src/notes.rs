@@ -1,5 +1,5 @@
-//! Notes on a run. A note does not change the validity. It reports an observation, its meaning and
-//! a fix.
+//! Notes on a run. A note reports an observation, its meaning and a fix. Notes do not change the
+//! validity.
 
 use floodmark_record::events::{AddressUse, EndReason};
 use floodmark_record::metric::NetworkFigure;
@@ -13,13 +13,13 @@ use crate::held;
 use crate::text::{percent, plural, show_s};
 use crate::validity::{CLIENT_ERRORS, ClientThreads, Judged};
 
-/// Minimum length of a run in which warm-up and noise matter little, seconds.
+/// Minimum length in seconds at which warm-up and noise hardly affect a run.
 pub(crate) const SHORT_RUN_S: f64 = 5.0;
 
-/// Maximum deviation from Little's law (in flight = throughput × response time), as a share.
+/// Maximum relative deviation from Little's law (in flight = throughput × response time).
 const LITTLE_SHARE: f64 = 0.02;
 
-/// Maximum mean response time for a test of Little's law, as a share of the window. Up to one
+/// Maximum mean response time at which Little's law is checked, as a share of the window. Up to one
 /// response time is missing at each end of the window.
 const LITTLE_EDGE: f64 = 0.005;
 
@@ -49,9 +49,8 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
 
 fn early_end(run: &Run) -> Option<String> {
     match run.ended.reason {
-        // Only external clients end with `ClientFailed`, and their validity already names the
-        // reason.
-        // The summary already begins with the interruption.
+        // Only runs of external clients end with `ClientFailed`, and their validity already names
+        // the reason. For an interrupted run, the summary already begins with the interruption.
         EndReason::Completed | EndReason::ClientFailed | EndReason::Interrupted => None,
         EndReason::NotHttp => {
             Some("the run ended early: no response was HTTP/1.1; check the port".to_owned())
@@ -62,7 +61,7 @@ fn early_end(run: &Run) -> Option<String> {
                 .map_or_else(String::new, |s| format!(" after {s:.1} s"));
             Some(format!(
                 "the server became unreachable: no response arrived{since}, and no connection can be \
-                 opened; the figures include this time; check the server's log, restart it and repeat"
+                 opened; the figures include this time; check the server's log, restart the server and repeat"
             ))
         }
     }
@@ -93,7 +92,7 @@ fn timed_out(run: &Run) -> Option<String> {
     let n = run.requests.timed_out;
     (n > 0).then(|| {
         format!(
-            "{} timed out after {} (--timeout): percentiles count them as at least that long",
+            "{} timed out after {} (--timeout): percentiles rank them above all responses",
             plural(n, "request"),
             show_s(run.plan.timeout.as_secs_f64())
         )
@@ -112,14 +111,14 @@ fn redirects(run: &Run) -> Option<String> {
     let n = n.iter().sum();
     (n > 0).then(|| {
         format!(
-            "the server redirected {} ({}), which floodmark does not follow: request the target",
+            "the server redirected {} ({}): floodmark does not follow redirects; request the target URL",
             plural(n, "request"),
             statuses.join(", ")
         )
     })
 }
 
-/// Returns the increase of a network counter during the run, or 0 if it was not sampled.
+/// Returns how much a network counter grew during the run, or 0 if the counter was not sampled.
 fn increase(run: &Run, figure: NetworkFigure) -> u64 {
     let is = |of: &&Observation| matches!(of.metric, Metric::Network(_, of) if of == figure);
     let series = run.observations.iter().find(is);
@@ -151,13 +150,14 @@ fn syn_retransmits(run: &Run) -> Option<String> {
     let n = increase(run, NetworkFigure::SynRetransmits);
     (n > 0).then(|| {
         format!(
-            "the kernel retransmitted {} (TCPSynRetrans), each at least 1 s later: packets were lost, or the server's accept queue was full; raise its listen backlog",
+            "the kernel retransmitted {} (TCPSynRetrans) after at least 1 s: packets were lost, or the server's accept queue was full; raise the server's listen backlog",
             plural(n, "connection request")
         )
     })
 }
 
-/// Checks Little's law (N = X·R) for kept connections, which have one request in flight each.
+/// Checks Little's law (N = X·R) for kept connections in the closed model. Each connection has one
+/// request in flight.
 fn little(run: &Run) -> Option<String> {
     let plan = &run.plan;
     let counts = &run.requests;
@@ -186,7 +186,7 @@ fn little(run: &Run) -> Option<String> {
     })
 }
 
-/// Reports target addresses that accepted no connection although others did.
+/// Reports target addresses that accepted no connection although other addresses did.
 fn unused_addresses(run: &Run) -> Option<String> {
     let addresses = &run.connections.addresses;
     let used: Vec<String> = addresses
@@ -210,7 +210,8 @@ fn unused_addresses(run: &Run) -> Option<String> {
     })
 }
 
-/// Reports missing run delay. Without run delay, a thread that waits for a CPU looks idle.
+/// Reports that run delay is not available. Without run delay, a thread that waits for a CPU looks
+/// idle.
 fn unknown_run_delay(run: &Run) -> Option<String> {
     let threads = ClientThreads::of(&run.client.threads).filter(|t| t.runnable.is_none())?;
     Some(format!(
@@ -223,7 +224,7 @@ fn unknown_run_delay(run: &Run) -> Option<String> {
 
 fn unknown_stall(run: &Run) -> Option<String> {
     run.longest_stall_ns.is_none().then(|| {
-        "stalls of the client are unknown because it died: the figures may not describe the server"
+        "client stalls are unknown because the client died: the figures may not describe the server"
             .to_owned()
     })
 }

@@ -1,4 +1,4 @@
-//! Plans and threads for the tests of this crate.
+//! Plans and threads for this crate's tests.
 
 use floodmark_record::events::ThreadUsage;
 use floodmark_record::plan::{Length, Model, Plan, Rate, Schedule, Spacing, Target};
@@ -13,7 +13,7 @@ pub(crate) fn closed() -> Plan {
     })
 }
 
-/// Returns a constant rate of 1,000/s for ten seconds.
+/// Returns a plan for a constant rate of 1,000/s over ten seconds.
 pub(crate) fn open() -> Plan {
     let rate = Rate::new(1000.0).expect("a positive rate");
     scheduled(Schedule::Constant {
@@ -23,14 +23,14 @@ pub(crate) fn open() -> Plan {
     })
 }
 
-/// Returns a burst of 10,000 requests at 1,000/s.
+/// Returns a plan for a burst of 10,000 requests at 1,000/s.
 pub(crate) fn burst() -> Plan {
     let rate = Rate::new(1000.0).expect("a positive rate");
     let requests = 10_000;
     scheduled(Schedule::Burst { requests, rate })
 }
 
-/// Returns an open load with the given schedule.
+/// Returns an open-model plan with the given schedule.
 pub(crate) fn scheduled(schedule: Schedule) -> Plan {
     let hold = false;
     Plan {
@@ -39,7 +39,8 @@ pub(crate) fn scheduled(schedule: Schedule) -> Plan {
     }
 }
 
-/// Returns a load thread of a ten-second run, given its shares of time running and runnable.
+/// Returns a load thread in a ten-second run. The arguments are the shares of the time that the
+/// thread was on a CPU and waiting for a CPU.
 pub(crate) fn thread(on_cpu: f64, waiting: f64) -> ThreadUsage {
     ThreadUsage {
         name: "load-0".to_owned(),

@@ -22,7 +22,7 @@ pub(crate) fn per_s(rate: f64) -> String {
     format!("{}/s", show_rate(rate))
 }
 
-/// Formats a time in seconds: `1.25 ms`.
+/// Formats a time that is given in seconds: `1.25 ms`.
 pub(crate) fn show_s(seconds: f64) -> String {
     show_ns(seconds * 1e9)
 }

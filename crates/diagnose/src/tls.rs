@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use floodmark_record::run::Run;
 
-/// Prefix of the names of TLS failures in `errors`.
+/// Prefix of TLS failure names in `errors`.
 pub(crate) const PREFIX: &str = "tls_";
 
-/// Returns the failure and its fix as one line. Returns `None` if any TLS handshake succeeded.
+/// Returns one line that names the failure and a fix, or `None` if any TLS handshake succeeded.
 #[must_use]
 pub fn handshake_failure(run: &Run) -> Option<String> {
     if run.connections.opened > 0 {
@@ -32,13 +32,13 @@ fn most_frequent(errors: &BTreeMap<String, u64>) -> Option<&str> {
 fn fix(name: &str) -> &'static str {
     match name {
         "tls_unknown_issuer" => {
-            "use --cacert FILE with its certificate authority, or --insecure to accept any certificate"
+            "use --cacert FILE with the server's certificate authority, or --insecure to accept any certificate"
         }
         "tls_certificate_is_an_authority" => {
             "use a server certificate with basicConstraints CA:FALSE, or --insecure to accept any certificate"
         }
         "tls_wrong_name" => {
-            "use a host name of the certificate in the URL, or --insecure to accept any certificate"
+            "use a host name from the certificate in the URL, or --insecure to accept any certificate"
         }
         "tls_certificate_expired" | "tls_certificate_not_valid_yet" => {
             "renew the server's certificate (and check the clock of this host), or use --insecure to accept any certificate"
@@ -49,17 +49,17 @@ fn fix(name: &str) -> &'static str {
         "tls_answered_in_plain_http" => "use http:// in the URL, or the server's HTTPS port",
         "tls_not_spoken" => "check the port",
         "tls_alpn_refused" => {
-            "enable the protocol \"http/1.1\" (ALPN) in the server; floodmark supports no other"
+            "enable the protocol \"http/1.1\" (ALPN) in the server; floodmark supports no other protocol"
         }
         "tls_nothing_in_common"
         | "tls_alert_handshake_failure"
         | "tls_alert_protocol_version"
         | "tls_alert_insufficient_security" => {
-            "enable TLS 1.2 or 1.3 with AES-GCM or ChaCha20-Poly1305 in the server; floodmark supports no other"
+            "enable TLS 1.2 or 1.3 with AES-GCM or ChaCha20-Poly1305 in the server; floodmark supports no other versions or ciphers"
         }
-        "tls_alert_unrecognized_name" => "use a host name in the URL that the server knows",
+        "tls_alert_unrecognized_name" => "in the URL, use a host name that the server knows",
         "tls_alert_certificate_required" => {
-            "allow clients without a certificate in the server; floodmark does not support client certificates yet"
+            "configure the server to accept clients without a certificate; floodmark does not support client certificates yet"
         }
         "tls_handshake_timed_out" => "check that the port serves TLS, or use a longer --timeout",
         _ => "check the server's log and the port",

@@ -1,5 +1,5 @@
-//! Validity of a run: whether the figures describe the server (`valid`, `bound` or `invalid`), with
-//! reasons and fixes.
+//! Judges whether a run's figures describe the server (`valid`, `bound` or `invalid`). If the
+//! figures do not describe the server, the result contains reasons and fixes.
 //!
 //! Only the client's behavior counts. A server that rejects requests, dies or responds slowly does
 //! not invalidate a run, because the run measures that behavior.
@@ -19,29 +19,30 @@ use crate::tls;
 pub(crate) use threads::ClientThreads;
 
 /// Closed model: minimum busy share of a saturated load thread. Even a saturated thread waits
-/// briefly between requests, and the two clocks behind the share differ slightly.
+/// briefly between requests, and the share is computed from two clocks that differ slightly.
 pub(crate) const SATURATED_SHARE: f64 = 0.95;
 
-/// Open model: maximum lateness that timers and the scheduler can cause on any host, µs.
+/// Open model: maximum lateness, in µs, that timers and the scheduler can cause on any host.
 const LATENESS_US: f64 = 1_000.0;
 
-/// Open model: maximum lateness that is negligible, as a share of the response time's p99.
+/// Open model: maximum negligible lateness, as a share of the p99 response time.
 const LATENESS_SHARE: f64 = 0.10;
 
-/// Open model: minimum CPU share at which more load threads probably reduce lateness.
+/// Open model: minimum CPU share of the load threads at which additional threads probably reduce
+/// lateness.
 const BUSY_SHARE: f64 = 0.5;
 
 /// Maximum share of intended requests that the client may fail to send.
 pub(crate) const UNSENT_SHARE: f64 = 0.01;
 
-/// Minimum duration of a stall, seconds. Shorter interruptions are ordinary scheduling.
+/// Minimum duration of a stall, in seconds. Shorter interruptions are part of normal scheduling.
 pub(crate) const STALL_S: f64 = 0.1;
 
-/// Minimum length of a run that can show whether threads were saturated, seconds.
+/// Minimum length, in seconds, of a run that can show whether threads were saturated.
 const MIN_LENGTH_S: f64 = 0.1;
 
-/// An error caused by the client or its host: the name in `errors`, the problem (`{}` stands for the
-/// affected items), the noun for these items and the fix.
+/// An error caused by the client or its host: the name in `errors`, the problem (where `{}` stands
+/// for the affected items), the noun for these items, and the fix.
 type ClientError = (&'static str, &'static str, &'static str, &'static str);
 
 pub(crate) const CLIENT_ERRORS: [ClientError; 4] = [
@@ -72,13 +73,13 @@ pub(crate) const CLIENT_ERRORS: [ClientError; 4] = [
     ),
 ];
 
-/// Client errors that an experiment may expect, with the ID of their cause.
+/// Client errors that an experiment may expect, and the ID of each error's cause.
 const EXPECTABLE: [(&str, &str); 2] = [
     ("ports_exhausted", "ephemeral-ports"),
     ("fds_exhausted", "client-fds"),
 ];
 
-/// Names in `errors` of server or network failures that prevent sending.
+/// Names in `errors` for server or network failures that prevent sending.
 const SERVER_ERRORS: [&str; 5] = [
     "connect_refused",
     "connect_timed_out",
@@ -87,10 +88,10 @@ const SERVER_ERRORS: [&str; 5] = [
     "connect_failed",
 ];
 
-/// How to fix a stall of the client.
+/// Fix for a client stall.
 const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
 
-/// A run with the facts needed to judge it.
+/// A run and the facts needed to judge the run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judged<'a> {
     pub(crate) run: &'a Run,
@@ -122,14 +123,15 @@ impl Judged<'_> {
         }
     }
 
-    /// Returns the longest stall of the client in seconds. Returns `None` if the stall is short or
-    /// unknown. A note reports unknown stalls.
+    /// Returns the client's longest stall in seconds, or `None` if that stall is short or unknown.
+    /// A note reports unknown stalls.
     fn stall_s(&self) -> Option<f64> {
         let longest_s = self.run.longest_stall_ns? as f64 / 1e9;
         (longest_s >= STALL_S).then_some(longest_s)
     }
 
-    /// Returns the number of requests that were not sent because of the server or the network path.
+    /// Returns the number of requests that the server or the network path prevented the client from
+    /// sending.
     fn stopped_by_server(&self) -> u64 {
         let errors =
             self.run.errors.keys().filter(|name| {
@@ -193,7 +195,7 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
 /// their figures. A run without figures is invalid.
 fn of_external_client(name: &str, run: &Run) -> Validity {
     let note = format!(
-        "throughput and times are those reported by {name}; its CPU time covers the whole process, \
+        "throughput and times were reported by {name}; its CPU time covers the whole process, \
          including start and end"
     );
     let (status, reasons, notes) = match &run.ended.detail {
@@ -210,7 +212,8 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
 /// Closed model: reports saturated client threads.
 fn saturated(judged: &Judged<'_>) -> Option<String> {
     let run = judged.run;
-    // The threads may spend most of their time on an expected search for free local ports.
+    // The experiment may expect that the threads spend most of their time searching for free local
+    // ports.
     let failed = run.errors.get("ports_exhausted");
     let searched_for_ports =
         judged.is_expected("ports_exhausted") && failed.is_some_and(|n| *n > run.requests.sent);
@@ -226,7 +229,7 @@ fn saturated(judged: &Judged<'_>) -> Option<String> {
     ))
 }
 
-/// Open model: reports requests left unsent by saturated threads.
+/// Open model: reports requests that saturated threads did not send.
 fn rate_too_high(judged: &Judged<'_>) -> Option<String> {
     let counts = &judged.run.requests;
     let sent = counts.sent + judged.stopped_by_server();
@@ -251,11 +254,11 @@ fn show_unsent(unsent: u64, intended: u64) -> String {
     )
 }
 
-/// Open model: reports requests sent too late for meaningful response times.
+/// Open model: reports that requests were sent too late for meaningful response times.
 fn late(judged: &Judged<'_>) -> Option<String> {
     let run = judged.run;
     let late_us = run.lateness_us.p99?;
-    // A percentile among timed-out requests is unknown but at least the timeout.
+    // A percentile that falls among timed-out requests is unknown, but it is at least the timeout.
     let response = &run.response_time_us;
     let (response_us, at_least) = match (response.p99, response.censored) {
         (Some(us), _) => (us, ""),
@@ -297,7 +300,7 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
     let unsent = counts.intended.saturating_sub(counts.sent);
     let names = CLIENT_ERRORS.iter().map(|(name, ..)| name);
     let ours: u64 = names.map(|name| judged.unexpected(name)).sum();
-    // Unsent requests without a failed connect were due during a stall.
+    // If no connect failure explains an unsent request, the request was due during a stall.
     let stall_s = judged.stall_s().unwrap_or(0.0);
     let due = (judged.run.plan.rate_per_s().unwrap_or(0.0) * stall_s) as u64;
     let stalled = due.min(unsent.saturating_sub(ours + judged.stopped_by_server()));
@@ -321,8 +324,8 @@ fn unsent(judged: &Judged<'_>) -> Vec<String> {
     reasons.map(|reason| format!("{share}: {reason}")).collect()
 }
 
-/// Closed model: reports requests lost in a stall of the client. Without a schedule, the lost share
-/// equals the stall's share of the time.
+/// Closed model: reports requests lost in a client stall. Without a schedule, the lost share of the
+/// requests equals the stall's share of the time.
 fn stalled(judged: &Judged<'_>) -> Option<String> {
     let sending_s = judged.run.sending_s;
     let stall_s = judged.stall_s().filter(|s| *s > UNSENT_SHARE * sending_s)?;

@@ -21,14 +21,14 @@ use crate::out;
 
 /// Compare two results: ratios of their figures with 95 % intervals.
 ///
-/// A ratio is A's figure divided by B's. The sample size is the number of server processes:
-/// attempts on one process give one figure, and an interval needs at least two processes of each
-/// result.
+/// A ratio is A's figure divided by B's. The sample size is the number of server processes, because
+/// all attempts on one process yield a single figure. An interval requires at least two processes
+/// per result.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct CompareArgs {
-    /// Result folder (--out), its record.json, or a folder of result folders to pool; select one of
-    /// several trials with :NAME, such as results/today:nginx
+    /// Result folder (--out), its record.json, or a folder of result folders to pool; append :NAME
+    /// to select one of several trials, such as results/today:nginx
     #[arg(value_name = "A")]
     pub a: String,
 
@@ -41,12 +41,12 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME")]
     pub metric: Vec<ComparedMetric>,
 
-    /// Exit with 1 if this condition on a ratio or an end of its interval holds: 'p99 ratio >
-    /// 1.05', 'throughput high < 1'; repeatable [default: none]
+    /// Exit with 1 if this condition on a ratio or an interval bound holds: 'p99 ratio > 1.05',
+    /// 'throughput high < 1'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<RatioCondition>,
 
-    /// Exit with 4 if floodmark limited a compared run (bound)
+    /// Also exit with 4 if floodmark was the limit in a compared run (bound)
     #[arg(long)]
     pub strict: bool,
 
@@ -59,7 +59,7 @@ pub struct CompareArgs {
 pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     if args.a == args.b {
         return Err(Ending::usage(format!(
-            "A and B are both {}; name two results, or two trials of one ({}:NAME)",
+            "A and B are both {}; name two results, or two trials of one result ({}:NAME)",
             args.a, args.a
         )));
     }
@@ -100,9 +100,9 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     ending(args, &compared, [&a, &b])
 }
 
-/// An argument (A or B) with its records.
+/// One argument (A or B) and its records.
 struct Operand {
-    /// The argument in its original spelling.
+    /// The argument as given.
     text: String,
     path: PathBuf,
     system: Option<String>,
@@ -137,7 +137,7 @@ impl Operand {
             };
             Ending::usage(format!("{path}: {error}{fix}"))
         })?;
-        // The processes of several results stay separate.
+        // Processes from different results are never merged.
         let processes = parts.into_iter().flat_map(|part| part.processes);
         Ok(RunGroup {
             name: self.text.clone(),
@@ -146,8 +146,8 @@ impl Operand {
     }
 }
 
-/// Splits an argument into path and system. Both may contain colons, so the longest existing path
-/// is used.
+/// Splits an argument into a path and an optional system name. Both may contain colons, so the path
+/// is the longest prefix that exists.
 fn split(text: &str) -> (PathBuf, Option<String>) {
     if Path::new(text).exists() {
         return (text.into(), None);

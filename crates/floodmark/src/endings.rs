@@ -9,11 +9,11 @@ use floodmark_record::run::{CheckResult, Run, Status};
 
 use crate::exit::{Ending, Exit};
 
-/// Returns an [`Ending`] if the run was interrupted but did not fail. `shown` means that the
-/// summary has already reported the interruption.
+/// Returns an [`Ending`] if the run was interrupted. If `shown`, the summary has already reported
+/// the interruption, and the message is empty.
 pub fn interrupted(record: &Record, stop: &Stop, failed: bool, shown: bool) -> Option<Ending> {
     let is_interrupted = |run: &Run| run.ended.reason == EndReason::Interrupted;
-    // A failed load process also lacks its final event, so failures are excluded.
+    // A run whose load process failed looks interrupted, because its final event is missing too.
     let interrupted = stop.is_set() || (!failed && record.runs.iter().any(is_interrupted));
     let message = match shown {
         true => "",
@@ -56,7 +56,7 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
                 "no complete response ({error}); check the server's log"
             ))
         }
-        // An experiment reports its failed clients itself.
+        // An experiment reports failed external clients separately.
         EndReason::Completed | EndReason::Interrupted | EndReason::ClientFailed => None,
     }
 }
@@ -70,7 +70,7 @@ fn refused(run: &Run) -> bool {
     run.errors.keys().all(|name| name == "connect_refused") && !run.errors.is_empty()
 }
 
-/// Returns host and port, and the addresses if they are different.
+/// Returns the host and port, followed by the resolved addresses if they differ.
 fn place(target: &Target) -> String {
     let addresses = target.show_addresses();
     match addresses == target.authority {
@@ -79,14 +79,14 @@ fn place(target: &Target) -> String {
     }
 }
 
-/// Returns the [`Ending`] of a failed check.
+/// Returns the [`Ending`] for a failed check.
 pub fn failed_check(check: &CheckResult) -> Ending {
     let message = format!("check {} failed: {}", check.name, check.detail);
     Ending::new(Exit::Check, message)
 }
 
-/// Returns the [`Ending`] of the first `--fail-if` condition that was met or not measured.
-/// `unmeasured` describes a figure that was not measured.
+/// Returns the [`Ending`] for the first `--fail-if` condition that was met or could not be
+/// evaluated. `unmeasured` describes a figure that was not measured.
 pub fn failed_threshold(
     thresholds: &[Threshold],
     unmeasured: impl Fn(&str) -> String,
@@ -100,7 +100,7 @@ pub fn failed_threshold(
     Some(Ending::new(Exit::Check, message))
 }
 
-/// Returns an [`Ending`] whose message includes `what` if the run is invalid.
+/// Returns an [`Ending`] if the run is invalid. Its message includes `what`.
 pub fn invalid(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
     let is_invalid = run.validity.status == Status::Invalid;
     is_invalid.then(|| {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use floodmark_host::Stop;
 
-/// Exit status. If several apply, the first in this list wins.
+/// Exit status. If several statuses apply, the first variant wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     /// 130: interrupted; the partial result is saved.
@@ -39,12 +39,12 @@ impl Exit {
     }
 }
 
-/// A failure, with its exit status.
+/// A failure and its exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     /// The exit status.
     pub exit: Exit,
-    /// One line with place, problem and fix. Empty if the problem was already printed.
+    /// One line that states the place, the problem and the fix; empty if already printed.
     pub message: String,
 }
 
@@ -71,7 +71,7 @@ impl Ending {
     }
 }
 
-/// Returns the ending with the highest precedence as an error, or `Ok` without endings.
+/// Returns the ending with the highest precedence as an error, or `Ok` if there are no endings.
 pub fn worst(endings: Vec<Ending>) -> Result<(), Ending> {
     let worst = endings.into_iter().min_by_key(|ending| ending.exit);
     worst.map_or(Ok(()), Err)

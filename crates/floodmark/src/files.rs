@@ -1,4 +1,4 @@
-//! Output files of a record: `--html`, `--json`, `--csv` and `--hdr`.
+//! Output files for a record: `--html`, `--json`, `--csv` and `--hdr`.
 
 use std::fmt::Display;
 use std::fs;
@@ -22,7 +22,7 @@ pub struct Files {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write the figures of each second as CSV; - for stdout [default: none]
+    /// Write per-second figures as CSV; - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
 
@@ -32,7 +32,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Checks before a run that all output files are writable. Leaves no file behind.
+    /// Checks before a run that all output files are writable, without leaving new files behind.
     ///
     /// # Errors
     /// Fails if a file is not writable or two flags name the same file.
@@ -56,7 +56,7 @@ impl Files {
             }
             let opened = fs::File::options().create(true).append(true).open(path);
             if opened.is_ok() && existing.is_none() {
-                // If the empty file cannot be removed, the run overwrites it.
+                // If removal fails, the run overwrites the empty file.
                 let _ = fs::remove_file(path);
             }
             opened.map_err(|e| {
@@ -69,7 +69,7 @@ impl Files {
         Ok(())
     }
 
-    /// Checks that no output file overwrites one of the record's files (`sources`).
+    /// Checks that no output file overwrites a file from which the record is read (`sources`).
     ///
     /// # Errors
     /// Fails if an output file is one of the sources.
@@ -81,7 +81,7 @@ impl Files {
         for (flag, path) in self.named() {
             if path.canonicalize().is_ok_and(|at| sources.contains(&at)) {
                 return Err(Ending::usage(format!(
-                    "{flag} {}: the record is read from this file; name another one",
+                    "{flag} {}: the record is read from this file; choose another file",
                     path.display()
                 )));
             }
@@ -114,8 +114,9 @@ impl Files {
     /// Writes the record to each file.
     ///
     /// # Errors
-    /// Fails if a file cannot be written. If the record cannot be rendered, returns `damaged`: an
-    /// internal error after a run, or an invalid file after reading a record.
+    /// Fails if a file cannot be written. If the record cannot be rendered, the error comes from
+    /// `damaged`: an internal error after a run, or an invalid file if the record was read from
+    /// disk.
     pub fn write(
         &self,
         record: &Record,
@@ -138,7 +139,7 @@ impl Files {
     }
 }
 
-/// Writes text to stdout or to the file of a flag. Regular files are replaced atomically.
+/// Writes text to stdout or to the file named by a flag. Replaces regular files atomically.
 pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
     let written = if is_stdout(path) {
         out::deliver(text)
@@ -156,7 +157,7 @@ pub fn write(flag: &str, path: &Path, text: &str) -> Result<(), Ending> {
     written.map_err(|e| Ending::internal(format!("{flag} {place}: {e}")))
 }
 
-/// Returns whether a path may be replaced. Pipes and devices may not.
+/// Returns whether a file may be replaced. Pipes and devices must be written in place.
 fn is_replaceable(meta: &fs::Metadata) -> bool {
     meta.is_file() || meta.is_dir()
 }
@@ -166,7 +167,7 @@ pub fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Returns the next step for the last run that did not use an external client.
+/// Returns the recommended next step, based on the last run without an external client.
 pub fn next_step(record: &Record) -> Option<String> {
     let own = |run: &&Run| run.client.tool.is_none();
     let last = record.runs.iter().rfind(own)?;

@@ -8,7 +8,7 @@ use floodmark_lab::manifest::{Template, write_template};
 use crate::exit::{Ending, HELP};
 use crate::out;
 
-/// Write a commented manifest to start from into the current folder.
+/// Write a commented starter manifest to the current folder.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct InitArgs {
@@ -40,7 +40,7 @@ pub fn run(args: &InitArgs) -> Result<(), Ending> {
     };
     let path = write_template(template, Path::new(""), name).map_err(Ending::usage)?;
     let next = match template {
-        Template::System => format!("use it in an experiment with system = \"{name}\""),
+        Template::System => format!("refer to it in an experiment as system = \"{name}\""),
         Template::Experiment => format!("run it with: floodmark run {name}"),
     };
     out::print(&format!("wrote {}; {next}\n", path.display()));

@@ -43,7 +43,7 @@ enum Command {
     Report(report::ReportArgs),
     Compare(compare::CompareArgs),
     Why(why::WhyArgs),
-    /// Run one load process: plan on stdin, events on stdout; started by other commands
+    /// Run one load process (plan on stdin, events on stdout); started by other commands
     Worker,
     #[command(hide = true)]
     Delay(delay::DelayArgs),

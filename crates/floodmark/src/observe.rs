@@ -24,13 +24,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Monitor a server on its own host while a remote client loads it.
 ///
-/// Samples 20 times a second and writes a line per second until Ctrl-C. Stream the file to the
-/// client's host: ssh SERVER floodmark observe --port 8080 --out - > server.jsonl; then use
-/// floodmark load URL --with server.jsonl there.
+/// Samples 20 times a second and writes one line per second until Ctrl-C. To stream the lines to
+/// the client's host, run there: ssh SERVER floodmark observe --port 8080 --out - > server.jsonl.
+/// Meanwhile, run on the same host: floodmark load URL --with server.jsonl
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ObserveArgs {
-    /// Port of the server; required [default: none]
+    /// Port of the server (required) [default: none]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
 
@@ -42,7 +42,7 @@ pub struct ObserveArgs {
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub server_pid: Option<u32>,
 
-    /// New file to write, for load --with; - for stdout; required [default: none]
+    /// New output file, which load --with reads (required); - for stdout [default: none]
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 
@@ -118,8 +118,8 @@ fn watch(args: &ObserveArgs) -> Result<MonitorTargets, Ending> {
     let found = server::on_port(&Root::host(), args.port, args.address);
     let addresses = match (found, args.server_pid) {
         (Ok(addresses), _) => addresses,
-        // The process of --server-pid may listen in another network namespace, where its port is
-        // not visible to this process.
+        // The process given with --server-pid may listen in another network namespace. floodmark
+        // cannot see ports there.
         (Err(_), Some(_)) => {
             let any = args.address.unwrap_or(IpAddr::from([0, 0, 0, 0]));
             vec![Address::Ip((any, args.port).into())]
@@ -134,7 +134,7 @@ fn watch(args: &ObserveArgs) -> Result<MonitorTargets, Ending> {
     })
 }
 
-/// Returns a message with the server's name and the command for the client's host.
+/// Returns a message with the server's name and the command to run on the client's host.
 fn greeting(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
     let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
     let file = match is_stdout(&args.out) {
@@ -142,7 +142,7 @@ fn greeting(args: &ObserveArgs, name: &str, pids: &[u32]) -> String {
         false => args.out.display().to_string(),
     };
     format!(
-        "monitoring {} (process {}) on port {} until Ctrl-C; meanwhile, on the client's host: floodmark load URL --with {}\n",
+        "monitoring {} (process {}) on port {} until Ctrl-C; meanwhile, run on the client's host: floodmark load URL --with {}\n",
         floodmark_report::plain::line(name),
         pids.join(", "),
         args.port,

@@ -60,7 +60,7 @@ pub fn complain(message: &impl Display) {
     ));
 }
 
-/// Draws a result on stdout, or on stderr if stdout receives a file (`--json -`).
+/// Prints a result on stdout, or on stderr if an output file goes to stdout (`--json -`).
 pub fn show(stdout_is_taken: bool, render: impl FnOnce(Style) -> String) {
     if stdout_is_taken {
         note(&render(style(&io::stderr())));

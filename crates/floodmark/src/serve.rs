@@ -19,7 +19,7 @@ use crate::out;
 /// Interval between checks for a stop signal.
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Run a native server as an upper bound to compare other servers with.
+/// Run a native server as an upper bound for comparison with other servers.
 ///
 /// Prints `listening on http://ADDRESS` when ready. After Ctrl-C or SIGTERM, completes the requests
 /// in flight and exits.
@@ -30,12 +30,12 @@ pub struct ServeArgs {
     #[arg(hide_possible_values = true, value_parser = workload())]
     pub workload: NativeWorkload,
 
-    /// Address and port to listen on; with port 0, the kernel chooses a port, which is printed
+    /// Address and port to listen on; port 0 selects a free port and prints it
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
 
-    /// Share the port with other processes of this user (SO_REUSEPORT), for more connections than
-    /// one process may open; not for dispatcher [default: refuse a port in use]
+    /// Share the port with this user's other processes (SO_REUSEPORT), to exceed the connection
+    /// limit of one process; not for dispatcher [default: refuse a port that is in use]
     #[arg(long)]
     pub share_port: bool,
 
@@ -43,17 +43,18 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub threads: Option<NonZeroUsize>,
 
-    /// dispatcher: file that stores the numbers handed out, so that none is repeated after a crash
-    /// [default: none, start at 1]
+    /// dispatcher: file that stores which numbers were handed out, so that no number is repeated
+    /// after a crash [default: none; start at 1]
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
 
-    /// dispatcher with --state: how many numbers to reserve at a time; a crash skips up to 1.5
-    /// times as many
+    /// dispatcher with --state: how many numbers to reserve at a time; a crash can skip up to 1.5
+    /// times that many
     #[arg(long, value_name = "N", default_value = "1048576", value_parser = count_from_one, requires = "state")]
     pub reserve: u64,
 
-    /// Maximum number of connections; further ones get 503 [default: as many as open files allow]
+    /// Maximum number of connections; further connections get a 503 response [default: set by the
+    /// limit on open files]
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
@@ -119,7 +120,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         let now = open_files();
         if now.soft > before.soft {
             out::note(&format!(
-                "raised the limit of open files from {} to {}\n",
+                "raised the limit on open files from {} to {}\n",
                 show_count(before.soft),
                 show_count(now.soft)
             ));

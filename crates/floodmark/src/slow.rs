@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::exit::{Ending, stop_on_signals};
 
-/// Stop processes for 1 ms of every 5 ms until stdin ends; started by floodmark run
+/// Stop processes for 1 ms of every 5 ms until stdin closes; started by floodmark run
 #[derive(Debug, Clone, Args)]
 pub struct SlowArgs {
     /// Processes to stop

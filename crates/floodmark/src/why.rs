@@ -18,26 +18,26 @@ use crate::out;
 /// Report what limited each run of a result, with the evidence and the next step.
 ///
 /// Reads only the result, so it also works on another machine. With --prove, loads the server of
-/// the last run again in short windows, each with one change, and checks whether throughput changes
-/// as the cause predicts.
+/// the last run again in short windows, makes one change per window, and checks whether throughput
+/// changes as the cause predicts.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct WhyArgs {
     /// Result folder (load --out, run --out), or record file (--json)
     pub record: PathBuf,
 
-    /// Load the server again with one change at a time: twice the connections, the client stopped
-    /// for 1 ms of every 5 ms, and with --server-pid the server too. Takes a minute or more; the
-    /// outcome is added to the result folder
+    /// Load the server again with one change at a time: doubling the connections, stopping the
+    /// client for 1 ms of every 5 ms, and, with --server-pid, stopping the server likewise. Takes a
+    /// minute or more, and adds the outcome to the result folder
     #[arg(long)]
     pub prove: bool,
 
-    /// Server process that --prove may stop for 1 ms of every 5 ms, with its descendants
+    /// Server process that --prove may stop, including its descendants, for 1 ms of every 5 ms
     /// [default: never stop the server]
     #[arg(long, value_name = "PID", requires = "prove", value_parser = clap::value_parser!(u32).range(1..))]
     pub server_pid: Option<u32>,
 
-    /// PEM file of the certificate authorities of the run (its --cacert) [default: none]
+    /// PEM file of the certificate authorities that the run trusted (its --cacert) [default: none]
     #[arg(long, value_name = "FILE", requires = "prove")]
     pub cacert: Option<PathBuf>,
 }
@@ -60,7 +60,7 @@ pub fn run(args: &WhyArgs) -> Result<(), Ending> {
     Ok(())
 }
 
-/// Tries to prove the cause of the last run. Returns the updated record.
+/// Tries to prove what limited the last run. Returns the updated record.
 fn prove(args: &WhyArgs) -> Result<Record, Ending> {
     let path: &Path = &args.record;
     let mut folder = Folder::reopen(path, "why --prove").map_err(Ending::usage)?;
@@ -71,7 +71,7 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         && family(&Root::host(), pid).is_empty()
     {
         return Err(Ending::usage(format!(
-            "--server-pid {pid}: no such process, or no permission to read it; find the server with: ss -ltnp"
+            "--server-pid {pid}: no such process, or no permission to inspect it; find the server with: ss -ltnp"
         )));
     }
     let anchors = match &run.plan.tls {

@@ -1,13 +1,13 @@
-//! Child processes, each in a separate process group, that never outlive this process.
+//! Child processes that never outlive this process. Each child has its own process group.
 //!
 //! [`Child::stop`] sends SIGTERM and then SIGKILL to the group. Dropping a [`Child`] kills the
 //! group.
 //!
-//! If this process is killed, the kernel kills the child (`PR_SET_PDEATHSIG`). prctl(2) states two
-//! limits of this mechanism:
+//! If this process is killed, the kernel kills the child (`PR_SET_PDEATHSIG`). This mechanism has
+//! two limits, described in prctl(2):
 //!
-//! - The signal is sent when the *thread* that started the child ends. Start children from the main
-//!   thread.
+//! - The kernel sends the signal when the *thread* that started the child ends. Start children from
+//!   the main thread.
 //! - Grandchildren do not inherit the setting.
 
 use std::fs::File;
@@ -28,10 +28,10 @@ use crate::signals::Stop;
 /// Maximum polling interval while waiting for a child.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
-/// Maximum time that a child may take to end after a stop was requested.
+/// Maximum time for a child to end after a stop request.
 pub const HURRIED: Duration = Duration::from_secs(1);
 
-/// An error of a child process.
+/// An error that occurred while starting or controlling a child process.
 #[derive(Debug, thiserror::Error)]
 pub enum ChildError {
     /// The program did not start.
@@ -71,22 +71,23 @@ fn fix(error: &io::Error) -> &'static str {
 }
 
 /// A child process, running or ended.
-/// It leads a separate process group, so Ctrl-C on the terminal does not reach it.
+/// The child leads its own process group, so Ctrl-C in the terminal does not reach the child.
 #[derive(Debug)]
 pub struct Child {
     inner: std::process::Child,
-    /// Exit status and usage, set when the child is reaped. Its ID may then name another process.
+    /// Exit status and usage, set when the child is reaped. After that, its process ID may be
+    /// reused.
     ended: Option<(ExitStatus, ChildUsage)>,
 }
 
-/// Resource usage of an ended child and of its reaped descendants (wait4(2)).
+/// Resource usage of an ended child and its reaped descendants (wait4(2)).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChildUsage {
     /// User CPU time in seconds.
     pub user_s: f64,
     /// System CPU time in seconds.
     pub system_s: f64,
-    /// Peak resident memory in bytes of the largest process.
+    /// Peak resident memory of the largest process, in bytes.
     pub peak_rss_bytes: u64,
 }
 
@@ -103,15 +104,15 @@ impl ChildUsage {
 }
 
 impl Child {
-    /// Starts a command with the stdin, stdout and stderr it specifies.
+    /// Starts a command with its configured stdin, stdout and stderr.
     ///
     /// # Errors
     /// The program cannot be started.
     pub fn start(mut command: Command) -> Result<Self, ChildError> {
         let parent = Some(getpid());
         command.process_group(0);
-        // SAFETY: between fork and exec the closure makes only async-signal-safe system calls. It
-        // does not allocate or lock.
+        // SAFETY: between fork and exec, the closure makes only async-signal-safe system calls. The
+        // closure does not allocate or lock.
         unsafe {
             command.pre_exec(move || {
                 set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -144,14 +145,14 @@ impl Child {
         Self::start(command)
     }
 
-    /// Returns the resource usage once the child has ended.
-    /// Descendants that were not reaped, such as killed ones, are not included.
+    /// Returns the resource usage. Returns `None` before the child is reaped. The usage does not
+    /// include descendants that were not reaped, such as killed descendants.
     #[must_use]
     pub fn used(&self) -> Option<ChildUsage> {
         self.ended.map(|(_, used)| used)
     }
 
-    /// Returns the ID of the process and of its group.
+    /// Returns the process ID, which is also the ID of the child's process group.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.inner.id()
@@ -190,7 +191,7 @@ impl Child {
         self.wait_while(|| timeout.saturating_sub(begin.elapsed()))
     }
 
-    /// Waits for the child while `left` is positive.
+    /// Waits for the child while `left` returns a positive duration.
     fn wait_while(
         &mut self,
         mut left: impl FnMut() -> Duration,
@@ -259,7 +260,8 @@ impl Child {
         }
     }
 
-    /// Returns whether the child has ended. Does not reap the child, so that its ID is not reused.
+    /// Returns whether the child has ended. Does not reap the child, because its ID could then be
+    /// reused.
     fn has_ended(&self) -> Result<bool, ChildError> {
         if self.ended.is_some() {
             return Ok(true);
@@ -285,8 +287,8 @@ impl Child {
         // SAFETY: all zeros is a valid rusage, which is a plain C struct.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         loop {
-            // SAFETY: the call fills status and usage, and the child was not reaped before. rustix
-            // has no wait4.
+            // SAFETY: the call writes to `status` and `usage`, and the child has not been reaped
+            // yet. `rustix` has no wait4.
             let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
             if reaped == pid {
                 break;
@@ -312,7 +314,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // Killing a child of this process does not fail.
+        // Killing this process's own child does not fail.
         let _ = self.reap();
     }
 }

@@ -18,7 +18,7 @@ fn first_line(child: &mut Child) -> String {
     line.trim().to_owned()
 }
 
-/// Returns whether a process is running and not a zombie.
+/// Returns whether a process exists and is not a zombie.
 fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| {
         text.rsplit_once(')')
@@ -115,7 +115,7 @@ fn kills_the_group_on_drop_and_after_the_end() {
 
 #[test]
 fn dies_with_the_thread_that_started_it() {
-    // Because of this kernel behavior, children must be started from the main thread.
+    // This kernel behavior is why children must be started from the main thread.
     let mut child = std::thread::spawn(|| Child::start(shell("echo; exec sleep 30")).unwrap())
         .join()
         .unwrap();

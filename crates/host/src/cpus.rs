@@ -15,7 +15,8 @@ impl Cpus {
     /// # Errors
     /// Returns a message if the list is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let invalid = || format!("expected CPUs, like \"0\" or \"0,2-3\", not \"{text}\"");
+        let invalid =
+            || format!("expected a list of CPUs such as \"0\" or \"0,2-3\", not \"{text}\"");
         let mut set = CpuSet::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -37,8 +38,8 @@ impl Cpus {
         Ok(Cpus(sched_getaffinity(None)?))
     }
 
-    /// Splits the set into two halves; `None` for a single CPU.
-    /// The first half gets the extra CPU of an odd number.
+    /// Splits the set into two halves. Returns `None` for a single CPU.
+    /// If the number of CPUs is odd, the first half gets the extra CPU.
     #[must_use]
     pub fn halves(&self) -> Option<(Self, Self)> {
         let half = self.count().div_ceil(2) as usize;
@@ -62,7 +63,7 @@ impl Cpus {
         (0..CpuSet::MAX_CPU).filter(|cpu| self.0.is_set(*cpu))
     }
 
-    /// Returns a set of CPUs; `None` if there are no CPUs.
+    /// Returns the set of the given CPUs, or `None` if no CPU is given.
     fn of(cpus: impl Iterator<Item = usize>) -> Option<Self> {
         let mut set = CpuSet::new();
         cpus.for_each(|cpu| set.set(cpu));

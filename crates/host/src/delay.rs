@@ -1,8 +1,8 @@
 //! A TCP proxy that adds one-way latency in both directions.
 //!
-//! One thread forwards each byte `delay` after reading it. The delay is constant, so one queue in
-//! the order of time holds all bytes in transit. Bytes and ends of streams are delayed, but
-//! connects are not.
+//! One thread forwards each byte `delay` after reading the byte. The delay is constant, so one
+//! chronological queue holds all bytes in transit. Bytes and the ends of streams are delayed, but
+//! new connections are not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -11,25 +11,25 @@ use std::time::{Duration, Instant};
 
 use polling::{Event, Events, PollMode, Poller};
 
-/// Minimum throughput of each direction of a connection, in bytes per second.
+/// Minimum throughput in each direction of a connection, in bytes per second.
 const MIN_BYTES_PER_S: f64 = 1e9;
 
-/// Smallest limit on bytes in transit in one direction of a connection.
+/// Minimum capacity for bytes in transit, per connection and direction.
 const MIN_IN_TRANSIT: usize = 1 << 20;
 
 /// Maximum number of bytes per read.
 const READ_SIZE: usize = 64 << 10;
 
-/// Key of the listener. Each connection uses two later keys.
+/// Poller key of the listener. Each connection uses the next two keys.
 const LISTENER: usize = 0;
 
 /// Forwards connections from `listener` to `server` until the process ends.
 ///
-/// Buffers up to the larger of 1 MiB and 1 GB/s × `delay` for each direction of a connection.
-/// The proxy stops reading at this limit.
+/// For each direction of a connection, the proxy buffers up to 1 MiB or 1 GB/s × `delay`, whichever
+/// is larger. At this limit, the proxy stops reading.
 ///
 /// # Errors
-/// Polling or accepting fails, for example for lack of file descriptors.
+/// Polling or accepting a connection fails, for example because no file descriptor is free.
 pub fn serve(listener: &TcpListener, server: SocketAddr, delay: Duration) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let poller = Poller::new()?;
@@ -73,27 +73,27 @@ struct DelayedBytes {
     due: Instant,
     /// Key of the receiving end.
     to: usize,
-    /// The bytes; empty at the end of the stream.
+    /// The data. Empty at the end of the stream.
     bytes: Vec<u8>,
 }
 
-/// One end of a connection: the socket to the client or the socket to the server.
+/// One end of a connection: the socket to the client or to the server.
 struct ProxyEnd {
     stream: TcpStream,
     /// Key of the other end.
     other: usize,
-    /// Bytes that are due but not written yet.
+    /// Bytes that are due but have not been written yet.
     waiting: VecDeque<u8>,
-    /// Number of bytes that were read from this end and not yet written to the other end.
+    /// Number of bytes read from this end but not yet written to the other end.
     in_transit: usize,
-    /// Whether the end of this stream was read.
+    /// Whether EOF was read from this socket.
     read_closed: bool,
-    /// Whether the end of the other stream was delivered.
+    /// Whether EOF from the other socket is due.
     write_closed: bool,
 }
 
 impl ProxyEnd {
-    /// Returns whether all bytes of the other stream, and its end, were written.
+    /// Returns whether all bytes from the other socket were written and that socket's EOF is due.
     fn is_finished(&self) -> bool {
         self.write_closed && self.waiting.is_empty()
     }
@@ -148,7 +148,8 @@ impl DelayForwarder {
         }
     }
 
-    /// Reads from an end and queues the bytes, until the read blocks or too many are in transit.
+    /// Reads from an end and queues the bytes. Stops when reading would block or too many bytes are
+    /// in transit.
     fn read(&mut self, key: usize) {
         while let Some(end) = self.ends.get_mut(&key)
             && !end.read_closed
@@ -186,7 +187,7 @@ impl DelayForwarder {
         }
     }
 
-    /// Writes due bytes to an end until the write blocks.
+    /// Writes due bytes to an end until writing would block.
     fn write(&mut self, key: usize) {
         let Some(end) = self.ends.get_mut(&key) else {
             return;
@@ -205,7 +206,7 @@ impl DelayForwarder {
         }
         let finished = end.is_finished();
         if finished {
-            // If the stream is already closed, the next read reports that.
+            // If the stream is already closed, the next read detects this.
             let _ = end.stream.shutdown(Shutdown::Write);
         }
         let (read_closed, other) = (end.read_closed, end.other);

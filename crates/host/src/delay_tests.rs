@@ -39,7 +39,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Returns the shortest round-trip time of ten exchanges of a few bytes.
+/// Returns the shortest of ten round-trip times. Each round trip carries 5 bytes.
 fn exchange(stream: &mut TcpStream) -> Duration {
     let one = |i: u8| {
         let begin = Instant::now();
@@ -79,7 +79,7 @@ fn forwards_a_large_body_at_full_speed() {
     let took = begin.elapsed();
     assert_eq!(body.len(), SIZE);
     assert!(body.iter().enumerate().all(|(i, byte)| *byte == i as u8));
-    // Reading 64 KiB per delay would take 20 s.
+    // At 64 KiB per delay, the transfer would take 20 s.
     assert!(
         took > 2 * DELAY && took < Duration::from_secs(5),
         "{took:?}"
@@ -100,7 +100,7 @@ fn keeps_connections_separate() {
                     out.shutdown(Shutdown::Write).unwrap();
                 });
                 let mut back = Vec::new();
-                // The end of the stream arrives after its last byte.
+                // EOF arrives after the last byte.
                 stream.read_to_end(&mut back).unwrap();
                 writer.join().unwrap();
                 assert_eq!(back, vec![i; 100_000]);

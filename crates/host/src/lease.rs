@@ -1,11 +1,11 @@
-//! Leases: files that name started process groups.
+//! Leases: files that record started process groups.
 //!
-//! The next start of floodmark ends the groups that a killed floodmark left behind. When floodmark
-//! dies, the kernel kills its children (`PR_SET_PDEATHSIG`), but not its grandchildren, such as
-//! nginx workers.
+//! When floodmark starts, it kills the process groups that a killed floodmark process left behind.
+//! If floodmark dies, the kernel kills its children (`PR_SET_PDEATHSIG`), but not its
+//! grandchildren, such as nginx workers.
 //!
 //! A lease is locked until its owner ends. Process IDs are reused, so a lease also contains the
-//! start time (in ticks since boot) and the boot ID.
+//! boot ID and the leader's start time (in ticks since boot).
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::child::Child;
 use crate::lock::{create_in_use, sweep_abandoned};
 
-/// Maximum time for killed processes to disappear.
+/// Maximum time to wait until killed processes have ended.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A lease on a process group. Dropping the lease removes its file.
@@ -32,7 +32,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Writes a lease for a child's process group to a folder. Creates the folder if necessary.
+    /// Creates a lease for a child's process group in a folder. Creates the folder if necessary.
     ///
     /// # Errors
     /// The folder cannot be written, or the child has been reaped.
@@ -50,12 +50,12 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A remaining file is harmless, because its owner and its group have ended.
+        // A leftover file is harmless, because its owner and its process group have ended.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Kills process groups whose owner has ended. Returns the IDs of the killed processes.
+/// Kills the process groups whose owners have ended. Returns the IDs of the killed processes.
 ///
 /// # Errors
 /// The folder belongs to another user or cannot be read. A missing folder is not an error.
@@ -85,7 +85,7 @@ fn boot_id() -> io::Result<String> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LeaseNote {
     group: i32,
-    /// Start time of the group's leader in ticks since boot.
+    /// Start time of the group's leader, in ticks since boot.
     began: u64,
     session: i32,
     boot: String,
@@ -119,7 +119,8 @@ impl LeaseNote {
         })
     }
 
-    /// Kills the remaining processes of the group, and waits for their end. Returns their IDs.
+    /// Kills the remaining processes in the group and waits until they have ended. Returns the IDs
+    /// of the killed processes.
     fn end_group(&self) -> Vec<u32> {
         let mut ended = Vec::new();
         let begin = Instant::now();
@@ -139,7 +140,7 @@ impl LeaseNote {
         }
     }
 
-    /// Returns the running processes of the group.
+    /// Returns the running processes in the group.
     /// If the leader has a different start time, the group has ended and its ID was reused.
     fn members(&self) -> Vec<Pid> {
         let reused = stat(self.group).is_ok_and(|leader| leader.starttime != self.began);
@@ -160,7 +161,7 @@ fn stat(id: i32) -> procfs_core::ProcResult<Stat> {
     Stat::from_file(format!("/proc/{id}/stat"))
 }
 
-/// Returns whether a process is running, as opposed to a zombie.
+/// Returns whether a process is not a zombie.
 fn runs(process: &Stat) -> bool {
     !matches!(process.state, 'Z' | 'X')
 }
@@ -222,7 +223,7 @@ mod tests {
 
         let note = LeaseNote::of(child.pid()).unwrap();
         let abandoned = folder.path().join("abandoned");
-        // After a reboot or with a different leader, the ID has been reused.
+        // A different boot ID or start time means that the process ID was reused.
         for other in [
             LeaseNote {
                 boot: "another".to_owned(),

@@ -1,5 +1,6 @@
-//! Child processes and their placement, network namespaces, signals, limits and files, with cleanup
-//! on any exit.
+//! Child processes, their placement, network namespaces, signals, limits and files.
+//!
+//! Child processes and temporary folders are cleaned up on any exit.
 //!
 //! Invariant: this crate knows neither HTTP nor the purpose of a child.
 

@@ -4,16 +4,16 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Soft and hard limit on open files of a process.
+/// A process's soft and hard limits on open files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFiles {
     /// Current limit.
     pub soft: u64,
-    /// Maximum soft limit that a process may set without privileges.
+    /// Maximum soft limit that an unprivileged process may set.
     pub hard: u64,
 }
 
-/// Returns the limits on open files of this process.
+/// Returns this process's limits on open files.
 #[must_use]
 pub fn open_files() -> OpenFiles {
     let limit = getrlimit(Resource::Nofile);
@@ -33,10 +33,11 @@ pub struct Raised {
 }
 
 /// Raises the soft limit on open files to `needed`, but at most to the hard limit.
-/// The new limit applies to this process and its future children. Never lowers the limit.
+/// The new limit applies to this process and its future children. This function never lowers the
+/// limit.
 ///
 /// # Errors
-/// The limit cannot be set and remains unchanged.
+/// The limit cannot be set. It then remains unchanged.
 pub fn raise_open_files(needed: u64) -> io::Result<Raised> {
     let OpenFiles { soft, hard } = open_files();
     let now = needed.min(hard).max(soft);

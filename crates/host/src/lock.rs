@@ -1,4 +1,4 @@
-//! File locks (`flock(2)`, advisory), and folders whose entries are locked while in use.
+//! Advisory file locks (`flock(2)`), and folders whose entries are locked while in use.
 
 use std::fs::{self, File};
 use std::io;
@@ -19,9 +19,9 @@ pub fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Runs `create` while no other process creates or sweeps entries of a folder.
-/// Creates the folder if necessary. Returns the locked entry, which counts as abandoned once it is
-/// closed.
+/// Runs `create` while no other process creates or sweeps entries in a folder.
+/// Creates the folder if necessary. Returns the locked entry. An entry counts as abandoned once its
+/// file is closed.
 pub(crate) fn create_in_use(
     folder: &Path,
     create: impl FnOnce() -> io::Result<File>,
@@ -34,7 +34,7 @@ pub(crate) fn create_in_use(
     Ok(entry)
 }
 
-/// Calls `remove` with each entry of a folder that no process uses. The folder may be missing.
+/// Calls `remove` for each unused entry in a folder. The folder may be missing.
 pub(crate) fn sweep_abandoned(
     folder: &Path,
     mut remove: impl FnMut(&Path) -> io::Result<()>,

@@ -74,7 +74,7 @@ fn in_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
 /// Ensures that this process may create network namespaces.
 ///
 /// An unprivileged process enters a user namespace (user_namespaces(7)) and keeps its user ID. Call
-/// this function before any thread is started.
+/// this function before starting any threads.
 ///
 /// # Errors
 /// The host allows neither network nor user namespaces.
@@ -83,10 +83,10 @@ pub fn permit() -> io::Result<()> {
         return Ok(());
     }
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
-    // SAFETY: the call does not affect file descriptors. The kernel refuses it if there are several
-    // threads.
+    // SAFETY: the call does not affect file descriptors. The kernel refuses the call if there are
+    // several threads.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
-    // The kernel requires this before an unprivileged user may map a group.
+    // The kernel requires this write before an unprivileged user may map a group.
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))

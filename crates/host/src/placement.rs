@@ -10,18 +10,18 @@ use rustix::thread::sched_setaffinity;
 use crate::cpus::Cpus;
 use crate::namespace::{self, Namespace};
 
-/// Placement of the client's or the server's processes. Defaults to floodmark's placement.
+/// Placement of the client or server processes. The default is floodmark's own placement.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessPlacement {
-    /// CPUs that the processes may use; `None` for floodmark's CPUs.
+    /// CPUs that the processes may use. `None` means the same CPUs as floodmark.
     pub cpus: Option<Cpus>,
-    /// Network namespace of the processes; `None` for floodmark's namespace.
+    /// Network namespace of the processes. `None` means the same namespace as floodmark.
     pub network: Option<Arc<Namespace>>,
 }
 
 impl ProcessPlacement {
-    /// Runs `work` on a thread in this network namespace, on any CPU.
-    /// To start children, use [`ProcessPlacement::place`] instead.
+    /// Runs `work` in this network namespace. Does not restrict its CPUs. To start children, use
+    /// [`ProcessPlacement::place`] instead.
     ///
     /// # Errors
     /// Returns the same errors as [`Namespace::within`].
@@ -32,13 +32,13 @@ impl ProcessPlacement {
         }
     }
 
-    /// Applies this placement to a command's process before exec. Children of the process inherit
-    /// it.
+    /// Makes a command start its process with this placement. The process's children inherit the
+    /// placement.
     pub fn place(&self, command: &mut Command) {
         let mask = self.cpus.as_ref().map(|cpus| cpus.0);
         let network = self.network.clone();
-        // SAFETY: between fork and exec the closure makes only async-signal-safe system calls. It
-        // does not allocate or lock.
+        // SAFETY: between fork and exec, the closure makes only async-signal-safe system calls. The
+        // closure does not allocate or lock.
         unsafe {
             command.pre_exec(move || {
                 if let Some(mask) = &mask {

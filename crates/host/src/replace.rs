@@ -7,12 +7,12 @@ use std::path::Path;
 
 /// Replaces the content of a file atomically and durably.
 ///
-/// Writes `PATH.new`, syncs this file, renames it to `path` and syncs the folder.
+/// Writes and syncs `PATH.new`, renames it to `path`, and syncs the folder.
 /// Keeps the permissions of an existing file.
 ///
 /// # Errors
-/// One of these steps fails. `PATH.new` is then removed. `path` is unchanged, unless only syncing
-/// the folder failed.
+/// One of these steps fails. `PATH.new` is then removed. `path` is unchanged, unless the failed
+/// step is syncing the folder.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = OsString::from(path);
     temporary.push(".new");

@@ -1,6 +1,6 @@
 //! Temporary folders.
 //!
-//! The next start of floodmark removes the folders that a killed floodmark left behind.
+//! When floodmark starts, it removes the folders that a killed floodmark process left behind.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -48,7 +48,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the folders in `parent` that no process uses. Returns the number of removed folders.
+/// Removes the unused folders in `parent` and returns their number.
 ///
 /// # Errors
 /// A folder cannot be read or removed. A missing `parent` is not an error.

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first signal requests an orderly stop, the second exits immediately.
+//! Ctrl-C and SIGTERM. The first signal requests an orderly stop; the second exits immediately.
 
 use std::io;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ impl Stop {
 
     /// Creates a token that SIGINT and SIGTERM set.
     ///
-    /// A second signal exits immediately with [`INTERRUPTED`]. No destructor runs in this case, but
-    /// the kernel sends each [`crate::Child`] its parent-death signal.
+    /// A second signal exits immediately with [`INTERRUPTED`]. Destructors do not run in this case,
+    /// but the kernel sends each [`crate::Child`] its parent-death signal.
     ///
     /// # Errors
     /// The handlers cannot be installed.
@@ -77,7 +77,7 @@ mod tests {
         assert!(other.is_set() && stop.flag().load(Ordering::Relaxed));
     }
 
-    /// Body of the child process of the tests below.
+    /// Code that the tests below run in a child process.
     #[test]
     fn child_body() {
         let Ok(mode) = std::env::var(CHILD) else {

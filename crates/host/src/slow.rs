@@ -1,7 +1,8 @@
 //! Slows down processes by stopping them periodically (SIGSTOP, SIGCONT).
 //!
-//! A helper process sends the signals, and reads a pipe from its parent. When the pipe closes, the
-//! stopped processes continue. A killed floodmark therefore leaves no process stopped.
+//! A helper process sends the signals and reads a pipe from its parent. When the pipe closes, the
+//! helper resumes the stopped processes. Therefore, no process stays stopped if floodmark is
+//! killed.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,15 +24,15 @@ pub const STOPPED: Duration = Duration::from_millis(1);
 /// Time between two stops.
 pub const RUNNING: Duration = Duration::from_millis(4);
 
-/// Subcommand of floodmark that runs [`serve`].
+/// Name of the floodmark subcommand that runs [`serve`].
 pub const COMMAND: &str = "slow";
 
-/// Stopped processes, which continue when this value is dropped.
-/// A descriptor never names another process (pidfd_open(2)).
+/// Processes that continue when this value is dropped.
+/// A process file descriptor never refers to a different process (pidfd_open(2)).
 struct ContinueOnDrop(Vec<OwnedFd>);
 
 impl ContinueOnDrop {
-    /// Opens the processes that have not ended.
+    /// Opens descriptors for the processes that have not ended.
     fn open(pids: &[u32]) -> io::Result<Self> {
         let mut open = Vec::new();
         for pid in pids {
@@ -61,10 +62,11 @@ impl Drop for ContinueOnDrop {
 }
 
 /// Repeatedly stops processes for [`STOPPED`] and lets them run for [`RUNNING`].
-/// Returns when the writer of the pipe `until` closes it, or when `stop` is set.
+/// Returns when the write end of the pipe `until` is closed, or when `stop` is set.
 ///
 /// # Errors
-/// This process may not signal a process, or the kernel has no pidfd_open (before Linux 5.3).
+/// This process may not send signals to one of the processes, or the kernel has no pidfd_open
+/// (before Linux 5.3).
 pub fn serve(pids: &[u32], until: impl AsFd, stop: &Stop) -> io::Result<()> {
     let processes = ContinueOnDrop::open(pids)?;
     let mut pipe = [PollFd::new(&until, PollFlags::empty())];
@@ -90,7 +92,7 @@ pub struct Slowed {
 }
 
 impl Slowed {
-    /// Starts to slow down processes.
+    /// Starts slowing down processes.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -98,8 +100,9 @@ impl Slowed {
         let mut command = Command::new(floodmark);
         command.arg(COMMAND);
         command.args(pids.iter().map(u32::to_string));
-        // A `crate::Child` would die with this process, but the helper must first continue the
-        // stopped processes. The helper runs in its own process group, which Ctrl-C does not reach.
+        // A `crate::Child` would die with this process, but the helper must first resume the
+        // stopped processes. The helper has its own process group, so Ctrl-C does not reach the
+        // helper.
         let child = command.stdin(Stdio::piped()).process_group(0).spawn()?;
         Ok(Slowed { child })
     }
@@ -114,7 +117,7 @@ impl Slowed {
         match status.success() {
             true => Ok(()),
             false => Err(io::Error::other(format!(
-                "the helper that slows processes down ended early ({status})"
+                "the helper that slows down processes ended early ({status})"
             ))),
         }
     }

@@ -20,9 +20,9 @@ use rustix::net::netdevice::name_to_index;
 
 use crate::namespace::Namespace;
 
-/// Private address (RFC 1918) of the client, in a namespace without other addresses.
+/// The client's private address (RFC 1918), in a namespace without other addresses.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-/// Private address of the server, in a namespace without other addresses.
+/// The server's private address, in a namespace without other addresses.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 
 /// Length of the network prefix in bits.
@@ -32,12 +32,12 @@ const PREFIX: u8 = 24;
 const INTERFACE: &str = "veth0";
 const LOOPBACK: &str = "lo";
 
-/// Creates joined namespaces for client and server.
-/// All interfaces are up, and kernel settings have their defaults.
+/// Creates a network namespace for the client and one for the server, and joins them.
+/// All interfaces are up, and kernel settings keep their defaults.
 ///
 /// # Errors
-/// This process may not create namespaces (see [`crate::namespace::permit`]), or the kernel lacks
-/// virtual interfaces.
+/// This process may not create namespaces (see [`crate::namespace::permit`]), or the kernel does
+/// not support virtual interfaces.
 pub fn pair() -> io::Result<(Arc<Namespace>, Arc<Namespace>)> {
     let (client, server) = (Namespace::new()?, Namespace::new()?);
     client.within(|| join(&server))??;
@@ -146,9 +146,9 @@ mod tests {
         assert_eq!(&read, b"hello");
         assert!(
             TcpListener::bind((SERVER, 0)).is_err(),
-            "not an address of this namespace"
+            "the address belongs to another namespace"
         );
         let again = client.within(|| TcpListener::bind((SERVER, 0)));
-        assert!(again.unwrap().is_err(), "not an address of the client");
+        assert!(again.unwrap().is_err(), "the address belongs to the server");
     }
 }

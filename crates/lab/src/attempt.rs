@@ -24,7 +24,7 @@ use crate::run_end;
 use crate::server_log::ServerLog;
 use crate::worker::{self, WorkerFailure};
 
-/// Callback that receives each event as it happens, such as the live view's.
+/// Callback for each event as it occurs. The live view uses such a callback.
 pub type Listener<'a> = dyn FnMut(&Event) + 'a;
 
 /// Why no complete record exists.
@@ -69,7 +69,7 @@ pub(crate) fn unix_ms() -> u64 {
 /// Folds the events of a folder into its record.
 ///
 /// # Errors
-/// Returns the worker's `failure` if there is one. Fails if the folder cannot be read or written.
+/// The worker failed (`failure`), or the folder cannot be read or written.
 pub fn finish(folder: &mut Folder, failure: Option<WorkerFailure>) -> Result<Record, LabError> {
     folder.sync()?;
     let record = fold(folder.path())?;
@@ -84,7 +84,7 @@ pub fn finish(folder: &mut Folder, failure: Option<WorkerFailure>) -> Result<Rec
     }
 }
 
-/// Returns the name of the file with an attempt's responses.
+/// Returns the name of the file that contains an attempt's responses.
 fn answers_name(run: &RunId) -> String {
     match &run.trial {
         Some(trial) => format!("answers-{trial}-{}-{}.bin", run.process, run.attempt),
@@ -92,8 +92,8 @@ fn answers_name(run: &RunId) -> String {
     }
 }
 
-/// Returns the CPU time that the delay proxy has used since an earlier reading, as a series of one
-/// value. Returns `None` if the proxy has ended.
+/// Returns the CPU time that the delay proxy has used since an earlier reading, as a series with a
+/// single value. Returns `None` if the proxy has ended.
 fn proxy_used(pid: u32, since: Instant, before_s: f64) -> Option<Observation> {
     let cpu_s = process::cpu_s(&Root::host(), pid).ok()?;
     Some(Observation {
@@ -108,7 +108,7 @@ fn proxy_used(pid: u32, since: Instant, before_s: f64) -> Option<Observation> {
 
 /// The attempts of one plan and their environment.
 pub struct Attempts<'a> {
-    /// The plan with its certificate authorities and notices. Each attempt after the first
+    /// The plan, its certificate authorities and its notices. Each attempt after the first
     /// increases the plan's seed by one.
     pub planned: &'a Planned,
     /// Number of attempts.
@@ -117,7 +117,7 @@ pub struct Attempts<'a> {
     pub run: RunId,
     /// Where the client runs.
     pub side: &'a ProcessPlacement,
-    /// Placement of client and server, if requested; recorded with each attempt.
+    /// Placement of client and server, if requested. Each attempt records the placement.
     pub place: Option<&'a Placement>,
     /// Process id of the delay proxy, if any. Each attempt records the proxy's CPU time.
     pub proxy: Option<u32>,

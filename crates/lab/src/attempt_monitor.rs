@@ -29,9 +29,9 @@ pub struct AttemptMonitor<'a> {
     /// The sampler, or the reason why it did not start.
     sampler: Result<Sampler, String>,
     remote: Option<&'a RemoteObserver>,
-    /// CPU of the server at the last event.
+    /// CPU time that the server had used at the last event.
     server: Option<UsedCpu>,
-    /// CPU of the store at the last event.
+    /// CPU time that the store had used at the last event.
     store: Option<UsedCpu>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> AttemptMonitor<'a> {
         }
     }
 
-    /// Handles an event of the worker. Returns events to record before this event.
+    /// Handles an event from the worker. Returns the events to record before this event.
     pub fn on(&mut self, event: &Event) -> impl Iterator<Item = Event> + use<> {
         let mut used = [None, None];
         if let Ok(sampler) = &self.sampler {
@@ -87,7 +87,7 @@ impl<'a> AttemptMonitor<'a> {
         used.into_iter().flatten()
     }
 
-    /// Handles the start of an external client, which also starts the measurement.
+    /// Handles the start of an external client. The measurement starts at the same time.
     pub fn on_external_client(&self, pid: u32) {
         if let Ok(sampler) = &self.sampler {
             sampler.client(pid);
@@ -95,7 +95,7 @@ impl<'a> AttemptMonitor<'a> {
         }
     }
 
-    /// Stops monitoring. Returns the samples, and one line per missing measurement.
+    /// Stops monitoring. Returns the samples, and a one-line message per missing measurement.
     pub fn stop(self) -> Sampled {
         match self.sampler {
             Ok(sampler) => {
@@ -113,7 +113,7 @@ impl<'a> AttemptMonitor<'a> {
     }
 }
 
-/// Returns the CPU time used since the reading in `last`, and replaces this reading with `now`.
+/// Returns the CPU time used since the reading in `last`, and stores `now` in `last`.
 fn used_since(last: &mut Option<UsedCpu>, now: Option<UsedCpu>) -> Option<ServerUsed> {
     let now = now?;
     let before = last.replace(now)?;

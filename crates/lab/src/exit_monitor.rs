@@ -1,4 +1,4 @@
-//! Detects when processes of a trial end.
+//! Detects when a trial's processes end.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use floodmark_observe::Root;
 use floodmark_observe::process::is_running;
 
-/// Interval between two checks; also the maximum error of an exit time.
+/// Interval between two checks. An exit time is late by at most this interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Checks processes for their exit until it is dropped.
+/// Monitors processes and records when they exit. Dropping the monitor ends the checks.
 #[derive(Debug)]
 pub struct ExitMonitor {
     /// Name and exit time of each process that ended.
@@ -20,7 +20,7 @@ pub struct ExitMonitor {
 }
 
 impl ExitMonitor {
-    /// Starts to monitor processes, each with a name for messages (such as "the server") and an id.
+    /// Starts monitoring `processes`. For each process, the list has a name for messages and an id.
     #[must_use]
     pub fn start(mut processes: Vec<(String, u32)>) -> Self {
         let exits: Arc<Mutex<Vec<(String, Instant)>>> = Arc::default();
@@ -35,8 +35,8 @@ impl ExitMonitor {
                 }
             }
         };
-        // Without the thread, only the exit times are unknown, because the runner also checks the
-        // processes after the load.
+        // If the thread cannot be started, only the exit times are unknown. The runner also checks
+        // the processes after the load.
         let named = std::thread::Builder::new().name("exits".to_owned());
         let _ = named.spawn(check);
         ExitMonitor {
@@ -45,14 +45,14 @@ impl ExitMonitor {
         }
     }
 
-    /// Describes the processes that have ended, with the time since `begin`. Returns `None` if all
-    /// processes are running.
+    /// Describes the processes that have ended, and when each one ended after `begin`. Returns
+    /// `None` if all processes are running.
     #[must_use]
     pub fn describe(&self, begin: Instant) -> Option<String> {
         let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
         let describe = |(name, at): &(String, Instant)| match at.checked_duration_since(begin) {
             Some(after) => format!("{name} ended {:.1} s into the attempt", after.as_secs_f64()),
-            None => format!("{name} had ended before the attempt"),
+            None => format!("{name} had exited before the attempt"),
         };
         let all: Vec<String> = exits.iter().map(describe).collect();
         (!all.is_empty()).then(|| all.join("; "))
@@ -81,7 +81,7 @@ mod tests {
         let after: f64 = after.split(' ').next().unwrap().parse().unwrap();
         assert!(after <= begin.elapsed().as_secs_f64() + 0.1, "{message}");
         let later = monitor.describe(Instant::now()).unwrap();
-        assert_eq!(later, "the store x had ended before the attempt");
+        assert_eq!(later, "the store x had exited before the attempt");
         child.wait().unwrap();
     }
 }

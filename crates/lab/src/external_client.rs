@@ -1,4 +1,4 @@
-//! Figures of a run with an external client, from its output and its CPU time.
+//! Computes the figures of an external client's run from the client's output and CPU time.
 
 use floodmark_record::Counts;
 use floodmark_record::client::{ClientRan, PrintedFigures};
@@ -8,8 +8,8 @@ use floodmark_record::times::Times;
 
 use crate::run_end::client_failure;
 
-/// Returns the request outcomes that the client prints. External clients do not print requests in
-/// flight.
+/// Returns the outcome counts that the client prints. External clients do not print the number of
+/// requests in flight.
 pub fn counts(said: &PrintedFigures) -> Counts {
     let (answers, failed) = (said.answers.unwrap_or(0), said.errors.unwrap_or(0));
     let wrong = said.wrong.unwrap_or(0).min(answers);
@@ -23,7 +23,7 @@ pub fn counts(said: &PrintedFigures) -> Counts {
     }
 }
 
-/// Returns how the run ended, and why if it is incomplete.
+/// Returns how the run ended. For an incomplete run, also returns the reason.
 pub fn end_reason(ran: &ClientRan) -> (EndReason, Option<String>) {
     let reason = match (&ran.failure, ran.interrupted) {
         (Some(_), _) => EndReason::ClientFailed,
@@ -76,8 +76,8 @@ pub fn fill(run: &mut Run, ran: ClientRan) {
     };
 }
 
-/// Returns ok responses per second: the client's printed rate without unsuccessful responses.
-/// Without a printed rate, divides the ok responses by the run's length.
+/// Returns ok responses per second: the rate that the client prints, times the share of ok
+/// responses. If the client prints no rate, divides the ok responses by the run's length.
 fn throughput(said: &PrintedFigures, wall_s: f64) -> Option<f64> {
     let counts = counts(said);
     let answers = said.answers.filter(|answers| *answers > 0)?;

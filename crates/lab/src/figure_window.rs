@@ -12,7 +12,7 @@ use crate::time_histograms::TimeHistograms;
 pub struct FigureWindow {
     pub steady: Steady,
     pub window: Window,
-    /// End of the sending window, ns.
+    /// End of the sending window, in ns.
     pub sending_end_ns: u64,
 }
 
@@ -54,7 +54,7 @@ impl FigureWindow {
         middle_s >= self.window.from_s && (ends_with_run || middle_s < self.window.to_s)
     }
 
-    /// Returns the mean of a figure per second of the window, or `None` if the window is empty.
+    /// Returns the per-second mean of a figure within the window, or `None` if the window is empty.
     pub fn per_second(&self, run: &RunEvents, of: impl Fn(&SecondRow) -> u64) -> Option<f64> {
         let length_s = self.window.to_s - self.window.from_s;
         let rows = run.rows.iter().map(|row| &row.row);
@@ -62,7 +62,7 @@ impl FigureWindow {
         (length_s > 0.0).then(|| sum as f64 / length_s)
     }
 
-    /// Returns the seconds of the window as points of the throughput curve, without the drain.
+    /// Returns the seconds of the window as points of the throughput curve, excluding the drain.
     pub fn points(&self, run: &RunEvents) -> Vec<SeriesPoint> {
         let sending =
             |row: &&MeasuredSecond| self.contains(&row.row) && row.row.to_ns <= self.sending_end_ns;
@@ -75,7 +75,7 @@ impl FigureWindow {
 #[derive(Default)]
 pub struct WindowTimes {
     sums: TimeHistograms,
-    /// Shortest service time of the whole run, ns.
+    /// Shortest service time in the whole run, in ns.
     min_service_ns: Option<u64>,
 }
 
@@ -96,7 +96,7 @@ impl WindowTimes {
         self.sums.summary(kind)
     }
 
-    /// Returns the shortest service time of the whole run, µs.
+    /// Returns the shortest service time in the whole run, in µs.
     pub fn min_service_us(&self) -> Option<f64> {
         self.min_service_ns.map(|ns| ns as f64 / 1e3)
     }

@@ -1,8 +1,8 @@
 //! Folds `events.jsonl` into the record.
 //!
-//! The file is read twice, so that memory does not grow with the run's length. The first pass reads
-//! everything except histograms and determines the windows. The second pass adds up the histograms
-//! in each window.
+//! The file is read twice, so that memory use does not grow with the run's length. The first pass
+//! reads everything except histograms and determines the windows. The second pass adds up the
+//! histograms in each window.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,8 +29,8 @@ use crate::response_checks::ResponsesSoFar;
 use crate::result_events::{ResultEvents, each_event};
 use crate::run_events::RunEvents;
 
-/// Environment variable with the validity that tests inject, because other load on the host can
-/// invalidate a run.
+/// Environment variable that sets the validity in tests. Otherwise, other load on the host could
+/// invalidate a test's run.
 const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
 /// Names of the judges whose versions the record lists.
@@ -152,7 +152,7 @@ fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Ru
         saturation: saturation_of(&run),
         throughput_per_s: mean(|row| row.ok_in_window),
         goodput_per_s: mean(|row| row.good_in_window),
-        // With a changing rate, the seconds do not vary around one mean.
+        // If the rate changes, the per-second throughput does not vary around a single mean.
         throughput_interval: (!run.plan.rate_changes())
             .then(|| interval::within_run(&window.points(&run), &window.window))
             .flatten(),

@@ -31,7 +31,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Creates a result in the folder `path`, and creates the folder if needed.
+    /// Creates a result in the folder `path`. Creates the folder if it does not exist.
     ///
     /// # Errors
     /// The folder already contains a result, or cannot be written.
@@ -42,8 +42,8 @@ impl Folder {
             .append(true)
             .create_new(true)
             .open(path.join(EVENTS))
-            .map_err(failed("contains a result or cannot be written"))?;
-        // The lock matters only if another floodmark resumes the result.
+            .map_err(failed("already contains a result or cannot be written"))?;
+        // The lock matters only if another floodmark process resumes the result.
         let _ = lock(&events);
         Ok(Folder {
             path: path.to_owned(),
@@ -53,10 +53,10 @@ impl Folder {
     }
 
     /// Opens an existing result for appending and removes an incomplete last event. `flag` is the
-    /// flag that named the folder.
+    /// command-line flag that named the folder.
     ///
     /// # Errors
-    /// The folder has no result, is in use, or cannot be written.
+    /// The folder contains no result, is in use, or cannot be written.
     pub fn reopen(path: &Path, flag: &'static str) -> Result<Self, FileError> {
         let failed = |what| failed(path, flag, what);
         let mut events = File::options()
@@ -76,7 +76,8 @@ impl Folder {
         })
     }
 
-    /// Creates a result in the temporary folder, named after the current time. Removes old results.
+    /// Creates a result in the temporary folder. The result is named after the current time.
+    /// Removes old results.
     ///
     /// # Errors
     /// The folder cannot be created.
@@ -134,7 +135,7 @@ impl Folder {
     }
 }
 
-/// Returns a function that adds the folder's path and flag to an I/O error.
+/// Returns a function that adds a folder's path and its command-line flag to an I/O error.
 fn failed(
     path: &Path,
     flag: &'static str,
@@ -161,7 +162,7 @@ fn remove_incomplete_line(file: &mut File) -> io::Result<()> {
     }
 }
 
-/// Returns this user's temporary folder and creates it if needed.
+/// Returns the current user's temporary folder. Creates the folder if it does not exist.
 ///
 /// # Errors
 /// `TMPDIR` does not name a folder, or the folder cannot be written.
@@ -176,8 +177,8 @@ pub fn own_temporary() -> Result<PathBuf, FileError> {
     }
 }
 
-/// Removes all but the latest results, in order of their names. Keeps results whose names end with
-/// the id of a running process.
+/// Removes all results except the latest ones (by name). Keeps results whose names end with the id
+/// of a running process.
 fn remove_old(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -188,7 +189,7 @@ fn remove_old(parent: &Path) {
         .collect();
     results.sort_unstable();
     for old in results.iter().rev().skip(KEPT_RESULTS) {
-        // Another floodmark may remove the folder at the same time.
+        // Another floodmark process may remove the folder at the same time.
         let _ = fs::remove_dir_all(old);
     }
 }

@@ -1,7 +1,7 @@
 //! Runs experiments and attempts: starts workers and servers, records events, and folds them into
 //! the record.
 //!
-//! Invariant: this crate renders nothing; callers receive the same events that are recorded.
+//! Invariant: this crate renders nothing. Callers receive the same events that are recorded.
 
 pub mod attempt;
 mod attempt_monitor;

@@ -14,7 +14,7 @@ pub fn file_error(path: &Path, what: impl Display) -> FileError {
     }
 }
 
-/// Returns an error about a line of a file. The first line has number 1.
+/// Returns an error about a line of a file. Lines are numbered from 1.
 pub fn line_error(path: &Path, line: usize, what: impl Display) -> FileError {
     FileError {
         place: format!("{}:{line}", path.display()),
@@ -25,7 +25,7 @@ pub fn line_error(path: &Path, line: usize, what: impl Display) -> FileError {
 /// Appends the rest of the next line to `line`, without its line feed. Returns whether the line is
 /// complete.
 ///
-/// A later call completes an incomplete line.
+/// If the line is incomplete, a later call can complete it.
 ///
 /// # Errors
 /// The source cannot be read, or the line is longer than `limit` bytes.

@@ -1,4 +1,5 @@
-//! Figures of a mix's groups. Counts come from the rows, and times from the worker's last event.
+//! Computes the figures of a mix's groups. The counts come from the rows. The times come from the
+//! worker's last event.
 
 use floodmark_record::groups::{GroupFigures, GroupRow};
 use floodmark_record::run::HttpBytes;

@@ -1,5 +1,5 @@
-//! Proves a cause by perturbation: loads the server of a run in short windows with and without a
-//! change (docs/decisions/0022-proof.md).
+//! Proves a cause by perturbation: loads a run's server in short windows, with and without a change
+//! (docs/decisions/0022-proof.md).
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,25 +23,26 @@ use crate::worker;
 /// all windows together take at most two minutes.
 const WINDOW_S: (f64, f64) = (1.0, 4.0);
 
-/// Minimum and maximum time of load before a window, seconds. In this time, connections open and
-/// the server finishes earlier requests. After a pause, responses to earlier requests would be
-/// missing from all windows.
+/// Minimum and maximum duration of the load before a window, in seconds. During this time,
+/// connections open and the server finishes earlier requests. After a pause, responses to earlier
+/// requests would be missing from all windows.
 const LEAD_S: (f64, f64) = (1.0, 4.0);
 
-/// Minimum length of a window, in mean service times. Twice the connections double the service
-/// time, but three doubled service times still suffice for a figure.
+/// Minimum length of a window, in mean service times. With twice the connections, the service time
+/// doubles. The window is then three service times long, which is still enough.
 const SERVICE_TIMES: f64 = 6.0;
 
-/// Minimum warm-up of a second server, seconds.
+/// Minimum warm-up of a second server, in seconds.
 const WARMUP_S: f64 = 3.0;
 
 /// Number of rounds. Each round measures every perturbation twice.
 const ROUNDS: usize = 3;
 
-/// Number (`{seq}`) of the first request, larger than all numbers of the run.
+/// Number (`{seq}`) of the first request. It is larger than all numbers in the run.
 const FIRST_NUMBER: u64 = 1 << 40;
 
-/// Time that requests in flight must keep one process busy while another is paused, seconds.
+/// Time for which the requests in flight must keep a process busy while another process is paused,
+/// in seconds.
 const BRIDGED_S: f64 = 0.004;
 
 /// Maximum number of connections that bridge pauses, as a multiple of the run's connections.
@@ -62,8 +63,8 @@ pub struct PerturbationTest<'a> {
     pub server: Option<u32>,
     /// Process id of the store, if it may be slowed.
     pub store: Option<u32>,
-    /// A second server with a doubled setting: a description with both values, and the plan of the
-    /// server's load.
+    /// A second server with a doubled setting. The string describes the setting and both values;
+    /// the plan defines the server's load.
     pub doubled: Option<(&'a str, &'a Plan)>,
     /// Ends the test early.
     pub stop: &'a Stop,
@@ -74,7 +75,7 @@ pub struct PerturbationTest<'a> {
 pub enum ProofOutcome {
     /// All windows are recorded.
     Measured,
-    /// No applicable perturbation separates the cause from others.
+    /// No applicable perturbation can separate the cause from others.
     NothingToChange,
     /// A perturbation or its measurement failed.
     Failed(String),
@@ -100,8 +101,8 @@ fn run_id(run: &Run) -> RunId {
 }
 
 impl PerturbationTest<'_> {
-    /// Applies the perturbations that separate a run's cause from others, and records their
-    /// windows.
+    /// Applies the perturbations that separate a run's cause from other causes, and records the
+    /// measured windows.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -136,8 +137,8 @@ impl PerturbationTest<'_> {
         })
     }
 
-    /// Measures the perturbations in short windows. Each round has the order A B C C B A, where A
-    /// is the unchanged base, so that drift affects all perturbations alike.
+    /// Measures the perturbations in short windows. Each round has the order A B C C B A, so that
+    /// drift affects all perturbations alike. A is the unchanged base.
     fn measure(&self, run: &Run, changes: &[Perturbation]) -> Result<Vec<Windows>, String> {
         let bridging = bridging_connections(run);
         let windows_of = |change: &Perturbation| Windows {
@@ -187,8 +188,8 @@ impl PerturbationTest<'_> {
         Ok(all)
     }
 
-    /// Returns the ok responses per second in one window with a perturbation and a number of
-    /// connections. The window starts after `lead_s` of load.
+    /// Measures one window with the given perturbation and number of connections. Returns the ok
+    /// responses per second. The window starts after `lead_s` of load.
     fn measure_window(
         &self,
         (change, connections): (Option<Perturbation>, u32),
@@ -204,8 +205,8 @@ impl PerturbationTest<'_> {
             model: Model::closed(lead_s + length_s),
             warmup: Duration::ZERO,
             figures_of: FiguresOf::Whole,
-            // Later responses are outside the window, and waiting for missing ones would take a
-            // whole timeout.
+            // Later responses are outside the window, and waiting for missing responses would take
+            // a whole timeout.
             drain: false,
             check: None,
             connections: match change {

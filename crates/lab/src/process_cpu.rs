@@ -1,4 +1,4 @@
-//! CPU of the server and its store per run and per second, computed from sampled series.
+//! Computes the CPU use of a server and its store, per run and per second, from sampled series.
 
 use crate::remote::series::{SeriesPiece, increase};
 use floodmark_record::metric::{ProcessFigure, Role};
@@ -6,18 +6,18 @@ use floodmark_record::run::SeriesRow;
 use floodmark_record::watch::{Observed, Server};
 use floodmark_record::{Metric, Observation};
 
-/// Minimum sampled share of a second for which CPU use is reported.
+/// Minimum share of a second that must be sampled for its CPU use to be reported.
 const MIN_SAMPLED: f64 = 0.8;
 
-/// CPU series of one role's processes, with common time steps.
+/// CPU series for the processes of one role. Both series have the same time steps.
 struct CpuSeries<'a> {
     user: &'a Observation,
     system: &'a Observation,
     /// Start of the measurement, in ms on the series' clock.
     from_ms: f64,
-    /// End of sampling, ms.
+    /// End of sampling, in ms.
     to_ms: f64,
-    /// Start of sampling, ms; above 0 if a remote observation started late.
+    /// Start of sampling, in ms. It is above 0 if a remote observation started late.
     sampled_from_ms: f64,
 }
 
@@ -39,7 +39,8 @@ impl<'a> CpuSeries<'a> {
         })
     }
 
-    /// Returns user and system CPU between two times on the series' clock, in seconds.
+    /// Returns the user and system CPU time used between two times on the series' clock, in
+    /// seconds.
     fn between(&self, from_ms: f64, to_ms: f64) -> (f64, f64) {
         let sum = |series: &Observation| {
             let piece = SeriesPiece {
@@ -88,8 +89,8 @@ pub fn used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
     })
 }
 
-/// Adds the CPU of server and store to the rows of a run. Rows without sampled series keep the CPU
-/// from the events.
+/// Adds the CPU use of server and store to a run's rows. Rows without sampled series keep the CPU
+/// use from the events.
 pub fn fill<'a>(rows: impl IntoIterator<Item = &'a mut SeriesRow>, observed: &Observed) {
     let (server, store) = (
         CpuSeries::of(observed, Role::Server),
@@ -125,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Samples of 2.25 s; the measurement starts after 0.25 s.
+    /// Returns samples for 2.25 s. The measurement starts after 0.25 s.
     fn observed() -> Observed {
         Observed {
             observations: vec![
@@ -175,8 +176,7 @@ mod tests {
         near(rows[1].server_user_cpus, 0.7);
         near(rows[1].server_system_cpus, 0.25);
         assert_eq!(rows[2].server_user_cpus, None, "sampling has ended");
-        // 0.95 s were sampled: 40 % of a step of 0.4 CPU-seconds, all of the next step, and all of
-        // the last.
+        // 0.95 s were sampled: 40 % of a 0.4 CPU-second step, and both following steps.
         near(rows[3].server_user_cpus, (0.4 * 0.4 + 0.4 + 0.1) / 0.95);
     }
 

@@ -1,4 +1,4 @@
-//! Figures of a run with a changing rate: one set per step, and the capacity that a ramp reached.
+//! Computes per-step figures of a run whose rate changes, and the capacity that a ramp reached.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct StepTimes {
 }
 
 impl StepTimes {
-    /// Starts at the first step of a plan. Returns `None` for a plan without steps.
+    /// Starts with the first step of a plan. Returns `None` for a plan without steps.
     pub fn of(plan: &Plan) -> Option<Self> {
         Some(StepTimes {
             steps: plan.steps()?.to_vec(),
@@ -80,12 +80,13 @@ impl StepTimes {
     }
 }
 
-/// Returns the step of a row. Rows are split at the ends of steps, so each row lies in one step.
+/// Returns the step that contains a row. Rows are split at the ends of steps, so each row lies in a
+/// single step.
 fn step_of(steps: &[RateStep], row: &SecondRow) -> usize {
     step_at(steps, (row.from_ns + row.to_ns) as f64 / 2e9)
 }
 
-/// Returns when a ramp reached the server's capacity, or `None` for other plans.
+/// Returns the point at which a ramp reached the server's capacity. Returns `None` for other plans.
 pub fn saturation_of(run: &RunEvents) -> Option<Saturation> {
     let Some(schedule @ Schedule::Ramp { ramp, .. }) = run.plan.schedule() else {
         return None;

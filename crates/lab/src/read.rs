@@ -1,4 +1,4 @@
-//! Reads a saved result: its folder, or a file with its record.
+//! Reads a saved result from its folder, or from a file that contains its record.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,8 @@ use crate::fold::fold;
 use crate::folder::{EVENTS, RECORD};
 use crate::lines::file_error;
 
-/// Reads a record from its file or result folder. Without `record.json`, folds the folder's events.
+/// Reads a record from its file or result folder. If the folder has no `record.json`, folds the
+/// folder's events.
 ///
 /// # Errors
 /// The path cannot be read, or contains no record of this schema version.
@@ -21,7 +22,7 @@ pub fn read(path: &Path) -> Result<Record, FileError> {
     read_if_any(path)?.ok_or_else(|| no_result(path))
 }
 
-/// Reads the record at a path, or the records of all result folders in it, sorted by name.
+/// Reads the record at a path, or the records of all result folders in that path, sorted by name.
 ///
 /// # Errors
 /// See [`read`].
@@ -78,12 +79,12 @@ fn no_result(path: &Path) -> FileError {
 
 fn read_file(path: &Path) -> Result<Record, FileError> {
     let bytes = fs::read(path).map_err(|error| unreadable(path, error))?;
-    // Check the version first, because another schema may have other fields.
+    // Check the version first, because records of other schema versions may have other fields.
     let value: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     let other = value["schema"].as_u64();
     if let Some(found) = other.filter(|found| *found != u64::from(SCHEMA_VERSION)) {
         let what = format!(
-            "schema {found} is not supported, only {SCHEMA_VERSION}; use the floodmark version that wrote it"
+            "schema version {found} is not supported, only version {SCHEMA_VERSION}; use the floodmark version that wrote it"
         );
         return Err(file_error(path, what));
     }
@@ -166,7 +167,11 @@ mod tests {
         fs::write(&file, "{\n  \"schema\": 1,\n  \"tool\": 3\n}").unwrap();
         assert!(error(&file).contains("x.json:3:"), "{}", error(&file));
         fs::write(&file, "{\"schema\": 99}").unwrap();
-        assert!(error(&file).contains("schema 99"), "{}", error(&file));
+        assert!(
+            error(&file).contains("schema version 99"),
+            "{}",
+            error(&file)
+        );
         fs::write(&file, [0xff, 0xfe]).unwrap();
         assert!(
             error(&file).contains("not a floodmark record"),

@@ -1,4 +1,4 @@
-//! Checks the recorded responses of one server process over all its attempts.
+//! Checks the recorded responses of one server process across all its attempts.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use floodmark_record::run::CheckResult;
 
 use crate::run_events::RunEvents;
 
-/// Responses of all attempts so far on one server process. Each number may occur only once.
+/// Responses of one server process in all attempts so far. Each number may occur only once.
 #[derive(Default)]
 pub struct ResponsesSoFar {
     numbers: Vec<DrawnNumber>,
@@ -25,7 +25,7 @@ pub struct ResponsesSoFar {
     out_of_order: u64,
     unreadable: u64,
     offenders: Vec<String>,
-    /// End of the earlier attempts, ns. Each attempt's own clock starts at zero.
+    /// End of the earlier attempts, in ns. Each attempt's own clock starts at zero.
     clock_ns: u64,
 }
 
@@ -112,8 +112,8 @@ impl ResponsesSoFar {
     }
 }
 
-/// Returns the number of requests that may have used a number without returning it. A 5xx response
-/// may follow a completed write, for example after a journal timeout.
+/// Returns the number of requests that may have taken a number but did not return it. A 5xx
+/// response may follow a completed write, for example after a journal timeout.
 fn unknown(counts: &Counts) -> u64 {
     let failed: u64 = counts.statuses.range(500..600).map(|(_, n)| n).sum();
     counts.unknown() + counts.reconnects + failed

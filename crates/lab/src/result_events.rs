@@ -16,13 +16,13 @@ use crate::worker::EVENT_LIMIT;
 /// The events of a result folder, except histograms.
 #[derive(Debug, Default)]
 pub struct ResultEvents {
-    /// The tool and the host that it ran on.
+    /// The tool, and the host on which it ran.
     pub opened: Option<(ToolInfo, Environment)>,
-    /// The experiment, if the result is one.
+    /// The experiment, if the result belongs to an experiment.
     pub experiment: Option<ExperimentDescription>,
     /// Each time the result was resumed.
     pub resumed: Vec<Resumed>,
-    /// Skipped systems, trials and steps, one line each.
+    /// One-line messages about skipped systems, trials and steps.
     pub skipped: Vec<String>,
     /// The runs, including superseded ones.
     pub runs: Vec<RunEvents>,
@@ -77,7 +77,7 @@ impl ResultEvents {
     }
 }
 
-/// Calls `on` for each event of a file. Ignores an incomplete last line.
+/// Calls `on` for each event in a file. Ignores an incomplete last line.
 pub fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FileError> {
     let unread = |error| file_error(path, error);
     let mut reader = BufReader::new(File::open(path).map_err(unread)?);
@@ -88,7 +88,7 @@ pub fn each_event(path: &Path, mut on: impl FnMut(Event)) -> Result<(), FileErro
             .map_err(|error| line_error(path, number, error))?;
         match serde_json::from_slice(&line) {
             Ok(event) => on(event),
-            // The process or the host died while writing the line.
+            // The process or the host died while the line was being written.
             Err(_) if !complete => break,
             Err(error) => {
                 let what = format!("not a floodmark event: {error}");

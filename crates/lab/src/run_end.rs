@@ -1,4 +1,4 @@
-//! Describes in one line why a run ended.
+//! Returns one-line descriptions of why a run ended.
 
 use floodmark_record::WorkerEnd;
 use floodmark_record::client::ClientRan;
@@ -13,7 +13,7 @@ pub fn client_failure(ran: &ClientRan) -> Option<String> {
         .or_else(|| ran.interrupted.then(interrupted))
 }
 
-/// Returns why a worker's run is incomplete.
+/// Returns why a worker's run is incomplete, if it is.
 pub fn interruption(end: &WorkerEnd) -> Option<String> {
     let handshake_failure = end.tls.as_ref().and_then(|tls| tls.failure.as_deref());
     match (end.reason, handshake_failure) {

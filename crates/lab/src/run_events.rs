@@ -33,9 +33,9 @@ pub struct RunEvents {
     pub driven_by: Option<String>,
     pub client: Option<ClientRan>,
     pub observed: Observed,
-    /// CPU time of the server in the second that the next row describes.
+    /// CPU time that the server used in the second of the next row.
     server_used: Option<ServerUsed>,
-    /// CPU time of the store in the second that the next row describes.
+    /// CPU time that the store used in the second of the next row.
     store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
     /// Throughput with and without a perturbation, measured after the run.
@@ -95,7 +95,7 @@ impl MeasuredSecond {
         MeasuredSecond { row, figures }
     }
 
-    /// Returns the second as a point of the throughput curve, cut off at `end_s`.
+    /// Returns this second as a point of the throughput curve. The second is cut off at `end_s`.
     pub fn point(&self, end_s: f64) -> SeriesPoint {
         SeriesPoint {
             from_s: self.figures.from_s,
@@ -151,7 +151,7 @@ impl RunEvents {
                 self.ended = true;
                 self.cut_short = cut_short;
             }
-            // Events of the whole result, and progress.
+            // Progress events, and events about the whole result.
             _ => {}
         }
     }
@@ -175,8 +175,8 @@ impl RunEvents {
         self.end.as_ref().map_or_else(last, |end| end.window_ns)
     }
 
-    /// Returns the counts of the whole measurement. If the worker died, sums its rows and counts
-    /// requests without an outcome as in flight.
+    /// Returns the counts of the whole measurement. If the worker died, adds up the counts of its
+    /// rows, and counts requests without an outcome as in flight.
     pub fn counts(&self) -> Counts {
         match (&self.end, &self.client) {
             (Some(end), _) => end.counts.clone(),
@@ -185,7 +185,7 @@ impl RunEvents {
         }
     }
 
-    /// Returns the counts of a mix's group over the whole measurement.
+    /// Returns the counts of a group in a mix over the whole measurement.
     pub fn group_counts(&self, group: usize) -> Counts {
         self.sum(|row| row.groups.get(group).map(|group| &group.counts))
     }
@@ -223,7 +223,7 @@ impl RunEvents {
     }
 }
 
-/// Returns the number of requests with an outcome other than ok.
+/// Returns the number of requests whose outcome is not ok.
 fn failed(counts: &Counts) -> u64 {
     counts.ended() - counts.ok + counts.connect_failed
 }

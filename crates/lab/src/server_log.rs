@@ -1,4 +1,4 @@
-//! Counts error lines in a server's log, per attempt.
+//! Counts the error lines in a server's log for each attempt.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use floodmark_record::logged::{LogErrors, Logged};
 
-/// Number of bytes of each line that are searched.
+/// Number of bytes that are searched in each line.
 const LINE_LIMIT: usize = 64 * 1024;
 
-/// A server's log, read from its end at the start of the attempts.
+/// A server's log. Reading starts at the end of the log at the start of the attempts.
 #[derive(Debug)]
 pub struct ServerLog {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct ServerLog {
 }
 
 impl ServerLog {
-    /// Starts at the current end of a log. Counts lines that contain one of `texts`.
+    /// Starts at the current end of a log. Counts lines that contain any of `texts`.
     #[must_use]
     pub fn from_now(path: &Path, texts: &[String], runtime: Option<&str>) -> Self {
         ServerLog {
@@ -32,8 +32,8 @@ impl ServerLog {
         }
     }
 
-    /// Counts the complete lines since the last call. Returns an error message if the log cannot be
-    /// read.
+    /// Counts the complete lines written since the last call. Returns an error message if the log
+    /// cannot be read.
     pub fn take(&mut self) -> (Logged, Option<String>) {
         let mut logged = Logged {
             runtime: self.runtime.clone(),

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use floodmark_record::{TimeKind, Times};
 use floodmark_stats::Histogram;
 
-/// Histograms by kind of time. A missing histogram is empty.
+/// The histograms, by kind of time. A missing histogram counts as empty.
 #[derive(Debug, Default)]
 pub struct TimeHistograms(BTreeMap<TimeKind, Histogram>);
 
 impl TimeHistograms {
-    /// Decodes the histograms of selected kinds. Ignores invalid histograms.
+    /// Decodes the histograms for the selected kinds of time. Ignores invalid histograms.
     pub fn decode(texts: &BTreeMap<TimeKind, String>, select: impl Fn(TimeKind) -> bool) -> Self {
         let selected = texts.iter().filter(|(kind, _)| select(**kind));
         let decoded =

@@ -1,4 +1,4 @@
-//! The worker: a child process that reads a plan from stdin and writes events to stdout.
+//! Runs the worker, a child process that reads a plan from stdin and writes events to stdout.
 
 use std::io::{BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::lines::read_line;
 /// Interval between two checks of the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Timeout from a stop request to the last event.
+/// Maximum time between a stop request and the last event.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum length of an event, bytes. The largest is the end event of a mix: 64 requests with 7
-/// histograms each.
+/// Maximum length of an event, in bytes. The largest event is the end event of a mix. It has 64
+/// requests with 7 histograms each.
 pub const EVENT_LIMIT: usize = 64 << 20;
 
 /// Maximum number of events queued for the listener. The worker blocks when the queue is full.
@@ -29,7 +29,7 @@ const QUEUE_LIMIT: usize = 16;
 /// Why a worker failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerFailure {
-    /// The process could not be started or awaited.
+    /// The process could not be started or waited for.
     #[error("floodmark worker: {0}")]
     Child(#[from] ChildError),
     /// The process ended before its last event.
@@ -46,7 +46,7 @@ pub enum WorkerFailure {
     Stuck,
 }
 
-/// Runs a worker and forwards its events until it ends. Setting `stop` ends it early.
+/// Runs a worker and forwards its events until the worker ends. `stop` ends the worker early.
 pub fn run(
     program: &Path,
     side: &ProcessPlacement,
@@ -71,7 +71,7 @@ pub fn run(
     if let Some(replay) = input.plan.replay() {
         plan.extend_from_slice(&replay.timetable.encode());
     }
-    // The death of a worker is detected below, when the events end.
+    // If the worker has died, the code below detects this when the events end.
     let _ = stdin.write_all(&plan);
     drop(plan);
 
@@ -110,7 +110,8 @@ pub fn run(
     }
 }
 
-/// Sends each event to `events`, or the first error. Ignores an incomplete last line.
+/// Sends each event to `events`. Stops after sending the first error. Ignores an incomplete last
+/// line.
 fn read_events(stdout: impl Read, events: &SyncSender<Result<Event, String>>) {
     let mut reader = BufReader::new(stdout);
     let mut line = Vec::new();
@@ -128,7 +129,7 @@ fn read_events(stdout: impl Read, events: &SyncSender<Result<Event, String>>) {
     }
 }
 
-/// Returns the path of the running program, which also contains the worker.
+/// Returns the path of the running program. The program also contains the worker.
 pub fn this_program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("floodmark"))
 }

@@ -1,4 +1,4 @@
-//! Samplers and verdicts use the same metrics.
+//! Checks that samplers and verdicts use the same metrics.
 
 #[test]
 fn a_sampler_produces_every_metric_that_verdicts_consume() {

@@ -1,4 +1,4 @@
-//! Folding an event stream truncated at any byte uses all its complete events.
+//! Checks that folding uses all complete events of an event stream that was truncated at any byte.
 #![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use std::collections::BTreeMap;
@@ -142,7 +142,7 @@ fn events() -> Vec<Event> {
     all
 }
 
-/// Writes a result folder. Returns its path and its events.
+/// Writes a result folder. Returns the folder's path and the bytes of its events.
 fn write_result(parent: &tempfile::TempDir) -> (std::path::PathBuf, Vec<u8>) {
     let path = parent.path().join("result");
     let mut folder = Folder::create(&path).unwrap();
@@ -161,7 +161,7 @@ fn folds_events_cut_at_any_byte() {
     for cut in (0..bytes.len()).step_by(7).chain([bytes.len()]) {
         fs::write(path.join("events.jsonl"), &bytes[..cut]).unwrap();
         let text = String::from_utf8_lossy(&bytes[..cut]);
-        // A line without its line feed may be complete.
+        // A line that lacks its line feed may still be complete.
         let complete = text
             .lines()
             .filter(|line| serde_json::from_str::<Event>(line).is_ok())

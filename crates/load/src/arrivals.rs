@@ -1,4 +1,4 @@
-//! The source of requests: a schedule (open model) or free connections (closed model).
+//! The source of requests: a schedule in the open model, free connections in the closed model.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,19 @@ use crate::clock::Ns;
 use crate::mix::{Pick, Picks};
 use crate::schedule::ArrivalSchedule;
 
-/// An arrival admitted later than this was delayed by floodmark, and the delay is recorded.
-/// A shorter delay is the normal duration of one loop iteration.
+/// Maximum admission delay in ns that counts as the normal duration of one loop iteration.
+/// A longer delay is caused by floodmark, and is recorded.
 const LATE_NS: Ns = 100_000;
 
-/// Maximum number of stalls remembered at once. Only a thread that stalls constantly exceeds it.
-/// Further stalls count as waiting for a connection.
+/// Maximum number of stalls stored at once. Only a thread that stalls constantly has more.
+/// Time lost in further stalls counts as waiting for a connection.
 const STANDSTILLS: usize = 4096;
 
-/// Source of the requests of one thread in one phase.
+/// The source of one thread's requests in one phase.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "each thread has only one")]
+#[expect(clippy::large_enum_variant, reason = "each thread has only one source")]
 pub enum RequestSource {
-    /// Each free connection sends, until the quota or the time is used up.
+    /// Each free connection sends the next request until the quota or the time is used up.
     Closed {
         /// Number of requests that may still start; `None` if time ends the phase.
         left: Option<u64>,
@@ -31,10 +31,10 @@ pub enum RequestSource {
     Open(ArrivalQueue),
 }
 
-/// Arrivals of the open model: future arrivals, and due arrivals that wait for a connection.
+/// Arrivals in the open model: future arrivals, and due arrivals that wait for a connection.
 ///
-/// Waiting arrivals take no memory, except after stalls of the thread. The head of the queue is a
-/// second cursor on the same schedule and its picks.
+/// Waiting arrivals take no memory, unless the thread has stalled. The head of the queue is a
+/// second cursor over the same schedule and picks.
 #[derive(Debug)]
 pub struct ArrivalQueue {
     start: Ns,
@@ -44,7 +44,8 @@ pub struct ArrivalQueue {
     picks_behind: Picks,
     waiting: u64,
     newest_in: Ns,
-    /// Stalls of this thread: the first arrival due during each stall, and its time of admission.
+    /// For each stall of this thread: the scheduled time and the admission time of the first
+    /// delayed arrival.
     standstills: VecDeque<(Ns, Ns)>,
 }
 
@@ -55,13 +56,13 @@ pub struct QueuedArrival {
     pub pick: Pick,
     /// Scheduled time.
     pub intended: Ns,
-    /// Time of admission; after `intended` if the thread stalled.
+    /// Admission time. This time is later than `intended` if the thread stalled.
     pub let_in: Ns,
 }
 
 impl ArrivalQueue {
-    /// Creates a queue for the arrivals of `schedule`, relative to `start`, with the requests
-    /// `picks`.
+    /// Creates a queue for the arrivals in `schedule`. Their times are relative to `start`, and
+    /// their requests come from `picks`.
     #[must_use]
     pub fn new(schedule: ArrivalSchedule, start: Ns, picks: Picks) -> Self {
         ArrivalQueue {
@@ -98,8 +99,8 @@ impl ArrivalQueue {
         Some(self.picks_ahead.take())
     }
 
-    /// Returns the earliest time at which the latest arrival could use a connection.
-    /// This is its scheduled time, or the time of its admission if it was admitted late.
+    /// Returns the earliest time at which the latest arrival could use a connection: its scheduled
+    /// time, or its admission time if it was admitted late.
     #[must_use]
     pub fn newest_in(&self) -> Ns {
         self.newest_in
@@ -111,7 +112,7 @@ impl ArrivalQueue {
         self.waiting
     }
 
-    /// Takes the arrival that has waited longest.
+    /// Takes the arrival that has been waiting longest.
     pub fn take(&mut self) -> Option<QueuedArrival> {
         if self.waiting == 0 {
             return None;
@@ -138,7 +139,7 @@ impl ArrivalQueue {
     }
 
     /// Keeps the first `keep` waiting arrivals and drops all later ones.
-    /// Calls `count` with the number of dropped arrivals per group.
+    /// Calls `count` with the number of arrivals dropped from each group.
     pub fn give_up_beyond(&mut self, keep: u64, count: impl FnMut(u32, u64)) {
         let given_up = self.waiting.saturating_sub(keep);
         self.waiting -= given_up;
@@ -147,7 +148,7 @@ impl ArrivalQueue {
         picks.pass(given_up, count);
     }
 
-    /// Returns a request number greater than those of all arrivals so far.
+    /// Returns a request number greater than any used so far.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.picks_ahead.next_number()

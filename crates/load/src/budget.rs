@@ -1,7 +1,8 @@
-//! The local ports and open files that a plan needs, computed before anything is sent.
+//! Computes the local ports and open files that a plan needs, before any request is sent.
 //!
-//! A connection that the client closes first keeps its local port in TIME_WAIT (RFC 9293, section
-//! 3.6) for 60 s on Linux, or until `tcp_tw_reuse` lets a new connection use it.
+//! If the client closes a connection first, the local port stays in TIME_WAIT (RFC 9293, section
+//! 3.6). On Linux this state lasts for 60 s, unless `tcp_tw_reuse` lets a new connection use the
+//! port earlier.
 
 use floodmark_record::plan::{Backend, CloseFirst, ConnectionUse, Plan, Schedule, Sources};
 use floodmark_record::profile::expected_by;
@@ -10,46 +11,49 @@ use floodmark_record::units::{show_count, show_rate};
 use crate::course::arrivals_before;
 use crate::thread::HELD_BACK_COALESCING;
 
-/// Duration of TIME_WAIT on Linux in seconds (`TCP_TIMEWAIT_LEN`). It is not configurable.
+/// Duration of TIME_WAIT on Linux in seconds (`TCP_TIMEWAIT_LEN`), which is not configurable.
 pub const TIME_WAIT_S: f64 = 60.0;
 
-/// Number of a worker's file descriptors besides connections: standard streams, epoll, files.
+/// Number of file descriptors that a worker needs in addition to its connections, such as standard
+/// streams, epoll and files.
 pub const OTHER_FDS: u64 = 64;
 
-/// Where a load process keeps its sockets.
+/// The place where a load process keeps its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketLocation {
     /// The descriptor table of the process.
     Files,
-    /// Tables of io_uring, one per thread. Their sockets are not open files.
-    /// The limit on open files also limits the size of each table.
+    /// Socket tables in io_uring, one per thread. Sockets in these tables are not open files.
+    /// However, the limit on open files also limits the size of each table.
     Tables,
 }
 
-/// A process's limit on open files, before and after it was raised.
+/// A process's limit on open files, before and after the process raised the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileLimit {
-    /// Limit before it was raised.
+    /// The limit before it was raised.
     pub before: u64,
-    /// Limit after it was raised.
+    /// The limit after it was raised.
     pub now: u64,
 }
 
-/// Resources of this host. `None` means unknown, and imposes no limit.
+/// The resources of this host. `None` means that a limit is unknown and is not applied.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
-    /// Number of local ports per source address and target address.
+    /// Number of local ports for each pair of a source address and a target address.
     pub ports: Option<u64>,
-    /// Hard limit on the worker's open files.
+    /// The hard limit on open files for the worker.
     pub fds: Option<u64>,
     /// Where the worker keeps its sockets.
     pub sockets: SocketLocation,
-    /// Time in seconds for which a port is unavailable after the client closed first.
+    /// Time in seconds for which a port is unavailable after the client has closed a connection
+    /// first.
     pub time_wait_s: Option<f64>,
 }
 
-/// Returns how long TIME_WAIT blocks a client's port, in seconds.
-/// `tw_reuse` is `tcp_tw_reuse`: 0 never, 1 always, 2 on loopback; `reuse_delay_s` is its delay.
+/// Returns the time in seconds for which TIME_WAIT blocks a client's port.
+/// `tw_reuse` is the value of `tcp_tw_reuse`: 0 (never), 1 (always) or 2 (on loopback only).
+/// `reuse_delay_s` is the time after which a port can be reused.
 #[must_use]
 pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
     match (tw_reuse, loopback) {
@@ -58,9 +62,9 @@ pub fn time_wait_s(tw_reuse: u64, reuse_delay_s: f64, loopback: bool) -> f64 {
     }
 }
 
-/// Returns the number of ports for all pairs of a source address and a target address.
-/// Each pair can use every port. `None` if the number is unknown, or if connections need no ports
-/// (unix sockets).
+/// Returns the total number of ports. Each pair of a source address and a target address can use
+/// every local port.
+/// Returns `None` if the number is unknown, or if connections need no ports (unix sockets).
 #[must_use]
 pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
     let targets = plan.target.ip_addresses().count() as u128;
@@ -76,7 +80,8 @@ pub fn ports_in_all(plan: &Plan, offer: &Offer) -> Option<u64> {
     Some(u64::try_from(ports).unwrap_or(u64::MAX))
 }
 
-/// Returns how many concurrent connections ports and open files allow; `None` if unknown.
+/// Returns the maximum number of concurrent connections, which depends on the local ports and the
+/// limit on open files. Returns `None` if both are unknown.
 #[must_use]
 pub fn most_connections(plan: &Plan, offer: &Offer) -> Option<u64> {
     let sockets = offer.fds.map(|fds| most_sockets(plan, offer.sockets, fds));
@@ -94,8 +99,8 @@ fn most_sockets(plan: &Plan, sockets: SocketLocation, fds: u64) -> u64 {
     }
 }
 
-/// Returns how many closes a plan's threads delay while they open the next connections, and the
-/// open files needed for the delay: one io_uring per thread.
+/// Returns two numbers: the closes that a plan's threads may delay while they open the next
+/// connections, and the open files that the delaying backend needs (one io_uring per thread).
 fn held_back(plan: &Plan) -> (u64, u64) {
     let threads = u64::from(plan.threads.max(1));
     match plan.backend {
@@ -111,13 +116,13 @@ pub fn files_needed(plan: &Plan, sockets: SocketLocation) -> u64 {
     let (closes, rings) = held_back(plan);
     let others = OTHER_FDS + rings;
     match sockets {
-        // At most all connections can be closing.
+        // The number of delayed closes cannot exceed the number of connections.
         SocketLocation::Files => connections + connections.min(closes) + others,
         SocketLocation::Tables => connections.div_ceil(plan.threads.max(1).into()).max(others),
     }
 }
 
-/// Explains why the connections of a plan cannot all have a socket at once.
+/// Explains why a plan's connections cannot all have a socket at the same time.
 fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
     let connections = u64::from(plan.connections);
     let fds = offer.fds?;
@@ -136,8 +141,8 @@ fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
         SocketLocation::Tables => {
             let each = u64::from(plan.connections.div_ceil(plan.threads.max(1)));
             format!(
-                "{asked} connections need {} sockets per load thread, but the limit on open files ({allowed}) also limits its \
-                 io_uring table; use -t {}, raise the limit (ulimit -n {each}) or use -c {most}",
+                "{asked} connections need {} sockets per load thread, but the limit on open files ({allowed}) also limits the \
+                 thread's io_uring table; use -t {}, raise the limit (ulimit -n {each}) or use -c {most}",
                 show_count(each),
                 connections.div_ceil(fds.max(1)),
             )
@@ -145,7 +150,7 @@ fn too_few_files(plan: &Plan, offer: &Offer) -> Option<String> {
     })
 }
 
-/// Returns the sustainable rate of new connections per second if the client holds the TIME_WAIT.
+/// Returns the sustainable rate of new connections per second if the client enters TIME_WAIT.
 #[must_use]
 pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
     let client_holds =
@@ -155,12 +160,12 @@ pub fn connections_per_s(plan: &Plan, offer: &Offer) -> Option<f64> {
         .flatten()
 }
 
-/// Explains why a plan cannot run on this host, with the arithmetic and a fix.
-/// Returns `None` if the plan can run, or if too little is known.
+/// Explains why a plan cannot run on this host, including the calculation and a fix.
+/// Returns `None` if the plan can run, or if the relevant limits are unknown.
 #[must_use]
 pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     let connections = u64::from(plan.connections);
-    // The open model opens only the connections it needs, unless they are held.
+    // Unless connections are held, the open model opens only the connections it needs.
     let all_at_once = !plan.is_open() || plan.hold();
     if let Some(shortage) = too_few_files(plan, offer).filter(|_| all_at_once) {
         return Some(shortage);
@@ -168,7 +173,7 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     let ports = ports_in_all(plan, offer)?;
     if all_at_once && connections > ports {
         return Some(format!(
-            "{} connections need as many local ports, but there are only {}; add source addresses (--sources) or use -c {}",
+            "{} connections need one local port each, but only {} are available; add source addresses (--sources) or use -c {}",
             show_count(connections),
             show_count(ports),
             ports.max(1)
@@ -184,8 +189,8 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     let held = most_arrivals_within(schedule, time_wait_s) / uses;
     (held > ports as f64).then(|| {
         format!(
-            "{} new connections per second, closed by the client, hold {} local ports in TIME_WAIT for {} s each, but there are only \
-             {}, enough for {}/s; add source addresses (--sources), let the server close (--close-first server), or keep connections",
+            "{} new connections per second, closed by the client, hold {} local ports in TIME_WAIT for {} s each, but only {} are available, \
+             enough for {}/s; add source addresses (--sources), let the server close (--close-first server), or keep connections",
             show_rate(rate),
             show_count(arrivals_before(held)),
             show_rate(time_wait_s),
@@ -195,8 +200,8 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     })
 }
 
-/// Returns the maximum number of arrivals expected within any `seconds`.
-/// For a replay this is an upper bound, computed from its busiest second.
+/// Returns the maximum number of arrivals expected within any interval of `seconds`.
+/// For a replay, the result is an upper bound computed from the busiest second.
 fn most_arrivals_within(schedule: &Schedule, seconds: f64) -> f64 {
     if let Schedule::Replay { replay, requests } = schedule {
         return (*requests as f64).min(replay.peak_per_s as f64 * seconds.ceil());

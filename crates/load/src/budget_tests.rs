@@ -31,7 +31,7 @@ fn reports_the_limit_of_470_fresh_connections_per_second() {
     assert_eq!(
         shortage(&fresh(5000.0, 5.0), &OFFER),
         None,
-        "a short run fits into the range"
+        "a short run needs fewer ports"
     );
 }
 
@@ -225,11 +225,11 @@ fn one_process_opens_more_connections_than_files() {
     let text = shortage(&plan(1), &tables).unwrap();
     assert!(text.contains("per load thread, but"), "{text}");
     assert!(shortage(&plan(5), &OFFER).unwrap().contains("open files"));
-    // Without `hold`, connections are opened only as needed.
+    // Without `hold`, connections are opened only when requests need them.
     assert_eq!(shortage(&capped(1), &tables), None);
 }
 
-/// Generates a location of sockets and the backend.
+/// Generates a socket location and a backend.
 fn sockets() -> impl Strategy<Value = (SocketLocation, Backend)> {
     prop_oneof![
         Just((SocketLocation::Files, Backend::Epoll)),
@@ -286,7 +286,7 @@ proptest! {
         let needed = files_needed(&plan, sockets);
         let offer = |fds| Offer { ports: None, fds: Some(fds), sockets, ..OFFER };
         prop_assert_eq!(shortage(&plan, &offer(needed)), None);
-        // Below this limit, the rings themselves need more files than their tables have entries.
+        // Below this limit, the rings need more open files than their tables have entries.
         if needed > OTHER_FDS + u64::from(threads) {
             prop_assert!(shortage(&plan, &offer(needed - 1)).is_some());
         }

@@ -1,8 +1,8 @@
-//! The clock of all times of a worker: monotonic nanoseconds since a common origin.
+//! The clock for all times in a worker: monotonic nanoseconds since a common origin.
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds on the monotonic clock since the worker's origin.
+/// Nanoseconds since the worker's origin, on the monotonic clock.
 pub type Ns = u64;
 
 /// Nanoseconds in a second.

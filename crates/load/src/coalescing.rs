@@ -1,38 +1,40 @@
 //! Response coalescing: a busy thread handles several responses per system call.
 //!
-//! A thread near its CPU limit pays for a full loop iteration if it asks the kernel after every
-//! response, while other responses are already waiting. Handling several responses at once costs
-//! less CPU per response. Network drivers do the same with adaptive interrupt coalescing.
+//! If a thread near its CPU limit asks the kernel after every response, it needs a full loop
+//! iteration per response, although other responses are already waiting. Handling several responses
+//! at once takes less CPU time per response. Adaptive interrupt coalescing in network drivers works
+//! in the same way.
 //!
-//! If each request has a fresh connection, a completed connect is handled like a response.
+//! If each request uses a fresh connection, a completed connect counts like a response.
 //!
-//! Only the closed model coalesces, and only on a thread that is busy most of the time. A response
-//! waits at most an eighth of the mean response time. This wait is part of its response time and
-//! its service time. The record contains the time that each thread spent coalescing.
+//! Coalescing is used only in the closed model, and only on a thread that is busy most of the time.
+//! A response waits for at most an eighth of the mean response time. This wait counts as part of
+//! the response time and the service time. The record contains the time that each thread spent
+//! coalescing.
 
 use crate::clock::Ns;
 
-/// Interval at which a thread checks its CPU use.
+/// Interval in ns at which a thread checks its CPU usage.
 const EVERY: Ns = 10_000_000;
 
 /// CPU share above which a thread starts to coalesce.
 const BUSY: f64 = 0.75;
 
 /// CPU share below which a thread stops coalescing.
-/// It is lower than [`BUSY`], because coalescing itself reduces the use of CPU.
+/// This share is lower than [`BUSY`], because coalescing reduces the thread's CPU usage.
 const AT_EASE: f64 = 0.5;
 
 /// Maximum number of responses per batch. Larger batches save little more CPU.
 const MOST: u64 = 64;
 
-/// Maximum part of the requests in flight that may wait, as a divisor.
-/// The server thus does not run out of requests.
+/// Divisor for the maximum share of the requests in flight whose responses may wait.
+/// This limit ensures that the server does not run out of requests.
 const PART_IN_FLIGHT: u64 = 2;
 
-/// Maximum wait of a response as a part of the mean response time, as a divisor.
+/// Divisor for the maximum wait of a response, as a share of the mean response time.
 const PART_OF_RESPONSE: u64 = 8;
 
-/// Maximum time in ns that a response may wait.
+/// Maximum time in ns for which a response may wait.
 const LONGEST: Ns = 1_000_000;
 
 /// Limits of one batch of responses.
@@ -44,7 +46,7 @@ pub struct Batch {
     pub hold: Ns,
 }
 
-/// Work that a thread has done up to a point in time.
+/// The work that a thread has done up to a point in time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadWork {
     /// The point in time, on the worker's clock.
@@ -55,7 +57,7 @@ pub struct ThreadWork {
     pub received: u64,
 }
 
-/// Coalescing state of one thread in one phase.
+/// The coalescing state of one thread in one phase.
 #[derive(Debug)]
 pub struct Coalescing {
     last: ThreadWork,
@@ -64,7 +66,7 @@ pub struct Coalescing {
 }
 
 impl Coalescing {
-    /// Creates the state of a thread that has done `work` and does not coalesce yet.
+    /// Creates the state for a thread that has done `work` and is not coalescing yet.
     #[must_use]
     pub fn new(work: ThreadWork) -> Self {
         Coalescing {
@@ -81,9 +83,10 @@ impl Coalescing {
         now >= self.last.at + EVERY
     }
 
-    /// Evaluates the work since the last call, and returns the limits of the following batches.
+    /// Evaluates the work since the last call. Returns the limits for the next batches, or `None`
+    /// if the thread should not coalesce.
     /// By Little's law, the mean response time is the number of requests in flight divided by the
-    /// rate of responses.
+    /// response rate.
     pub fn update(&mut self, work: ThreadWork, in_flight: u64) -> Option<Batch> {
         let wall = work.at.saturating_sub(self.last.at);
         let cpu = work.cpu.saturating_sub(self.last.cpu);
@@ -120,7 +123,8 @@ mod tests {
 
     const MS: Ns = 1_000_000;
 
-    /// Returns the work after `ms` milliseconds, of which the thread was on a CPU for `cpu_ms`.
+    /// Returns the work after `ms` milliseconds, during which the thread used `cpu_ms` milliseconds
+    /// of CPU time.
     fn work(ms: u64, cpu_ms: u64, received: u64) -> ThreadWork {
         ThreadWork {
             at: ms * MS,

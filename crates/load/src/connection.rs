@@ -1,4 +1,4 @@
-//! A connection of the engine: its state, its request and its response reader.
+//! The engine's view of a connection: its state, its request and its response reader.
 
 use floodmark_wire::Reader;
 
@@ -14,26 +14,26 @@ pub enum ConnectionState {
     Closed,
     /// The handshake is in progress.
     Connecting,
-    /// The connection is established and has no request.
+    /// The connection is established, and no request is assigned to it.
     Idle,
     /// The request was sent, and the response is incomplete.
     Busy,
     /// The last response is complete, and the server is expected to close the connection.
     Closing,
-    /// The connect failed. The slot waits before the next attempt (closed model).
+    /// The connect failed, and the slot waits before the next attempt (closed model only).
     Paused,
 }
 
-/// The slot of a connection. It is small, because there may be a hundred thousand slots.
+/// The engine's state for one connection. It is small, because there may be 100,000 slots.
 #[derive(Debug, Default)]
 pub struct ConnectionSlot {
     /// State of the connection.
     pub state: ConnectionState,
     /// Index of the target address.
     pub target: u32,
-    /// Whether the request in `moments` was assigned before the connection was established.
+    /// Whether the request in `moments` was assigned to the connection before it was established.
     pub carries: bool,
-    /// Whether the request was sent before, on a connection that the server had closed.
+    /// Whether the request was already sent once, on a connection that the server had closed.
     pub retried: bool,
     /// Whether the request asked the server to close the connection.
     pub last: bool,
@@ -41,23 +41,23 @@ pub struct ConnectionSlot {
     pub length: usize,
     /// Number of responses received since the connection was opened.
     pub used: u64,
-    /// Whether the connection has been idle since it was opened.
+    /// Whether the connection has been idle at any time since it was opened.
     pub rested: bool,
     /// Time at which the handshake started.
     pub opening: Ns,
-    /// Time at which TCP was connected, if a TLS handshake follows.
+    /// Time at which the TCP connection was established, if a TLS handshake follows.
     pub reached: Option<Ns>,
-    /// Delay in ns that floodmark added before the handshake.
+    /// Delay in ns that floodmark caused before the handshake.
     pub opened_late: Ns,
-    /// Deadline: the timeout after the start of the handshake or after sending the request.
+    /// The time at which the handshake or the request times out.
     pub deadline: Ns,
     /// Timestamps of the request.
     pub moments: Moments,
     /// Reader of the response.
     pub reader: Reader,
-    /// Part of a body from earlier reads, if bodies are kept.
+    /// The part of the response body from earlier reads, if bodies are kept.
     pub body: Vec<u8>,
-    /// Number in the last response on the connection (`--check`).
+    /// The number in the last response on this connection (`--check`).
     pub last_number: Option<u64>,
     link: Link,
 }

@@ -16,10 +16,10 @@ use floodmark_record::profile::RateSegment;
 
 use crate::clock::NS_PER_S;
 
-/// Relative rounding error of a sum or product of decimal numbers.
+/// Maximum relative rounding error in a sum or product of decimal numbers.
 const LAST_BITS: f64 = 1e-12;
 
-/// Arrival times, which must be requested in order.
+/// Computes arrival times, which must be requested in order.
 #[derive(Debug, Clone)]
 pub(crate) enum Course {
     /// A constant rate.
@@ -57,7 +57,8 @@ impl Course {
     }
 
     /// Returns the time in ns from the start by which `count` arrivals are expected.
-    /// `count` must not decrease between calls. While the rate is 0, this is the end of the pause.
+    /// `count` must not decrease between calls. If the time falls in a pause (rate 0), the result
+    /// is the end of the pause.
     pub(crate) fn at(&mut self, count: f64) -> f64 {
         match self {
             Course::Constant { period_ns } => count * *period_ns,
@@ -77,7 +78,7 @@ impl Course {
 }
 
 /// Solves `rate · t + slope · t² / 2 = count − before` for t.
-/// This form of the solution avoids cancellation and also holds for slope 0.
+/// This form of the solution avoids cancellation and is also valid for slope 0.
 fn time_of(segment: &RateSegment, count: f64) -> f64 {
     let n = count - segment.before;
     if n <= 0.0 {
@@ -94,7 +95,8 @@ fn time_of(segment: &RateSegment, count: f64) -> f64 {
 }
 
 /// Returns the number of arrivals k = 0, 1, … with k < `expected`.
-/// The rounding error of duration × rate is ignored: 0.1 s at 30/s gives 3 arrivals, not 4.
+/// The function ignores the rounding error of duration × rate. For example, 0.1 s at 30/s gives 3
+/// arrivals, not 4.
 pub(crate) fn arrivals_before(expected: f64) -> u64 {
     let nearest = expected.round();
     if (expected - nearest).abs() <= nearest.abs() * LAST_BITS {

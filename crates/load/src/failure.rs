@@ -1,4 +1,4 @@
-//! Names of failures below HTTP, as they appear in the record's `errors`.
+//! Names for failures below the HTTP level, as used in the record's `errors`.
 
 use std::io;
 
@@ -10,23 +10,24 @@ pub const CLOSED_EARLY: &str = "closed_before_answer";
 pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
 /// A TLS handshake exceeded the timeout.
 pub const HANDSHAKE_TIMED_OUT: &str = "tls_handshake_timed_out";
-/// The server did not close the connection first within the timeout, as it should have.
+/// The server should have closed the connection first, but did not do so within the timeout.
 pub const NOT_CLOSED: &str = "not_closed_by_server";
 
-/// Reason for a failed connect.
+/// The reason why a connect failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectFailure {
     /// Name in the record.
     pub name: &'static str,
-    /// Whether the server or the network caused the failure; otherwise this process lacked
+    /// Whether the server or the network caused the failure. Otherwise this process lacked
     /// resources.
     pub by_server: bool,
-    /// Whether another address of the target may work, because this process has the resources.
+    /// Whether another of the target's addresses may work. This is not the case if this process
+    /// lacked file descriptors or memory.
     pub of_address: bool,
 }
 
 impl ConnectFailure {
-    /// Creates a failure caused by the server or the network, with the name `name`.
+    /// Creates the failure `name`, which the server or the network caused.
     #[must_use]
     pub fn by_server(name: &'static str) -> Self {
         ConnectFailure {
@@ -62,7 +63,7 @@ pub fn connect(error: &io::Error) -> ConnectFailure {
     }
 }
 
-/// Reason for a broken connection.
+/// The reason why a connection broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Break {
     /// Name in the record.
@@ -71,7 +72,7 @@ pub struct Break {
     pub garbled: bool,
 }
 
-/// Classifies the failure of an established connection.
+/// Classifies a failure of an established connection.
 #[must_use]
 pub fn broken(error: &io::Error) -> Break {
     if let Some(failure) = TlsFailure::of(error) {

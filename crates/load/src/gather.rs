@@ -1,4 +1,4 @@
-//! Merges the seconds of all threads into rows, and emits each row in compressed form.
+//! Merges all threads' data for each second into rows, and emits each row in compressed form.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
@@ -23,20 +23,20 @@ pub struct Gatherer {
     rows: Rows,
     phase: Phase,
     pending: BTreeMap<u64, Box<Slice>>,
-    /// First second that each thread may still report.
+    /// For each thread, the first second that the thread may still report.
     reached: Vec<u64>,
     next: u64,
-    /// CPU time of the process at the end of the previous row.
+    /// The process's CPU time at the end of the previous row.
     cpu: (f64, f64),
-    /// CPU time of the process at the ends of rows that are not emitted yet.
+    /// The process's CPU time at the end of each row that has not been emitted yet.
     cpu_at: BTreeMap<u64, (f64, f64)>,
-    /// Sums over the rows of the phase.
+    /// Sums over all rows in the phase.
     totals: GroupRow,
 }
 
 impl Gatherer {
     /// Creates a gatherer for a measurement with the rows `measured`.
-    /// The gatherer returns empty slices to their threads through `back`.
+    /// The gatherer returns empty slices to the threads through `back`.
     #[must_use]
     pub fn new(back: Vec<Sender<Box<Slice>>>, measured: Rows) -> Self {
         let threads = back.len();
@@ -60,7 +60,7 @@ impl Gatherer {
         self.back.len()
     }
 
-    /// Starts a phase. `cpu` is the user and kernel time of the process so far, in seconds.
+    /// Starts a phase. `cpu` contains the process's user and kernel CPU time so far, in seconds.
     pub fn begin(&mut self, phase: Phase, cpu: (f64, f64)) {
         self.phase = phase;
         self.rows = match phase {
@@ -75,7 +75,7 @@ impl Gatherer {
         self.totals = GroupRow::default();
     }
 
-    /// Merges a thread's slice. Returns the rows that are complete now.
+    /// Merges a thread's slice. Returns the rows that are now complete.
     pub fn take(&mut self, slice: Box<Slice>) -> Vec<SecondRow> {
         let (thread, index) = (slice.thread as usize, slice.index);
         self.reached[thread] = index + 1;
@@ -91,7 +91,7 @@ impl Gatherer {
         self.whole_rows()
     }
 
-    /// Records that a thread has ended this phase. Returns the rows that are complete now.
+    /// Records that a thread has ended this phase. Returns the rows that are now complete.
     pub fn ended(&mut self, thread: u32) -> Vec<SecondRow> {
         self.reached[thread as usize] = u64::MAX;
         self.whole_rows()
@@ -105,11 +105,12 @@ impl Gatherer {
         if whole > self.next {
             self.cpu_at.entry(whole - 1).or_insert_with(process_cpu);
         }
-        // The last row waits, because its length is known only at the end of the phase.
+        // The last row is not emitted yet, because its length is known only at the end of the
+        // phase.
         self.rows_before(whole.saturating_sub(1))
     }
 
-    /// Ends the phase after `ended` ns. Returns the remaining rows and the sums of the phase.
+    /// Ends the phase after `ended` ns. Returns the remaining rows and the sums over the phase.
     pub fn end(&mut self, ended: Ns) -> (Vec<SecondRow>, GroupRow) {
         let last = self
             .pending
@@ -197,9 +198,9 @@ mod tests {
         assert!(gatherer.take(slice(0, 1, 2)).is_empty());
         assert!(
             gatherer.take(slice(1, 0, 4)).is_empty(),
-            "the last complete row waits"
+            "the last complete row is not emitted"
         );
-        // Thread 1 was stalled, and reports nothing for seconds 1 to 3.
+        // Thread 1 stalled and reports no data for seconds 1 to 3.
         let rows = gatherer.take(slice(1, 4, 8));
         assert_eq!(rows.iter().map(|r| r.counts.ok).collect::<Vec<_>>(), [5]);
         let (rows, totals) = gatherer.end(4_500_000_000);

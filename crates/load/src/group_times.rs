@@ -1,7 +1,8 @@
-//! Times of a mix's groups, accumulated over the measurement: about 2 MiB per group and thread.
+//! Accumulates the times of a mix's groups over the measurement. The times take about 2 MiB of
+//! memory per group and thread.
 //!
-//! Times per second would take four times as much memory, and one row would be as long as the
-//! result of a whole hour.
+//! Separate times for each second would take four times as much memory, and each row would be as
+//! long as the result for a whole hour.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use floodmark_stats::Histogram;
 
 use crate::clock::Ns;
 
-/// Kinds of times recorded per group. Connect times belong to no group.
+/// Kinds of times recorded per group. Connect times do not belong to a group.
 pub const KINDS: [TimeKind; 7] = [
     TimeKind::Response,
     TimeKind::Censored,
@@ -21,16 +22,16 @@ pub const KINDS: [TimeKind; 7] = [
     TimeKind::Error,
 ];
 
-/// Times of the groups, recorded by one thread.
+/// The times that one thread recorded for the groups.
 #[derive(Debug, Clone, Default)]
 pub struct GroupTimes {
-    /// Histograms by group and [`TimeKind`]. Kinds that groups do not have stay empty.
+    /// Histograms by group and [`TimeKind`]. The histograms for kinds that groups lack stay empty.
     groups: Vec<Vec<Histogram>>,
 }
 
 impl GroupTimes {
-    /// Creates the times of `groups` groups.
-    /// Touches all memory, so that later use does not grow the process.
+    /// Creates empty times for `groups` groups.
+    /// This call touches all memory, so that recording does not increase the process's memory.
     #[must_use]
     pub fn new(groups: usize) -> Self {
         let group = || {
@@ -51,7 +52,7 @@ impl GroupTimes {
         }
     }
 
-    /// Adds the times of another thread.
+    /// Adds another thread's times.
     pub fn merge(&mut self, other: &GroupTimes) {
         let mine = self.groups.iter_mut().flatten();
         for (mine, theirs) in mine.zip(other.groups.iter().flatten()) {
@@ -61,7 +62,7 @@ impl GroupTimes {
         }
     }
 
-    /// Returns the number of recorded times of a kind, summed over all groups.
+    /// Returns the number of times recorded for a kind, over all groups.
     #[cfg(test)]
     pub fn count(&self, kind: TimeKind) -> u64 {
         let times = self.groups.iter().map(|times| &times[kind as usize]);
@@ -74,7 +75,7 @@ impl GroupTimes {
     }
 }
 
-/// Encodes the non-empty histograms of `times`, a list with one histogram per [`TimeKind`].
+/// Encodes the non-empty histograms in `times`, which contains one histogram per [`TimeKind`].
 #[must_use]
 pub fn encode(times: &[Histogram]) -> BTreeMap<TimeKind, String> {
     TimeKind::ALL

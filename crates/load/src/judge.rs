@@ -9,13 +9,13 @@ use crate::scoring::ScoreResponse;
 /// Maximum size in bytes of a body kept for comparison. A longer body never matches.
 pub const LONGEST_BODY: usize = 1 << 20;
 
-/// Name of the error of an ok response whose body is not a number.
+/// Error name for an ok response whose body is not a number.
 pub const NOT_A_NUMBER: &str = "not_a_number";
 
-/// Name of the error of an ok response whose body is not a valid response to a score.
+/// Error name for an ok response whose body is not a valid response to a score.
 pub const NOT_A_SCORE: &str = "not_a_score";
 
-/// The expectations of one request of the plan, by kind.
+/// The expectations for the responses to one request of the plan, by kind.
 #[derive(Debug, Clone, Default)]
 pub struct Judge {
     statuses: Vec<u16>,
@@ -25,17 +25,17 @@ pub struct Judge {
     to_head: bool,
 }
 
-/// Content of an ok response that a check needs.
+/// The content that a check needs from an ok response.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CheckedContent {
     /// The number in the body.
     Number(u64),
-    /// The score of the request, and the response to the score.
+    /// The request's score, and the response to this score.
     Score(f64, ScoreResponse),
 }
 
 impl Judge {
-    /// Creates the judge of each request of the plan.
+    /// Creates a judge for each request of the plan.
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Vec<Self> {
         request::of_plan(plan)
@@ -72,8 +72,8 @@ impl Judge {
         self.check.is_some() || !self.bodies.is_empty() || !self.values.is_empty()
     }
 
-    /// Returns the error name for an ok response without the required content.
-    /// `None` if no content is required.
+    /// Returns the error name for an ok response that lacks the required content.
+    /// Returns `None` if no content is required.
     #[must_use]
     pub fn wants(&self) -> Option<&'static str> {
         self.check.map(|check| match check {
@@ -83,7 +83,7 @@ impl Judge {
     }
 
     /// Classifies a complete response, and returns the checked content of an ok response.
-    /// Several expected statuses, bodies or values are alternatives.
+    /// If several statuses, bodies or values are expected, they are alternatives.
     #[inline]
     #[must_use]
     pub fn outcome(&self, status: u16, body: &[u8]) -> (Outcome, Option<CheckedContent>) {
@@ -125,7 +125,7 @@ impl Judge {
     }
 }
 
-/// Parses a body in the way that a check requires.
+/// Parses a body as required by a check.
 fn figures(check: Check, body: &[u8]) -> Option<CheckedContent> {
     match check {
         Check::Sequence => number(body).map(CheckedContent::Number),
@@ -135,7 +135,7 @@ fn figures(check: Check, body: &[u8]) -> Option<CheckedContent> {
     }
 }
 
-/// Parses a body as a decimal number, with optional white space around it.
+/// Parses a body as a decimal number, which may be surrounded by white space.
 #[must_use]
 pub fn number(body: &[u8]) -> Option<u64> {
     let digits = body.trim_ascii();

@@ -1,4 +1,4 @@
-//! Responses kept for a check (`--check`), 24 bytes each.
+//! Responses kept for a check (`--check`). Each response takes 24 bytes.
 
 use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, StrangeTotal, TotalLine};
 
@@ -6,24 +6,25 @@ use crate::clock::Ns;
 use crate::judge::CheckedContent;
 use crate::scoring::ScoreResponse;
 
-/// Number of responses per block. Blocks avoid copying when the list grows.
+/// Number of responses per block. With blocks, the list can grow without copying responses.
 const BLOCK: usize = 64 * 1024;
 
 /// The responses that one thread received and kept.
 #[derive(Debug, Default)]
 pub struct KeptResponses {
     blocks: Vec<Vec<[u64; 3]>>,
-    /// Number of responses whose number did not exceed the previous number on their connection.
+    /// Count of responses that contain a number not greater than the previous number on the same
+    /// connection.
     pub out_of_order: u64,
     /// Descriptions of the first responses that are out of order.
     pub offenders: Vec<String>,
-    /// Expected totals, derived from the first response.
+    /// The expected totals, derived from the first response.
     line: Option<TotalLine>,
     scored: ScoringSummary,
 }
 
 impl KeptResponses {
-    /// Keeps one response. `last` is the previous number on its connection.
+    /// Keeps one response. `last` is the previous number on the same connection, and is updated.
     pub fn add(&mut self, figures: CheckedContent, sent: Ns, done: Ns, last: &mut Option<u64>) {
         let (number, words) = match figures {
             CheckedContent::Number(number) => (number, [number, sent, done]),
@@ -39,7 +40,7 @@ impl KeptResponses {
         {
             self.out_of_order += 1;
             show(&mut self.offenders, || {
-                format!("{number} after {last} on one connection")
+                format!("{number} after {last} on the same connection")
             });
         }
         *last = Some(number);
@@ -53,7 +54,7 @@ impl KeptResponses {
         }
     }
 
-    /// Returns the distance of a total from its expected value. Also checks the average.
+    /// Returns the difference between a total and its expected value. Also checks the average.
     fn distance(&mut self, score: f64, response: &ScoreResponse) -> Option<i32> {
         let ScoreResponse {
             average_score: average,
@@ -88,7 +89,7 @@ impl KeptResponses {
         self.blocks.is_empty()
     }
 
-    /// Returns the summary of all threads' scores, or `None` if the responses are not scores.
+    /// Returns the summary of all threads' scores, or `None` if the responses contain no scores.
     #[must_use]
     pub fn scored<'a>(
         all: impl Iterator<Item = &'a KeptResponses> + Clone,
@@ -103,13 +104,13 @@ impl KeptResponses {
         Some(together)
     }
 
-    /// Returns the expected totals with which the totals of all threads are compared.
+    /// Returns the expected totals with which all threads' totals are compared.
     #[must_use]
     pub fn line<'a>(mut all: impl Iterator<Item = &'a KeptResponses>) -> Option<TotalLine> {
         all.find_map(|responses| responses.line)
     }
 
-    /// Writes the responses as triples of little-endian 64-bit integers, with scores relative to
+    /// Writes the responses as triples of little-endian 64-bit integers. Scores are relative to
     /// `line`.
     ///
     /// # Errors
@@ -119,7 +120,8 @@ impl KeptResponses {
         line: Option<TotalLine>,
         out: &mut impl std::io::Write,
     ) -> std::io::Result<()> {
-        // Offset between this thread's line and the common one: 0 if the server is correct.
+        // The offset between this thread's line and the common line. The offset is 0 if the server
+        // is correct.
         let ahead = line.zip(self.line).map(|(line, mine)| mine.ahead_of(&line));
         for words in self.blocks.iter().flatten() {
             let words = match ahead {

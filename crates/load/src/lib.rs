@@ -1,11 +1,11 @@
-//! The load engine: schedules, connections, I/O backends, recording.
+//! The load engine: schedules, connections, I/O backends and recording.
 //!
 //! Start with [`worker`], which runs a [`Plan`](floodmark_record::Plan) and emits events. [`core`]
 //! is the state machine of one thread, [`backend`] does its I/O, and [`recorder`] records its
 //! times.
 //!
-//! Invariants: the engine does not know experiments, systems or servers. Threads share nothing
-//! while requests are in flight. No request allocates memory, except within TLS.
+//! Invariants: the engine has no knowledge of experiments, systems or servers. Threads share no
+//! data while requests are in flight. Requests allocate no memory, except within TLS.
 
 pub mod arrivals;
 pub mod backend;

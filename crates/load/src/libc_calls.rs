@@ -1,4 +1,5 @@
-//! System calls that `rustix` lacks. System calls of the I/O backends are in their modules.
+//! System calls that `rustix` lacks. The I/O backends define their own system calls in their
+//! modules.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,15 +7,15 @@ use std::time::Duration;
 
 /// Returns the CPU time of the calling thread (`CLOCK_THREAD_CPUTIME_ID`).
 ///
-/// `rustix` is not used, because it reads clocks from the vDSO and crashes if valgrind hides the
-/// vDSO.
+/// This function does not use `rustix`, which reads clocks from the vDSO and crashes if valgrind
+/// hides the vDSO.
 pub(crate) fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes a timespec that outlives the call. On failure the timespec stays
-    // zero.
+    // SAFETY: the kernel writes to a timespec that outlives the call. If the call fails, the
+    // timespec stays zero.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -22,8 +23,8 @@ pub(crate) fn thread_cpu_time() -> Duration {
 /// Returns the resources used by the process or the calling thread (`getrusage(2)`).
 pub(crate) fn resource_usage(who: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes into a zeroed rusage of the right size. All zeros is a valid value,
-    // which remains on failure.
+    // SAFETY: the kernel writes to a zeroed rusage of the right size. If the call fails, all fields
+    // stay zero, which is a valid value.
     unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
@@ -45,8 +46,8 @@ pub(crate) fn scheduling() -> io::Result<libc::sched_attr> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: the kernel writes at most `size` bytes into a sched_attr that outlives the call.
-    // Thread id 0 is the calling thread.
+    // SAFETY: the kernel writes at most `size` bytes to a sched_attr that outlives the call. Thread
+    // id 0 is the calling thread.
     let done = unsafe {
         libc::syscall(
             libc::SYS_sched_getattr,
@@ -64,8 +65,8 @@ pub(crate) fn scheduling() -> io::Result<libc::sched_attr> {
 /// # Errors
 /// The kernel refuses.
 pub(crate) fn set_scheduling(attributes: &libc::sched_attr) -> io::Result<()> {
-    // SAFETY: the kernel reads a sched_attr that outlives the call and states its own size. Thread
-    // id 0 is the calling thread.
+    // SAFETY: the kernel reads a sched_attr that outlives the call and contains its own size.
+    // Thread id 0 is the calling thread.
     result(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attributes, 0) })
 }
 

@@ -1,4 +1,5 @@
-//! Lists of connections with links in the connections: constant time, no allocation.
+//! Lists of connections. The links are stored in the connections, so each operation takes constant
+//! time and allocates no memory.
 
 /// Position in a list. A connection is in at most one list.
 #[derive(Debug, Clone, Copy)]
@@ -90,11 +91,11 @@ impl List {
 
 #[cfg(test)]
 impl List {
-    /// Returns all items from the front, and checks that the backward links match.
+    /// Returns all items from front to back, and checks that the backward links match.
     pub fn members<T: Linked>(&self, all: &mut [T]) -> Vec<u32> {
         let (mut members, mut at) = (Vec::new(), self.front);
         while at != NONE {
-            assert!(members.len() < all.len(), "a circle");
+            assert!(members.len() < all.len(), "a cycle");
             let link = *all[at as usize].link();
             assert_eq!(link.before, members.last().copied().unwrap_or(NONE));
             members.push(at);

@@ -5,23 +5,23 @@
 //! requests 0, 1, 2, …  0     | 3     | 6     | 9             in its own order
 //! ```
 //!
-//! Shares are exact after each cycle. Each cycle is shuffled, so that a request is not always sent
-//! by the same connection or thread.
+//! The shares are exact after each cycle. Each cycle is shuffled, so that a request is not always
+//! sent by the same connection or thread.
 
 use floodmark_record::plan::Plan;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Separates the random stream that orders cycles from the stream of Poisson arrivals, which uses
-/// the plan's seed directly.
+/// Separates the random stream for the order of cycles from the random stream for Poisson arrivals,
+/// which uses the plan's seed directly.
 const ORDER: u64 = 0x6f72_6465_725f_6f66;
 
-/// A request that is due: its place in the mix, and its number.
+/// A request to send: its index in the mix, and its number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pick {
     /// Index of the request in the mix; 0 without a mix.
     pub group: u32,
-    /// Number of the request (`{seq}`): 1, 2, 3, … over all threads, phases and attempts.
+    /// Number of the request (`{seq}`): 1, 2, 3, … across all threads, phases and attempts.
     pub number: u64,
 }
 
@@ -38,7 +38,7 @@ pub struct Picks {
 }
 
 impl Picks {
-    /// Creates the picks of thread `thread` of `threads` in one phase.
+    /// Creates the picks for thread `thread` of `threads` in one phase.
     /// The first request of the phase has the number `first_number`.
     #[must_use]
     pub fn new(plan: &Plan, (thread, threads): (u64, u64), first_number: u64) -> Self {
@@ -55,7 +55,7 @@ impl Picks {
         }
     }
 
-    /// Returns the same unused picks with another first number.
+    /// Returns the same unused picks, numbered from `first_number`.
     #[must_use]
     pub fn numbered_from(self, first_number: u64) -> Self {
         Picks {
@@ -75,7 +75,7 @@ impl Picks {
         Pick { group, number }
     }
 
-    /// Skips `n` picks, and calls `count` with the number of skipped picks per group.
+    /// Skips `n` picks, and calls `count` with the number of picks skipped in each group.
     pub fn pass(&mut self, n: u64, mut count: impl FnMut(u32, u64)) {
         if self.cycle.is_some() {
             (0..n).for_each(|_| count(self.take().group, 1));
@@ -85,19 +85,19 @@ impl Picks {
         }
     }
 
-    /// Returns a request number greater than those of all picks taken.
+    /// Returns a request number greater than the numbers of all picks taken so far.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.next_number
     }
 }
 
-/// Cycles of requests, each shuffled (Fisher and Yates) with random numbers from the seed.
+/// Cycles of requests. Each cycle is shuffled (Fisher and Yates) with random numbers from the seed.
 /// Each position performs one step of the shuffle, so that no request waits for a whole shuffle.
 #[derive(Debug, Clone)]
 struct Cycle {
-    /// Each request as often as its weight says.
-    /// Positions before `drawn` are final in the current cycle.
+    /// Contains each request as many times as its weight.
+    /// In the current cycle, the positions before `drawn` are final.
     groups: Vec<u8>,
     drawn: u64,
     random: Xoshiro256PlusPlus,
@@ -130,7 +130,7 @@ impl Cycle {
     }
 }
 
-/// Draws a number below `n`, uniform up to a bias of `n` / 2^64.
+/// Draws a number below `n`. The distribution is uniform, except for a bias of at most `n` / 2^64.
 #[inline]
 pub(crate) fn below(random: &mut impl Rng, n: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(n)) >> 64) as u64

@@ -1,4 +1,4 @@
-//! Progress of opening connections before the clock starts.
+//! Progress while connections are opened before the clock starts.
 
 use floodmark_record::events::Connecting;
 use floodmark_record::plan::Plan;
@@ -6,7 +6,7 @@ use floodmark_record::plan::Plan;
 use crate::core::ready_connections;
 use crate::worker::cap;
 
-/// Progress of opening connections, as reported by the threads.
+/// The progress that the threads have reported.
 #[derive(Debug)]
 pub struct Opening {
     of: u64,
@@ -16,7 +16,7 @@ pub struct Opening {
 }
 
 impl Opening {
-    /// Creates the progress of `threads` threads that open a plan's connections in advance.
+    /// Creates the progress for `threads` threads that open a plan's connections in advance.
     #[must_use]
     pub fn new(plan: &Plan, threads: u32) -> Self {
         let of = |thread| ready_connections(plan, threads, cap(plan, thread, threads)) as u64;
@@ -27,7 +27,7 @@ impl Opening {
         }
     }
 
-    /// Records the numbers of opened and failed connections of a thread.
+    /// Records how many connections a thread has opened and failed to open.
     /// Returns an event when a thread reports for the second time since the last event.
     pub fn take(&mut self, thread: u32, (standing, failed): (u64, u64)) -> Option<Connecting> {
         let thread = thread as usize;

@@ -1,10 +1,10 @@
-//! Request bytes of each slot: built in advance if nothing varies, otherwise rendered into reused
-//! buffers.
+//! The request bytes for each slot. Constant requests are built in advance. Varying requests are
+//! rendered into reused buffers.
 //!
-//! A backend may need the bytes of a request until the slot sends its next request. So a slot keeps
-//! its latest buffer, and the previous one stays among the spare buffers while it is in use. Each
-//! slot that has sent keeps one buffer of the length of the longest varying request. [`SPARE`] more
-//! buffers exist.
+//! A backend may need a request's bytes until the slot sends its next request. So a slot keeps its
+//! latest buffer, and its previous buffer stays among the spare buffers while the backend uses it.
+//! Each slot that has sent a request keeps one buffer, which has room for the longest varying
+//! request. In addition, there are [`SPARE`] spare buffers.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,11 +15,11 @@ use crate::mix::Pick;
 use crate::request::{EncodedRequest, Varying};
 
 /// Number of spare buffers.
-/// The io_uring backend releases a replaced request when it submits its queue, at the latest after
-/// half as many sends.
+/// The io_uring backend releases a replaced request when it submits its queue. This happens after
+/// at most half as many sends as there are spare buffers.
 const SPARE: usize = 64;
 
-/// The request that a slot sends next.
+/// The request that a slot must send next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
     /// The request.
@@ -28,7 +28,7 @@ pub struct Due {
     pub last: bool,
 }
 
-/// The requests of a thread.
+/// The outgoing requests of a thread.
 #[derive(Debug)]
 pub struct Outgoing {
     /// Prepared requests in the order of the plan's mix.
@@ -43,7 +43,7 @@ enum PreparedRequest {
 }
 
 impl Outgoing {
-    /// Creates the outgoing bytes of `requests`, rendered with a seed.
+    /// Creates the outgoing bytes for `requests`. `seed` determines the varying values.
     #[must_use]
     pub fn new(requests: &[EncodedRequest], seed: u64) -> Self {
         let varying = |request: &&EncodedRequest| matches!(request, EncodedRequest::Varying(_));
@@ -78,7 +78,7 @@ struct RenderBuffers {
     /// Capacity of each buffer in bytes.
     room: usize,
     seed: u64,
-    /// The latest request of each slot that has sent one.
+    /// For each slot, the latest request that the slot has sent, if any.
     held: Vec<Option<(Due, SharedBytes)>>,
     spare: VecDeque<SharedBytes>,
     scratch: Vec<u8>,
@@ -124,7 +124,7 @@ impl RenderBuffers {
     }
 }
 
-/// Takes the oldest spare buffer, or a new buffer if the oldest is still in use.
+/// Takes the oldest spare buffer, or a new buffer if the oldest buffer is still in use.
 fn free(spare: &mut VecDeque<SharedBytes>, room: usize) -> SharedBytes {
     match spare.pop_front() {
         Some(bytes) if Rc::strong_count(&bytes) == 1 => bytes,
@@ -163,7 +163,7 @@ mod tests {
         assert!(first.starts_with(b"GET /5 HTTP/1.1\r\n"));
         assert!(Rc::ptr_eq(&first, outgoing.bytes(3, due(0, 5))));
         outgoing.bytes(3, due(0, 6));
-        assert!(first.starts_with(b"GET /5 "), "a backend may still read it");
+        assert!(first.starts_with(b"GET /5 "), "a backend may still need it");
         assert_eq!(outgoing.bytes(3, due(0, 5)), &first);
     }
 

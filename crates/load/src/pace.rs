@@ -1,53 +1,54 @@
 //! The pace at which connections are opened in advance.
 //!
-//! A server accepts a limited number of connections at a time. Others wait in its accept queue. If
-//! the queue is full, Linux drops their handshakes, and all of them are retried together a second
-//! later. So connections are opened evenly, few at a time, and more slowly after a drop.
+//! A server accepts a limited number of connections at a time. Further connections wait in its
+//! accept queue. If the queue is full, Linux drops handshakes, and retries all of them together a
+//! second later. So connections are opened evenly, a few at a time, and more slowly after a drop.
 
 use crate::clock::{NS_PER_S, Ns};
 
 /// Maximum number of connections opened per second over all threads.
-/// A single-threaded server accepts more.
+/// Even a single-threaded server can accept connections faster.
 const PER_S: u64 = 10_000;
 
 /// Maximum burst of connections after a pause, over all threads.
-/// It is less than 128, the shortest common accept queue.
+/// This number is less than 128, the length of the shortest common accept queue.
 const AT_ONCE: u64 = 100;
 
 /// Maximum number of concurrent handshakes over all threads.
-/// At most this many are retried together if the accept queue is full.
+/// Thus at most this number of handshakes are retried together if the accept queue is full.
 const UNDER_WAY: u64 = 500;
 
 /// Minimum number of connections opened per second over all threads, regardless of drops.
 const LEAST_PER_S: u64 = 100;
 
-/// A handshake that takes this long was dropped once, because Linux retries after 1 s (RFC 6298,
-/// section 2).
+/// Minimum duration in ns of a handshake that was dropped. Linux retries a dropped handshake after
+/// 1 s (RFC 6298, section 2).
 const DROPPED_NS: Ns = 900_000_000;
 
-/// First and longest pause in ns after a failed connection. Each pause doubles the previous one.
+/// The first and the longest pause in ns after a failed connection. Each pause is twice as long as
+/// the previous pause.
 const RESTS: (Ns, Ns) = (10_000_000, NS_PER_S);
 
-/// Pace of one thread: its share of the total, as a leaky bucket.
+/// The pace of one thread: its share of the total pace, as a leaky bucket.
 #[derive(Debug)]
 pub struct OpeningPace {
     /// Time between connections.
     gap: Ns,
     longest_gap: Ns,
-    /// Maximum time by which `due` may be ahead.
+    /// Maximum time in ns by which a connection may be opened before `due`.
     ahead: Ns,
-    /// Time at which the next connection is due at an even pace.
+    /// Time at which the next connection is due if connections are opened evenly.
     due: Ns,
     under_way: u64,
     slowed: Ns,
-    /// End of the pause after a failure; `None` if nothing failed since the last success.
+    /// End of the pause after a failure. `None` if no connection has failed since the last success.
     rests_until: Option<Ns>,
     /// Length of the next pause.
     rest: Ns,
 }
 
 impl OpeningPace {
-    /// Creates the pace of each of `threads` threads.
+    /// Creates the pace for one of `threads` threads.
     #[must_use]
     pub fn new(threads: u32) -> Self {
         let threads = u64::from(threads.max(1));
@@ -65,7 +66,7 @@ impl OpeningPace {
     }
 
     /// Returns when the next connection may be opened while `under_way` handshakes are in progress.
-    /// `None` if one of the handshakes must end first.
+    /// Returns `None` if one of these handshakes must end first.
     #[must_use]
     pub fn next(&self, under_way: u64) -> Option<Ns> {
         let most = self.rests_until.map_or(self.under_way, |_| 1);
@@ -82,8 +83,9 @@ impl OpeningPace {
         may
     }
 
-    /// Records that a handshake that started at `began` ended at `at`.
-    /// A dropped handshake halves the pace, unless it started before the previous reduction.
+    /// Records that a handshake ended at `at`. `began` is the start of the handshake.
+    /// A dropped handshake halves the pace, unless the handshake started before the previous
+    /// reduction.
     pub fn ended(&mut self, began: Ns, at: Ns) {
         if at.saturating_sub(began) >= DROPPED_NS && began >= self.slowed {
             self.gap = (self.gap * 2).min(self.longest_gap);
@@ -92,8 +94,8 @@ impl OpeningPace {
         }
     }
 
-    /// Records that a connection that started at `began` failed at `at`.
-    /// A connection that started before the end of the last pause changes nothing.
+    /// Records that a connection attempt failed at `at`. `began` is the start of the attempt.
+    /// The failure has no effect if the attempt started before the end of the last pause.
     pub fn failed(&mut self, began: Ns, at: Ns) {
         if self.rests_until.is_none_or(|until| began >= until) {
             self.rests_until = Some(at + self.rest);
@@ -115,7 +117,8 @@ mod tests {
 
     const MS: Ns = 1_000_000;
 
-    /// Counts connections opened within `time` from `start`, each without delay.
+    /// Opens connections from `start` on, as fast as the pace allows. Returns the number of
+    /// connections opened within `time`.
     fn opened(pace: &mut OpeningPace, start: Ns, time: Ns) -> u64 {
         (0..time / 10_000)
             .map(|step| {
@@ -149,7 +152,7 @@ mod tests {
         }
         let slower = opened(&mut pace, 2000 * MS, 1000 * MS);
         assert!(slower.abs_diff(5_000) <= 1, "{slower}");
-        // The minimum of 100 per second remains after any number of drops.
+        // The pace never falls below 100 per second, no matter how many handshakes are dropped.
         for round in 2..20 {
             pace.ended(round * 2000 * MS, (round + 1) * 2000 * MS);
         }
@@ -165,7 +168,7 @@ mod tests {
             assert!(pace.take(0, at));
             let began = at;
             pace.failed(began, at + MS);
-            // This handshake was in progress at the same time.
+            // This attempt was in progress at the same time, so its failure has no effect.
             pace.failed(began, at + 2 * MS);
             at += MS + rest * MS;
             assert_eq!(pace.next(0), Some(at), "{rest}");

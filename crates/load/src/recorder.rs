@@ -1,10 +1,11 @@
-//! Counts and times of one load thread, second by second.
+//! Records the counts and times of one load thread, second by second.
 //!
-//! A thread owns its slice of the current second, and passes it on when the second ends. Empty
-//! slices are returned to the thread, so nothing is allocated under load.
+//! A thread owns its slice for the current second, and passes the slice to the gatherer when the
+//! second ends. The gatherer returns empty slices to the thread, so the thread does not allocate
+//! memory under load.
 //!
-//! If no empty slice is available, because the gatherer or the reader of its rows is stuck, the
-//! current slice also covers the next second. So nothing is lost, and memory does not grow.
+//! If the gatherer or the reader of its rows is stuck, no empty slice is available. The current
+//! slice then also covers the next second. So no data is lost, and memory does not grow.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -20,14 +21,15 @@ use crate::rows::Rows;
 use crate::slice::Slice;
 use crate::sums::RequestSums;
 
-/// A request and its timestamps, ns on the worker's clock.
+/// A request and its timestamps, in ns on the worker's clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moments {
     /// The request.
     pub pick: Pick,
     /// Scheduled time.
     pub intended: Ns,
-    /// Time at which a connection was available, minus floodmark's own delay in opening it.
+    /// Time at which a connection was available, minus floodmark's own delay in opening the
+    /// connection.
     pub free: Ns,
     /// Time at which the request was passed to the kernel.
     pub sent: Ns,
@@ -49,22 +51,22 @@ pub struct Recorder {
     deadline: Ns,
     window_end: Ns,
     open: u64,
-    /// Maximum number of connections open at once.
+    /// Maximum number of connections that were open at the same time.
     pub peak_open: u64,
     /// Number of connections opened.
     pub total_connects: u64,
     /// Number of errors by name.
     pub errors: BTreeMap<String, u64>,
-    /// Number of errors by name of connections that no request waited for.
+    /// Number of errors by name, only for connections that no request waited for.
     pub unawaited: BTreeMap<String, u64>,
-    /// Times of the groups over the measurement.
+    /// Times of the groups during the measurement.
     pub group_times: GroupTimes,
 }
 
 impl Recorder {
     /// Creates a recorder for a measurement with the rows `measured`.
-    /// It sends full slices to `out`, receives empty slices from `back`, and has as many groups as
-    /// `first`.
+    /// The recorder sends full slices to `out` and receives empty slices from `back`. It has the
+    /// same number of groups as `first`.
     #[must_use]
     pub fn new(
         first: Box<Slice>,
@@ -109,7 +111,7 @@ impl Recorder {
     pub fn end(&mut self, now: Ns) {
         self.tick(now);
         self.row_end = Ns::MAX;
-        // No request is in flight, so there is time to wait for an empty slice.
+        // No request is in flight, so waiting for an empty slice delays no request.
         if let Ok(empty) = self.back.recv() {
             self.hand_over(empty);
         }
@@ -144,11 +146,11 @@ impl Recorder {
         self.live.open = self.open;
         let full = std::mem::replace(&mut self.live, empty);
         self.live.phase = full.phase;
-        // The gatherer outlives the threads. If it is gone, there is no receiver.
+        // Sending fails only if the gatherer has ended. In that case, the message is not needed.
         let _ = self.out.send(Message::Slice(full));
     }
 
-    /// Updates the sums of all requests and of one group.
+    /// Updates the sums for all requests and the sums for one group.
     #[inline]
     fn count(&mut self, group: u32, add: impl Fn(&mut RequestSums)) {
         add(&mut self.live.all);
@@ -157,7 +159,7 @@ impl Recorder {
         }
     }
 
-    /// Records that `n` requests of a group became due.
+    /// Records that `n` requests in a group became due.
     pub fn intended(&mut self, group: u32, n: u64) {
         self.count(group, |sums| sums.row.counts.intended += n);
     }
@@ -183,7 +185,8 @@ impl Recorder {
         });
     }
 
-    /// Records bytes received on a connection whose latest request belongs to a group.
+    /// Records bytes received on a connection. `group` is the group of the connection's latest
+    /// request.
     #[inline]
     pub fn received(&mut self, group: u32, bytes: usize) {
         self.count(group, |sums| sums.row.bytes_received += bytes as u64);
@@ -217,7 +220,7 @@ impl Recorder {
         self.time_of(group, TimeKind::FirstByte, first_byte);
     }
 
-    /// Records a request that was sent and ended with an outcome other than ok.
+    /// Records a request that was sent, and whose outcome is not ok.
     pub fn failed(&mut self, moments: &Moments, done: Ns, outcome: Outcome) {
         self.tick(done);
         let group = moments.pick.group;
@@ -230,19 +233,19 @@ impl Recorder {
         self.time_of(group, kind, done.saturating_sub(moments.intended));
     }
 
-    /// Records that no connection could be opened for a request of a group.
+    /// Records that no connection could be opened for a request in a group.
     pub fn connect_failed(&mut self, group: u32, intended: Ns, now: Ns) {
         self.tick(now);
         self.count(group, |sums| sums.row.counts.connect_failed += 1);
         self.time_of(group, TimeKind::Error, now.saturating_sub(intended));
     }
 
-    /// Records that requests of a group were dropped before they were sent.
+    /// Records that `n` requests in a group were dropped before they were sent.
     pub fn unsent(&mut self, group: u32, n: u64) {
         self.count(group, |sums| sums.row.counts.unsent += n);
     }
 
-    /// Records that a request of a group is still in flight at the end.
+    /// Records that a request in a group is still in flight at the end.
     pub fn in_flight_at_end(&mut self, group: u32) {
         self.count(group, |sums| sums.row.counts.in_flight_at_end += 1);
     }
@@ -273,7 +276,7 @@ impl Recorder {
         count_name(&mut self.errors, name);
     }
 
-    /// Marks the last error of this name as one of a connection that no request waited for.
+    /// Marks the last error with this name as an error of a connection that no request waited for.
     #[cold]
     pub fn error_unawaited(&mut self, name: &str) {
         count_name(&mut self.unawaited, name);
@@ -285,7 +288,7 @@ impl Recorder {
         self.live.times[kind as usize].record(ns);
     }
 
-    /// Records a time of a request that belongs to a group.
+    /// Records a time for a request in a group.
     #[inline]
     fn time_of(&mut self, group: u32, kind: TimeKind, ns: Ns) {
         self.live.times[kind as usize].record(ns);
@@ -295,7 +298,8 @@ impl Recorder {
     }
 }
 
-/// Increments the count of a name. There are few names, and only a new one allocates.
+/// Increments the count for a name. There are only a few names, and only a new name allocates
+/// memory.
 fn count_name(names: &mut BTreeMap<String, u64>, name: &str) {
     match names.get_mut(name) {
         Some(n) => *n += 1,

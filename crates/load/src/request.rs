@@ -1,4 +1,5 @@
-//! The requests of a plan, ready to send: fixed bytes if nothing varies, otherwise templates.
+//! Prepares a plan's requests for sending. Constant requests become bytes, and varying requests
+//! become templates.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,15 +11,16 @@ use floodmark_wire::{RequestError, RequestSpec, head_around_length, request_byte
 use crate::template::{RequestTemplate, TemplateError, push_decimal, randomness};
 
 /// Maximum length in bytes of a request with templates.
-/// Each connection may hold one rendered request.
+/// Each connection may keep one rendered request in memory.
 pub const LONGEST_VARYING: usize = 64 * 1024;
 
-/// A request in two forms: with the connection kept open, and as the last one on its connection.
+/// A request in two forms: one that keeps the connection open, and one for the last request on a
+/// connection.
 #[derive(Debug)]
 pub enum EncodedRequest {
-    /// The same bytes every time.
+    /// The same bytes for every request.
     Fixed([Vec<u8>; 2]),
-    /// Rendered every time.
+    /// Rendered anew for every request.
     Varying(Arc<Varying>),
 }
 
@@ -30,14 +32,15 @@ pub struct Varying {
     longest: usize,
 }
 
-/// A head in two parts. The body's length is between them unless the second part is empty.
+/// A request head in two parts. Unless the second part is empty, the body's length is between the
+/// two parts.
 #[derive(Debug)]
 struct EncodedHead {
     before: RequestTemplate,
     after: RequestTemplate,
 }
 
-/// Reason why a request of a plan cannot be sent.
+/// The reason why one of a plan's requests cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct RequestFault {
@@ -63,7 +66,7 @@ pub enum RequestPart {
     Body,
 }
 
-/// Reason why a request is invalid.
+/// The reason why a request is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRequest {
     /// The request is not legal HTTP.
@@ -77,23 +80,23 @@ pub enum InvalidRequest {
         "path {0:?} contains a brace that is not part of a template; write {{seq}}, {{rand:1-1000}} or {{uuid}}, or encode the brace as %7B or %7D"
     )]
     Brace(String),
-    /// The request is too long to be rendered each time.
+    /// The request has templates and is too long.
     #[error(
         "the request can become {0} bytes long, but the limit with templates is {LONGEST_VARYING}; shorten it or set templates = false"
     )]
     TooLong(usize),
 }
 
-/// A request of a plan, before it is encoded.
+/// One of a plan's requests, before it is encoded.
 struct RequestText<'a> {
     plan: &'a Plan,
     of: &'a MixRequest,
 }
 
-/// Prepares all requests of a plan, in the order of its mix.
+/// Prepares all of a plan's requests, in the order of the mix.
 ///
 /// # Errors
-/// Returns the fault of the first request that cannot be sent.
+/// Returns the reason why the first invalid request cannot be sent.
 pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
     let encode = |(index, of)| {
         RequestText { plan, of }
@@ -117,7 +120,7 @@ pub fn longest(requests: &[EncodedRequest]) -> usize {
         .unwrap_or(0)
 }
 
-/// Returns the requests of a plan's mix, or the only request of a plan without a mix.
+/// Returns the requests in a plan's mix. Without a mix, returns the plan's only request.
 pub(crate) fn of_plan(plan: &Plan) -> Cow<'_, [MixRequest]> {
     match &plan.mix {
         Some(mix) => Cow::Borrowed(&mix.requests),
@@ -165,7 +168,8 @@ impl RequestText<'_> {
     }
 
     /// Builds the head of a request.
-    /// The text is checked before its templates are rendered. Rendered values are legal anywhere.
+    /// The text is checked before its templates are rendered, because rendered values are valid in
+    /// every position.
     fn head(
         &self,
         close: bool,
@@ -257,10 +261,12 @@ impl Varying {
         self.body.varies() || self.heads.iter().any(head)
     }
 
-    /// Appends request `number` of a seed, as the last one on its connection if `last`.
-    /// Both forms contain the same values. `scratch` receives the body, whose length must be known
-    /// first.
-    /// Does not allocate if both buffers have room for [`EncodedRequest::longest`].
+    /// Appends the request with this number. `last` selects the form for the last request on a
+    /// connection.
+    /// Both forms contain the same values, which depend only on `seed` and `number`. The body is
+    /// rendered into `scratch` first, because the head contains its length.
+    /// The call does not allocate memory if both buffers have room for [`EncodedRequest::longest`]
+    /// bytes.
     pub fn render(
         &self,
         (seed, number): (u64, u64),
@@ -400,7 +406,7 @@ mod tests {
                     r.request.headers = vec![("Content-Length".to_owned(), "5".to_owned())];
                 },
                 RequestPart::Headers,
-                "leave it out",
+                "remove the header",
             ),
             (
                 |r| body(r, &"{uuid}".repeat(2000)),

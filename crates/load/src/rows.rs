@@ -1,5 +1,5 @@
-//! Boundaries of a phase's rows: whole seconds, and the ends of the plan's steps.
-//! Each row therefore belongs to one step.
+//! The boundaries of a phase's rows: whole seconds, and the ends of the plan's steps.
+//! Each row therefore belongs to exactly one step.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::slice::ROW_NS;
 /// The rows of a phase, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
-    /// Boundaries within seconds, in order: the row that starts there, and the time.
+    /// The boundaries within seconds, in order. Each entry contains the row that starts there and
+    /// the time.
     cuts: Arc<[(u64, Ns)]>,
 }
 

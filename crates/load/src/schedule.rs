@@ -1,4 +1,4 @@
-//! Arrivals of the open model: a pure function of plan and seed.
+//! Arrivals in the open model: a pure function of the plan and its seed.
 //!
 //! ```text
 //! constant   |   |   |   |   |   |      every 1/rate, the first at 0
@@ -23,14 +23,15 @@ use crate::course::{Course, arrivals_before};
 
 /// Arrival times of one thread in order, in ns from the start of the phase.
 ///
-/// A clone is a second cursor at the same position, so waiting arrivals need no queue.
+/// A clone is a second cursor at the same position. Waiting arrivals therefore need no stored
+/// queue.
 #[derive(Debug, Clone)]
 pub struct ArrivalSchedule {
     spacing: ArrivalSpacing,
-    /// Index of the next arrival, over all threads.
+    /// Index of the next arrival, across all threads.
     index: u64,
     stride: u64,
-    /// Number of arrivals over all threads.
+    /// Number of arrivals across all threads.
     total: u64,
     /// Time of the next arrival.
     next: Option<Ns>,
@@ -51,8 +52,9 @@ enum ArrivalSpacing {
 }
 
 impl ArrivalSchedule {
-    /// Creates the arrivals that thread `thread` of `threads` sends within `duration_s`.
-    /// Without a duration, `requests` is the number of arrivals of all threads.
+    /// Creates the arrivals for thread `thread` of `threads` within `duration_s`.
+    /// Without a duration, the plan's number of requests is the number of arrivals across all
+    /// threads.
     ///
     /// Returns `None` in the closed model.
     #[must_use]
@@ -90,15 +92,15 @@ impl ArrivalSchedule {
         self.next = (self.index < self.total).then(|| self.spacing.at(self.index) as Ns);
     }
 
-    /// Returns the length of the sending window in ns: the given duration, or the last arrival plus
-    /// one mean gap.
-    /// The mean gap gives the last response as much time as the others.
+    /// Returns the length of the sending window in ns: the given duration, or the time of the last
+    /// arrival plus one mean gap.
+    /// This gap gives the last response as much time as the other responses.
     #[must_use]
     pub fn window(&self) -> Ns {
         self.window
     }
 
-    /// Returns the number of arrivals over all threads.
+    /// Returns the number of arrivals across all threads.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
@@ -170,7 +172,7 @@ impl ArrivalSpacing {
     }
 
     /// Returns the sum of the exponential gaps (mean 1) up to arrival `index`.
-    /// 0 for schedules without randomness.
+    /// Returns 0 for schedules without randomness.
     fn sum_at(&mut self, index: u64) -> f64 {
         let ArrivalSpacing::Exponential {
             sum, drawn, random, ..
@@ -179,7 +181,7 @@ impl ArrivalSpacing {
             return 0.0;
         };
         while *drawn <= index {
-            // Draw 53 random bits in (0, 1], so that the logarithm is finite.
+            // Draw a number with 53 random bits from (0, 1], so that the logarithm is finite.
             let unit = ((random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
             *sum -= unit.ln();
             *drawn += 1;

@@ -51,7 +51,7 @@ fn poisson_has_the_requested_mean_and_variance() {
     assert!((mean - 1e5).abs() < 1e3, "mean gap {mean} ns");
     assert!(
         (variance.sqrt() / mean - 1.0).abs() < 0.02,
-        "an exponential's deviation is its mean"
+        "the standard deviation equals the mean"
     );
 }
 
@@ -88,7 +88,7 @@ fn of(plan: &Plan) -> Vec<u64> {
     all(plan, 0, 1)
 }
 
-/// Counts the arrivals within an interval given in seconds.
+/// Counts the arrivals between two times in seconds.
 fn within(times: &[u64], from_s: f64, to_s: f64) -> usize {
     times
         .iter()
@@ -181,8 +181,8 @@ fn poisson_steps_and_ramps_have_mean_and_variance_of_the_integral() {
         let n = SEEDS as f64;
         let got = counts.iter().sum::<f64>() / n;
         let variance = counts.iter().map(|c| (c - got).powi(2)).sum::<f64>() / n;
-        // Allow five standard errors of a Poisson count's mean. The variance equals the mean, which
-        // is known with a relative error of √(2/n).
+        // Allow five standard errors. The variance of a Poisson count equals its mean, and the
+        // variance estimate has a relative standard error of √(2/n).
         assert!(
             (got - mean).abs() <= 5.0 * (mean / n).sqrt(),
             "{mean}: {got}"
@@ -194,7 +194,7 @@ fn poisson_steps_and_ramps_have_mean_and_variance_of_the_integral() {
     }
 }
 
-/// Returns the plan with Poisson arrivals, except for a replay.
+/// Returns the plan with Poisson arrivals. A replay is returned unchanged.
 fn poisson(mut plan: Plan) -> Plan {
     if let Model::Open {
         schedule: Schedule::Ramp { spacing, .. } | Schedule::Steps { spacing, .. },
@@ -235,8 +235,8 @@ proptest! {
         if plan.arrivals() == Some(Arrivals::Constant) {
             let expected = schedule.expected_by(end).unwrap();
             prop_assert!((whole.len() as f64 - expected).abs() < 1.0 + 1e-6);
-            // At every moment, an arrival is sent as soon as the integral exceeds the number of
-            // arrivals sent.
+            // At every time, the number of arrivals differs from the integral of the rate by at
+            // most 1.
             for at in (1..20).map(|i| end * f64::from(i) / 20.0) {
                 let expected = schedule.expected_by(at).unwrap();
                 let n = within(&whole, 0.0, at) as f64;

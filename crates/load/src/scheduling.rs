@@ -4,20 +4,20 @@ use std::io;
 
 use crate::libc_calls::{scheduling, set_scheduling};
 
-/// Time slice in ns that a load thread requests.
+/// The time slice in ns that a load thread requests.
 /// This is the shortest slice that the kernel grants (`sched_setattr(2)`).
 const SLICE_NS: u64 = 100_000;
 
 /// Requests short time slices for the calling thread, so that it runs sooner after waking.
 ///
 /// Among runnable threads, Linux picks the one whose slice would end first (EEVDF; Stoica &
-/// Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995). A woken thread with a shorter
-/// slice therefore preempts others. Its share of the CPU stays the same.
+/// Abdel-Wahab, "Earliest Eligible Virtual Deadline First", 1995). A thread with a shorter slice
+/// therefore preempts others when it wakes. Its share of the CPU stays the same.
 ///
 /// Kernels before 6.12 accept the request, but ignore it.
 ///
 /// # Errors
-/// The kernel refuses the request, for example in a container.
+/// Fails if the kernel refuses the request, for example in a container.
 pub(crate) fn request_short_slices() -> io::Result<()> {
     let mut attributes = scheduling()?;
     if !matches!(

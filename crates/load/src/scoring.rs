@@ -1,14 +1,16 @@
-//! Parses what `--check scoring` needs: the score in a request, and three figures in each response.
+//! Parses the data that `--check scoring` needs: the score in a request, and three figures in each
+//! response.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// Largest value up to which a double represents every whole number.
+/// The largest value up to which a double can represent every whole number.
 const LAST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Relative tolerance of an average. A running average is rounded at each response.
+/// Relative tolerance for an average. Servers that keep a running average round it in each
+/// response.
 const AVERAGE_ROUNDING: f64 = 1e-9;
 
 /// The response to a score.
@@ -25,15 +27,15 @@ pub struct ScoreResponse {
 }
 
 impl ScoreResponse {
-    /// Parses the body of a response. Returns `None` if the body is anything else.
-    /// Allocates only for invalid bodies, and for bodies with further fields.
+    /// Parses a response body. Returns `None` if the body is not a valid response to a score.
+    /// The call allocates memory only for invalid bodies and for bodies with additional fields.
     #[must_use]
     pub fn read(body: &[u8]) -> Option<Self> {
         object(body)?;
         serde_json::from_slice(body).ok()
     }
 
-    /// Returns whether the average is the total divided by the number.
+    /// Returns whether the average is the total divided by the number of scores.
     #[must_use]
     pub fn averages(&self) -> bool {
         let exact = self.total_score / self.number_of_trials as f64;
@@ -42,7 +44,7 @@ impl ScoreResponse {
     }
 }
 
-/// Checks that a body looks like an object, because the deserializer would also accept an array.
+/// Checks that a body starts like an object, because the deserializer would also accept an array.
 fn object(body: &[u8]) -> Option<()> {
     body.trim_ascii_start().starts_with(b"{").then_some(())
 }
@@ -72,15 +74,15 @@ fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_f64(Whole)
 }
 
-/// Reason why the body of a request contains no score.
+/// The reason why a request body contains no valid score.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}; the check needs the score of each request, such as -b '{{\"score\": 10}}'")]
+#[error("{0}; the check needs a score in each request, such as -b '{{\"score\": 10}}'")]
 pub struct NoScore(&'static str);
 
 /// Returns the score in a request's body.
 ///
 /// # Errors
-/// The score is missing, not finite or 0. A score of 0 cannot reveal a lost update.
+/// Fails if the score is missing, not finite or 0. A score of 0 cannot reveal a lost update.
 pub fn score(body: &[u8]) -> Result<f64, NoScore> {
     #[derive(Deserialize)]
     struct Scored {
@@ -94,7 +96,7 @@ pub fn score(body: &[u8]) -> Result<f64, NoScore> {
         Some(Scored { score }) if score.is_finite() && score != 0.0 => Ok(score),
         Some(_) => Err(NoScore("a score of 0 does not change the totals")),
         None => Err(NoScore(
-            "the body is not a JSON object with a number \"score\"",
+            "the body is not a JSON object with a numeric \"score\"",
         )),
     }
 }

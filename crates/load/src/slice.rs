@@ -1,4 +1,4 @@
-//! Data of one load thread for one second, in the form passed to the gatherer.
+//! One load thread's data for one second, in the form in which the gatherer receives it.
 
 use floodmark_record::TimeKind;
 use floodmark_record::events::Phase;
@@ -11,15 +11,16 @@ use crate::sums::RequestSums;
 pub const ROW_NS: Ns = 1_000_000_000;
 
 /// Number of slices that circulate between a thread and the gatherer.
-/// One is being filled, one waits for its row to be complete, one is in transit, and one is spare.
+/// One slice is being filled, one is waiting until its row is complete, one is in transit, and one
+/// is spare.
 pub const SLICES: usize = 4;
 
-/// Data of one thread for one second.
+/// One thread's data for one second.
 #[derive(Debug)]
 pub struct Slice {
     /// Thread number.
     pub thread: u32,
-    /// Phase of the second.
+    /// The phase that contains the second.
     pub phase: Phase,
     /// Index of the second within the phase.
     pub index: u64,
@@ -31,13 +32,13 @@ pub struct Slice {
     pub connects: u64,
     /// Number of open connections at the end of the slice.
     pub open: u64,
-    /// One histogram per [`TimeKind`], in the order of the kinds.
+    /// One histogram per [`TimeKind`], in the order of the enum.
     pub times: Vec<Histogram>,
 }
 
 impl Slice {
     /// Creates an empty slice for `groups` groups.
-    /// Touches its memory, so that later use does not grow the process.
+    /// This call touches all memory, so that recording does not increase the process's memory.
     #[must_use]
     pub fn new(thread: u32, groups: usize) -> Self {
         let mut slice = Slice {
@@ -54,7 +55,7 @@ impl Slice {
         slice
     }
 
-    /// Empties the slice, but keeps its memory.
+    /// Clears the slice, but keeps its memory.
     pub fn clear(&mut self) {
         self.all.clear();
         self.groups.iter_mut().for_each(RequestSums::clear);
@@ -63,7 +64,7 @@ impl Slice {
         self.times.iter_mut().for_each(Histogram::clear);
     }
 
-    /// Adds another thread's slice of the same second.
+    /// Adds another thread's slice for the same second.
     pub fn merge(&mut self, other: &Slice) {
         self.all.merge(&other.all);
         for (mine, theirs) in self.groups.iter_mut().zip(&other.groups) {

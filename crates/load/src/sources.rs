@@ -15,8 +15,8 @@ pub struct SourceCycle {
 }
 
 impl SourceCycle {
-    /// Creates the cycle of thread `thread` of `threads`.
-    /// Threads share addresses if there are fewer addresses than threads.
+    /// Creates the cycle for thread `thread` of `threads`.
+    /// If there are fewer addresses than threads, threads share addresses.
     #[must_use]
     pub fn new(sources: Sources, thread: u32, threads: u32) -> Self {
         SourceCycle {
@@ -35,7 +35,7 @@ impl SourceCycle {
     }
 }
 
-/// Returns the address `n` after `first`.
+/// Returns the address `n` places after `first`.
 fn nth(first: IpAddr, n: u128) -> IpAddr {
     match first {
         IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() + n as u32)),
@@ -43,8 +43,8 @@ fn nth(first: IpAddr, n: u128) -> IpAddr {
     }
 }
 
-/// Returns the first address of a range that this host cannot send from.
-/// The error is the failure to bind a socket to that address.
+/// Returns the first address in a range from which this host cannot send.
+/// The error explains why no socket can be bound to that address.
 #[must_use]
 pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {
     (0..sources.count())

@@ -1,13 +1,14 @@
-//! Sums of one thread for one second, over all requests or over one group.
+//! One thread's sums for one second, over all requests or over one group.
 
 use floodmark_record::groups::GroupRow;
 
 /// Request counts and related sums.
 #[derive(Debug, Clone)]
 pub struct RequestSums {
-    /// The sums, except that the counts by status are in `statuses`.
+    /// All sums except the counts by status, which are in `statuses`.
     pub row: GroupRow,
-    /// Number of responses by status code 0–999. An array makes counting a single increment.
+    /// Number of responses by status code (0–999). With an array, counting takes only one
+    /// increment.
     pub statuses: Box<[u64; 1000]>,
 }
 
@@ -27,7 +28,7 @@ impl RequestSums {
         self.statuses.fill(0);
     }
 
-    /// Adds the sums of another thread.
+    /// Adds another thread's sums.
     pub fn merge(&mut self, other: &RequestSums) {
         add(&mut self.row, &other.row);
         for (mine, theirs) in self.statuses.iter_mut().zip(other.statuses.iter()) {

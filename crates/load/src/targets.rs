@@ -6,13 +6,13 @@
 //!       └────────┘                        inconclusive: this process lacked a resource, or the attempt was abandoned
 //! ```
 //!
-//! An address on trial gets no second connection once another address has been reached. So an
-//! address without a server, which `localhost` often has, costs only the connection that discovers
-//! it, and that connection is retried at the next address.
+//! Once another address has been reached, an address on trial gets no second connection. If an
+//! address has no server, which is common for `localhost`, only the trial connection fails. That
+//! connection is retried at the next address.
 //!
-//! RFC 8305 (section 5) would start a parallel attempt after 250 ms. Here the operating system's
-//! timeout or floodmark's decides, because two handshakes per connection would distort the server's
-//! count.
+//! RFC 8305 (section 5) would start a parallel attempt after 250 ms. floodmark waits for its own
+//! timeout or the operating system's, because two handshakes per connection would distort the
+//! server's count.
 
 use floodmark_record::events::AddressUse;
 use floodmark_record::plan::{Address, Plan};
@@ -21,7 +21,7 @@ use crate::backend::Route;
 use crate::failure::ConnectFailure;
 use crate::sources::SourceCycle;
 
-/// The addresses of a target, for one thread.
+/// One thread's view of a target's addresses.
 #[derive(Debug)]
 pub struct Targets {
     places: Vec<TargetState>,
@@ -30,12 +30,12 @@ pub struct Targets {
     reached: usize,
 }
 
-/// One address.
+/// The state of one address.
 #[derive(Debug)]
 struct TargetState {
     standing: Standing,
-    /// Cycle of source addresses. Each target cycles through all sources, because a port is used
-    /// per pair of source and target.
+    /// The cycle of source addresses. Each target address cycles through all sources, because every
+    /// pair of a source and a target has its own ports.
     sources: Option<SourceCycle>,
     opened: u64,
     moved: u64,
@@ -51,7 +51,7 @@ enum Standing {
 }
 
 impl Targets {
-    /// Creates the addresses of a plan. Each thread starts with a different address.
+    /// Creates the state of a plan's addresses. Each thread starts with a different address.
     #[must_use]
     pub fn new(plan: &Plan, thread: u32, threads: u32) -> Self {
         let sources = |address: &Address| {
@@ -77,7 +77,7 @@ impl Targets {
         }
     }
 
-    /// Returns the route of the next connection.
+    /// Returns the route for the next connection.
     pub fn take(&mut self) -> Route {
         let (n, reached) = (self.places.len(), self.reached > 0);
         let usable = |place: &TargetState| match place.standing {
@@ -112,8 +112,8 @@ impl Targets {
     }
 
     /// Records that a connection to a target failed.
-    /// Returns whether to retry at another address, because no connection to this one ever
-    /// succeeded.
+    /// Returns whether the connection should be retried at another address, because no connection
+    /// to this address has ever succeeded.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self
@@ -137,8 +137,8 @@ impl Targets {
         true
     }
 
-    /// Records that a connection attempt ended without a result about the address.
-    /// If the attempt was the trial of the address, the next connection becomes the trial.
+    /// Records that a connection attempt ended without showing whether the address works.
+    /// If the address was on trial, the next connection to it becomes the trial.
     pub fn given_up(&mut self, target: u32) {
         let place = &mut self.places[target as usize];
         if place.standing == Standing::OnTrial {
@@ -147,8 +147,8 @@ impl Targets {
     }
 }
 
-/// Combines the results of all threads by address.
-/// An address reached by any thread was not left out.
+/// Combines the results of all threads for each address.
+/// An address that any thread reached does not count as left out.
 pub fn uses<'a>(plan: &Plan, threads: impl Iterator<Item = &'a Targets>) -> Vec<AddressUse> {
     let unused = |address| AddressUse {
         address,
@@ -250,7 +250,7 @@ mod tests {
             let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));
             assert!(!targets.failed(0, failure), "{}", failure.name);
         }
-        // A host without IPv6 reports these errors for ::1.
+        // Hosts without IPv6 report these errors for ::1.
         for errno in [libc::EADDRNOTAVAIL, libc::EAFNOSUPPORT, libc::ENETUNREACH] {
             let mut targets = Targets::new(&plan(2), 0, 1);
             let failure = failure::connect(&std::io::Error::from_raw_os_error(errno));

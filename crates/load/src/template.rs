@@ -1,18 +1,18 @@
 //! Templates: `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request.
 //!
-//! Other braces are literal, so a JSON body is sent unchanged: outside strings, JSON has nothing
-//! like `{seq}`. Inside strings, `{{seq}}` stands for a literal `{seq}`; the same holds for the
-//! others.
+//! All other braces are literal. A JSON body is therefore sent unchanged, because JSON cannot
+//! contain `{seq}` outside strings. Inside strings, `{{seq}}` represents a literal `{seq}`. The
+//! other placeholders follow the same rule.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::mix::below;
 
-/// Number of digits of the largest number.
+/// Maximum number of digits in a number.
 const LONGEST_NUMBER: usize = 20;
 
-/// Characters of a UUID.
+/// Number of characters in a UUID.
 const UUID_LENGTH: usize = 36;
 
 /// Text with placeholders.
@@ -33,7 +33,7 @@ enum Marker {
     Seq,
     /// A whole number in an inclusive range.
     Rand { low: u64, high: u64 },
-    /// A random UUID (version 4 of RFC 9562).
+    /// A random UUID (version 4, RFC 9562).
     Uuid,
 }
 
@@ -45,10 +45,10 @@ enum Marker {
 pub struct TemplateError(String);
 
 impl RequestTemplate {
-    /// Parses a text with placeholders.
+    /// Parses text with placeholders.
     ///
     /// # Errors
-    /// A `{rand:…}` is not two whole numbers, the smaller one first.
+    /// Fails if a `{rand:…}` does not contain two whole numbers, the smaller number first.
     pub fn parse(text: &[u8]) -> Result<Self, TemplateError> {
         let mut template = RequestTemplate::default();
         let mut rest = text;
@@ -73,7 +73,7 @@ impl RequestTemplate {
         Ok(template)
     }
 
-    /// Creates a text without placeholders.
+    /// Creates a template without placeholders.
     #[must_use]
     pub fn fixed(text: &[u8]) -> Self {
         let mut template = RequestTemplate::default();
@@ -97,7 +97,7 @@ impl RequestTemplate {
             .any(|part| matches!(part, TemplatePart::Marker(_)))
     }
 
-    /// Returns whether it is empty.
+    /// Returns whether the template is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
@@ -130,8 +130,8 @@ impl RequestTemplate {
                 TemplatePart::Text(text) => out.extend_from_slice(text),
                 TemplatePart::Marker(Marker::Seq) => push_decimal(number, out),
                 TemplatePart::Marker(Marker::Rand { low, high }) => {
-                    // The size of the full range overflows. Then any 64 random bits are a uniform
-                    // draw.
+                    // The size of the full range overflows. In this case, any 64 random bits are
+                    // uniformly distributed.
                     let value = match (high - low).checked_add(1) {
                         Some(n) => low + below(random, n),
                         None => random.next_u64(),
@@ -145,19 +145,19 @@ impl RequestTemplate {
 }
 
 /// Creates the source of random values for request `number`.
-/// Each number of a seed has its own state, so any thread that sends the request again sends the
-/// same bytes.
+/// The seed and the number determine the initial state, so every thread that sends this request
+/// sends the same bytes.
 #[must_use]
 pub fn randomness(seed: u64, number: u64) -> Xoshiro256PlusPlus {
-    // The factor is odd, so numbers map to distinct states. `seed_from_u64` mixes these states
-    // (SplitMix64).
+    // The factor is odd, so different numbers map to different states. `seed_from_u64` mixes these
+    // states (SplitMix64).
     let of_seed = seed.rotate_left(32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     Xoshiro256PlusPlus::seed_from_u64(
         of_seed.wrapping_add(number.wrapping_mul(0x2545_f491_4f6c_dd1d)),
     )
 }
 
-/// Parses the placeholder at the start of a text. Returns the placeholder and its length.
+/// Parses the placeholder at the start of `text`, if any. Returns the placeholder and its length.
 fn marker(text: &[u8]) -> Result<Option<(Marker, usize)>, TemplateError> {
     for (name, marker) in [("{seq}", Marker::Seq), ("{uuid}", Marker::Uuid)] {
         if text.starts_with(name.as_bytes()) {
@@ -202,7 +202,7 @@ pub fn push_decimal(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Appends a random UUID, version 4 of RFC 9562 section 5.4.
+/// Appends a random UUID (version 4, RFC 9562, section 5.4).
 fn push_uuid(random: &mut impl Rng, out: &mut Vec<u8>) {
     let bits = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
     let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;

@@ -1,4 +1,4 @@
-//! Tests of placeholders and literal text in templates.
+//! Tests for placeholders and literal text in templates.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ fn render(text: &str, seed: u64, number: u64) -> String {
     let mut out = Vec::with_capacity(template.longest());
     let room = out.capacity();
     template.render(number, &mut randomness(seed, number), &mut out);
-    assert_eq!(out.capacity(), room, "no room had to be made");
+    assert_eq!(out.capacity(), room, "the buffer did not grow");
     String::from_utf8(out).unwrap()
 }
 

@@ -8,7 +8,7 @@ use floodmark_record::profile::{Ramp, RateStep, Replay};
 use floodmark_record::timetable::{Timetable, checksum};
 use floodmark_record::units::Bytes;
 
-/// Returns a closed-model plan of `requests` on kept connections to `127.0.0.1:1`.
+/// Returns a closed-model plan that sends `requests` requests on kept connections to `127.0.0.1:1`.
 pub fn closed_plan(connections: u32, requests: u64) -> Plan {
     let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
     Plan {
@@ -21,7 +21,7 @@ pub fn closed_plan(connections: u32, requests: u64) -> Plan {
     }
 }
 
-/// Returns an open-model plan of a schedule.
+/// Returns an open-model plan with a schedule.
 fn scheduled(schedule: Schedule) -> Plan {
     Plan {
         model: Model::Open {
@@ -33,7 +33,7 @@ fn scheduled(schedule: Schedule) -> Plan {
     }
 }
 
-/// Returns an open-model plan with all connections held.
+/// Returns an open-model plan that holds all connections.
 pub fn held_plan(mut plan: Plan) -> Plan {
     if let Model::Open { hold, .. } = &mut plan.model {
         *hold = true;
@@ -75,7 +75,7 @@ pub fn ramp_plan(from_per_s: f64, to_per_s: f64, duration_s: f64) -> Plan {
     })
 }
 
-/// Returns a plan of steps, given as rates per second and durations in seconds.
+/// Returns a plan with steps. Each step consists of a rate per second and a duration in seconds.
 pub fn steps_plan(steps: &[(f64, f64)]) -> Plan {
     let step = |(rate_per_s, duration_s): &(f64, f64)| RateStep {
         rate_per_s: *rate_per_s,
@@ -87,7 +87,7 @@ pub fn steps_plan(steps: &[(f64, f64)]) -> Plan {
     })
 }
 
-/// Returns a plan with arrivals at the given times in ns, in a window of the given length.
+/// Returns a plan with arrivals at `times` (in ns) within a window of `window_s` seconds.
 pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
     let requests = times.len() as u64;
     let timetable = Timetable::new(times);
@@ -104,7 +104,7 @@ pub fn replay_plan(times: Vec<u64>, window_s: f64) -> Plan {
     scheduled(Schedule::Replay { replay, requests })
 }
 
-/// Returns a plan with a mix of GET requests that have the given weights.
+/// Returns the plan with a mix of GET requests that have the given weights.
 pub fn with_mix(plan: Plan, weights: &[u32]) -> Plan {
     let requests = weights.iter().enumerate().map(|(i, weight)| MixRequest {
         name: format!("request-{i}"),

@@ -21,24 +21,25 @@ use crate::outgoing::Outgoing;
 use crate::schedule::ArrivalSchedule;
 use crate::usage::{ThreadReading, process_cpu, thread_cpu};
 
-/// Maximum wait, so that the thread notices a stop request and the gatherer receives rows.
+/// Maximum wait in ns, so that the thread notices stop requests and sends its slices to the
+/// gatherer in time.
 const LONGEST_WAIT: Ns = 50_000_000;
 
 /// Number of delayed commands at which the loop asks the backend to submit.
-/// Delaying saves most of the cost of a system call. The delay is short compared with a response
-/// time.
+/// Submitting commands together saves most of the cost of the system calls. The delay is short
+/// compared with response times.
 const HELD_BACK: usize = 32;
 
-/// Number of delayed commands while coalescing, so that the requests that follow a batch leave
-/// together.
-/// The queue of any backend has room for this number.
+/// Number of delayed commands while the thread coalesces, so that the requests after a batch are
+/// submitted together.
+/// Every backend's queue has room for this number.
 pub(crate) const HELD_BACK_COALESCING: usize = 160;
 
 /// Interval in ns between progress reports while connections are opened in advance.
 const REPORT_EVERY: Ns = 500_000_000;
 
-/// State shared by the threads of a worker.
-/// Under load a thread reads only two flags, once per iteration.
+/// State that a worker's threads share.
+/// Under load, each thread only reads two flags once per iteration.
 pub struct SharedState {
     /// Set to end the run immediately.
     pub stop: Arc<AtomicBool>,
@@ -46,9 +47,9 @@ pub struct SharedState {
     pub barrier: Barrier,
     /// Start of the phase, set by one thread at the barrier.
     pub start: AtomicU64,
-    /// Number of the phase's first request, also set by one thread at the barrier.
+    /// Number of the phase's first request, which is also set by one thread at the barrier.
     pub first_number: AtomicU64,
-    /// A number greater than all request numbers used so far.
+    /// A number greater than any request number used so far.
     /// Each thread updates this number at the end of a phase.
     pub next_number: AtomicU64,
     /// The clock of all threads.
@@ -56,7 +57,7 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Creates the state of `threads` threads. `first_number` is the number of their first request.
+    /// Creates the state for `threads` threads. `first_number` is the number of the first request.
     #[must_use]
     pub fn new(threads: u32, stop: Arc<AtomicBool>, clock: Clock, first_number: u64) -> Self {
         SharedState {
@@ -70,24 +71,24 @@ impl SharedState {
     }
 }
 
-/// Share of one thread in a phase.
+/// One thread's share of a phase.
 #[derive(Debug, Clone, Copy)]
 pub struct PhaseShare {
     /// Thread number.
     pub thread: u32,
     /// Number of threads.
     pub threads: u32,
-    /// Number of requests of the thread in the closed model; `None` if a duration ends the phase.
+    /// Number of requests for the thread in the closed model. `None` if a duration ends the phase.
     pub requests: Option<u64>,
 }
 
-/// Work of one thread in a phase, prepared before the phase starts.
+/// One thread's work in a phase, which is prepared before the phase starts.
 #[derive(Debug)]
 pub struct PhaseJob {
     phase: Phase,
-    /// Arrivals of the open model.
+    /// Arrivals in the open model.
     schedule: Option<ArrivalSchedule>,
-    /// Number of requests of the closed model; `None` if a duration ends the phase.
+    /// Number of requests in the closed model. `None` if a duration ends the phase.
     requests: Option<u64>,
     /// Length of the sending window, if known in advance.
     length: Option<Ns>,
@@ -126,7 +127,7 @@ impl PhaseJob {
     }
 }
 
-/// Returns the plan of the warm-up, which keeps the initial rate of the measurement.
+/// Returns the plan for the warm-up, which keeps the measurement's initial rate.
 fn warming_up(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     if let Model::Open { schedule, .. } = &mut plan.model
@@ -145,9 +146,9 @@ fn warming_up(plan: &Plan) -> Plan {
     plan
 }
 
-/// A core with its backend.
+/// A core and its backend.
 pub struct LoadThread<B> {
-    /// Clock shared by the worker's threads.
+    /// The clock that all of the worker's threads share.
     pub clock: Clock,
     /// The state machine.
     pub core: Core,
@@ -159,7 +160,7 @@ pub struct LoadThread<B> {
     leaving: Vec<Slot>,
     /// Maximum number of delayed commands.
     hold_back: usize,
-    /// The latest timestamp, which keeps time from going backwards.
+    /// The latest timestamp, which is stored so that time never goes backwards.
     latest: Ns,
     /// Number of receive completions so far.
     received: u64,
@@ -168,7 +169,7 @@ pub struct LoadThread<B> {
 }
 
 /// Runs a thread through its phases. All threads start each phase together.
-/// A thread that fails stops the run, but still comes to the barrier. Otherwise the other threads
+/// A thread that fails stops the run, but still waits at the barrier. Otherwise the other threads
 /// would wait forever.
 pub fn run_phases<B: IoBackend>(
     mut made: io::Result<LoadThread<B>>,
@@ -183,8 +184,8 @@ pub fn run_phases<B: IoBackend>(
         shared.stop.store(true, Ordering::Relaxed);
     }
     for phase in phases {
-        // Do this before the clock starts, because random arrivals are counted by drawing all of
-        // them.
+        // Create the job before the clock starts, because counting random arrivals requires drawing
+        // all of them.
         let job = PhaseJob::new(plan, *phase, share);
         if shared.barrier.wait().is_leader() {
             start_after();
@@ -196,7 +197,7 @@ pub fn run_phases<B: IoBackend>(
         shared.barrier.wait();
         let start = shared.start.load(Ordering::Acquire);
         let end = match &mut made {
-            // A panic becomes an error, because the other threads wait at the barrier.
+            // Convert a panic into an error, so that this thread still reaches the barrier.
             Ok(thread) => catch_unwind(AssertUnwindSafe(|| thread.run(job, start, shared)))
                 .unwrap_or_else(|_| Err(io::Error::other("a load thread panicked"))),
             Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -204,7 +205,7 @@ pub fn run_phases<B: IoBackend>(
         if end.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        // The gatherer outlives the threads. If it is gone, there is no receiver.
+        // Sending fails only if the gatherer has ended. In that case, the message is not needed.
         let _ = out.send(Message::End(share.thread, end));
     }
     made.ok().map(|thread| thread.core)
@@ -228,7 +229,8 @@ impl<B: IoBackend> LoadThread<B> {
     }
 
     /// Opens the connections that must exist before the clock starts.
-    /// Regularly calls `report` with the numbers of opened and failed connections.
+    /// Regularly calls `report` with the number of open connections and the number of failed
+    /// connections.
     ///
     /// # Errors
     /// The kernel refuses to wait.
@@ -338,8 +340,8 @@ impl<B: IoBackend> LoadThread<B> {
             (ThreadReading::now(), ended)
         });
         self.coalesce(None);
-        // The window of an interrupted run ends here, as does that of a closed run with a number of
-        // requests.
+        // If the run was interrupted, or if a number of requests ends a closed run, the window ends
+        // here.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
         Ok(Box::new(PhaseEnd {
             reason,
@@ -385,8 +387,8 @@ impl<B: IoBackend> LoadThread<B> {
 
     fn take_in(&mut self) {
         loop {
-            // A response counts from the time when it was seen, not from the time when earlier
-            // responses of its batch were handled.
+            // Use the time at which the response was observed. Handling earlier responses in the
+            // same batch must not delay this time.
             let seen = self.backend.seen();
             let Some(completion) = self.backend.next() else {
                 return;
@@ -410,7 +412,7 @@ impl<B: IoBackend> LoadThread<B> {
         }
     }
 
-    /// Timestamps the requests that the backend is about to submit.
+    /// Records the send time of the requests that the backend is about to submit.
     #[inline]
     fn leave(&mut self) {
         if !self.leaving.is_empty() {
@@ -424,7 +426,8 @@ impl<B: IoBackend> LoadThread<B> {
 
     #[inline]
     fn act(&mut self) {
-        // Actions cause completions, but never further actions directly, so one pass is enough.
+        // Actions cause completions, but never directly cause further actions, so one pass is
+        // enough.
         for i in 0..self.core.actions.len() {
             match self.core.actions[i] {
                 Action::Send { slot } => {

@@ -1,4 +1,4 @@
-//! Resource usage of a thread and of the process, from the kernel's accounting.
+//! The resource usage of a thread and of the process, as reported by the kernel.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use floodmark_record::ThreadUsage;
 use crate::clock::Ns;
 use crate::libc_calls::{resource_usage, thread_cpu_time};
 
-/// A sample of the resources used by a thread.
+/// A sample of a thread's resource usage.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadReading {
     user_s: f64,
@@ -20,7 +20,8 @@ impl ThreadReading {
     #[must_use]
     pub fn now() -> Self {
         let usage = resource_usage(libc::RUSAGE_THREAD);
-        // The second field is the time in ns during which the thread was runnable without a CPU.
+        // The second field is the time in ns during which the thread was ready to run but waited
+        // for a CPU.
         let run_delay_s = fs::read_to_string("/proc/thread-self/schedstat")
             .ok()
             .and_then(|text| text.split_whitespace().nth(1)?.parse::<f64>().ok())
@@ -32,7 +33,7 @@ impl ThreadReading {
         }
     }
 
-    /// Returns the usage since `earlier`, which was sampled `wall` ns ago.
+    /// Returns the usage since the sample `earlier`, which was taken `wall` ns before this sample.
     #[must_use]
     pub fn since(
         &self,
@@ -57,21 +58,21 @@ impl ThreadReading {
     }
 }
 
-/// Returns the CPU time of the process so far, as user and kernel seconds.
+/// Returns the process's CPU time so far: user time and kernel time, in seconds.
 #[must_use]
 pub fn process_cpu() -> (f64, f64) {
     let usage = resource_usage(libc::RUSAGE_SELF);
     (to_seconds(usage.ru_utime), to_seconds(usage.ru_stime))
 }
 
-/// Returns the CPU time of the calling thread so far in ns (`CLOCK_THREAD_CPUTIME_ID`).
+/// Returns the calling thread's CPU time so far in ns (`CLOCK_THREAD_CPUTIME_ID`).
 #[must_use]
 pub fn thread_cpu() -> Ns {
     thread_cpu_time().as_nanos() as Ns
 }
 
-/// Returns the peak resident memory of the process in bytes.
-/// `None` if the kernel does not report this figure.
+/// Returns the process's peak resident memory in bytes.
+/// Returns `None` if the kernel does not report this figure.
 #[must_use]
 pub fn peak_rss_bytes() -> Option<u64> {
     let kib = u64::try_from(resource_usage(libc::RUSAGE_SELF).ru_maxrss).ok()?;

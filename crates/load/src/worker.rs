@@ -1,4 +1,4 @@
-//! A complete load process: its threads, its gatherer and the events it emits.
+//! A complete load process: its threads, its gatherer and the events that it emits.
 
 mod end;
 
@@ -33,7 +33,7 @@ use crate::thread::{LoadThread, PhaseShare, SharedState, run_phases};
 use crate::tls::{Secured, Tls, TlsError};
 use crate::usage::process_cpu;
 
-/// Reason why a worker could not run.
+/// The reason why a worker could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
     /// A request cannot be sent.
@@ -50,7 +50,7 @@ pub enum WorkerError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A load thread panicked. Its message is on stderr.
+    /// A load thread panicked and printed its message to stderr.
     #[error("a load thread panicked; report the message above")]
     Thread,
 }
@@ -61,7 +61,7 @@ impl WorkerError {
     }
 }
 
-/// Returns the limit on open files that the load process of a plan needs.
+/// Returns the limit on open files that a plan's load process needs.
 ///
 /// # Errors
 /// A request cannot be sent.
@@ -69,7 +69,7 @@ pub fn files_needed(plan: &Plan) -> Result<u64, RequestFault> {
     let longest = longest(&requests(plan)?);
     let sockets = match plan.backend {
         Backend::Epoll => SocketLocation::Files,
-        // If io_uring does not work, the run reports the reason.
+        // If io_uring does not work, the run itself reports the reason.
         Backend::Uring => {
             Uring::probe(1).map_or(SocketLocation::Files, |able| able.sockets(plan, longest))
         }
@@ -91,7 +91,7 @@ impl StopFlag {
 /// Runs a plan. Calls `emit` for each event, from [`Event::Ready`] to [`Event::End`].
 ///
 /// # Errors
-/// A request is invalid, or the kernel refuses a system call that the run needs.
+/// Fails if a request is invalid, or if the kernel refuses a required system call.
 pub fn run(
     input: &WorkerInput,
     files: Option<FileLimit>,
@@ -114,12 +114,13 @@ pub fn run(
     let first_number = input.first_number;
     let shared = SharedState::new(job.threads, Arc::clone(&stop.0), job.clock, first_number);
     let groups = groups(plan);
-    // Encode once before the clock starts, so that memory for compressing rows is already
-    // allocated.
+    // Encode a histogram before the clock starts, so that the memory for compressing rows is
+    // already allocated.
     drop(Slice::new(0, 0).times[0].encode());
-    // Make room for every slice in circulation and for the messages of each phase, so that no load
+    // The channel has room for every slice in circulation and for each phase's messages, so that no
     // thread waits under load.
-    // Messages about opening connections precede the load and wait for the gatherer.
+    // Messages about opening connections are sent before the load starts, so they may wait for the
+    // gatherer.
     let room = job.threads as usize * (SLICES + 2 * job.phases.len());
     let (out, messages) = sync_channel(room);
     let (give_back, returns): (Vec<_>, Vec<_>) = (0..job.threads)
@@ -152,7 +153,7 @@ pub fn run(
             .iter()
             .map(|phase| gather(*phase, &mut opening, &mut gatherer, &messages, &mut emit))
             .collect();
-        // After a failure, no thread waits for slices.
+        // Drop the gatherer, so that no thread keeps waiting for slices after a failure.
         drop(gatherer);
         let mut cores = Vec::new();
         for handle in handles {
@@ -180,23 +181,23 @@ fn stocked(thread: u32, groups: usize) -> (Sender<Box<Slice>>, Receiver<Box<Slic
     (sender, receiver)
 }
 
-/// Returns the number of groups of a plan; 0 without a mix.
+/// Returns the number of groups in a plan, which is 0 without a mix.
 fn groups(plan: &Plan) -> usize {
     plan.mix.as_ref().map_or(0, |mix| mix.requests.len())
 }
 
-/// Returns the share of thread `thread` of `threads` in `total`.
+/// Returns the part of `total` for thread `thread` of `threads`.
 fn split(total: u64, thread: u32, threads: u32) -> u64 {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     total / threads + u64::from(thread < total % threads)
 }
 
-/// Returns the maximum number of open connections of a thread.
+/// Returns the maximum number of connections that a thread may open.
 pub(crate) fn cap(plan: &Plan, thread: u32, threads: u32) -> usize {
     split(plan.connections.max(1).into(), thread, threads) as usize
 }
 
-/// Inputs common to all phases and threads of a worker.
+/// Inputs that all phases and threads of a worker have in common.
 struct Job<'a> {
     input: &'a WorkerInput,
     requests: Vec<EncodedRequest>,
@@ -236,8 +237,8 @@ impl Job<'_> {
         let cap = cap(plan, thread, self.threads);
         let core = Core::new(plan, (thread, self.threads), cap, recorder);
         let (clock, targets) = (self.clock, plan.target.addresses().collect::<Vec<_>>());
-        // In the closed model the thread is usually the bottleneck. Timestamps would cost CPU per
-        // response.
+        // In the closed model, the thread is usually the bottleneck, and timestamps would take CPU
+        // time for each response.
         let stamped = plan.is_open();
         match plan.backend {
             Backend::Epoll => {
@@ -246,9 +247,9 @@ impl Job<'_> {
                 self.protect(epoll, core, thread, shared, out)
             }
             Backend::Uring => {
-                // The last message of a handshake and the following request are small consecutive
-                // writes, which Nagle's algorithm would delay. TLS therefore needs sockets with
-                // options, as do requests of unlimited length.
+                // The last handshake message and the request that follows are consecutive small
+                // writes, which Nagle's algorithm would delay. Like very long requests, TLS
+                // therefore needs sockets with TCP_NODELAY.
                 let longest = match self.tls {
                     Some(_) => usize::MAX,
                     None => longest(&self.requests),
@@ -261,7 +262,7 @@ impl Job<'_> {
         }
     }
 
-    /// Wraps the backend in TLS if the plan requires it.
+    /// Wraps the backend in TLS if the plan requires TLS.
     fn protect<B: io_backend::IoBackend>(
         &self,
         backend: io::Result<B>,
@@ -280,7 +281,7 @@ impl Job<'_> {
         self.drive(secured, core, thread, shared, out)
     }
 
-    /// Runs a thread through the phases on its backend.
+    /// Runs a thread with its backend through the phases.
     fn drive<B: io_backend::IoBackend>(
         &self,
         backend: io::Result<B>,
@@ -291,14 +292,15 @@ impl Job<'_> {
     ) -> Option<Core> {
         let plan = &self.input.plan;
         if plan.is_open() {
-            // In the closed model no request is ever due. If the kernel refuses, lateness shows the
-            // cost.
+            // Only the open model has requests that become due while the thread sleeps. If the
+            // kernel refuses short slices, the lateness shows the effect.
             let _ = request_short_slices();
         }
         let made = backend.and_then(|backend| {
             let outgoing = Outgoing::new(&self.requests, plan.seed);
             let mut thread = LoadThread::new(self.clock, core, backend, outgoing);
-            // If the gatherer is gone, there is no receiver.
+            // Sending fails only if the gatherer has ended. In that case, the message is not
+            // needed.
             let report = |counts| drop(out.send(Message::Opening(number, counts)));
             thread.prepare(shared, report)?;
             Ok(thread)
@@ -313,7 +315,7 @@ impl Job<'_> {
     }
 }
 
-/// Emits the rows of a phase until all threads have ended the phase.
+/// Emits a phase's rows until all threads have ended the phase.
 fn gather(
     phase: Phase,
     opening: &mut Opening,
@@ -367,7 +369,7 @@ fn emit_rows(rows: Vec<SecondRow>, emit: &mut impl FnMut(Event)) {
     rows.into_iter().map(Event::Second).for_each(emit);
 }
 
-/// Sleeps until a wall-clock time, in steps short enough to notice a stop request.
+/// Sleeps until a wall-clock time. Each sleep is short enough to notice stop requests.
 fn wait_until(unix_ns: Option<u64>, stop: &AtomicBool) {
     let Some(at) = unix_ns.map(Duration::from_nanos) else {
         return;

@@ -1,4 +1,5 @@
-//! Targets of connections: unix sockets, and names with several addresses, some without a server.
+//! Tests with different targets: unix sockets, and names with several addresses, some of which have
+//! no server.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -26,7 +27,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-/// A time in ms that is far longer than any operation here takes.
+/// A time in ms that is far longer than any operation in these tests.
 const LONG_MS: u64 = 30_000;
 
 on_both_backends! {
@@ -50,7 +51,7 @@ struct Here {
     path: PathBuf,
 }
 
-/// Creates a folder with a path for a unix socket.
+/// Creates a folder, and a path in it for a unix socket.
 fn here() -> Here {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
@@ -123,17 +124,19 @@ fn reports_an_immediate_end_after_the_data(backend: Backend) {
         let _ = stream.write_all(RESPONSE);
     });
     for target in [unix(&here.path), tcp.into()] {
-        // About one end in fifty was missed when the receive of a unix socket polled first.
+        // When the receive on a unix socket polled first, about one end of stream in fifty was
+        // missed.
         for round in 0..200 {
             let mut driver = Driver::new(backend, target.clone());
             driver.open(0, None);
             let mut all = driver.until(LONG_MS, connected);
             assert_eq!(all, [Seen::Connected(0)], "{target}");
             if round % 50 == 0 {
-                // Let the end arrive before the backend receives.
+                // Let the end of the stream arrive before the backend receives.
                 thread::sleep(Duration::from_millis(20));
             }
-            // Read what arrived with the connection before the backend waits again.
+            // Before the backend waits again, read the events that arrived together with the
+            // connection.
             all.extend(std::iter::from_fn(|| driver.next()));
             if !all.iter().any(ended) {
                 all.extend(driver.until(LONG_MS, ended));
@@ -221,7 +224,8 @@ fn retries_connections_after_a_full_accept_queue(backend: Backend) {
     seen.extend(driver.until_nth(SLOTS as usize - at_first, LONG_MS, connected));
     let stand = seen.iter().filter(|seen| connected(seen));
     let stand: Vec<u32> = stand.map(Seen::slot).collect();
-    // Slots with a request are reported by events, other slots immediately. Each kind is in order.
+    // Slots with a request are reported through events, and other slots immediately. The slots of
+    // each kind are in order.
     for kind in 0..2 {
         let of_kind = |slots: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
             slots.filter(|slot| slot % 2 == kind).collect()
@@ -265,10 +269,10 @@ fn a_connection_closed_while_waiting_reports_nothing_more(backend: Backend) {
     assert_eq!(driver.until(50, |_| true), []);
 }
 
-/// Number of connections by address and source.
+/// Number of connections by target address and source address.
 type Met = Arc<Mutex<BTreeMap<(IpAddr, IpAddr), u64>>>;
 
-/// Creates listeners at 127.0.1.1, 127.0.1.2 and so on, on one port.
+/// Creates listeners on 127.0.1.1, 127.0.1.2 and so on, all with the same port.
 fn listeners<const N: usize>() -> [TcpListener; N] {
     for _ in 0..100 {
         let first = TcpListener::bind("127.0.1.1:0").unwrap();
@@ -279,7 +283,7 @@ fn listeners<const N: usize>() -> [TcpListener; N] {
             return all;
         }
     }
-    panic!("no port is free at all addresses");
+    panic!("found no port that is free on every address");
 }
 
 fn address(listener: &TcpListener) -> SocketAddr {
@@ -328,7 +332,7 @@ fn uses_all_accepting_addresses_evenly(backend: Backend) {
         let met: Vec<u64> = met.lock().unwrap().values().copied().collect();
         let told: Vec<u64> = end.addresses.iter().map(|one| one.opened).collect();
         assert_eq!(met, told);
-        // Fresh connections avoid an address that is on trial.
+        // Fresh connections are not opened to an address that is on trial.
         let off = if connection_use == ConnectionUse::Kept {
             0
         } else {
@@ -359,11 +363,11 @@ fn each_address_is_reached_from_each_source(backend: Backend) {
     .end;
     assert_eq!(end.counts.ok, 400);
     let met: Vec<u64> = met.lock().unwrap().values().copied().collect();
-    assert_eq!(met.len(), 4, "two addresses from two sources");
+    assert_eq!(met.len(), 4, "two addresses, each with two sources");
     assert!(met.iter().all(|n| n.abs_diff(100) <= 50), "{met:?}");
 }
 
-/// Checks that no plan loses a request if one of two addresses has no server.
+/// Checks that no plan loses a request when one of two addresses has no server.
 fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why: &str) {
     let fresh = |plan| Plan {
         connection_use: ConnectionUse::Fresh,
@@ -398,8 +402,8 @@ fn without_loss(backend: Backend, served: SocketAddr, unserved: SocketAddr, why:
             assert_eq!((used.left_out.as_deref(), used.moved), (None, 0));
             assert_eq!(used.opened, end.connects);
             assert_eq!(unused.opened, 0);
-            // An open run on kept connections may end before any request needs the connection on
-            // trial.
+            // In the open model with kept connections, a run may end before any request needs the
+            // connection that is on trial.
             let on_trial = plan.is_open() && plan.connection_use == ConnectionUse::Kept;
             if unused.moved > 0 || !on_trial {
                 assert_eq!(unused.left_out.as_deref(), Some(why));
@@ -422,7 +426,7 @@ fn an_unresponsive_address_costs_no_request(backend: Backend) {
     let (served_at, port) = (address(&served), address(&unserved).port());
     drop(unserved);
     serve_and_count(served, &Met::default());
-    // The kernel does not react to a connect if the accept queue is full.
+    // If the accept queue is full, the kernel does not respond to a connection attempt.
     let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     silent.set_reuse_address(true).unwrap();
     let silent_at = SocketAddr::from(([127, 0, 1, 2], port));
@@ -431,7 +435,7 @@ fn an_unresponsive_address_costs_no_request(backend: Backend) {
     let mut fill = Vec::new();
     while let Ok(stream) = TcpStream::connect_timeout(&silent_at, Duration::from_millis(300)) {
         fill.push(stream);
-        assert!(fill.len() < 100, "a queue of none takes them all");
+        assert!(fill.len() < 100, "a backlog of 0 accepts every connection");
     }
     without_loss(backend, served_at, silent_at, "connect_timed_out");
 }
@@ -451,7 +455,7 @@ fn an_unreachable_server_ends_the_run(backend: Backend) {
     assert!(end.errors["connect_refused"] > 0, "{:?}", end.errors);
     assert!(end.addresses.iter().all(|one| one.opened == 0));
     let left_out = end.addresses.iter().filter(|one| one.left_out.is_some());
-    assert_eq!(left_out.count(), 2, "the last one is tried to the end");
+    assert_eq!(left_out.count(), 2, "the last address is never left out");
     assert!(begin.elapsed() < Duration::from_secs(20));
 }
 
@@ -474,7 +478,7 @@ fn reports_failures_of_an_address_that_stops_accepting(backend: Backend) {
     .end;
     assert_eq!(end.reason, EndReason::Completed);
     assert_eq!(end.addresses[0].opened, 1);
-    assert_eq!(end.addresses[0].left_out, None, "it was there");
+    assert_eq!(end.addresses[0].left_out, None, "the address was reached");
     assert!(end.errors["connect_refused"] > 0, "{:?}", end.errors);
     assert_eq!(end.counts.connect_failed, end.errors["connect_refused"]);
     assert_eq!(end.counts.ok, 400 - end.counts.connect_failed);

@@ -1,4 +1,5 @@
-//! Memory: a load thread allocates nothing under load, and an idle connection takes little memory.
+//! Tests of memory usage: load threads allocate no memory under load, and idle connections take
+//! little memory.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -34,7 +35,7 @@ on_both_backends! {
     an_idle_tls_connection_stays_below_its_limit
 }
 
-/// Counts the allocations of load threads while counting is enabled.
+/// Counts the allocations in load threads while counting is enabled.
 struct Counting;
 
 static WATCH: AtomicBool = AtomicBool::new(false);
@@ -63,7 +64,7 @@ fn count() {
     }
 }
 
-// SAFETY: every call is passed to the system allocator. Counting does not allocate.
+// SAFETY: every call is passed on to the system allocator. Counting does not allocate memory.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -86,11 +87,11 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A server in a separate process, so that its files and memory do not count.
+/// A server in a separate process, so that the measurement excludes its files and memory.
 struct Server(Child, SocketAddr);
 
 impl Server {
-    /// Starts a server that speaks `how`, which is `plain` or `tls`.
+    /// Starts a server. `how` is its protocol: `plain` or `tls`.
     fn start(how: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_server", "--nocapture"])
@@ -121,15 +122,15 @@ fn child_server() {
     let Some(how) = std::env::var_os("FLOODMARK_TEST_SERVER") else {
         return;
     };
-    // End with the parent, however the parent ends.
+    // Exit when the parent process exits for any reason.
     thread::spawn(|| {
         let _ = std::io::stdin().read_line(&mut String::new());
         std::process::exit(0);
     });
     raise_open_files();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: no pointers are passed. Many connections arrive at once, so the accept queue is
-    // longer.
+    // SAFETY: no pointers are passed. This call makes the accept queue longer, because many
+    // connections arrive at once.
     unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), 4096) };
     println!("\nlistening on {}", listener.local_addr().unwrap());
     if how == "plain" {
@@ -149,7 +150,7 @@ fn child_server() {
     }
 }
 
-/// Returns the plan with TLS, without verification of the certificate.
+/// Returns the plan with TLS, but without certificate verification.
 fn secured(plan: Plan) -> Plan {
     Plan {
         tls: Some(TlsPlan {
@@ -161,10 +162,10 @@ fn secured(plan: Plan) -> Plan {
     }
 }
 
-/// Number of observed requests. One allocation per thousand requests would show ten times.
+/// Number of requests to observe. One allocation per thousand requests would occur ten times.
 const ENOUGH: u64 = 10_000;
 
-/// Maximum duration in seconds, far longer than needed on any host.
+/// Maximum duration in seconds, which is far longer than any host needs.
 const DEADLINE_S: f64 = 300.0;
 
 fn plan(backend: Backend, server: &Server, connections: u32, seconds: f64) -> Plan {
@@ -182,8 +183,8 @@ fn resident() -> u64 {
     pages * 4096
 }
 
-/// Returns whether this process runs only the test `name` on `backend`.
-/// Otherwise runs that test in a separate process.
+/// Returns true if this process runs only the test `name` on `backend`.
+/// Otherwise runs the test in a separate process, and returns false.
 fn alone(name: &str, backend: Backend) -> bool {
     if std::env::var_os("FLOODMARK_TEST_ALONE").is_some() {
         return true;
@@ -199,7 +200,7 @@ fn alone(name: &str, backend: Backend) -> bool {
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
-    // A name that matches no test would also succeed.
+    // The process would also succeed if no test had this name.
     assert!(
         output.status.success() && printed.contains(" 1 passed;"),
         "{test}: {printed}"
@@ -239,7 +240,8 @@ fn varying(plan: Plan) -> Plan {
     plan
 }
 
-/// Parsing responses for `--check scoring` does not allocate, in any order and notation of fields.
+/// Parsing responses for `--check scoring` allocates no memory, regardless of the order and
+/// notation of fields.
 #[test]
 fn reading_scores_allocates_nothing() {
     let plan = Plan {
@@ -266,19 +268,19 @@ fn reading_scores_allocates_nothing() {
             (counted, COUNTED.load(Ordering::Relaxed))
         });
     let counted = counted.unwrap().join().unwrap();
-    assert_eq!(counted, (0, 1), "reading, and then one that is seen");
+    assert_eq!(counted, (0, 1), "only the deliberate allocation");
 }
 
-/// Checks how often plans allocate for each of [`ENOUGH`] requests.
-/// `plan` takes a number of connections and a duration.
+/// Checks that a plan allocates memory at most `per_request` times per request.
+/// `plan` takes a number of connections and a duration in seconds.
 fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
     WATCH.store(true, Ordering::Relaxed);
     run(plan(5, 0.1));
     WATCH.store(false, Ordering::Relaxed);
     let setting_up = COUNTED.swap(0, Ordering::Relaxed);
-    assert!(setting_up > 5, "setting up allocates, and that is seen");
+    assert!(setting_up > 5, "the setup allocates memory");
 
-    // Watch from well after the start, which allocates, until before the end, which also allocates.
+    // The start and the end of a run allocate memory, so count only in between.
     let stop = StopFlag::default();
     let (mut watched, mut allocations, mut end) = (0, None, None);
     worker::run(
@@ -288,7 +290,8 @@ fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
         |event| match event {
             Event::Second(row) if allocations.is_none() => match row.index {
                 0 => {}
-                // The second that starts now is observed in part, the next one completely.
+                // The second that starts now is counted only in part. The next second is counted
+                // completely.
                 1 | 2 => WATCH.store(true, Ordering::Relaxed),
                 _ => {
                     watched += row.counts.ok;
@@ -304,14 +307,14 @@ fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
         },
     )
     .unwrap();
-    let counts = end.expect("a worker's last word").counts;
+    let counts = end.expect("a worker's last event").counts;
     assert_eq!(counts.balance(), Ok(()));
     assert_eq!(counts.ok + counts.in_flight_at_end, counts.intended);
-    // Requests before and after the counted seconds may allocate while allocations are counted.
+    // Counting also covers some requests before and after the seconds in `watched`.
     let limit = per_request * (watched + ENOUGH / 2);
     assert!(
         allocations.is_some_and(|n| n <= limit),
-        "{allocations:?} allocations, with {watched} requests watched in {DEADLINE_S} s at most"
+        "{allocations:?} allocations for {watched} requests within {DEADLINE_S} s"
     );
 }
 
@@ -323,8 +326,9 @@ fn an_idle_connection_takes_little(backend: Backend) {
     }
 }
 
-/// rustls keeps the keys of both directions, the secrets of later keys and the server's
-/// certificates. The backend keeps the encrypted request. The documentation says about 5 KiB.
+/// rustls stores the keys for both directions, the secrets for later keys and the server's
+/// certificates. The backend keeps the encrypted request. According to the documentation, a
+/// connection takes about 5 KiB.
 fn an_idle_tls_connection_stays_below_its_limit(backend: Backend) {
     if alone("an_idle_tls_connection_stays_below_its_limit", backend) {
         let server = Server::start("tls");
@@ -335,8 +339,8 @@ fn an_idle_tls_connection_stays_below_its_limit(backend: Backend) {
     }
 }
 
-/// Compares the memory of a worker with few connections and with `more` connections, one second
-/// after all have been opened.
+/// Compares a worker's memory with 10 connections and with `more` additional connections. The
+/// memory is read at the end of the first second in which all connections are open.
 fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
     let held = |connections| {
         let stop = StopFlag::default();
@@ -351,10 +355,10 @@ fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
             }
         })
         .unwrap();
-        taken.expect("a second in which all connections stood")
+        taken.expect("a second with all connections open")
     };
     let (few, many) = (held(10), held(10 + more as u32));
     let each = many.saturating_sub(few) / more;
-    eprintln!("{each} bytes for each connection");
-    assert!(each <= limit, "{each} bytes for each connection");
+    eprintln!("{each} bytes per connection");
+    assert!(each <= limit, "{each} bytes per connection");
 }

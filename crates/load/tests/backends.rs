@@ -98,7 +98,7 @@ fn reports_an_end_after_the_preceding_data(backend: Backend) {
     }
 }
 
-/// Request lengths that select sockets in the ring's table, and ordinary sockets.
+/// Request lengths for which io_uring uses sockets in the ring's table and ordinary sockets.
 const LENGTHS: [usize; 2] = [0, 100_000];
 
 fn kernel_timestamps_exclude_our_own_delay(backend: Backend) {
@@ -114,7 +114,7 @@ fn kernel_timestamps_exclude_our_own_delay(backend: Backend) {
         driver.open(0, None);
         assert_eq!(driver.until(LONG, connected).len(), 1);
         let received = |seen: &Seen| matches!(seen, Seen::Received(..));
-        // The kernel enables timestamps some milliseconds after the request.
+        // The kernel enables timestamps a few milliseconds after they are requested.
         for _ in 0..1_000 {
             driver.send(0, REQUEST);
             assert_eq!(bytes(&driver.until(LONG, received)), RESPONSE);
@@ -133,7 +133,7 @@ fn kernel_timestamps_exclude_our_own_delay(backend: Backend) {
             let stamp = driver.stamp.expect("loopback stamps");
             let now = driver.clock.now();
             assert!(before < stamp && stamp < now, "{before} {stamp} {now}");
-            // The server was as fast as before. Only this thread was asleep.
+            // The server responded as fast as before, while this thread slept.
             let slept = u64::try_from(asleep.as_nanos()).unwrap();
             assert!(now - stamp > slept / 2, "{before} {stamp} {now}");
         }
@@ -191,7 +191,7 @@ fn a_reset_of_an_open_connection_is_a_failure(backend: Backend) {
             ] => {
                 driver.backend.close(0, CloseFirst::Client);
             }
-            // The connection was closed before the event of the handshake was read.
+            // The connection was closed before the backend read the handshake event.
             [Seen::ConnectFailed(0, Some(libc::ECONNRESET))] => {}
             other => panic!("{other:?}"),
         }
@@ -248,8 +248,8 @@ fn ignores_events_of_a_closed_connection(backend: Backend) {
         .backend
         .wait(driver.clock.now() + 50_000_000)
         .unwrap();
-    // Both slots have events in this batch. The first slot closes and reopens the other one before
-    // the other one's events are read.
+    // Both slots have events in this batch. When the first event is read, the other slot is closed
+    // and reopened before its events are read.
     let first = driver.next().unwrap();
     let Seen::Connected(slot) = first else {
         panic!("{first:?}");
@@ -316,7 +316,8 @@ fn uses_every_source_address(backend: Backend) {
         let used: BTreeSet<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
         let expected: BTreeSet<IpAddr> = (2..6).map(|i| IpAddr::from([127, 0, 0, i])).collect();
         assert_eq!(used, expected);
-        // Connect chooses a port per address, so some ports are used at several addresses.
+        // The kernel chooses a port for each source address separately, so some ports are used with
+        // several addresses.
         let ports: BTreeSet<u16> = peers.iter().map(SocketAddr::port).collect();
         assert!(ports.len() < peers.len());
     }
@@ -342,7 +343,7 @@ fn never_replaces_an_unusable_source_address(backend: Backend) {
     assert_eq!(*accepted.lock().unwrap(), 0);
 }
 
-/// Returns a plan that needs one connection, with `connections` held connections.
+/// Returns a plan that needs only one connection, but holds `connections` connections.
 fn held_plan(backend: Backend, connections: u32, requests: u64, target: SocketAddr) -> Plan {
     let mut plan = Plan {
         backend,
@@ -443,13 +444,13 @@ fn child_out_of_files(backend: Backend) {
     plan.target.address = address.try_into().unwrap();
     plan.connection_use = ConnectionUse::Fresh;
     if backend == Backend::Uring {
-        // The same limit applies to the ring's table of sockets, which is created first.
+        // The same limit applies to the ring's socket table, which is created first.
         let error = try_run(plan.clone(), None, &StopFlag::default())
             .err()
             .unwrap();
         assert!(error.to_string().contains("ulimit -n"), "{error}");
-        // Sockets within the table are not open files. Sockets for requests too long for one write
-        // are.
+        // Sockets in the table are not open files. Requests too long for one write use ordinary
+        // sockets, which are open files.
         plan.connections = 39;
         if Uring::probe(1).unwrap().bind {
             let source = IpAddr::from([127, 0, 0, 1]);

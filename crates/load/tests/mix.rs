@@ -1,5 +1,5 @@
-//! Mixes and templates over real sockets. A server keeps every request it receives, and the test
-//! compares the requests with the plan.
+//! Tests of mixes and templates over real sockets. A server keeps every request it receives, and
+//! the tests compare these requests with the plan.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -42,7 +42,7 @@ fn read(stream: &mut TcpStream) -> Option<String> {
                 .find_map(|l| l.strip_prefix("Content-Length: "));
             let length: usize = length.map_or(0, |length| length.parse().unwrap());
             if bytes.len() >= head + 4 + length {
-                assert_eq!(bytes.len(), head + 4 + length, "nothing follows: {text}");
+                assert_eq!(bytes.len(), head + 4 + length, "extra bytes: {text}");
                 return Some(text);
             }
         }
@@ -54,8 +54,8 @@ fn read(stream: &mut TcpStream) -> Option<String> {
 }
 
 /// Starts a server that keeps all requests.
-/// `response` receives a request and the number of earlier requests on its connection. It returns
-/// the response, or `None` to close the connection.
+/// `response` receives a request and the number of earlier requests on the same connection. It
+/// returns the response, or `None` to close the connection.
 fn logging(response: fn(&str, usize) -> Option<Vec<u8>>) -> (SocketAddr, Log) {
     let log = Log::default();
     let kept = Arc::clone(&log);
@@ -78,8 +78,8 @@ fn hello(_: &str, _: usize) -> Option<Vec<u8>> {
     Some(RESPONSE.to_vec())
 }
 
-/// Returns a mix of GET and POST requests in the ratio three to one.
-/// GET requests have the number in the path; POST requests contain all placeholders.
+/// Returns `plan` with a mix of three GET requests per POST request.
+/// GET requests contain the number in their path. POST requests contain all placeholders.
 fn mixed(backend: Backend, address: SocketAddr, plan: Plan) -> Plan {
     let mut plan = with_mix(plan, &[3, 1]);
     plan.backend = backend;
@@ -94,7 +94,7 @@ fn mixed(backend: Backend, address: SocketAddr, plan: Plan) -> Plan {
     plan
 }
 
-/// Returns the number in a request of [`mixed`].
+/// Returns the number in a request that [`mixed`] defined.
 fn number(request: &str) -> u64 {
     let text = match request.strip_prefix("GET /get/") {
         Some(rest) => rest.split(' ').next().unwrap(),
@@ -141,7 +141,7 @@ fn sends_every_number_once_in_exact_shares(backend: Backend) {
         assert!(numbers.into_iter().eq(1..=1200));
         assert_eq!(log.len(), 1200);
         let uuids: Vec<&str> = log.iter().filter_map(|request| uuid(request)).collect();
-        assert_eq!(uuids.len(), 300, "the share of one in four");
+        assert_eq!(uuids.len(), 300, "one request in four");
         assert_eq!(uuids.iter().collect::<BTreeSet<_>>().len(), 300);
         let bytes: usize = log.iter().map(String::len).sum();
         assert_eq!(run.end.bytes_sent, bytes as u64);
@@ -156,7 +156,7 @@ fn sends_every_number_once_in_exact_shares(backend: Backend) {
     }
 }
 
-/// Sums the counts of one group over a whole run.
+/// Adds up one group's counts over a whole run.
 fn of_group(rows: &[floodmark_record::SecondRow], group: usize) -> Counts {
     let mut counts = Counts::default();
     rows.iter()
@@ -166,7 +166,7 @@ fn of_group(rows: &[floodmark_record::SecondRow], group: usize) -> Counts {
 }
 
 fn resends_the_same_request(backend: Backend) {
-    // Instead of a second response, the server closes each connection.
+    // The server closes each connection instead of sending a second response.
     let (address, log) =
         logging(|request, before| (before == 0).then(|| hello(request, 0)).flatten());
     let run = run(mixed(backend, address, closed_plan(3, 400)));
@@ -195,10 +195,10 @@ fn numbers_continue_after_the_warm_up(backend: Backend) {
     let warmup = run.end.warmup_counts.unwrap();
     let log = log.lock().unwrap();
     let numbers: BTreeSet<u64> = log.iter().map(|request| number(request)).collect();
-    assert_eq!(numbers.len() as u64, warmup.sent + 100, "none came twice");
+    assert_eq!(numbers.len() as u64, warmup.sent + 100, "no repetitions");
     assert_eq!(numbers.last(), Some(&(run.end.next_number - 1)));
     assert_eq!(numbers.len(), log.len());
-    // Times of groups cover only the measurement.
+    // The times of groups cover only the measurement, not the warm-up.
     let times = run
         .end
         .groups
@@ -240,7 +240,7 @@ fn judges_each_request_by_its_own_rules(backend: Backend) {
 }
 
 fn counts_unsent_requests_for_their_group(backend: Backend) {
-    // The server never responds, so two connections send only two requests.
+    // The server never responds, so only two requests are sent on two connections.
     let (address, log) = logging(|_, _| Some(Vec::new()));
     let open = open_plan(Arrivals::Constant, 1000.0, Some(0.4), None);
     let run = run(mixed(

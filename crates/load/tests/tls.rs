@@ -1,4 +1,4 @@
-//! HTTPS on both backends against rustls servers on loopback.
+//! HTTPS tests with both backends and rustls servers on loopback.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -56,7 +56,7 @@ type Tls<'a> = Stream<'a, ServerConnection, TcpStream>;
 
 impl Server {
     /// Starts a server that calls `speak` for each connection.
-    /// It then sends close_notify if the connection is intact.
+    /// If the connection is then still intact, the server sends close_notify.
     fn start(config: ServerConfig, speak: impl Fn(&mut Tls<'_>) + Send + Sync + 'static) -> Self {
         let config = Arc::new(config);
         let shaken = Arc::new(Mutex::new(Vec::new()));
@@ -172,8 +172,8 @@ fn resumes_sessions_if_both_sides_allow_it(backend: Backend) {
             let tls = run.end.tls.unwrap();
             assert_eq!((tls.handshakes, tls.resumed), (30, server.resumed()));
             if ours && theirs {
-                // Only connections that started before the first handshake ended have no session to
-                // resume.
+                // Only connections that started before the end of the first handshake have no
+                // session to resume.
                 assert!(tls.resumed >= 26, "{suite:?}: {}", tls.resumed);
             } else {
                 assert_eq!(tls.resumed, 0);
@@ -241,7 +241,8 @@ fn a_client_that_closes_first_sends_close_notify(backend: Backend) {
     let seen = Arc::clone(&ends);
     let server = Server::start(config(), move |stream| {
         respond_to_all(stream, &AtomicU64::new(0));
-        // rustls returns 0 after close_notify, and an error if the stream ends without it.
+        // rustls returns 0 after close_notify, and an error if the stream ends without
+        // close_notify.
         let end = stream.read(&mut [0; 10]).map_err(|error| error.kind());
         seen.lock().unwrap().push(end);
     });
@@ -257,7 +258,7 @@ fn a_client_that_closes_first_sends_close_notify(backend: Backend) {
 }
 
 fn a_truncated_response_is_an_error(backend: Backend) {
-    // Without a length, the response ends with the connection. Only close_notify shows that the
+    // A response without a length ends when the connection ends. Only close_notify shows that the
     // response is complete.
     for whole in [true, false] {
         let server = Server::start(config(), move |stream| {
@@ -340,7 +341,7 @@ fn responds_to_close_notify(backend: Backend) {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall").unwrap();
         stream.conn.send_close_notify();
         stream.flush().unwrap();
-        // The server closes nothing before the client announces the end.
+        // The server does not close the connection before the client announces the end.
         assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
     });
     let mut plan = fresh(4);
@@ -350,8 +351,8 @@ fn responds_to_close_notify(backend: Backend) {
     assert!(run.took.as_secs() < 25, "{:?}", run.took);
 }
 
-/// Checks that no connection succeeds, for the reason `name`, and that the run ends because no
-/// server is reachable.
+/// Checks that all connections fail with the error `name`, and that the run ends because no server
+/// is reachable.
 fn refused_as(input: &WorkerInput, name: &str, words: &str) {
     let run = run(input);
     let counts = &run.end.counts;
@@ -375,7 +376,7 @@ fn certificates() -> [(Identity, &'static str, &'static str); 6] {
         (
             by(Authority::new()),
             "tls_unknown_issuer",
-            "not from the trusted authority",
+            "but its signature is invalid",
         ),
         (
             AUTHORITY.issue(&["other.example", "127.0.0.1"], Valid::Now),

@@ -20,8 +20,8 @@ use floodmark_load::coalescing::Batch;
 use floodmark_record::plan::CloseFirst;
 use socket2::{Domain, Socket, Type};
 
-/// Starts a server with one thread that passes on accepted connections.
-/// Its accept queue has the length `backlog`.
+/// Starts a single-threaded server. The returned receiver yields its accepted connections.
+/// The accept queue has the length `backlog`.
 fn accepting(backlog: i32) -> (SocketAddr, Receiver<TcpStream>) {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
@@ -63,7 +63,7 @@ fn receives_more_data_than_its_buffers_hold() {
     }
     let all = driver.until_nth(CONNECTIONS as usize, LONG, connected);
     assert!(all.iter().all(connected));
-    // Another wait arms the last receives. All data has then arrived before any of it is read.
+    // Another wait arms the last receives. All data can thus arrive before the test reads any.
     driver.backend.wait(driver.clock.now()).unwrap();
     for mut stream in accepted.iter().take(CONNECTIONS as usize) {
         stream.write_all(&response).unwrap();
@@ -89,7 +89,7 @@ fn keeps_completions_beyond_the_queue_length() {
     driver.open(0, None);
     let all = driver.until(LONG, ended);
     assert!(!all.is_empty());
-    // Each connect fails, and a completion reports the failure.
+    // Each send fails, and a completion reports the failure.
     for _ in 0..20_000 {
         driver.send(0, RESPONSE);
     }
@@ -136,12 +136,12 @@ fn slots_closed_and_reopened_within_one_batch_are_new_connections() {
                 let number = u64::from_be_bytes(data.as_slice().try_into().unwrap());
                 assert!(
                     number >= oldest,
-                    "{how:?} {round} {slot}: an earlier connection"
+                    "{how:?} {round} {slot}: data from an earlier connection"
                 );
                 newest = newest.max(number + 1);
             }
             for slot in 0..SLOTS {
-                // Make pairs of submissions also start at odd positions.
+                // Let some pairs of submissions start at odd positions in the queue.
                 if slot % 3 == round % 3 {
                     driver.send(slot, RESPONSE);
                 }
@@ -200,13 +200,13 @@ fn an_abandoned_connect_reports_nothing_more() {
     for slot in 0..8 {
         driver.backend.close(slot, CloseFirst::Client);
     }
-    // If a handshake were still attempted, the kernel would repeat it after a second, when the
+    // If a handshake were still in progress, the kernel would retry it after a second, when the
     // accept queue has room.
     driver.backend.wait(driver.clock.now()).unwrap();
     listener.set_nonblocking(true).unwrap();
     while listener.accept().is_ok() {}
     assert_eq!(driver.until(1300, |_| true), []);
-    assert!(listener.accept().is_err(), "a handshake went on");
+    assert!(listener.accept().is_err(), "a handshake continued");
     driver.open(3, None);
     assert_eq!(driver.until(LONG, |_| true), [Seen::Connected(3)]);
 }
@@ -243,7 +243,7 @@ fn resumes_a_short_request_cut_by_a_full_socket() {
             // The previous send is incomplete, so the connection fails.
             Some(seen) => break assert_eq!(seen, Seen::Failed(0, Some(libc::EPIPE))),
         }
-        assert!(sent < 10_000, "no socket takes that much");
+        assert!(sent < 10_000, "the socket is never full");
     }
     go.send(sent).unwrap();
     assert_eq!(bytes(&driver.until(LONG, |_| true)), RESPONSE);
@@ -266,14 +266,14 @@ fn releases_replaced_requests() {
         let held = given.iter().filter(|request| request.strong_count() > 0);
         assert!(
             held.count() <= 257,
-            "the slot's, and one for each entry of the queue"
+            "one for the slot and one per queue entry"
         );
     }
     driver.backend.wait(driver.clock.now()).unwrap();
     given.pop();
     assert!(given.iter().all(|request| request.strong_count() == 0));
 
-    // This also covers a long request that is being sent when its connection closes.
+    // This part tests a long request that is being sent when its connection closes.
     let stuck = serve(|_stream, _| thread::sleep(Duration::from_secs(60)));
     let mut driver = Driver::uring(stuck, 1, 0);
     driver.open(0, None);
@@ -319,8 +319,8 @@ fn dropping_the_backend_closes_its_connections() {
     }
     driver.until_nth(3, LONG, connected);
     drop(driver);
-    // Use a separate thread. The kernel cleans up the ring in the thread of its owner, which would
-    // interrupt waits.
+    // Use a separate thread, because the kernel cleans up the ring in the owner's thread, which
+    // would interrupt waits.
     let ends = thread::spawn(move || {
         let streams = accepted.iter().take(3);
         streams.for_each(|mut stream| {
@@ -332,8 +332,8 @@ fn dropping_the_backend_closes_its_connections() {
     ends.join().unwrap();
 }
 
-/// Returns four established connections with armed receives, and the server ends of these
-/// connections.
+/// Returns a driver with four established connections and armed receives, and the server's ends of
+/// these connections.
 fn four() -> (Driver, Vec<TcpStream>) {
     let (address, accepted) = accepting(16);
     let mut driver = Driver::uring(address, 4, 0);
@@ -389,7 +389,7 @@ fn waits_for_a_batch_no_longer_than_allowed() {
     assert!(driver.clock.now() - before >= hold);
     assert_eq!(driver.next(), Some(Seen::Received(2, b"a".to_vec())));
     assert_eq!(driver.next(), None);
-    // If nothing has arrived when the hold time ends, the wait continues until the first event.
+    // If no event has arrived when the hold time ends, the wait continues until the first event.
     let late = thread::spawn(move || {
         thread::sleep(Duration::from_millis(150));
         peers[1].write_all(b"b").unwrap();

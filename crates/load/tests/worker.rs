@@ -1,5 +1,5 @@
-//! Whole workers against small servers on loopback. Every plan is executed exactly, and every run
-//! ends for the right reason.
+//! Tests of whole workers with small servers on loopback. They check that every plan is executed
+//! exactly, and that every run ends for the right reason.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -151,7 +151,7 @@ fn rows_end_at_the_ends_of_steps(backend: Backend) {
     };
     let run = run(to(backend, address, plan));
     let warm = run.end.warmup_counts.unwrap();
-    assert_eq!(warm.intended, 120, "at the first rate");
+    assert_eq!(warm.intended, 120, "at the initial rate");
     let measured = run.rows.iter().filter(|row| row.phase == Phase::Measure);
     let begins: Vec<u64> = measured
         .clone()
@@ -195,7 +195,7 @@ fn a_stop_before_the_start_sends_nothing(backend: Backend) {
 }
 
 fn drains_requests_in_flight_after_the_window(backend: Backend) {
-    // The tolerance is half a second on either side, for responses on a busy host.
+    // On a busy host, responses may be up to half a second early or late.
     const SERVICE: Duration = Duration::from_millis(1_000);
     const WINDOW_S: f64 = 1.5;
     let slow = |mut stream: TcpStream, _| {
@@ -213,7 +213,7 @@ fn drains_requests_in_flight_after_the_window(backend: Backend) {
     let counts = &drained.end.counts;
     assert_eq!((counts.sent, counts.ok, counts.in_flight_at_end), (8, 8, 0));
     let in_window: u64 = drained.rows.iter().map(|row| row.ok_in_window).sum();
-    assert_eq!(in_window, 4, "drained responses are no throughput");
+    assert_eq!(in_window, 4, "throughput excludes drained responses");
 
     let cut = run(to(
         backend,
@@ -246,7 +246,7 @@ fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
         }
     });
     let killer = thread::spawn(move || {
-        // Count from the first response on, because a run may start late on a busy host.
+        // Start the time at the first response, because a run may start late on a busy host.
         while responded.load(Ordering::Relaxed) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -330,7 +330,7 @@ fn the_warm_up_is_counted_separately(backend: Backend) {
     assert!(warm.ok > 0 && run.end.warmup_ns >= 300_000_000);
     assert_eq!(run.end.counts.ok, 500);
     assert_eq!(responded.load(Ordering::Relaxed), warm.ok + 500);
-    assert_eq!(run.end.connects, 4, "connections outlive the warm-up");
+    assert_eq!(run.end.connects, 4, "warm-up connections stay open");
 }
 
 fn the_file_of_kept_responses_contains_every_number(backend: Backend) {
@@ -342,7 +342,7 @@ fn the_file_of_kept_responses_contains_every_number(backend: Backend) {
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{number}",
                 number.len()
             );
-            // Send the response in two pieces, so that bodies are also collected.
+            // Send the response in two pieces, so that the client must collect the body.
             let (head, tail) = response.split_at(response.len() - 1);
             let _ = stream.write_all(head.as_bytes());
             if number.ends_with('0') {
@@ -382,7 +382,8 @@ fn the_file_of_kept_responses_contains_every_number(backend: Backend) {
 fn each_close_between_requests_costs_one_reconnect(backend: Backend) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Send three responses per connection without announcing the end, and then close.
+    // Send three responses per connection, and then close the connection without announcing the
+    // end.
     serve_on(listener, |mut stream, _| {
         for _ in 0..3 {
             if !read_request(&mut stream) || stream.write_all(RESPONSE).is_err() {

@@ -13,8 +13,8 @@ use procfs_core::{FromRead, ProcessCGroup, ProcessCGroups};
 use crate::Root;
 use crate::kernel_file::labelled;
 
-/// Smallest value that means "no memory limit" in version 1 (`PAGE_COUNTER_MAX` in bytes, just
-/// below 2^63).
+/// In version 1, this value and all larger values mean "no memory limit". The kernel reports
+/// `PAGE_COUNTER_MAX` in bytes, which is just below 2^63.
 const V1_MEMORY_UNLIMITED: u64 = 1 << 62;
 
 /// Version of a controller's interface.
@@ -31,11 +31,11 @@ pub(crate) enum CgroupVersion {
 pub(crate) struct CgroupLevels {
     /// Version of the interface.
     pub version: CgroupVersion,
-    /// Absolute paths on the host, own group first.
+    /// Absolute paths on the host, starting with the process's own group.
     pub levels: Vec<PathBuf>,
 }
 
-/// Throttling of a group since its creation.
+/// Throttling counters of a group since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Throttling {
     /// Periods in which the group exhausted its quota (`nr_throttled`).
@@ -44,7 +44,7 @@ pub(crate) struct Throttling {
     pub throttled_s: f64,
 }
 
-/// Finds the control group of a process for a controller (`cpu`, `memory`). The process is a PID or
+/// Finds a process's control group for a controller (`cpu` or `memory`). The process is a PID or
 /// `self`. Returns `None` if the controller is not mounted or the process does not exist.
 pub(crate) fn group(
     root: &Root,
@@ -89,7 +89,7 @@ fn locate(cgroup: &str, mountinfo: &str, controller: &str) -> Option<CgroupLevel
 }
 
 impl CgroupLevels {
-    /// Returns the tightest CPU quota of this group and its parents, or `None` if there is no
+    /// Returns the tightest CPU quota among this group and its ancestors, or `None` if there is no
     /// quota.
     pub(crate) fn quota(&self, root: &Root) -> Option<QuotaFacts> {
         self.levels
@@ -125,7 +125,7 @@ impl CgroupLevels {
         })
     }
 
-    /// Returns the tightest memory limit of this group and its parents, in bytes.
+    /// Returns the tightest memory limit among this group and its ancestors, in bytes.
     pub(crate) fn memory_limit(&self, root: &Root) -> Option<u64> {
         let file = match self.version {
             CgroupVersion::V1 => "memory.limit_in_bytes",
@@ -139,8 +139,8 @@ impl CgroupLevels {
     }
 }
 
-/// Returns the folder with the tightest CPU quota of a process. Without a quota, returns the
-/// nearest folder with throttling counters.
+/// Returns the folder of the control group with a process's tightest CPU quota. If there is no
+/// quota, returns the nearest folder with throttling counters.
 pub(crate) fn throttled_level(root: &Root, process: impl fmt::Display) -> Option<PathBuf> {
     let group = group(root, process, "cpu")?;
     if let Some(quota) = group.quota(root) {

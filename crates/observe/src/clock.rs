@@ -9,19 +9,19 @@ use crate::Root;
 
 const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// Readings per round. At 25 ns each, a round takes about 50 µs, so most rounds are not
-/// interrupted.
+/// Number of clock readings per round. At 25 ns per reading, a round takes about 50 µs, so most
+/// rounds are not interrupted.
 const READINGS: u32 = 2_000;
 
 /// Number of rounds. The fastest round counts, because interruptions only make rounds slower.
 const ROUNDS: u32 = 15;
 
-/// Number of times that both clocks are read. The closest pair counts, because an interruption
-/// between the readings only moves them apart.
+/// Number of times that both clocks are read. The closest pair of readings counts, because an
+/// interruption can only increase the time between the two readings.
 const PAIRS: u32 = 5;
 
-/// Reads the clock source and measures the cost of one reading of the monotonic clock. This takes
-/// about 1 ms, or at most 100 ms with a clock that takes 3 µs per reading.
+/// Reads the clock source and measures the cost of one reading of the monotonic clock. The
+/// measurement takes about 1 ms, or up to 100 ms if a reading takes 3 µs.
 #[must_use]
 pub fn facts(root: &Root) -> ClockFacts {
     let available = root.line(format!("{FOLDER}/available_clocksource"));
@@ -57,13 +57,13 @@ fn clock(id: libc::clockid_t) -> Duration {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the kernel writes to a timespec that outlives the call. After an error, it stays
-    // zero.
+    // SAFETY: the kernel writes to a timespec that outlives the call. After an error, the timespec
+    // stays zero.
     unsafe { libc::clock_gettime(id, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Reads the monotonic and the wall clock; `begin` is the start of the series.
+/// Reads the monotonic clock and the wall clock. `begin` is the start of the series.
 pub(crate) fn read(root: &Root, begin: Instant) -> ClockReading {
     let pair = || {
         let (before, at) = (clock(libc::CLOCK_MONOTONIC), Instant::now());
@@ -85,10 +85,11 @@ pub(crate) fn read(root: &Root, begin: Instant) -> ClockReading {
     }
 }
 
-/// Returns whether the kernel considers its wall clock synchronized, and the maximum error in µs
-/// (adjtimex(2); changes nothing).
+/// Returns whether the kernel considers its wall clock synchronized, and the clock's maximum error
+/// in µs. Uses adjtimex(2) without changing anything.
 fn synchronised() -> (bool, Option<u64>) {
-    // SAFETY: `timex` consists of plain numbers, for which zero is valid; modes 0 only reads.
+    // SAFETY: `timex` consists of plain numbers, for which zero is valid. With modes 0, the call
+    // only reads.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes to a `timex` that outlives the call.
     let state = unsafe { libc::adjtimex(&raw mut timex) };

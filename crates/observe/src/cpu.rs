@@ -12,15 +12,15 @@ pub(crate) fn ticks_per_s() -> f64 {
     clock_ticks_per_second() as f64
 }
 
-/// CPU time of the host since boot, in seconds, summed over all CPUs. The kernel counts time spent
-/// in guests as user time.
+/// CPU time of the host since boot, in seconds, summed over all CPUs. In the kernel's figures, user
+/// time includes guest time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct CpuTime {
     /// Time spent executing on this host: user, kernel and interrupts.
     pub busy_s: f64,
-    /// Interrupts and softirqs; the kernel handles most of TCP in softirqs.
+    /// Time in interrupts and softirqs. The kernel handles most TCP work in softirqs.
     pub interrupt_s: f64,
-    /// Time runnable while the hypervisor ran something else.
+    /// Time in which a virtual CPU was ready while the hypervisor ran something else.
     pub steal_s: f64,
     /// Total, including idle and stolen time.
     pub total_s: f64,
@@ -72,7 +72,7 @@ pub(crate) fn parse_pressure(text: &str) -> Option<f64> {
     Some(total.parse::<u64>().ok()? as f64 / 1e6)
 }
 
-/// Counts the CPUs of a list such as `0-3,8`.
+/// Counts the CPUs in a list such as `0-3,8`.
 pub(crate) fn count_list(list: &str) -> Option<u32> {
     let mut count = 0_u32;
     for part in list.trim().split(',') {
@@ -104,7 +104,7 @@ pub(crate) fn online(root: &Root) -> Option<u32> {
     count_list(&root.line("/sys/devices/system/cpu/online")?)
 }
 
-/// Returns the CPU model from `/proc/cpuinfo`; most ARM kernels report none.
+/// Returns the CPU model from `/proc/cpuinfo`. Most ARM kernels report no model.
 pub(crate) fn model(root: &Root) -> Option<String> {
     let text = root.read("/proc/cpuinfo").ok()?;
     let model = labelled(&text, "model name")?;
@@ -166,7 +166,7 @@ ctxt 1
         }
         let after = CpuTime::read(&root).unwrap();
         // On a busy host, part of the 200 ms is stolen or used by other processes. The assertion
-        // counts both.
+        // therefore counts both.
         let used_s = after.busy_s + after.steal_s - before.busy_s - before.steal_s;
         assert!(used_s >= 0.15, "{before:?} {after:?}");
         let online = online(&root).unwrap();

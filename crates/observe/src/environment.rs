@@ -19,7 +19,7 @@ pub fn environment(root: &Root) -> Environment {
     }
 }
 
-/// Parses the total memory from the contents of `/proc/meminfo`, in bytes.
+/// Parses the total memory in bytes from the contents of `/proc/meminfo`.
 fn memory_bytes(meminfo: &str) -> Option<u64> {
     let total = labelled(meminfo, "MemTotal:")?;
     let kib: u64 = total.strip_suffix("kB")?.trim().parse().ok()?;

@@ -18,7 +18,7 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Returns figures with a series for each of `metrics`, even if the values stay 0.
+    /// Returns figures in which each of `metrics` has a series, even if its values stay 0.
     pub(crate) fn with(metrics: impl IntoIterator<Item = Metric>) -> Self {
         let mut figures = Self::default();
         for metric in metrics {
@@ -54,7 +54,7 @@ impl Figures {
         }
     }
 
-    /// Sets a counter, or adds to a level. Metrics that were always 0 get no series.
+    /// Sets a counter, or adds to a level. A metric that was always 0 gets no series.
     pub(crate) fn set(&mut self, metric: Metric, value: f64) {
         let position = match self.positions.get(&metric) {
             Some(position) => *position,

@@ -55,10 +55,11 @@ const DISKS: [DiskFigure; 5] = [
     DiskFigure::Flushes,
 ];
 
-/// Minimum interval. The counters cover the whole host; reading `netstat` and `snmp` takes 80 µs.
+/// Minimum sampling interval. The counters cover the whole host. Reading `netstat` and `snmp` takes
+/// 80 µs.
 const STEP: Duration = Duration::from_millis(200);
 
-/// Minimum interval of disk samples. Shorter bursts of disk activity don't matter.
+/// Minimum interval between disk samples. Shorter bursts of disk activity don't matter.
 const STEP_OF_DISKS: Duration = Duration::from_secs(1);
 
 /// Maximum CPU share for reading each file. The typical cost is a tenth of this share.
@@ -106,7 +107,7 @@ pub(crate) fn machine(samples: &mut Samples, root: &Root) {
     disks(samples, root);
 }
 
-/// Starts to sample a file that stays open. The error of a parse failure names the file.
+/// Starts sampling a file that stays open. If parsing fails, the error names the file.
 fn add_file(
     samples: &mut Samples,
     root: &Root,
@@ -123,7 +124,7 @@ fn add_file(
     }
 }
 
-/// Samples the counters of a network namespace, from its folder in `/proc`.
+/// Samples the counters of a network namespace. `folder` is the namespace's folder in `/proc`.
 pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, folder: &str) {
     for (file, figures) in [("netstat", &NETSTAT[..]), ("snmp", &SNMP[..])] {
         let file = format!("{folder}/{file}");
@@ -171,7 +172,7 @@ pub(crate) fn throttling(samples: &mut Samples, root: &Root, of: Option<Role>, l
     });
 }
 
-/// Samples whole disks. A disk's counters include its partitions; loop and RAM devices are skipped.
+/// Samples whole disks. A disk's counters include its partitions. Loop and RAM devices are skipped.
 fn disks(samples: &mut Samples, root: &Root) {
     const SKIPPED: [&str; 5] = ["loop", "ram", "zram", "dm-", "md"];
     let entries = std::fs::read_dir(root.path("/sys/block")).into_iter();
@@ -257,6 +258,6 @@ mod tests {
         }
         let each = (crate::clock::thread_cpu() - before).as_secs_f64() / 100.0;
         println!("{:.1} µs per sample of all host files", each * 1e6);
-        assert!(each < 0.005, "a sample takes {each} s of CPU");
+        assert!(each < 0.005, "a sample takes {each} s of CPU time");
     }
 }

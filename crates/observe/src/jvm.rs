@@ -12,9 +12,9 @@ use crate::perf_data::{CounterOffset, PerfData};
 /// Counter with the number of ticks per second.
 const FREQUENCY: &str = "sun.os.hrt.frequency";
 
-/// Figures, each with the counters that are summed. HotSpot numbers its collectors: 0 is young, 1
-/// is old, and 2 counts the pauses of a concurrent collector. The collector in use determines which
-/// counters exist.
+/// Figures, and the counters that are summed for each figure. In HotSpot's numbering, collector 0
+/// is young, 1 is old, and 2 counts the pauses of a concurrent collector. Which counters exist
+/// depends on the collector in use.
 const FIGURES: [(JvmFigure, &[&str]); 7] = [
     (
         JvmFigure::Collections,
@@ -65,7 +65,7 @@ impl Jvm {
     /// `hsperfdata` file (`-XX:-UsePerfData`).
     ///
     /// # Errors
-    /// The file can't be read or parsed. The message is one line for the record.
+    /// The file can't be read or parsed. The error is a one-line message for the record.
     pub(crate) fn open(root: &Root, pid: u32) -> Result<Option<Self>, String> {
         let Some(path) = find(root, pid) else {
             return Ok(None);
@@ -124,8 +124,8 @@ impl Jvm {
     }
 }
 
-/// Finds `hsperfdata_USER/PID` in the `/tmp` that the process sees, under its PID in its own
-/// namespace.
+/// Finds `hsperfdata_USER/PID` in the `/tmp` folder that the process sees. The PID in this path is
+/// the process's ID in its own namespace.
 fn find(root: &Root, pid: u32) -> Option<String> {
     let status = root.read(format!("/proc/{pid}/status")).ok()?;
     let inner = labelled(&status, "NSpid:").and_then(|ids| ids.split_ascii_whitespace().last());
@@ -226,8 +226,8 @@ mod tests {
             metrics = jvm.metrics(Role::Server);
             first = jvm.read().unwrap();
             let begin = std::time::Instant::now();
-            // On a busy host the JVM may get little CPU: wait for collections, not for a fixed
-            // time.
+            // On a busy host, the JVM may get little CPU time. Wait for collections instead of a
+            // fixed time.
             while begin.elapsed() < std::time::Duration::from_secs(30) {
                 std::thread::sleep(std::time::Duration::from_millis(100));
                 second = jvm.read().unwrap();

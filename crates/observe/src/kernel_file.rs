@@ -7,10 +7,11 @@ use std::path::Path;
 
 use crate::root::{Root, at_path};
 
-/// Initial buffer size in bytes; most files of a process are smaller.
+/// Initial buffer size in bytes. Most files of a process are smaller.
 const ROOM: usize = 1024;
 
-/// An open file of the kernel. If a process ends and its PID is reused, reads of its file fail.
+/// An open kernel file. After a process has ended, reading its files fails, even if its PID is
+/// reused.
 #[derive(Debug)]
 pub(crate) struct KernelFile {
     file: File,
@@ -26,7 +27,7 @@ impl KernelFile {
         Ok(Self { file, buffer })
     }
 
-    /// Reads the whole file. Allocates only until the buffer is as large as the file.
+    /// Reads the whole file. Allocates only if the buffer is smaller than the file.
     pub(crate) fn bytes(&mut self) -> io::Result<&[u8]> {
         let mut length = 0;
         loop {
@@ -41,7 +42,7 @@ impl KernelFile {
         }
     }
 
-    /// Reads the file as text, up to the first byte that is not UTF-8. The files that are read as
+    /// Reads the file as text, up to the first byte that is not UTF-8. All files that are read as
     /// text contain only ASCII.
     pub(crate) fn text(&mut self) -> io::Result<&str> {
         let bytes = self.bytes()?;

@@ -7,7 +7,7 @@ use floodmark_record::host::LimitFacts;
 use crate::Root;
 use crate::kernel_file::labelled;
 
-/// Limits that matter for load: floodmark's name and the kernel's name.
+/// Limits that matter under load, with floodmark's name and the kernel's name for each.
 const LIMITS: [(&str, &str); 3] = [
     ("nofile", "Max open files"),
     ("nproc", "Max processes"),

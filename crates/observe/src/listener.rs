@@ -1,5 +1,6 @@
-//! Finds the process that listens on a local address: `/proc/net/tcp{,6}` lists the sockets,
-//! `/proc/PID/fd` their owners.
+//! Finds the process that listens on a local address.
+//!
+//! `/proc/net/tcp{,6}` lists the sockets, and `/proc/PID/fd` shows which process holds a socket.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,7 +16,7 @@ const LISTEN: &str = "0A";
 /// Heading of the state column.
 const HEADING: &str = "st";
 
-/// A socket of `/proc/net/tcp`.
+/// A socket listed in `/proc/net/tcp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ListedSocket {
     /// Local address.
@@ -60,13 +61,13 @@ pub fn parse_address(text: &str) -> Option<SocketAddr> {
 /// Owners of listening sockets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listeners {
-    /// PIDs of the listening processes, in ascending order. There are several if each process has
-    /// its own socket (`SO_REUSEPORT`). If processes share a socket, as forked workers do, only the
-    /// process whose parent does not hold this socket is listed.
+    /// PIDs of the listening processes, in ascending order. There are several PIDs if each process
+    /// has its own socket (`SO_REUSEPORT`). If processes share a socket, as forked workers do, only
+    /// the process whose parent does not hold this socket is listed.
     Processes(Vec<u32>),
-    /// A process that can't be inspected: it belongs to another user or PID namespace.
+    /// A process that can't be inspected, because it belongs to another user or PID namespace.
     Hidden,
-    /// No process of this network namespace.
+    /// No process in this network namespace is listening.
     Nobody,
 }
 
@@ -96,7 +97,7 @@ fn listening(root: &Root) -> Vec<ListedSocket> {
     texts.iter().flat_map(|text| parse(text, LISTEN)).collect()
 }
 
-/// Reads the listening sockets of a file. The kernel prints listening sockets first
+/// Reads the listening sockets from a file. The kernel prints listening sockets first
 /// (`Documentation/networking/proc_net_tcp.rst`). With many connections, reading the rest of the
 /// file takes tens of milliseconds.
 fn head(root: &Root, file: &str) -> String {
@@ -258,7 +259,7 @@ mod tests {
         let first = listener(0);
         let address = first.local_addr().unwrap().as_socket().unwrap();
         let second = listener(address.port());
-        // The child inherits the second socket; after the drop, only the child holds it.
+        // The child inherits the second socket. After the drop, only the child holds this socket.
         second.set_cloexec(false).unwrap();
         let mut child = std::process::Command::new("sleep")
             .arg("60")

@@ -1,4 +1,4 @@
-//! Opens the samplers of host, server, client, their sockets and the store.
+//! Opens the samplers for the host, the server, the client, their sockets and the store.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -19,11 +19,11 @@ use crate::store::StoreMonitor;
 use crate::targets::{LiveCpu, MonitorTargets, MonitoredStore, SharedCpu};
 use crate::{Root, cgroup, clock, host, namespace, server, store};
 
-/// Interval of connection samples. For each sample, the kernel scans its whole connection table,
-/// which takes up to 1 ms even with few connections.
+/// Interval between connection samples. For each sample, the kernel scans its whole connection
+/// table, which takes up to 1 ms even with few connections.
 const CONNECTIONS_STEP: Duration = Duration::from_millis(250);
 
-/// Maximum CPU shares of sampling connections and the listener.
+/// Maximum CPU shares for sampling connections and for sampling the listener.
 const CONNECTIONS: f64 = 0.004;
 const LISTENER: f64 = 0.002;
 
@@ -53,7 +53,7 @@ impl Monitor {
         }
     }
 
-    /// Starts to sample the host, the server and the store.
+    /// Starts sampling the host, the server and the store.
     pub(crate) fn open(every: Duration, targets: &MonitorTargets, live: &LiveCpu) -> Self {
         let root = &Root::host();
         let mut monitor = Self::new(root, Samples::new(every), targets);
@@ -73,7 +73,7 @@ impl Monitor {
         monitor
     }
 
-    /// Starts to sample a server and its host for a load from another host. The caller must drain
+    /// Starts sampling a server and its host for a load from another host. The caller must drain
     /// the samples.
     ///
     /// # Errors
@@ -93,8 +93,8 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Starts to sample the server's processes. Does nothing if there is no server, or if a remote
-    /// observer samples it.
+    /// Starts sampling the server's processes. Does nothing if there is no server, or if a remote
+    /// observer samples the server.
     fn open_processes(&mut self, live: &SharedCpu) -> Result<Option<ProcessSampler>, String> {
         let (addresses, pid) = (&self.targets.addresses, self.targets.server_pid);
         if self.targets.observed_remotely || addresses.is_empty() && pid.is_none() {
@@ -104,7 +104,7 @@ impl Monitor {
         open_processes(samples, &self.root, who, pid, addresses, live).map(Some)
     }
 
-    /// Starts to sample the processes of a store, and its statistics if the store's kind is known.
+    /// Starts sampling a store's processes, and its statistics if the kind of store is known.
     fn open_store(&mut self, store: &MonitoredStore, live: &SharedCpu) {
         let (samples, root) = (&mut self.samples, &self.root);
         let who = format!("store: {}", store.name);
@@ -118,7 +118,7 @@ impl Monitor {
         self.store_monitor = or_missing(samples, store_monitor).flatten();
     }
 
-    /// Starts to sample the server's control group, if it differs from `own`, and the connections
+    /// Starts sampling the server's control group if it differs from `own`, and the connections
     /// that the server opens.
     fn open_server_groups(&mut self, own: Option<&Path>, namespace_of: Option<u32>) {
         let Some(server) = &self.server else {
@@ -140,7 +140,7 @@ impl Monitor {
         namespace::is_other(&self.root, pid).then_some(pid)
     }
 
-    /// Starts to sample the network counters of a process's namespace.
+    /// Starts sampling the network counters of a process's namespace.
     fn open_counters(&mut self, role: Role, pid: u32) {
         let net = format!("/proc/{pid}/net");
         host::network(&mut self.samples, &self.root, Some(role), &net);
@@ -169,8 +169,8 @@ impl Monitor {
         }
     }
 
-    /// Starts to sample the sockets of all local roles. Also samples the network counters of a
-    /// client in a network namespace of its own.
+    /// Starts sampling the sockets of all local roles. If the client has its own network namespace,
+    /// also starts sampling that namespace's network counters.
     fn open_network(&mut self, client: u32) {
         let server_namespace = self.server_namespace();
         let client_namespace = namespace::is_other(&self.root, client).then_some(client);
@@ -209,7 +209,7 @@ impl Monitor {
 
     fn open_listener(&mut self, namespace_of: Option<u32>) {
         let addresses = self.targets.ip_addresses();
-        // If this fails, the source of the connections has already reported the failure.
+        // If this fails, the connection sampler has already reported the failure.
         if let Ok(diag) = namespace::within(&self.root, namespace_of, SockDiag::open)
             && !addresses.is_empty()
         {
@@ -255,8 +255,8 @@ impl Monitor {
     }
 }
 
-/// Keeps one line per process tree that ended, because each sampler of a tree reports the end.
-/// Drops lines about the client, because floodmark reports the client's end elsewhere.
+/// Keeps one line per ended process tree, because each sampler of a tree reports the end. Drops
+/// such lines about the client, because floodmark reports the client's end elsewhere.
 fn merge_ends(missing: &mut Vec<String>) {
     let mut ended = HashSet::new();
     missing.retain(|line| match line.split_once(": ") {
@@ -267,13 +267,13 @@ fn merge_ends(missing: &mut Vec<String>) {
     });
 }
 
-/// Returns the value, or records the error as missing.
+/// Returns the value. After an error, returns `None` and adds the message to the missing sources.
 fn or_missing<T>(samples: &mut Samples, opened: Result<T, String>) -> Option<T> {
     opened.map_err(|line| samples.missing(line)).ok()
 }
 
-/// Starts to sample the processes of a role: those with the given PID, or those that listen on the
-/// addresses. Each message starts with `name`.
+/// Starts sampling the processes of a role. If no PID is given, samples the processes that listen
+/// on the addresses. Each error message starts with `name`.
 fn open_processes(
     samples: &mut Samples,
     root: &Root,
@@ -286,7 +286,8 @@ fn open_processes(
         Some(pid) => vec![pid],
         None => server::processes(root, (role, name), addresses)?,
     };
-    // floodmark may be a child of the server under test. In tests it may be the server itself.
+    // floodmark may be a child of the server under test. In tests, floodmark may itself be the
+    // server.
     let own = Some(std::process::id()).filter(|own| !pids.contains(own));
     ProcessSampler::open(samples, root, role, &pids, own, live)
         .map_err(|error| format!("{name}: process {pids:?}: {error}"))

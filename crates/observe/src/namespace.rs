@@ -8,19 +8,19 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::Root;
 
-/// Returns whether a process is in another network namespace than the calling thread. The thread
-/// may have entered a namespace itself. Returns false if the namespace can't be read.
+/// Returns whether a process is in a different network namespace from the calling thread. The
+/// thread may itself have entered a namespace. Returns false if the namespace can't be read.
 pub(crate) fn is_other(root: &Root, pid: u32) -> bool {
     let of = |whose: &str| fs::read_link(root.path(format!("/proc/{whose}/ns/net"))).ok();
     let theirs = of(&pid.to_string());
     theirs.is_some() && theirs != of("thread-self")
 }
 
-/// Calls a function on a new thread in the network namespace of a process. Without a process, calls
-/// the function directly. A socket opened by the function stays in that namespace.
+/// Calls a function on a new thread in a process's network namespace. Without a process, calls the
+/// function directly. A socket opened by the function stays in that namespace.
 ///
 /// # Errors
-/// Entering the namespace fails (it requires root), or `what` returns an error.
+/// The namespace can't be entered (this requires root), or `what` returns an error.
 pub(crate) fn within<T: Send>(
     root: &Root,
     pid: Option<u32>,

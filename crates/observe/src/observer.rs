@@ -13,7 +13,7 @@ use crate::{Root, clock};
 
 /// Samples a server and its host on the calling thread.
 ///
-/// Memory and cost don't grow with time, because drained samples are dropped.
+/// Memory use and sampling cost don't grow with time, because drained samples are dropped.
 pub struct Observer {
     root: Root,
     monitor: Monitor,
@@ -24,10 +24,10 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// Starts to observe a server.
+    /// Starts observing a server.
     ///
     /// # Errors
-    /// The server's processes don't exist or can't be read. The message is one line.
+    /// The server's processes don't exist or can't be read. The error is a one-line message.
     pub fn open(targets: &MonitorTargets) -> Result<Self, String> {
         let (root, cpu_before) = (Root::host(), thread_cpu());
         let monitor = Monitor::open_server(&root, targets)?;
@@ -48,14 +48,14 @@ impl Observer {
         server.unwrap_or_default()
     }
 
-    /// Returns whether any process of the server is alive.
+    /// Returns whether any server process is running.
     #[must_use]
     pub fn server_is_alive(&self) -> bool {
         let server = self.monitor.server.as_ref();
         server.is_some_and(ProcessSampler::is_alive)
     }
 
-    /// Reads the monotonic and the wall clock.
+    /// Reads the monotonic clock and the wall clock.
     #[must_use]
     pub fn clocks(&self) -> ClockReading {
         clock::read(&self.root, self.monitor.samples.begin)
@@ -82,7 +82,7 @@ impl Observer {
         let to_ms = u64::try_from(steps * EVERY.as_millis()).unwrap_or(u64::MAX);
         self.drained_to_ms = to_ms.max(from_ms);
         if !self.server_is_alive() {
-            // All samplers of the server report the same end.
+            // Report the server's end once, not once per sampler.
             missing = vec!["server: the process ended".to_owned()];
         }
         let second = ObservedSecond {

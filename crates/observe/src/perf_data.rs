@@ -1,18 +1,18 @@
-//! Parses the file in which a HotSpot JVM publishes its counters, version 2.0 of the layout in
-//! HotSpot's `perfMemory.hpp`. Any byte may be invalid: another process owns the file and may be
-//! writing it.
+//! Parses the file in which a HotSpot JVM publishes its counters. The layout is version 2.0,
+//! defined in HotSpot's `perfMemory.hpp`. Any byte may be invalid, because another process owns the
+//! file and may be writing to it.
 
 use std::collections::HashMap;
 
 /// `0xcafec0c0`, always big-endian.
 const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 
-/// Length of the prologue in bytes: magic, byte order, major and minor version, accessible flag,
-/// used, overflow, time stamp, offset of the first entry, number of entries.
+/// Length of the prologue in bytes. Its fields are magic, byte order, major and minor version,
+/// accessible flag, used, overflow, time stamp, offset of the first entry, and number of entries.
 const PROLOGUE: usize = 32;
 
-/// Length of an entry's header in bytes: entry length, name offset, vector length, type, flags,
-/// unit, variability, data offset.
+/// Length of an entry's header in bytes. Its fields are entry length, name offset, vector length,
+/// type, flags, unit, variability and data offset.
 const ENTRY: usize = 20;
 
 /// Maximum number of entries; JVMs have about 300.
@@ -52,7 +52,7 @@ impl PerfData {
     /// Parses the entries of a file.
     ///
     /// # Errors
-    /// The file has another format or is damaged.
+    /// The file has a different format or is damaged.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let head = bytes.get(..PROLOGUE).ok_or(SHORT)?;
         if head[..4] != MAGIC {
@@ -101,7 +101,7 @@ impl PerfData {
         self.places.get(name).copied()
     }
 
-    /// Returns a counter's value in a later reading of the same file.
+    /// Returns a counter's value from a later reading of the same file.
     pub(crate) fn value(&self, bytes: &[u8], place: CounterOffset) -> Option<u64> {
         let end = place.offset.checked_add(8)?;
         let raw: [u8; 8] = bytes.get(place.offset..end)?.try_into().ok()?;
@@ -127,7 +127,7 @@ pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Builds a file of 64-bit counters in HotSpot's layout.
+    /// Builds a file with 64-bit counters in HotSpot's layout.
     pub(crate) fn file(counters: &[(&str, u8, u64)], little: bool) -> Vec<u8> {
         let u32_of = |n: u32| {
             if little {

@@ -17,7 +17,7 @@ pub(crate) fn stat(root: &Root, pid: u32) -> io::Result<Stat> {
     stat.map_err(|error| io::Error::other(format!("{path}: {error}")))
 }
 
-/// Parses a `schedstat` file: time on a CPU and time runnable without one, in ns.
+/// Parses a `schedstat` file. Returns the time on a CPU and the run delay, in ns.
 pub(crate) fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
     let mut words = text.split_ascii_whitespace();
     Some((words.next()?.parse().ok()?, words.next()?.parse().ok()?))
@@ -35,7 +35,7 @@ pub fn is_running(root: &Root, pid: u32) -> bool {
     stat(root, pid).is_ok_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Returns the CPU time of a process since its start in seconds, including ended threads.
+/// Returns the CPU seconds that a process has used since it started, including ended threads.
 ///
 /// # Errors
 /// The process doesn't exist or can't be read.
@@ -47,7 +47,7 @@ fn own_cpu_s(stat: &Stat) -> f64 {
     (stat.utime + stat.stime) as f64 / ticks_per_s()
 }
 
-/// Returns PID, name and CPU seconds of every visible process, in ascending order of PIDs.
+/// Returns the PID, name and CPU seconds of every visible process, sorted by PID.
 pub(crate) fn all_cpu(root: &Root) -> Vec<(u32, String, f64)> {
     let of = |pid| {
         let stat = stat(root, pid).ok()?;

@@ -26,21 +26,21 @@ use crate::tree::{ENDED, Ticks, Tree};
 use crate::upstreams::Upstreams;
 use crate::{Root, cgroup, host, jvm, limits, thread_groups};
 
-/// Interval of searches for new child processes. A search takes 0.1 to 0.3 ms per hundred processes
-/// on the host. The tree's CPU time includes children that end between searches.
+/// Interval between searches for new child processes. A search takes 0.1 to 0.3 ms per hundred
+/// processes on the host. The tree's CPU time includes children that end between searches.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Interval of samples that are expensive and change slowly.
+/// Interval between samples of figures that are expensive to read and change slowly.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Maximum CPU shares of sampling processes, threads, slow values and threads by name.
+/// Maximum CPU shares for sampling processes, threads, slowly changing values and threads by name.
 const PROCESSES: f64 = 0.003;
 const THREADS: f64 = 0.004;
 const SELDOM: f64 = 0.002;
 const NAMES: f64 = 0.004;
 
-/// Maximum number of threads reported by name per second. A record keeps fewer threads. A thread
-/// that is missing in some seconds is undercounted.
+/// Maximum number of threads reported by name per second. The record names fewer threads. If a
+/// thread is missing in some seconds, its usage is undercounted.
 const DRAINED: usize = 64;
 
 /// Figures from `/proc/PID/stat`, `schedstat`, `status`, `/proc/PID/io` and `/proc/PID/fd`.
@@ -92,7 +92,7 @@ pub(crate) struct ProcessSampler {
 }
 
 impl ProcessSampler {
-    /// Starts to sample the processes `pids` and their descendants, except `excluded`.
+    /// Starts sampling the processes `pids` and their descendants, except `excluded`.
     ///
     /// # Errors
     /// None of the processes exists.
@@ -124,7 +124,7 @@ impl ProcessSampler {
         Ok(sampler)
     }
 
-    /// Returns the name of a source of this role.
+    /// Returns the name of a source. The name starts with this role.
     fn source(&self, files: &str) -> String {
         format!("{}: {files}", self.role.name())
     }
@@ -207,7 +207,7 @@ impl ProcessSampler {
         });
     }
 
-    /// Starts to sample the first JVM among the processes.
+    /// Starts sampling the first JVM among the processes.
     fn open_jvm(&self, samples: &mut Samples) -> bool {
         for member in &self.tree.borrow().members {
             match Jvm::open(&self.root, member.pid) {
@@ -228,8 +228,8 @@ impl ProcessSampler {
         false
     }
 
-    /// Starts to sample bytes read and written. As with CPU time, a parent's counters include those
-    /// of ended children.
+    /// Starts sampling the bytes read and written. As with CPU time, a parent's counters include
+    /// its ended children.
     fn open_io(&self, samples: &mut Samples) {
         let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
         let mut highest = [0, 0];
@@ -247,7 +247,7 @@ impl ProcessSampler {
         });
     }
 
-    /// Starts to sample the open files and the limit of the process that is closest to its limit.
+    /// Starts sampling the open files and the limit of the process that is closest to its limit.
     fn open_files(&self, samples: &mut Samples) {
         let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
         let (source, metrics) = (
@@ -264,7 +264,8 @@ impl ProcessSampler {
         });
     }
 
-    /// Starts to sample the connections that the server opened, except those to its own `port`.
+    /// Starts sampling the connections that the server opened, except connections to its own
+    /// `port`.
     pub(crate) fn open_upstreams(&self, samples: &mut Samples, port: u16, diag: SockDiag) {
         let mut upstreams = Upstreams::new(diag, &self.root, Rc::clone(&self.tree), port);
         let timing = (SLOW, SELDOM);
@@ -272,7 +273,7 @@ impl ProcessSampler {
         samples.add("sock_diag: upstreams", timing, Vec::new(), read);
     }
 
-    /// Starts to sample the throttling of the first control group that differs from `own`. A start
+    /// Starts sampling the throttling of the first control group that differs from `own`. A start
     /// script may put the server in a group without joining the group itself.
     pub(crate) fn open_cgroup(&self, samples: &mut Samples, own: Option<&Path>) {
         let tree = self.tree.borrow();
@@ -283,7 +284,7 @@ impl ProcessSampler {
         }
     }
 
-    /// Starts the period of [`ProcessSampler::seen`].
+    /// Starts the period that [`ProcessSampler::seen`] covers.
     pub(crate) fn mark(&mut self) {
         let mut tree = self.tree.borrow_mut();
         // A tree that has ended keeps the CPU time of its last sample.
@@ -348,7 +349,7 @@ fn process_metrics<const N: usize>(role: Role, figures: [ProcessFigure; N]) -> V
     figures.map(|figure| Metric::Process(role, figure)).into()
 }
 
-/// Returns a figure of each readable process of a tree.
+/// Returns a figure for each readable process in a tree.
 ///
 /// # Errors
 /// No process is readable.
@@ -368,7 +369,7 @@ fn of_members<T>(tree: &Tree, read: impl Fn(u32) -> io::Result<T>) -> io::Result
     }
 }
 
-/// Returns the number of open files of a process and its limit.
+/// Returns a process's number of open files and its limit on open files.
 fn open_files(root: &Root, pid: u32) -> io::Result<[f64; 2]> {
     let folder = root.path(format!("/proc/{pid}/fd"));
     // Since Linux 6.2, the size of the folder is the number of open files.

@@ -1,4 +1,4 @@
-//! The location of `/proc` and `/sys`: those of this host, or a folder in tests.
+//! The location of `/proc` and `/sys`. Tests use a folder of their own for both.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ impl Root {
         Self(PathBuf::from("/"))
     }
 
-    /// Returns a root at a folder that contains `proc` and `sys`.
+    /// Returns a root for a folder that contains `proc` and `sys`.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
@@ -22,8 +22,8 @@ impl Root {
 
     /// Returns the location of an absolute path.
     ///
-    /// `/proc/net` becomes the folder of the calling thread, which may have entered another network
-    /// namespace. The kernel's own link points to the folder of the main thread.
+    /// `/proc/net` becomes the calling thread's folder, because the thread may have entered another
+    /// network namespace. The kernel's own link points to the main thread's folder.
     #[must_use]
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
@@ -38,7 +38,7 @@ impl Root {
     /// Reads a kernel file.
     ///
     /// # Errors
-    /// File system errors, with the path.
+    /// The file can't be read. The error names the path.
     pub fn read(&self, absolute: impl AsRef<Path>) -> io::Result<String> {
         let path = self.path(absolute);
         // Thread names may contain any byte; strict decoding would reject the whole file.

@@ -11,14 +11,14 @@ use crate::figures::Figures;
 use crate::produced;
 use crate::series::{MAX_VALUES, Series};
 
-/// Reads the current value of each metric. Counters are cumulative. Metrics may first appear in any
-/// sample, and their earlier values are 0.
+/// Reads the current value of each metric. Counters are cumulative. A metric may first appear in
+/// any sample, and its earlier values are 0.
 pub(crate) type Read = Box<dyn FnMut(&mut Figures) -> io::Result<()>>;
 
 /// Maximum step of a group whose samples are expensive.
 const LONGEST: Duration = Duration::from_secs(8);
 
-/// Series that are sampled together at one step.
+/// Series that are sampled together with the same step.
 ///
 /// A group has a maximum CPU share. When two consecutive samples exceed this share, the step
 /// doubles and earlier values are merged. If values are drained, the step halves again once samples
@@ -35,26 +35,26 @@ pub(crate) struct SampleGroup {
     alive: bool,
     share: f64,
     step: Duration,
-    /// Initial step, which is the shortest.
+    /// Initial step, which is also the shortest step.
     finest: Duration,
     /// Nominal end of the last step.
     last_at: Instant,
     /// Time of the last sample, at or after the end of its step.
     read_at: Instant,
     steps_done: usize,
-    /// CPU time of the last two samples, latest first.
+    /// CPU time of the last two samples, most recent first.
     costs: [Duration; 2],
     /// Start of the retained values, relative to the start of the series.
     kept_from: Duration,
-    /// Number of series that were already described.
+    /// Number of series that have already been described.
     described_series: usize,
-    /// Whether values are drained. Drained values are never merged, because all values of a line
+    /// Whether values are drained. Drained values are never merged, because all values on a line
     /// must have the same step.
     pub(crate) drained: bool,
 }
 
 impl SampleGroup {
-    /// Takes the first sample, the baseline of counters.
+    /// Takes the first sample, which is the baseline for counters.
     ///
     /// # Errors
     /// The source can't be read.
@@ -66,7 +66,7 @@ impl SampleGroup {
     ) -> io::Result<Self> {
         let mut figures = Figures::with(metrics);
         read(&mut figures)?;
-        // A group that is opened later starts with the current step.
+        // A group that is opened after `begin` starts with the current step.
         let steps = begin.elapsed().as_nanos() / step.as_nanos().max(1);
         let opened_after = step * u32::try_from(steps).unwrap_or(u32::MAX);
         let metrics = figures.metrics().iter().inspect(check_declared);
@@ -107,7 +107,7 @@ impl SampleGroup {
         })
     }
 
-    /// Returns and removes the values since the previous call.
+    /// Returns and removes the values added since the previous call.
     pub(crate) fn drain(&mut self, number: u32) -> Option<remote::GroupValues> {
         let steps = u32::try_from(std::mem::take(&mut self.steps_done)).unwrap_or(u32::MAX);
         let (start, step) = (self.kept_from, self.step);
@@ -148,7 +148,8 @@ impl SampleGroup {
     }
 
     /// Takes the last sample, which usually falls within a step. If less than a fifth of a step has
-    /// passed, the sample is added to the previous value. Otherwise, it becomes a value of its own.
+    /// passed, the sample is added to the previous value. Otherwise, the sample becomes a new
+    /// value.
     pub(crate) fn take_last(&mut self, now: Instant) -> Option<String> {
         if !self.alive {
             return None;
@@ -169,7 +170,7 @@ impl SampleGroup {
     }
 
     /// Doubles the step if there are too many values or samples cost too much. Waits for an even
-    /// number of steps, so that values keep their times.
+    /// number of steps, so that no value moves in time.
     fn thin_out(&mut self, now: Instant) {
         let every = if self.drained { usize::MAX } else { 2 };
         while self.steps_done.is_multiple_of(every)
@@ -259,7 +260,7 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Checks in debug builds that [`produced`] lists a metric. A store may report figures that
+/// In debug builds, checks that [`produced`] lists a metric. A store may report figures that
 /// floodmark doesn't know.
 fn check_declared(metric: &&Metric) {
     debug_assert!(
@@ -278,7 +279,8 @@ mod tests {
     const COUNTER: Metric = Metric::Host(None, HostFigure::Steal);
     const LEVEL: Metric = Metric::Listener(ListenerFigure::AcceptQueue);
 
-    /// A counter that grows by one per sample and uses `busy` of CPU time.
+    /// Returns a group with a counter that grows by one per sample. A sample uses `busy` of CPU
+    /// time.
     fn group(busy: Duration, share: f64, begin: Instant) -> SampleGroup {
         let mut count = 0.0;
         let read = move |into: &mut Figures| {
@@ -302,12 +304,12 @@ mod tests {
     #[test]
     fn slows_down_expensive_samples_without_losing_values() {
         let begin = Instant::now();
-        // A sample of 1 ms per 100 ms takes 1 % of a CPU. The maximum share is a quarter of this,
-        // so samples must be at least 400 ms apart.
+        // A sample of 1 ms per 100 ms takes 1 % of a CPU. The maximum share is 0.25 %, so samples
+        // must be at least 400 ms apart.
         let cheap = taken(group(Duration::ZERO, 0.5, begin), begin, 64);
         assert_eq!((cheap.len(), cheap[0].step_ms), (1, 100));
         let expensive = taken(group(Duration::from_millis(1), 0.0025, begin), begin, 64);
-        // On a busy host, samples take more CPU time: the step may be longer, but never shorter.
+        // On a busy host, samples take more CPU time, so the step may be longer, but never shorter.
         assert!(
             (400..=1600).contains(&expensive[0].step_ms),
             "{expensive:?}"
@@ -365,8 +367,8 @@ mod tests {
         }
     }
 
-    /// Returns a source with a level, and a counter that first appears in the third sample with 5
-    /// and grows by 2.
+    /// Returns a source with a level and a counter. The counter first appears in the third sample,
+    /// starts at 5 and grows by 2.
     fn growing() -> Read {
         let mut samples = 0;
         Box::new(move |into: &mut Figures| {

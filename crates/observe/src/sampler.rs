@@ -11,8 +11,8 @@ use crate::clock::thread_cpu;
 use crate::monitor::Monitor;
 use crate::targets::{LiveCpu, MonitorTargets, SharedCpu, UsedCpu};
 
-/// Interval of CPU, run delay and accept queue samples. One sample per second would miss stalls of
-/// 0.1 s. More expensive samples are taken less often.
+/// Interval between samples of CPU, run delay and accept queue. One sample per second would miss
+/// stalls of 0.1 s. More expensive samples are taken less often.
 pub const EVERY: Duration = Duration::from_millis(50);
 
 /// All samples, and one line per source that could not be sampled.
@@ -20,32 +20,32 @@ pub type Sampled = (Observed, Vec<String>);
 
 /// A command to the sampler's thread.
 pub(crate) enum MonitorCommand {
-    /// Start to sample the client with this PID.
+    /// Start sampling the client with this PID.
     Client(u32),
     /// The measurement started at this moment.
     Measuring(Instant),
 }
 
-/// Monitors the host, the server, the client and the store's processes. On the host it samples
-/// network, CPUs, control group and disks. For the server it also samples threads, sockets and the
+/// Monitors the host, the server, the client and the store's processes. On the host, it samples
+/// network, CPUs, control group and disks. For the server, it also samples threads, sockets and the
 /// JVM.
 ///
 /// Series that stay zero are kept, because a zero is evidence. Host and network counters cover
-/// everything on the host. A sampler that exceeds its small CPU share slows down, so many
+/// everything on the host. A sampler that exceeds its small CPU share samples less often, so many
 /// connections or threads make its series coarser. Memory is bounded: beyond 3,600 values per
 /// series, the resolution is halved.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Dropping it stops the thread.
+    /// Dropping the sender stops the thread.
     commands: Option<mpsc::Sender<MonitorCommand>>,
     thread: io::Result<JoinHandle<Sampled>>,
     live: LiveCpu,
 }
 
 impl Sampler {
-    /// Starts at a moment, which is time 0 of the series. Takes the first samples before returning,
-    /// unless the moment is in the future. `every` is in whole milliseconds, and at least one tick
-    /// of the kernel's CPU accounting (10 ms).
+    /// Starts sampling at `start`, which is time 0 of the series. Takes the first samples before
+    /// returning, unless `start` is in the future. `every` must be in whole milliseconds, and at
+    /// least one tick of the kernel's CPU accounting (10 ms).
     #[must_use]
     pub fn start_at(start: Instant, every: Duration, targets: MonitorTargets) -> Self {
         let (commands, received) = mpsc::channel();
@@ -67,23 +67,24 @@ impl Sampler {
         }
     }
 
-    /// Starts to sample the client.
+    /// Starts sampling the client.
     pub fn client(&self, pid: u32) {
         self.send(MonitorCommand::Client(pid));
     }
 
-    /// Marks the start of the measurement. The usage of threads is counted from this moment.
+    /// Marks the start of the measurement. Thread CPU usage is measured from this point.
     pub fn measuring(&self) {
         self.send(MonitorCommand::Measuring(Instant::now()));
     }
 
-    /// Returns the server's CPU at the last sample; `None` if the server isn't sampled.
+    /// Returns the server's CPU time at the last sample. Returns `None` if the server isn't
+    /// sampled.
     #[must_use]
     pub fn server_cpu(&self) -> Option<UsedCpu> {
         last(&self.live.server)
     }
 
-    /// Returns the store's CPU at the last sample; `None` if the store isn't sampled.
+    /// Returns the store's CPU time at the last sample. Returns `None` if the store isn't sampled.
     #[must_use]
     pub fn store_cpu(&self) -> Option<UsedCpu> {
         last(&self.live.store)
@@ -244,7 +245,7 @@ mod tests {
         let (observed, missing) = sampler.stop();
         writeln!(stdin).unwrap();
         child.wait().unwrap();
-        // The first line of `times` is the shell itself: "0m0.41s 0m0.00s".
+        // The first line that `times` prints is for the shell itself: "0m0.41s 0m0.00s".
         let truth: f64 = line
             .split_ascii_whitespace()
             .map(|time| {
@@ -292,7 +293,8 @@ mod tests {
         std::thread::sleep(Duration::from_millis(100));
         let (observed, missing) = sampler.stop();
         assert!(sum(&observed, "server", "user") > 0.02);
-        // Any file may be the first to be read after the end, but there is always exactly one line.
+        // Any file may be the first to be read after the process ends, but there is always exactly
+        // one line.
         let ended = |line: &&String| {
             line.starts_with("server: /proc/PID/") && line.contains("sampling stopped")
         };
@@ -300,7 +302,7 @@ mod tests {
         assert!(missing.iter().all(|line| !line.contains('\n')));
         assert!(observed.server.unwrap().peak_rss_bytes > 0);
 
-        // A process that does not exist is reported too.
+        // A process that does not exist is also reported.
         let (observed, missing) = start(20, targets).stop();
         assert!(observed.server.is_none());
         assert!(

@@ -8,15 +8,15 @@ use floodmark_record::{Metric, Observation};
 use crate::figures::Figures;
 use crate::sample_group::SampleGroup;
 
-/// Maximum length of the values of one run in JSON, in characters. All observations together
-/// stay below 4 MiB.
+/// Maximum length of one run's values in JSON, in characters. All observations together stay below
+/// 4 MiB.
 pub(crate) const MAX_JSON_LENGTH: usize = 3_700_000;
 
 /// Samples taken so far.
 pub(crate) struct Samples {
     groups: Vec<SampleGroup>,
     missing: Vec<String>,
-    /// Number of messages already drained; `None` if samples are kept until the end.
+    /// Number of messages already drained; `None` if samples are kept until the end of the run.
     drained: Option<usize>,
     /// Shortest step of any group.
     pub(crate) step: Duration,
@@ -35,7 +35,7 @@ impl Samples {
         }
     }
 
-    /// Returns samples that are drained while sampling continues.
+    /// Returns an empty collection for samples that are drained while sampling continues.
     pub(crate) fn drained(step: Duration) -> Self {
         Self {
             drained: Some(0),
@@ -54,7 +54,7 @@ impl Samples {
         next.unwrap_or_else(|| Instant::now() + self.step)
     }
 
-    /// Adds a message, unless the list contains it already.
+    /// Adds a message, unless the list already contains it.
     pub(crate) fn missing(&mut self, line: String) {
         if !self.missing.contains(&line) {
             self.missing.push(line);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use floodmark_record::metric::MetricKind;
 use floodmark_record::{Metric, Observation};
 
-/// Maximum number of values per series: three minutes at 20 per second, or an hour at one. Longer
-/// runs halve the resolution.
+/// Maximum number of values per series: three minutes at 20 per second, or an hour at one per
+/// second. In longer runs, the resolution is halved.
 pub(crate) const MAX_VALUES: usize = 3_600;
 
 /// The values of one metric.
@@ -14,7 +14,7 @@ pub(crate) const MAX_VALUES: usize = 3_600;
 pub(crate) struct Series {
     pub metric: Metric,
     values: Vec<f64>,
-    /// Largest sample within each value, per second for counters; empty until values are merged.
+    /// Largest sample within each value, per second for counters. Empty until values are merged.
     largest: Vec<f64>,
 }
 
@@ -27,7 +27,7 @@ impl Series {
         }
     }
 
-    /// Returns a series with zeros for the `steps` steps before its metric first appeared.
+    /// Returns a series of `steps` zeros, for the steps before the metric first appeared.
     pub(crate) fn of_zeros(metric: Metric, steps: usize) -> Self {
         Self {
             values: vec![0.0; steps],
@@ -40,7 +40,7 @@ impl Series {
     }
 
     /// Adds a sample that covers `steps` steps of length `step`. A late sample covers more than one
-    /// step. Increases of counters are spread evenly over the steps, and other values are repeated.
+    /// step. A counter's increase is spread evenly over the steps, and other values are repeated.
     pub(crate) fn push(&mut self, value: f64, steps: usize, step: Duration) {
         let steps = steps.max(1);
         let each = if self.is_counter() {
@@ -68,7 +68,7 @@ impl Series {
         }
     }
 
-    /// Adds the last increase of a run to the last step, because the remaining time is too short
+    /// Adds the last increase of a run to the last value, because the remaining time is too short
     /// for the kernel's clock ticks. A level stays the same, because the load may have ended.
     pub(crate) fn fold(&mut self, value: f64) {
         let is_counter = self.is_counter();
@@ -129,7 +129,7 @@ impl Series {
     }
 }
 
-/// Rounds to six decimals: microsecond resolution, and short in JSON.
+/// Rounds to six decimals. This keeps microseconds and is short in JSON.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn halving_keeps_sums_means_and_peaks() {
         for (metric, expected, largest, unit) in [
-            // The last of the five steps was half as long as the others.
+            // The fifth value is not merged in the first round, so it covers half a step.
             (COUNTER, [10.0, 9.0], [8.0, 10.0], "s/s"),
             (MEAN, [2.5, 4.5], [4.0, 5.0], "CPUs"),
             (LEVEL, [2.5, 4.5], [4.0, 5.0], "connections"),
@@ -164,7 +164,7 @@ mod tests {
             let mut series = series(metric.clone(), &[1.0, 2.0, 3.0, 4.0, 5.0]);
             assert_eq!(series.clone().observations("s", 0, 500).count(), 1);
             series.halve(STEP);
-            // An increase over a doubled step of one second.
+            // This sample covers a doubled step of one second.
             series.push(4.0, 1, STEP * 2);
             series.halve(STEP * 2);
             let all: Vec<_> = series.observations("s", 0, 2000).collect();

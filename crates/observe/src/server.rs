@@ -9,11 +9,11 @@ use floodmark_record::target::Address;
 use crate::Root;
 use crate::listener::{self, Listeners, find, find_unix};
 
-/// Returns the PIDs of a role's initial processes. Each message starts with `name`.
+/// Returns the PIDs of a role's initial processes. Each error message starts with `name`.
 ///
 /// # Errors
-/// The processes are not on this host or can't be inspected. The message is one line for the
-/// record.
+/// The processes are not on this host or can't be inspected. The error is a one-line message for
+/// the record.
 pub(crate) fn processes(
     root: &Root,
     (role, name): (Role, &str),
@@ -52,10 +52,11 @@ pub(crate) fn processes(
     })
 }
 
-/// Returns the addresses on which a server listens, by port and optionally by address.
+/// Returns the addresses of the server that listens on a port. `only` restricts the search to one
+/// IP address.
 ///
 /// # Errors
-/// No server or several servers listen there. The message is one line with a fix.
+/// No server listens there, or several servers do. The one-line message suggests a fix.
 pub fn on_port(root: &Root, port: u16, only: Option<IpAddr>) -> Result<Vec<Address>, NotFound> {
     let mut found = listener::addresses(root, port);
     if let Some(only) = only {
@@ -80,7 +81,7 @@ pub fn on_port(root: &Root, port: u16, only: Option<IpAddr>) -> Result<Vec<Addre
     Ok(found.into_iter().map(Address::Ip).collect())
 }
 
-/// Reason why no server was found by its port.
+/// Reason why no single server was found on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotFound {
     /// No server listens there.

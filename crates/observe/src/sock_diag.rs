@@ -20,13 +20,13 @@ const BOTH_FAMILIES: u16 = 18;
 /// Message type of the newer interface (`SOCK_DIAG_BY_FAMILY`), used for single sockets.
 const BY_FAMILY: u16 = 20;
 
-/// Attribute of a request: the filter (`INET_DIAG_REQ_BYTECODE`).
+/// Request attribute that contains the filter (`INET_DIAG_REQ_BYTECODE`).
 const BYTECODE: u16 = 1;
 
-/// Attribute of a response and extension of a request: `struct tcp_info` (`INET_DIAG_INFO`).
+/// `struct tcp_info` (`INET_DIAG_INFO`): a request extension and a response attribute.
 const INFO: u16 = 2;
 
-/// Filter instructions (`INET_DIAG_BC_*` of `linux/inet_diag.h`).
+/// Filter instructions (`INET_DIAG_BC_*` in `linux/inet_diag.h`).
 const PORT: u8 = 0;
 const JUMP: u8 = 1;
 const SOURCE_AT_LEAST: u8 = 2;
@@ -39,7 +39,7 @@ const SOCKET_ID: usize = 48;
 /// Size of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
 
-/// Size of the receive buffer; the kernel sends at most 32 KiB per datagram.
+/// Size of the receive buffer. The kernel sends at most 32 KiB per datagram.
 const ROOM: usize = 32 << 10;
 
 /// Maximum wait for a response.
@@ -53,13 +53,13 @@ pub(crate) type SocketId = [u8; SOCKET_ID];
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Socket {
     pub family: u8,
-    /// One of `TCP_*` in `tcp_states.h`, from 1 (established) to 12.
+    /// One of the `TCP_*` states in `tcp_states.h`, from 1 (established) to 12.
     pub state: u8,
     pub local: SocketAddr,
     pub remote: SocketAddr,
     /// Unread bytes; for a listener, the number of connections waiting to be accepted.
     pub receive_queue: u32,
-    /// Unacknowledged bytes; for a listener, the limit of waiting connections.
+    /// Unacknowledged bytes; for a listener, the limit on waiting connections.
     pub send_queue: u32,
     /// Inode, as in `/proc/PID/fd`; 0 if no process holds the socket.
     pub inode: u32,
@@ -96,13 +96,13 @@ impl Socket {
 /// Fields of `struct tcp_info`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct TcpInfo {
-    /// Smoothed round-trip time, µs.
+    /// Smoothed round-trip time in µs.
     pub rtt_us: u32,
     /// Segments retransmitted since the connection was established.
     pub retransmitted: u32,
     /// Unacknowledged segments.
     pub unacknowledged: u32,
-    /// Times since the connection last sent and received data, in ms, rounded to kernel ticks.
+    /// Times in ms since the connection last sent and last received data, rounded to kernel ticks.
     pub last_sent_ms: u32,
     pub last_received_ms: u32,
 }
@@ -134,11 +134,11 @@ impl SockDiag {
         })
     }
 
-    /// Calls `on` for every TCP socket of this network namespace that is in one of `states` (one
-    /// bit per state number) and has `port` as its local or remote port.
+    /// Calls `on` for every TCP socket in this network namespace whose local or remote port is
+    /// `port`. Skips sockets whose state is not in `states`, which has one bit per state number.
     ///
     /// # Errors
-    /// A kernel error.
+    /// The kernel reports an error.
     pub(crate) fn each(
         &mut self,
         port: u16,
@@ -148,11 +148,11 @@ impl SockDiag {
         self.dump(&port_filter(port), states, on)
     }
 
-    /// Calls `on` for every TCP socket of this network namespace that is in one of `states` and
-    /// does not use `port`.
+    /// Calls `on` for every TCP socket in this network namespace that does not use `port`. Skips
+    /// sockets whose state is not in `states`.
     ///
     /// # Errors
-    /// A kernel error.
+    /// The kernel reports an error.
     pub(crate) fn each_of_others(
         &mut self,
         port: u16,
@@ -188,7 +188,7 @@ impl SockDiag {
     /// Returns the `tcp_info` of one connection, or `None` if it is closed.
     ///
     /// # Errors
-    /// A kernel error.
+    /// The kernel reports an error.
     pub(crate) fn info(&mut self, socket: &Socket) -> io::Result<Option<TcpInfo>> {
         self.begin(BY_FAMILY, 0);
         // struct inet_diag_req_v2: family, protocol, extensions, padding, states, id.
@@ -326,7 +326,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    /// All states except TIME_WAIT, because another program may have used the port a minute ago.
+    /// All states except TIME_WAIT, because another program may have used the port in the last
+    /// minute.
     const LIVE: u32 = !(1 << 6);
 
     fn all(port: u16, states: u32) -> Vec<Socket> {
@@ -347,7 +348,7 @@ mod tests {
             let _unrelated = TcpStream::connect(other.local_addr().unwrap()).unwrap();
             let (mut server, _) = listener.accept().unwrap();
             client.write_all(b"12345").unwrap();
-            // On loopback, written data is in the peer's queue when the write returns.
+            // On loopback, written data is in the peer's queue as soon as the write returns.
             let sockets = all(port, LIVE);
             assert_eq!(sockets.len(), 3, "{sockets:?}");
             let seen = sockets
@@ -384,7 +385,7 @@ mod tests {
             assert_eq!(info.retransmitted, 0);
             let gone = *at_client;
             drop((client, server));
-            // Closed sockets and sockets in TIME_WAIT have no tcp_info.
+            // Closed sockets and sockets in TIME_WAIT have no `tcp_info`.
             assert_eq!(diag.info(&gone).unwrap(), None);
         }
     }

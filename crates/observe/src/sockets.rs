@@ -1,4 +1,4 @@
-//! Connections on the target's port by end and state, their queues, and the listener.
+//! Samples connections on the target's port by end and state, their queues, and the listener.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +8,7 @@ use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, TcpInfoFigure
 
 use crate::sock_diag::{SockDiag, Socket, TcpInfo};
 
-/// State `LISTEN` (`TCP_LISTEN` of `tcp_states.h`).
+/// State `LISTEN` (`TCP_LISTEN` in `tcp_states.h`).
 const LISTEN: u32 = 10;
 
 /// All states except `LISTEN`.
@@ -17,7 +17,7 @@ const CONNECTIONS: u32 = !(1 << LISTEN);
 /// Number of connections whose `tcp_info` is read per sample.
 const INSPECTED: usize = 8;
 
-/// Counted states, numbered as in `tcp_states.h`. `SYN_RECV` is 3, or 12 inside the kernel.
+/// Counted states, numbered as in `tcp_states.h`. `SYN_RECV` is 3, but 12 inside the kernel.
 const STATES: [(SocketFigure, &[u8]); 7] = [
     (SocketFigure::Established, &[1]),
     (SocketFigure::SynSent, &[2]),
@@ -28,10 +28,10 @@ const STATES: [(SocketFigure, &[u8]); 7] = [
     (SocketFigure::LastAck, &[9, 11]),
 ];
 
-/// Number of values per end: states, then queues.
+/// Number of values per end: one per state and two queues.
 const VALUES_PER_END: usize = STATES.len() + 2;
 
-/// Ends of the connections that are counted.
+/// The connection ends that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ends {
     /// Both ends: client and server share a network namespace.
@@ -60,7 +60,7 @@ pub(crate) struct Sockets {
     ends: Ends,
     addresses: Vec<SocketAddr>,
     port: u16,
-    /// Connections whose `tcp_info` is read, spread evenly over the connections of the last sample.
+    /// Connections whose `tcp_info` is read, spread evenly over the connections in the last sample.
     picked: Vec<Socket>,
     /// Number of established connections at the inspected end in the last sample.
     established: usize,
@@ -94,9 +94,9 @@ impl Sockets {
         metrics
     }
 
-    /// Counts connections and inspects 8 established ones, at the server's ends if they are on this
-    /// host and otherwise at the client's ends. Reports mean round-trip time, retransmissions so
-    /// far and unacknowledged segments from their `tcp_info`.
+    /// Counts connections and inspects up to 8 established ones. It inspects the server's ends if
+    /// they are on this host, and otherwise the client's ends. From `tcp_info`, it reports mean
+    /// round-trip time, retransmissions so far and unacknowledged segments.
     pub(crate) fn connections(&mut self) -> io::Result<Vec<f64>> {
         let mut counts = [[0.0; VALUES_PER_END]; 2];
         let mut established = [0, 0];
@@ -160,11 +160,11 @@ impl Sockets {
         figures.map(Metric::Listener).collect()
     }
 
-    /// Returns the connections waiting to be accepted and their limit, over all listeners of the
-    /// target.
+    /// Returns the number of connections waiting to be accepted and the limit on this number,
+    /// summed over all listeners of the target.
     ///
     /// # Errors
-    /// A kernel error, or no listener on this host.
+    /// The kernel reports an error, or there is no listener on this host.
     pub(crate) fn listener(&mut self) -> io::Result<[f64; 2]> {
         let (mut found, mut waiting, mut limit) = (false, 0.0, 0.0);
         let addresses = &self.addresses;
@@ -182,7 +182,7 @@ impl Sockets {
     }
 }
 
-/// Returns whether one of `addresses` equals an address or is a wildcard that includes it.
+/// Returns whether one of `addresses` equals `address` or is a wildcard that includes it.
 fn includes(addresses: &[SocketAddr], address: SocketAddr) -> bool {
     let ip: IpAddr = address.ip().to_canonical();
     addresses.iter().any(|ours| {
@@ -201,7 +201,7 @@ mod tests {
         Sockets::new(SockDiag::open().unwrap(), Ends::Both, addresses.to_vec())
     }
 
-    /// Returns the values by subject and name.
+    /// Returns each value with its subject and name.
     fn connections(sockets: &mut Sockets) -> Vec<(String, f64)> {
         let values = sockets.connections().unwrap();
         let metrics = Sockets::metrics(sockets.ends);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn counts_states_and_queues_of_both_ends() {
-        // Use a separate address: ports of 127.0.0.1 may still have sockets in TIME_WAIT.
+        // Use a separate address, because ports on 127.0.0.1 may still have sockets in TIME_WAIT.
         let listener = TcpListener::bind("127.77.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut sockets = open(&[address]);
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(value(&now, "server sockets receive_queue"), 1000.0);
         assert_eq!(value(&now, "client sockets receive_queue"), 500.0);
         assert!(value(&now, "tcp_info rtt") > 0.0);
-        // The second sample picks every second of the 20 connections, not the first 8.
+        // The next sample inspects connections spread over all 20, not the first 8.
         connections(&mut sockets);
         assert_eq!(sockets.picked.len(), INSPECTED);
         for (ends, side) in [
@@ -254,7 +254,7 @@ mod tests {
             assert!(sides.iter().all(|(n, _)| n.starts_with(side)), "{sides:?}");
         }
 
-        // The client closes first. The server's end stays in CLOSE_WAIT; later the client's end is
+        // The client closes first. The server's end stays in CLOSE_WAIT. Later, the client's end is
         // in TIME_WAIT.
         pairs[2].0.shutdown(Shutdown::Write).unwrap();
         let now = connections(&mut sockets);

@@ -2,7 +2,7 @@
 
 use crate::kernel_file::labelled;
 
-/// Returns the number of sockets in TIME_WAIT over both IP versions.
+/// Returns the number of sockets in TIME_WAIT for both IP versions together.
 pub(crate) fn time_wait(sockstat: &str) -> Option<u64> {
     let mut words = labelled(sockstat, "TCP:")?.split_ascii_whitespace();
     words.find(|word| *word == "tw")?;

@@ -6,7 +6,7 @@ use floodmark_record::host::PortFacts;
 
 use crate::Root;
 
-/// Settings that matter for load. Settings that the kernel lacks are omitted.
+/// Settings that matter under load. Settings that the kernel lacks are omitted from the record.
 const SETTINGS: [&str; 13] = [
     "kernel.io_uring_disabled",
     "net.core.somaxconn",
@@ -55,8 +55,8 @@ pub fn ports(root: &Root) -> Option<PortFacts> {
     })
 }
 
-/// Returns how many ports of a list such as `8080,9148-9150` lie within a range. The kernel prints
-/// the list sorted and merged.
+/// Returns how many ports in a list such as `8080,9148-9150` lie within a range. The kernel prints
+/// a sorted list with merged ranges.
 fn reserved_within(list: &str, low: u16, high: u16) -> u32 {
     let within = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -10,7 +10,7 @@ use floodmark_record::host::{
 use crate::cpu::CpuTime;
 use crate::{Root, cgroup, clock, cpu, io_uring, limits, process, sockstat, sysctl, time_wait};
 
-/// Reads facts about the host, and samples its load for the time `sample`. With less than 0.5 s,
+/// Reads facts about the host, and samples the host's load for the duration `sample`. Below 0.5 s,
 /// the kernel's 10 ms ticks make the CPU shares coarse.
 #[must_use]
 pub fn facts(root: &Root, sample: Duration) -> HostFacts {
@@ -111,7 +111,7 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     facts
 }
 
-/// Returns the CPUs used by process `own`, and by the busiest other processes in descending order.
+/// Returns the CPU usage of process `own` and of the busiest other processes, busiest first.
 /// `before` is sorted by PID, and `after` was read `seconds` later.
 fn busiest(
     before: &[(u32, String, f64)],
@@ -121,7 +121,7 @@ fn busiest(
 ) -> (f64, Vec<BusyProcess>) {
     let (mut own_cpus, mut others) = (0.0, Vec::new());
     for (pid, name, after_s) in after {
-        // A process that started meanwhile used all of its CPU time within the sample.
+        // A process that started during the sample used all of its CPU time within the sample.
         let before_s = before
             .binary_search_by_key(&pid, |(pid, ..)| *pid)
             .map_or(0.0, |index| before[index].2);
@@ -150,7 +150,7 @@ mod tests {
         );
         assert!(facts.load.seconds >= 0.1);
         let busy = facts.load.busy_cpus.unwrap() + facts.load.stolen_cpus.unwrap();
-        // Each CPU may be off by one tick at either end.
+        // Each CPU's time may be off by one tick at the start and at the end.
         assert!(
             busy <= f64::from(facts.cpus.online.unwrap()) * 1.3,
             "{:?}",

@@ -43,7 +43,7 @@ pub struct MonitoredStore {
     pub pid: Option<u32>,
 }
 
-/// Databases whose statistics can be queried.
+/// Kind of database whose statistics can be queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreKind {
     /// Apache Cassandra, through CQL.
@@ -52,7 +52,7 @@ pub enum StoreKind {
     Postgresql,
 }
 
-/// CPU time of a role's processes up to a moment, including ended processes.
+/// CPU time that a role's processes have used up to a moment, including ended processes.
 #[derive(Debug, Clone, Copy)]
 pub struct UsedCpu {
     /// Time of the sample.

@@ -3,7 +3,7 @@
 use floodmark_record::Observation;
 use floodmark_record::watch::Observed;
 
-/// Returns the series with a subject and a name.
+/// Returns the series with the given subject and name.
 pub(crate) fn series<'a>(observed: &'a Observed, subject: &str, name: &str) -> &'a Observation {
     let mut all = observed.observations.iter().filter(|of| !of.is_peak);
     let found = all.find(|of| of.metric.subject() == subject && of.metric.name() == name);

@@ -6,7 +6,8 @@ use floodmark_record::metric::{Role, ThreadGroupFigure};
 use crate::figures::Figures;
 use crate::threads::ThreadActivity;
 
-/// Maximum number of groups with a series. A JVM has about twenty, half of them idle.
+/// Maximum number of groups with a series. A JVM has about twenty groups, and half of them are
+/// idle.
 const MAX_GROUPS: usize = 24;
 
 /// Maximum number of kernel functions with a series per group.
@@ -42,7 +43,7 @@ impl ThreadGroupState {
     }
 }
 
-/// Returns the metrics of a role's thread groups, with empty names for group and kernel function.
+/// Returns the metrics of a role's thread groups. The names of group and kernel function are empty.
 pub(crate) fn produced(role: Role) -> impl Iterator<Item = Metric> {
     let waiting = Metric::ThreadsWaitingIn {
         role,

@@ -18,10 +18,10 @@ use crate::tree::{Ticks, Tree};
 /// descriptors.
 const MAX_OPEN_FILES: usize = 256;
 
-/// Kernel function of a thread that can't be inspected or is no longer waiting.
+/// Shown as the kernel function of a thread that can't be inspected or is no longer waiting.
 pub(crate) const HIDDEN: &str = "unknown";
 
-/// Error of a tree without readable threads.
+/// Error for a process tree without readable threads.
 const UNREADABLE: &str = "no thread can be read";
 
 /// Maximum number of threads reported by name, busiest first.
@@ -65,7 +65,7 @@ struct Thread {
     switches: (u64, u64),
     /// State in the last `stat` file.
     state: char,
-    /// Waits and CPU time at the last call of [`Threads::report_activity`].
+    /// Waits and CPU time at the last call to [`Threads::report_activity`].
     reported: Option<(u64, u64)>,
     ended: bool,
 }
@@ -111,7 +111,7 @@ pub(crate) struct ThreadActivity<'a> {
     pub on_cpu_ns: u64,
 }
 
-/// Sums over all threads; they never decrease.
+/// Sums over all threads. These values never decrease.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ThreadSums {
     pub on_cpu_ns: u64,
@@ -122,13 +122,13 @@ pub(crate) struct ThreadSums {
     pub collecting_ns: u64,
 }
 
-/// The threads of a process tree. Threads that start and end between two listings count only in the
-/// tree's CPU.
+/// The threads of a process tree. A thread that starts and ends between two listings counts only in
+/// the tree's CPU time.
 #[derive(Debug)]
 pub(crate) struct Threads {
     root: Root,
     threads: Vec<Thread>,
-    /// Number of threads of each process at the last listing.
+    /// Number of threads per process at the last listing.
     listed: HashMap<u32, i64>,
 }
 
@@ -149,7 +149,7 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Adds new threads of all processes, or only of those whose number of threads changed.
+    /// Adds new threads of all processes, or only of processes whose number of threads changed.
     pub(crate) fn list(&mut self, tree: &Tree, all: bool) {
         for member in &tree.members {
             let count = member.stat.num_threads;
@@ -178,8 +178,8 @@ impl Threads {
         self.join_the_ended();
     }
 
-    /// Merges all ended threads if there are many, so that a server with one thread per connection
-    /// does not exhaust the memory.
+    /// Merges all ended threads if there are many. A server with one thread per connection would
+    /// otherwise exhaust memory.
     fn join_the_ended(&mut self) {
         const MAX_ENDED: usize = 1024;
         if self.threads.iter().filter(|thread| thread.ended).count() <= MAX_ENDED {
@@ -254,8 +254,8 @@ impl Threads {
         }))
     }
 
-    /// Reports the state of each thread in its last `stat` file, and its activity since the
-    /// previous call. A new thread's activity starts at 0.
+    /// Reports each thread's state from its last `stat` file, and its activity since the previous
+    /// call. The activity of a new thread starts at 0.
     pub(crate) fn report_activity(&mut self, mut each: impl FnMut(ThreadActivity<'_>)) {
         for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
             let now = (thread.switches.0, thread.used.on_cpu_ns);
@@ -280,7 +280,7 @@ impl Threads {
         self.count_from_now();
     }
 
-    /// Makes the period that [`Threads::busiest`] covers start at the last sample.
+    /// Restarts the period that [`Threads::busiest`] covers at the last sample.
     pub(crate) fn count_from_now(&mut self) {
         for thread in &mut self.threads {
             thread.base = thread.used;
@@ -288,7 +288,7 @@ impl Threads {
     }
 
     /// Returns the `named` busiest threads since the mark, and the remaining threads together.
-    /// `used` is the CPU of the whole tree.
+    /// `used` is the CPU time of the whole tree.
     pub(crate) fn busiest(
         &self,
         used: Ticks,
@@ -321,19 +321,19 @@ impl Threads {
             system_s: left(used.system, |thread| thread.system_s),
             run_delay_s: others.iter().map(|(_, used)| used.waiting_ns).sum::<u64>() as f64 / 1e9,
         };
-        // Rounding accounts for differences below one tick.
+        // Differences below one tick may be rounding errors.
         let any = rest.count > 0 || (rest.user_s + rest.system_s) * ticks_per_s > 1.5;
         (named, any.then_some(rest))
     }
 }
 
-/// Returns whether this is a HotSpot compiler thread; the kernel truncates names to 15 bytes.
+/// Returns whether a HotSpot compiler thread has this name. The kernel truncates names to 15 bytes.
 fn compiles(name: &str) -> bool {
     name.starts_with("C1 Compiler") || name.starts_with("C2 Compiler")
 }
 
-/// Returns whether this is a HotSpot collector thread: `GC Thread#0`, `G1 Conc#0`, `ZWorker#0`,
-/// `Shenandoah GC T`.
+/// Returns whether a HotSpot collector thread has this name: `GC Thread#0`, `G1 Conc#0`,
+/// `ZWorker#0`, `Shenandoah GC T`.
 fn collects(name: &str) -> bool {
     const PREFIXES: [&str; 5] = ["GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah GC"];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -377,7 +377,7 @@ mod tests {
         let after = threads.read_schedstat(&tree).unwrap();
         assert!(
             after.on_cpu_ns >= sums.on_cpu_ns,
-            "the CPU of an ended thread was lost"
+            "the CPU time of an ended thread was lost"
         );
         let used = Ticks {
             user: 100,

@@ -11,11 +11,11 @@ use crate::listener::parse;
 /// State `TIME_WAIT` in `/proc/net/tcp` (`TCP_TIME_WAIT` of the kernel's `tcp_states.h`).
 const TIME_WAIT: &str = "06";
 
-/// Counts the ports of a range that are held by connections in TIME_WAIT, for the local address
-/// that holds most of them.
+/// Counts the ports in a range that connections in TIME_WAIT hold. Considers only the local address
+/// with the most such ports.
 ///
-/// Takes the contents of `/proc/net/tcp` and `/proc/net/tcp6`. A port counts once, even if it has
-/// many connections in TIME_WAIT, such as the port of a server within the range.
+/// `texts` contains the contents of `/proc/net/tcp` and `/proc/net/tcp6`. A port counts once, even
+/// if it has many connections in TIME_WAIT. This matters if a server's port lies in the range.
 fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
     let mut held: HashMap<IpAddr, HashSet<u16>> = HashMap::new();
     for socket in texts.iter().flat_map(|text| parse(text, TIME_WAIT)) {
@@ -30,7 +30,7 @@ fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
 }
 
 /// Returns the number of ports held now, or `None` if the kernel's table can't be read. Reads at
-/// most `tcp_max_tw_buckets` lines of 150 bytes: 20 MB by default.
+/// most `tcp_max_tw_buckets` lines of 150 bytes each (20 MB by default).
 pub(crate) fn read(root: &Root, range: PortFacts) -> Option<u64> {
     let tcp = root.read("/proc/net/tcp").ok()?;
     let tcp6 = root.read("/proc/net/tcp6").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A process tree and the CPU that it used.
+//! A process tree and the CPU time that it has used.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -10,14 +10,14 @@ use procfs_core::process::Stat;
 use crate::Root;
 use crate::kernel_file::KernelFile;
 
-/// Tolerance in clock ticks when a child's last sample is compared with the charge to its parent;
-/// both are rounded down.
+/// Tolerance in clock ticks when a child's last sample is compared with the CPU time charged to its
+/// parent. Both values are rounded down.
 const ROUNDING: u64 = 2;
 
-/// Number of samples to wait until a parent is charged for an ended child.
+/// Number of samples to wait for a parent to be charged for an ended child.
 const TIMEOUT: u32 = 20;
 
-/// Error of a tree without living members.
+/// Error for a process tree without running processes.
 pub(crate) const ENDED: &str = "the process ended";
 
 /// CPU time in clock ticks.
@@ -28,7 +28,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Returns the CPU charged to a process: its own and that of children it waited for.
+    /// Returns the CPU time charged to a process, including that of children it waited for.
     fn of(stat: &Stat) -> Self {
         Self {
             user: stat.utime + stat.cutime.cast_unsigned(),
@@ -40,7 +40,7 @@ impl Ticks {
         self.user + self.system
     }
 
-    /// Returns the CPU used since an earlier sample.
+    /// Returns the CPU time used since an earlier sample.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),
@@ -63,7 +63,7 @@ pub(crate) struct Member {
     file: KernelFile,
     /// Last sample of the file.
     pub stat: Stat,
-    /// Increase of the children's CPU that no ended member accounts for yet, in clock ticks.
+    /// Increase in the children's CPU time, in clock ticks, that no ended member accounts for yet.
     unexplained: u64,
 }
 
@@ -84,7 +84,7 @@ impl Member {
     }
 }
 
-/// Returns the PIDs of a process and of all its descendants that can be read.
+/// Returns the PIDs of a process and all its descendants. Processes that can't be read are omitted.
 #[must_use]
 pub fn family(root: &Root, pid: u32) -> Vec<u32> {
     let members = Tree::new(root, &[pid], None).map(|tree| tree.members);
@@ -92,7 +92,7 @@ pub fn family(root: &Root, pid: u32) -> Vec<u32> {
     members.map(|member| member.pid).collect()
 }
 
-/// An ended process whose parent may not have been charged yet.
+/// An ended process whose CPU time may not have been charged to its parent yet.
 #[derive(Debug)]
 struct EndedProcess {
     parent: u32,
@@ -100,24 +100,24 @@ struct EndedProcess {
     readings: u32,
 }
 
-/// A process with all of its descendants.
+/// Processes and all of their descendants.
 ///
-/// When a child ends, its CPU moves to its parent if the parent waits for it. Otherwise (`SIGCHLD`
-/// ignored), the child's last sample is kept. A child that starts and ends between two searches
-/// counts only in its parent's CPU.
+/// When a child ends, its CPU time moves to its parent if the parent waits for it. If the parent
+/// ignores `SIGCHLD`, the child's last sample is kept. A child that starts and ends between two
+/// searches counts only in its parent's CPU time.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: Root,
-    /// Living processes, initial ones first.
+    /// Running processes. The initial processes come first.
     pub members: Vec<Member>,
     /// Processes that are excluded, with their descendants.
     excluded: HashSet<u32>,
     /// PIDs seen by the last search.
     seen: HashSet<u32>,
     ended: Vec<EndedProcess>,
-    /// CPU of ended processes that was charged to no parent.
+    /// CPU time of ended processes that was not charged to a parent.
     lost: Ticks,
-    /// CPU time at the last sample. It never decreases, even after all members have ended.
+    /// CPU time at the last sample. This value never decreases, even after all members have ended.
     pub used: Ticks,
     /// Maximum resident memory of all members together, in pages.
     pub peak_rss_pages: u64,
@@ -157,7 +157,7 @@ impl Tree {
         self.members.retain(|member| member.pid != pid);
     }
 
-    /// Finds new descendants. Misses those whose parent has already ended.
+    /// Finds new descendants, except those whose parent has already ended.
     pub(crate) fn find_children(&mut self) {
         let all = self.root.numbered("/proc");
         let mut new: Vec<Member> = all
@@ -166,7 +166,7 @@ impl Tree {
             .filter(|pid| self.members.iter().all(|member| member.pid != **pid))
             .filter_map(|pid| Member::open(&self.root, *pid))
             .collect();
-        // A grandchild's PID may be lower than its parent's: repeat until nothing new is found.
+        // A grandchild's PID may be lower than its parent's, so repeat until nothing new is found.
         loop {
             let ours: HashSet<u32> = self.members.iter().map(|member| member.pid).collect();
             let is_ours = |member: &mut Member| ours.contains(&member.parent());
@@ -180,7 +180,8 @@ impl Tree {
         self.most_members = self.most_members.max(self.members.len());
     }
 
-    /// Returns the CPU time that the tree has used since its processes started. It never decreases.
+    /// Returns the CPU time that the tree has used since its processes started. This value never
+    /// decreases.
     ///
     /// # Errors
     /// All members have ended.
@@ -218,7 +219,7 @@ impl Tree {
         Ok(self.used)
     }
 
-    /// Removes ended members whose parent was charged.
+    /// Removes ended processes whose CPU time was charged to their parent.
     fn settle(&mut self) {
         let members = self.members.iter_mut();
         let parents = members.map(|member| (member.pid, &mut member.unexplained));
@@ -241,7 +242,7 @@ impl Tree {
         });
     }
 
-    /// Returns the resident memory of all members, in pages; shared pages count for each member.
+    /// Returns the resident memory of all members, in pages. Shared pages count for each member.
     pub(crate) fn rss_pages(&self) -> u64 {
         let each = self.members.iter().map(|member| member.stat.rss);
         each.sum()
@@ -303,7 +304,7 @@ mod tests {
         Tree::new(&Root::host(), &[shell.0.id()], None).unwrap()
     }
 
-    /// Returns the CPU of the shell and its ended children in seconds (`times` prints
+    /// Returns the CPU seconds used by the shell and its ended children (`times` prints
     /// `0m0.120000s`).
     fn times(shell: &mut Shell) -> f64 {
         let text = shell.run("times") + " " + &shell.line();
@@ -350,7 +351,7 @@ mod tests {
     fn keeps_orphaned_descendants() {
         let mut shell = Shell::start();
         let mut tree = tree_of(&shell);
-        // The grandchild's parent ends soon, but the tree has found the grandchild before.
+        // The tree finds the grandchild before the grandchild's parent ends.
         let pid: u32 = shell
             .run("sh -c 'sleep 60 & echo $!; sleep 0.5'")
             .parse()

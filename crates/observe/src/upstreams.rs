@@ -15,11 +15,11 @@ use crate::listener::socket_inodes;
 use crate::sock_diag::{SockDiag, Socket};
 use crate::tree::Tree;
 
-/// States of `tcp_states.h`.
+/// States from `tcp_states.h`.
 const ESTABLISHED: u32 = 1 << 1;
 const LISTEN: u32 = 1 << 10;
 
-/// Maximum number of addresses with a series of their own.
+/// Maximum number of addresses with their own series.
 const MAX_ADDRESSES: usize = 8;
 
 /// Maximum number of connections inspected per address and sample.
@@ -27,14 +27,14 @@ const INSPECTED: usize = 64;
 
 /// Connections that a process tree opened, by address.
 ///
-/// A connection waits for a response if it sent after it received (`tcpi_last_data_sent` <
-/// `tcpi_last_data_recv`). The kernel reports both in ticks of 1 to 10 ms; within one tick the
-/// order is unknown.
+/// A connection is waiting for a response if it last sent data after it last received data
+/// (`tcpi_last_data_sent` < `tcpi_last_data_recv`). The kernel reports both times in ticks of 1 to
+/// 10 ms. Within one tick, the order is unknown.
 pub(crate) struct Upstreams {
     diag: SockDiag,
     root: Root,
     tree: Rc<RefCell<Tree>>,
-    /// The port under load; its connections are sampled separately.
+    /// The port under load, whose connections are sampled separately.
     port: u16,
     /// Whether a socket belongs to the tree, by inode.
     known: HashMap<u64, bool>,
@@ -87,8 +87,8 @@ impl Upstreams {
         inodes.collect()
     }
 
-    /// Returns the number of connections that wait for a response, and the number of those for
-    /// which this is unknown.
+    /// Returns the number of connections that are waiting for a response, and the number of
+    /// connections for which this is unknown.
     fn waiting(&mut self, sockets: &[Socket]) -> io::Result<(f64, f64)> {
         let (mut waiting, mut unknown, mut read) = (0.0, 0.0, 0.0_f64);
         for socket in sockets.iter().take(INSPECTED) {
@@ -109,7 +109,7 @@ impl Upstreams {
     /// Reads the number of connections by address and state.
     ///
     /// # Errors
-    /// A kernel error.
+    /// The kernel reports an error.
     pub(crate) fn read(&mut self, figures: &mut Figures) -> io::Result<()> {
         let mut by_address: HashMap<SocketAddr, Vec<Socket>> = HashMap::new();
         for socket in self.opened()? {
@@ -155,8 +155,8 @@ mod tests {
                 (client, store.accept().unwrap().0)
             })
             .collect();
-        // The first connection received a response and sends again; the second received a response;
-        // the third has sent nothing.
+        // The first connection received a response and sent another request. The second connection
+        // received a response. The third has sent nothing.
         for (client, server) in &mut pairs[..2] {
             client.write_all(b"request").unwrap();
             server.read_exact(&mut [0; 7]).unwrap();
@@ -180,7 +180,7 @@ mod tests {
         };
         assert_eq!(value(UpstreamFigure::Established), 3.0);
         assert_eq!(value(UpstreamFigure::Waiting), 1.0);
-        // Without traffic, both times are the time of the connect.
+        // On a connection without traffic, both times are the time since the connect.
         assert!(value(UpstreamFigure::PerhapsWaiting) <= 1.0);
 
         // Another process has no such connections.

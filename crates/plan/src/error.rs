@@ -1,6 +1,6 @@
-//! Errors of planning a load.
+//! Errors in planning a load.
 
-/// Reason why a load cannot be planned. The one-line message names the place and the fix.
+/// The reason that a load cannot be planned. The one-line message names the place and the fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A setting, a file or a combination of them is invalid.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 const FORM: &str = "write HOST:ADDR or HOST:PORT:ADDR, such as app.local:127.0.0.1, app.local:8080:[::1] or \
                     app.local:10.0.0.1,10.0.0.2";
 
-/// Addresses of a host, for one port or all ports.
+/// Addresses for a host, on one port or on all ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostAddresses {
     host: String,
@@ -79,10 +79,10 @@ fn address(text: &str) -> Result<IpAddr, String> {
     parsed.ok_or_else(|| format!("\"{text}\" is not an IP address (write IPv6 in brackets)"))
 }
 
-/// Returns the addresses given for a host and port, in order, or `None` if there are none.
+/// Returns the addresses given for a host and port, in order, or `None` if no addresses were given.
 ///
 /// # Errors
-/// The user gave addresses for another host or port than the URL's.
+/// The user gave addresses for a host or port that differs from the URL's.
 pub(crate) fn given(
     all: &[HostAddresses],
     host: &str,
@@ -98,7 +98,7 @@ pub(crate) fn given(
                 false => format!("write {host}:{}, or remove the flag", one.list()),
             };
             return Err(format!(
-                "--resolve {} does not match {host}:{port} of the URL; {fix}",
+                "--resolve {} does not match the URL's {host}:{port}; {fix}",
                 one.text
             ));
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Maximum size of a file, and of a request body, bytes.
+/// Maximum size of a file or a request body, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a file of at most [`MAX_BYTES`] bytes.

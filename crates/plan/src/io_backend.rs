@@ -36,7 +36,7 @@ pub fn choose(
     Ok((Backend::Epoll, Some(format!("using epoll: {why}"))))
 }
 
-/// Returns the length of the socket table with which to probe io_uring.
+/// Returns the socket table length to use when probing io_uring.
 ///
 /// The table exceeds the limit on open files only if the plan may exceed this limit: with
 /// `--anyway`, or in the open model, which opens only as many connections as needed.

@@ -24,7 +24,7 @@ use crate::spec::PlanSpec;
 use crate::toml_file::{FileError, Located, TomlFile};
 
 /// Maximum length of a cycle: the sum of the weights divided by their greatest common divisor. Each
-/// load thread stores one byte per request of a cycle.
+/// load thread stores one byte per request in a cycle.
 pub const MAX_CYCLE: u64 = 10_000;
 
 /// Maximum length of a request's name in characters, to keep tables narrow.
@@ -33,10 +33,10 @@ const MAX_NAME: usize = 20;
 /// Maximum weight of a request.
 const MAX_WEIGHT: u32 = 1_000_000;
 
-/// Default settings for the requests of a mix.
+/// Default settings for the requests in a mix.
 #[derive(Debug, Clone, Default)]
 pub struct RequestDefaults {
-    /// Headers; a request's own header of the same name takes precedence.
+    /// Headers. A request's own header with the same name takes precedence.
     pub headers: Vec<(String, String)>,
     /// Conditions for an ok response.
     pub expect: Vec<Expect>,
@@ -75,7 +75,7 @@ struct MixEntry {
 }
 
 impl MixFile {
-    /// Reads a mix file. Relative paths in the file start at the file's folder.
+    /// Reads a mix file. Relative paths in the file are relative to the file's folder.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.
@@ -83,8 +83,9 @@ impl MixFile {
         let file = TomlFile::read(path)?;
         let entries = file.parse::<MixDocument>()?.request;
         let Some(first) = entries.first() else {
-            return Err(file
-                .error_at_start("no requests; write [[request]] with a name and a path for each"));
+            return Err(file.error_at_start(
+                "no requests; add at least one [[request]] with a name and a path",
+            ));
         };
         if let Some(excess) = entries.get(MAX_REQUESTS) {
             let what = format!("more than {MAX_REQUESTS} requests; remove some");
@@ -95,7 +96,7 @@ impl MixFile {
             let request = entry.request(&file, &entry.span(), defaults)?;
             if let Some(before) = requests.iter().position(|r| r.name == request.name) {
                 let what = format!(
-                    "name: \"{}\" is already used in line {}; choose another name",
+                    "name: \"{}\" is already used on line {}; choose another name",
                     request.name,
                     file.line(&entries[before].span())
                 );
@@ -106,7 +107,7 @@ impl MixFile {
         let length = reduce(&mut requests);
         if length > MAX_CYCLE {
             let what = format!(
-                "the weights add up to {} after division by their greatest common divisor; reduce them to at most {}",
+                "the weights add up to {} after division by their greatest common divisor; reduce the sum to at most {}",
                 show_count(length),
                 show_count(MAX_CYCLE)
             );
@@ -123,7 +124,7 @@ impl MixFile {
         })
     }
 
-    /// Returns the position of a request, or of a part of a request, such as `mix.toml:12`.
+    /// Returns the position of a request or of one of its parts, such as `mix.toml:12`.
     fn place(&self, request: usize, part: RequestPart) -> String {
         let Some(entry) = self.entries.get(request) else {
             return self.file.path().display().to_string();
@@ -272,7 +273,7 @@ pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile
     };
     if target.path != "/" {
         return Err(PlanError::invalid(format!(
-            "the URL \"{}\": with --mix, the mix file contains the paths; name only the server, like http://{}/",
+            "the URL \"{}\": with --mix, the mix file contains the paths; name only the server, such as http://{}/",
             target.url, target.authority
         )));
     }
@@ -285,7 +286,7 @@ pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile
         .map_err(|e| PlanError::invalid(format!("{} {e}", spec.name("mix"))))
 }
 
-/// Checks that the plan's requests are valid. Returns the length of the longest, in bytes.
+/// Checks that the plan's requests are valid. Returns the length of the longest request, in bytes.
 pub(crate) fn longest_request(plan: &Plan, file: Option<&MixFile>) -> Result<usize, PlanError> {
     let fault = match requests(plan) {
         Ok(requests) => return Ok(longest(&requests)),

@@ -8,7 +8,7 @@ fn read(text: &str, common: &RequestDefaults) -> Result<MixFile, FileError> {
     std::fs::write(&path, text).unwrap();
     std::fs::write(folder.path().join("order.json"), b"{\"id\": {seq}}\n").unwrap();
     MixFile::read(&path, common).map_err(|error| FileError {
-        // Remove the path of the temporary folder.
+        // Remove the temporary folder's path from the message.
         place: error.place.rsplit('/').next().unwrap().to_owned(),
         what: error
             .what
@@ -113,14 +113,17 @@ fn names_line_and_fix_of_errors() {
     let request = "[[request]]\nname = \"a\"\npath = \"/\"\n";
     let with = |line: &str| error(&format!("{request}{line}"));
     let cases = [
-        (error(""), "mix.toml:1: no requests; write [[request]]"),
+        (
+            error(""),
+            "mix.toml:1: no requests; add at least one [[request]]",
+        ),
         (
             error("\n[[requests]]\n"),
             "mix.toml:2: unknown key \"requests\"; did you mean \"request\"?",
         ),
         (
             error("[request]\nname = \"a\"\n"),
-            "mix.toml:1: request: expected [[request]] in double brackets",
+            "mix.toml:1: request: expected double brackets: [[request]]",
         ),
         (
             error("request = [1]"),
@@ -187,7 +190,7 @@ fn names_line_and_fix_of_errors() {
         (with("name = \"b\""), "mix.toml:4: not TOML: duplicate key"),
         (
             with(&format!("\n{request}")),
-            "mix.toml:6: name: \"a\" is already used in line 1",
+            "mix.toml:6: name: \"a\" is already used on line 1",
         ),
         (
             error("[[request]]\npath = \"/\"\n"),

@@ -25,7 +25,7 @@ pub const MAX_CONNECTIONS: u64 = 1_000_000;
 /// Maximum number of load threads.
 pub const MAX_THREADS: u64 = 1024;
 
-/// A validated plan and its remarks for the user.
+/// A validated plan, with remarks for the user.
 #[derive(Debug)]
 pub struct Planned {
     /// The plan.
@@ -135,7 +135,8 @@ fn refuse_public(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
     }
 }
 
-/// Returns the error for a public address. Names the address once if the URL contains it.
+/// Returns the error for a public address. If the URL contains the address, the message does not
+/// repeat it.
 fn public_address(authority: &str, address: IpAddr) -> String {
     let address = address.to_string();
     let resolved = match authority.contains(&address) {
@@ -177,7 +178,7 @@ fn refuse_conflicts(spec: &PlanSpec) -> Result<(), PlanError> {
         Some((key, needed, _)) => {
             let (key, needed) = (spec.name(key), spec.name(needed));
             Err(PlanError::invalid(format!(
-                "{key} needs {needed}; add {needed} or leave out {key}"
+                "{key} needs {needed}; add {needed} or remove {key}"
             )))
         }
         None => Ok(()),
@@ -211,14 +212,14 @@ fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), PlanError> {
     }
     if close_first == Some(CloseFirst::Reset) && target.address.unix().is_some() {
         return Err(PlanError::invalid(format!(
-            "{name} reset: a unix socket has no RST; use {name} client"
+            "{name} reset: unix sockets do not support RST; use {name} client"
         )));
     }
     Ok(())
 }
 
-/// Removes target addresses of another family than the source addresses. Returns a notice if any
-/// are removed.
+/// Removes target addresses whose family differs from that of the source addresses. Returns a
+/// notice if any addresses are removed.
 fn drop_unreachable_addresses(
     spec: &PlanSpec,
     target: &mut Target,
@@ -232,7 +233,7 @@ fn drop_unreachable_addresses(
     let name = spec.name("sources");
     let Some(first) = reachable.next() else {
         return Err(PlanError::invalid(format!(
-            "{name} {}-{}: the address family differs from {}; use source addresses of the target's family",
+            "{name} {}-{}: the address family differs from {}; use source addresses from the target's family",
             sources.first,
             sources.last,
             target.show_addresses()
@@ -299,7 +300,7 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, PlanError> {
     })
 }
 
-/// Returns the check of the responses. The `scoring` check includes the score in the request body.
+/// Returns the check for the responses. For `scoring`, reads the score from the request body.
 fn check(spec: &PlanSpec, request: &RequestPlan) -> Result<Option<Check>, PlanError> {
     Ok(match spec.load.check {
         None => None,
@@ -342,11 +343,11 @@ fn unknown_limits(target: &Target, offer: &Offer) -> Vec<String> {
         ),
         (
             by_ports && offer.time_wait_s.is_none(),
-            "net.ipv4.tcp_tw_reuse cannot be read; how long ports stay in TIME_WAIT is unknown",
+            "net.ipv4.tcp_tw_reuse cannot be read; the TIME_WAIT duration of ports is unknown",
         ),
         (
             offer.fds.is_none(),
-            "the limit on open files cannot be read; whether it suffices is unknown",
+            "the limit on open files cannot be read and may be too low",
         ),
     ]
     .into_iter()
@@ -370,7 +371,7 @@ fn remarks(plan: &Plan, offer: &Offer) -> Vec<String> {
     }
     if plan.close_first == CloseFirst::Reset {
         remarks.push(
-            "connections end with RST (close-first reset); servers may treat it as an error"
+            "connections end with RST (close-first reset); servers may treat RST as an error"
                 .to_owned(),
         );
     }

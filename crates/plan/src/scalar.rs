@@ -1,4 +1,4 @@
-//! Types of single manifest values, each with its parser and JSON Schema.
+//! Types for individual manifest values, each with a parser and a JSON Schema.
 
 use std::fmt;
 use std::time::Duration;
@@ -57,7 +57,8 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// A kind of manifest value. `parse` returns `None` for a value that is not as `expected`.
+/// A kind of manifest value. `parse` returns `None` for a value that does not have the `expected`
+/// form.
 trait Kind: Sized {
     fn expected() -> String;
     fn parse(scalar: &Scalar) -> Option<Self>;
@@ -67,7 +68,7 @@ trait Kind: Sized {
     }
 }
 
-/// Reads a value of a kind.
+/// Parses a manifest value.
 fn read<'de, K: Kind, D: Deserializer<'de>>(deserializer: D) -> Result<K, D::Error> {
     let scalar = Scalar::deserialize(deserializer)
         .map_err(|_| D::Error::custom(format!("expected {}", K::expected())))?;
@@ -77,8 +78,7 @@ fn read<'de, K: Kind, D: Deserializer<'de>>(deserializer: D) -> Result<K, D::Err
     })
 }
 
-/// Declares a newtype for a manifest value: the content, the expected form, the parser and the
-/// schema.
+/// Declares a newtype for a manifest value, with its inner type, expected form, parser and schema.
 macro_rules! kind {
     ($(#[$doc:meta])* $name:ident $(<$(const $param:ident: u64),+>)?, $value:ty, $expected:expr, $parse:expr, $schema:expr $(, $suggestion:expr)?) => {
         $(#[$doc])*
@@ -127,7 +127,7 @@ macro_rules! kind {
     };
 }
 
-/// Regular expression of a duration.
+/// Regular expression for a duration.
 const DURATION: &str = r"^[0-9.]+\s*(ns|us|µs|ms|s|m|min|h)$";
 
 fn duration(scalar: &Scalar) -> Option<Duration> {
@@ -163,7 +163,7 @@ kind!(
 );
 
 kind!(
-    /// A whole number from `LOW` to `HIGH`: `1000` or `"1k"`.
+    /// A whole number from `LOW` to `HIGH`, such as `1000` or `"1k"`.
     Count<const LOW: u64, const HIGH: u64>,
     u64,
     format!("a whole number from {LOW} to {HIGH}, such as {LOW} or \"1k\""),
@@ -181,7 +181,7 @@ kind!(
 );
 
 kind!(
-    /// A rate per second: `2500` or `"2.5k"`.
+    /// A rate per second, such as `2500` or `"2.5k"`.
     RatePerSecond,
     Rate,
     "a number per second above 0, such as 1000 or \"2.5k\"",
@@ -217,7 +217,7 @@ kind!(
     /// A string, whole number or boolean, stored as text.
     ScalarText,
     String,
-    "a text, a whole number, true or false",
+    "a string, a whole number, true or false",
     |scalar| match scalar {
         Scalar::Text(text) => Some(text.clone()),
         Scalar::Integer(n) => Some(n.to_string()),
@@ -227,17 +227,17 @@ kind!(
     json_schema!({ "type": ["string", "integer", "boolean"] })
 );
 
-/// Returns whether a text is a valid name in a manifest.
+/// Returns whether `text` is a valid name in a manifest.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // A name of only dots, such as `..`, would refer to an existing folder.
+    // A name that consists only of dots, such as `..`, would refer to an existing folder.
     (1..=MAX_NAME).contains(&text.len())
         && text.chars().all(plain)
         && text.chars().any(|c| c != '.')
 }
 
-/// Functions for `deserialize_with` that return the inner value of these types.
+/// Functions for `deserialize_with` that return the inner values of these types.
 pub(crate) mod content {
     use super::*;
 

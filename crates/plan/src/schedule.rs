@@ -16,8 +16,8 @@ const MAX_RATE: f64 = 1e9;
 /// Maximum length of a run without `--anyway`, in seconds.
 const MAX_LENGTH_S: f64 = 7.0 * 24.0 * 3600.0;
 
-/// Returns the load model of the settings, and a line to print before the run. Reads the file of a
-/// replay.
+/// Returns the load model for the settings, and an optional remark to print before the run. For a
+/// replay, reads the file.
 pub fn of(spec: &PlanSpec) -> Result<(Model, Option<String>), PlanError> {
     let load = &spec.load;
     let duration = load.duration.unwrap_or(DEFAULT_DURATION);

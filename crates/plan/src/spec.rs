@@ -42,8 +42,8 @@ impl Origin {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LoadSpec {
-    /// Total number of connections. With a rate, this is the maximum. Default: 50; with a rate, as
-    /// many as ports and open files allow.
+    /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate,
+    /// limited only by ports and open files.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
     #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
     pub connections: Option<u64>,
@@ -55,7 +55,7 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::duration")]
     #[schemars(with = "PositiveDuration")]
     pub duration: Option<Duration>,
-    /// Total number of requests, in place of a duration.
+    /// Total number of requests, instead of a duration.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
     #[schemars(with = "Count<1, MAX_COUNT>")]
     pub requests: Option<u64>,
@@ -64,7 +64,7 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::rate")]
     #[schemars(with = "RatePerSecond")]
     pub rate: Option<Rate>,
-    /// Open model: number of requests, spread evenly over `within`, in place of a duration.
+    /// Open model: number of requests, spread evenly over `within`, instead of a duration.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
     #[schemars(with = "Count<1, MAX_COUNT>")]
     pub burst: Option<u64>,
@@ -72,7 +72,7 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::duration")]
     #[schemars(with = "PositiveDuration")]
     pub within: Option<Duration>,
-    /// Spacing of the requests of a rate. Default: constant.
+    /// Spacing between requests that are sent at a rate. Default: constant.
     pub arrivals: Option<Spacing>,
     /// Whether each request uses a fresh connection. Default: connections are kept.
     pub fresh: Option<bool>,
@@ -104,11 +104,11 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::duration")]
     #[schemars(with = "PositiveDuration")]
     pub deadline: Option<Duration>,
-    /// Seed of all random choices. Default: 1.
+    /// Seed for all random choices. Default: 1.
     #[serde(deserialize_with = "content::count::<_, 0, MAX_COUNT>")]
     #[schemars(with = "Count<0, MAX_COUNT>")]
     pub seed: Option<u64>,
-    /// Check of all responses. Default: none.
+    /// Check that covers all responses. Default: none.
     pub check: Option<CheckKind>,
 }
 
@@ -118,7 +118,8 @@ fn source_range<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sou
 }
 
 impl LoadSpec {
-    /// Replaces settings with those given in `other`, and removes settings that conflict with them.
+    /// Applies the settings given in `other`, and removes earlier settings that conflict with the
+    /// new settings.
     pub fn override_with(&mut self, other: &LoadSpec) {
         if other.has_length() {
             (self.duration, self.requests) = (None, None);
@@ -175,8 +176,8 @@ impl LoadSpec {
         self.duration.is_some() || self.requests.is_some() || self.burst.is_some()
     }
 
-    /// Returns the planned length of one attempt, including warm-up, or `None` if the load is a
-    /// number of requests.
+    /// Returns the planned length of one attempt, including warm-up, or `None` if the load is
+    /// limited by a number of requests.
     #[must_use]
     pub fn length(&self) -> Option<Duration> {
         let measured = match (self.burst, self.requests) {
@@ -214,7 +215,7 @@ pub struct PlanSpec {
     pub hold: bool,
     /// I/O backend for the sockets.
     pub backend: BackendChoice,
-    /// Addresses of the URL's host that replace the resolver's.
+    /// Addresses to use instead of resolving the URL's host.
     pub resolve: Vec<HostAddresses>,
     /// Unix socket to connect to.
     pub unix_socket: Option<String>,
@@ -271,11 +272,11 @@ pub enum BackendChoice {
     Epoll,
 }
 
-/// A check of all responses.
+/// A check that covers all responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckKind {
-    /// Each response is a number from one counter.
+    /// Each response is the next number from a single counter.
     Sequence,
     /// Each response reports the count, sum and mean of all scores so far.
     Scoring,
@@ -300,7 +301,7 @@ pub enum RateSteps {
     Timed(Vec<(f64, Duration)>),
 }
 
-/// A replay of a file of timestamps.
+/// A replay of the timestamps in a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplaySpec {
     /// The file.

@@ -113,7 +113,7 @@ impl UrlParts {
     fn parse(url: &str) -> Result<Self, PlanError> {
         let invalid = |why: &str| {
             PlanError::invalid(format!(
-                "the URL \"{url}\": {why}; write it like http://127.0.0.1:8080/path"
+                "the URL \"{url}\": {why}; use a URL such as http://127.0.0.1:8080/path"
             ))
         };
         let without_fragment = url.split('#').next().unwrap_or(url);
@@ -131,7 +131,7 @@ impl UrlParts {
             .ok_or_else(|| invalid("the host is missing"))?;
         if authority.as_str().contains('@') {
             return Err(invalid(
-                "user and password are not supported, send an Authorization header (-H)",
+                "a user and password are not supported (use -H to send an Authorization header)",
             ));
         }
         let host = authority
@@ -159,8 +159,8 @@ impl UrlParts {
     }
 }
 
-/// Returns whether load may go to an address without `--public`: a loopback, link-local, private
-/// (RFC 1918) or unique local (RFC 4193) address.
+/// Returns whether an address may be loaded without `--public`. Such addresses are loopback,
+/// link-local, private (RFC 1918) or unique local (RFC 4193).
 #[must_use]
 pub fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {

@@ -1,4 +1,4 @@
-//! Reads the user's TOML files strictly. Every error names file and line.
+//! Reads the user's TOML files strictly. Every error names the file and the line.
 //!
 //! Serde parses the file. After an error, the JSON Schema of the same type provides the valid names
 //! and values for the message.
@@ -203,7 +203,7 @@ fn find<'a>(
     })
 }
 
-/// Rewrites an error message from serde with the names in the schema.
+/// Rewrites an error message from serde to use the names in the schema.
 fn explain(message: &str, found: Option<&Found<'_>>) -> String {
     let quoted = || message.split('`').nth(1).unwrap_or_default();
     if message.starts_with("missing field") {
@@ -250,17 +250,17 @@ fn explain(message: &str, found: Option<&Found<'_>>) -> String {
     }
     match (schema_type, found.value) {
         (Some("array"), DeValue::Table(_)) if message.starts_with("invalid type") => {
-            format!("{key}: expected [[{key}]] in double brackets")
+            format!("{key}: expected double brackets: [[{key}]]")
         }
         (Some("object"), DeValue::Array(_)) if message.starts_with("invalid type") => {
-            format!("{key}: expected [{key}] in single brackets")
+            format!("{key}: expected single brackets: [{key}]")
         }
         _ => format!("{key}: {message}"),
     }
 }
 
-/// Returns the JSON Schema of a manifest type, without references and without null, because TOML
-/// has no null.
+/// Returns the JSON Schema of a manifest type. The schema contains no references, and no null
+/// because TOML has no null.
 #[must_use]
 pub fn schema<T: JsonSchema>() -> Json {
     let settings = schemars::generate::SchemaSettings::draft2020_12()
@@ -310,7 +310,7 @@ fn simplify(schema: &mut Schema) {
     }
 }
 
-/// Suggests the nearest of `known`, or lists all of them if none is near.
+/// Suggests the entry of `known` that is nearest to `word`, or lists all entries if none is near.
 #[must_use]
 pub fn did_you_mean<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(word, known.clone()) {

@@ -1,4 +1,4 @@
-//! TLS settings of connections, and the certificate authorities that the client trusts.
+//! TLS settings for connections, and the certificate authorities that the client trusts.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use crate::error::PlanError;
 use crate::input;
 use crate::spec::PlanSpec;
 
-/// Returns the TLS settings of connections to `host`, and the authorities to trust. `host` is
+/// Returns the TLS settings for connections to `host`, and the authorities to trust. `host` is
 /// `None` for plain HTTP.
 ///
-/// This host reads the files of certificates, because a client on another host may not have them.
+/// The certificate files are read on this host, because a client on another host may not have them.
 pub(crate) fn plan(
     spec: &PlanSpec,
     host: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) fn plan(
 /// certificates, so `cacert` must name the same file again.
 ///
 /// # Errors
-/// The file is not named, is missing or is not PEM, or the host has no authorities.
+/// No file is named, the file is missing or is not PEM, or the host has no authorities.
 pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, PlanError> {
     match (plan.trust, cacert) {
         (Trust::Nothing, _) => Ok(Vec::new()),

@@ -19,7 +19,7 @@ pub const MAX_ATTEMPTS: u64 = 10_000;
 /// Parses a whole number of at least 1.
 ///
 /// # Errors
-/// Every function of this module returns a message that says how to fix the text.
+/// Every function in this module returns a message that says how to fix the value.
 pub fn count_from_one(text: &str) -> Result<u64, String> {
     match parse_count(text)? {
         0 => Err("must be at least 1".to_owned()),
@@ -57,9 +57,9 @@ pub fn warmup(text: &str) -> Result<Warmup, String> {
 pub fn sources(text: &str) -> Result<Sources, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let address = |part: &str| {
-        part.trim()
-            .parse()
-            .map_err(|_| format!("\"{part}\" is not an IP address; write 127.0.0.2-127.0.0.200"))
+        part.trim().parse().map_err(|_| {
+            format!("\"{part}\" is not an IP address; write a range such as 127.0.0.2-127.0.0.200")
+        })
     };
     let sources = Sources {
         first: address(first)?,
@@ -67,9 +67,11 @@ pub fn sources(text: &str) -> Result<Sources, String> {
     };
     match sources.count() {
         0 => Err(format!(
-            "\"{text}\" is not a range; write the lower address first, both IPv4 or both IPv6"
+            "\"{text}\" is not a range; write two addresses of the same family, the lower address first"
         )),
-        n if n > MAX_SOURCES => Err(format!("\"{text}\" has more than 1,048,576 addresses")),
+        n if n > MAX_SOURCES => Err(format!(
+            "\"{text}\" has more than 1,048,576 addresses; use a smaller range"
+        )),
         _ => Ok(sources),
     }
 }
@@ -86,7 +88,7 @@ fn rate_or_zero(text: &str) -> Result<f64, String> {
 /// Parses a ramp such as `100-5000`: the first and the last rate per second.
 pub fn ramp(text: &str) -> Result<(f64, f64), String> {
     let (from, to) = text.split_once('-').ok_or_else(|| {
-        format!("\"{text}\" is not a ramp; write the first and the last rate, like 100-5000")
+        format!("\"{text}\" is not a ramp; write the first and the last rate, such as 100-5000")
     })?;
     let (from, to) = (rate_or_zero(from)?, rate_or_zero(to)?);
     if from.max(to) > 0.0 {
@@ -100,7 +102,7 @@ pub fn ramp(text: &str) -> Result<(f64, f64), String> {
 pub fn steps(text: &str) -> Result<RateSteps, String> {
     let parts: Vec<&str> = text.split(',').collect();
     if parts.len() > MAX_STEPS {
-        return Err(format!("{} steps; at most {MAX_STEPS}", parts.len()));
+        return Err(format!("{} steps; use at most {MAX_STEPS}", parts.len()));
     }
     let timed = parts.iter().filter(|part| part.contains(':')).count();
     let steps = if timed == 0 {

@@ -1,20 +1,20 @@
 //! Causes that a verdict can name.
 
 crate::names::named! {
-    // Variants are ordered from the client through the server to the network.
+    // Variants are ordered by place: first the client, then the server, then the network.
     /// The cause that limited a run.
     Cause {
         /// The load generator is CPU-bound.
         ClientCpu = "client-cpu",
         /// Client and server compete for the same CPUs.
         SharedCpu = "shared-cpu",
-        /// Too few concurrent requests to saturate anything.
+        /// Too few requests are in flight to saturate any resource.
         Concurrency = "concurrency",
         /// The load generator stalled.
         ClientStall = "client-stall",
         /// The client ran out of local ports, usually because of connections in TIME_WAIT.
         EphemeralPorts = "ephemeral-ports",
-        /// The load generator reached its limit on open files.
+        /// The load generator reached its open-file limit.
         ClientFds = "client-fds",
         /// Name resolution is slow.
         Dns = "dns",
@@ -22,12 +22,12 @@ crate::names::named! {
         Conntrack = "conntrack",
         /// The server's accept queue overflows.
         ListenBacklog = "listen-backlog",
-        /// The server reached its limit on open files.
+        /// The server reached its open-file limit.
         ServerFds = "server-fds",
-        /// The server reached its limit on concurrent connections.
+        /// The server reached its limit for concurrent connections.
         MaxConnections = "max-connections",
-        /// The server closes connections after a number of requests, and reopening them is
-        /// expensive.
+        /// The server closes each connection after a certain number of requests, and new
+        /// connections are expensive.
         KeepaliveLimit = "keepalive-limit",
         /// All worker threads of the server are waiting.
         WorkerPool = "worker-pool",
@@ -35,7 +35,7 @@ crate::names::named! {
         ServerCpuOneThread = "server-cpu-one-thread",
         /// The server processes requests one at a time.
         Serialised = "serialised",
-        /// Requests wait for one of the server's connections to its store or upstream.
+        /// Requests wait for a free connection from the server to its store or upstream.
         ConnectionPool = "connection-pool",
         /// The server is CPU-bound.
         ServerCpu = "server-cpu",
@@ -45,7 +45,7 @@ crate::names::named! {
         Jit = "jit",
         /// TLS handshakes use up the CPU.
         TlsHandshake = "tls-handshake",
-        /// Requests wait for the server's log writes.
+        /// Requests wait for the server to write its log.
         SyncLogging = "sync-logging",
         /// The store is CPU-bound.
         StoreCpu = "store-cpu",
@@ -55,7 +55,7 @@ crate::names::named! {
         StoreCommit = "store-commit",
         /// Store maintenance, such as vacuum or compaction, slows requests down.
         StoreMaintenance = "store-maintenance",
-        /// The store limits concurrent requests.
+        /// The store limits the number of concurrent requests.
         StoreAdmission = "store-admission",
         /// The CPU quota of the control group throttles the server.
         CpuQuota = "cpu-quota",
@@ -75,7 +75,7 @@ crate::names::named! {
         RateLimiter = "rate-limiter",
         /// Many requests failed.
         Errors = "errors",
-        /// The server is a proxy, and its upstream connections dominate.
+        /// The server is a proxy that opens an upstream connection for each request.
         ProxyHop = "proxy-hop",
         /// No limit: the offered rate was met.
         None = "none",

@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 /// Event: an external client ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientRan {
-    /// Name of the client and of its folder.
+    /// Name of the client. The client's folder has the same name.
     pub name: String,
-    /// User-mode CPU time in seconds, including waited-for children (`wait4`).
+    /// User-mode CPU time in seconds of the client and its reaped child processes (`wait4`).
     /// Null if the client did not start.
     pub user_s: Option<f64>,
-    /// Kernel-mode CPU time in seconds, including waited-for children.
+    /// Kernel-mode CPU time in seconds of the client and its reaped child processes.
     /// Null if the client did not start.
     pub system_s: Option<f64>,
-    /// Highest peak resident memory in bytes among the client and its waited-for children.
+    /// Peak resident memory in bytes: the maximum over the client and its reaped child processes.
     /// Null if the client did not start.
     pub peak_rss_bytes: Option<u64>,
     /// Command, log and figures of the client.
     pub tool: ExternalRun,
-    /// One-line reason for the lack of a result; null if the run has a result.
+    /// Reason why there is no result, in one line; null if there is a result.
     pub failure: Option<String>,
     /// Whether floodmark interrupted the client.
     pub interrupted: bool,
@@ -28,17 +28,17 @@ pub struct ClientRan {
 /// Command, log and figures of an external client.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExternalRun {
-    /// First line of the client's version output that contains a digit; null if no line does.
+    /// First line with a digit in the client's version output; null if there is no such line.
     pub version: Option<String>,
     /// Command as a list of arguments.
     pub command: Vec<String>,
-    /// Name of the log file with the client's output, within the result folder.
+    /// Name of the log file that contains the client's output, relative to the result folder.
     pub log: String,
-    /// Time from the client's start to its end in seconds.
+    /// Duration of the client process in seconds.
     pub wall_s: f64,
     /// Figures that the client printed.
     pub said: PrintedFigures,
-    /// Readings of the server's own counter; null without a counter or if reading failed.
+    /// Readings of the server's own counter; null if there is no counter or it could not be read.
     pub counter: Option<Counter>,
 }
 
@@ -67,15 +67,16 @@ pub struct PrintedFigures {
     pub max_us: Option<f64>,
 }
 
-/// Readings of a server's counter that grows by one per response.
-/// Each reading is a request that floodmark sends.
+/// Readings of a counter that the server increments for each response.
+/// floodmark sends one request per reading.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Counter {
     /// Value before the client starts.
     pub before: u64,
     /// Value after the client ends.
     pub after: u64,
-    /// Number of readings between `before` and `after`; each reading adds one to the counter.
+    /// Number of additional readings between `before` and `after`. Each reading increments the
+    /// counter.
     pub readings: u64,
 }
 
@@ -83,7 +84,7 @@ impl Counter {
     /// Returns the number of responses sent to the external client.
     #[must_use]
     pub fn answers(&self) -> u64 {
-        // The final reading also adds one to the counter.
+        // The final reading also increments the counter.
         self.after
             .saturating_sub(self.before)
             .saturating_sub(1 + self.readings)

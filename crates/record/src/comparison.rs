@@ -1,4 +1,4 @@
-//! Comparisons: ratios of two systems over server processes, and published claims.
+//! Comparisons of two systems, and checks of published claims.
 
 use std::str::FromStr;
 
@@ -14,19 +14,19 @@ crate::names::named! {
     ComparedMetric {
         /// Ok responses per second.
         Throughput = "throughput",
-        /// Ok responses within the deadline, per second.
+        /// Ok responses per second that met their deadline.
         Goodput = "goodput",
-        /// Median response time, microseconds.
+        /// Median response time, in microseconds.
         P50 = "p50",
-        /// 99th percentile of response time, microseconds.
+        /// 99th percentile of response time, in microseconds.
         P99 = "p99",
-        /// Median service time, microseconds.
+        /// Median service time, in microseconds.
         ServiceP50 = "service.p50",
-        /// 99th percentile of service time, microseconds.
+        /// 99th percentile of service time, in microseconds.
         ServiceP99 = "service.p99",
-        /// CPU time of the client per request sent, microseconds.
+        /// CPU time of the client per request sent, in microseconds.
         CpuPerRequest = "cpu_us_per_request",
-        /// CPU time of the server and its store per request sent, microseconds.
+        /// CPU time of the server and its store per request sent, in microseconds.
         ServerCpuPerRequest = "server_cpu_us_per_request",
     }
 }
@@ -45,9 +45,9 @@ impl FromStr for ComparedMetric {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Conclusion {
-    /// The interval excludes 1 and is not entirely within 0.98 to 1.02: the systems differ.
+    /// The systems differ: the interval excludes 1 and is not entirely between 0.98 and 1.02.
     Different,
-    /// The interval is entirely within 0.98 to 1.02: the systems are equivalent.
+    /// The systems are equivalent: the interval is entirely between 0.98 and 1.02.
     Equivalent,
     /// The comparison is inconclusive because the interval is too wide or missing.
     Undecided,
@@ -83,11 +83,12 @@ pub struct Comparison {
     pub confidence: f64,
     /// The conclusion.
     pub conclusion: Conclusion,
-    /// Estimated number of server processes per system for a conclusive new measurement.
-    /// Set only if the comparison is undecided; null if unknown. 10,000 means at least 10,000.
+    /// Estimated number of server processes per system that a conclusive comparison needs.
+    /// Null unless the comparison is undecided; also null if unknown. The value 10,000 means 10,000
+    /// or more.
     /// The estimate uses the 80 % upper confidence bound of the observed variance.
     pub repetitions_needed: Option<u32>,
-    /// Method of computing the ratio and its interval.
+    /// Method used to compute the ratio and its interval.
     pub method: String,
     /// Figures of `a`.
     pub figures_a: Compared,
@@ -103,9 +104,9 @@ pub struct Comparison {
 pub enum Agreement {
     /// Relative tolerance: 0.1 allows figures from published ÷ 1.1 to published × 1.1.
     Within(f64),
-    /// The measured figure is at least the published one.
+    /// The measured figure must be at least the published figure.
     AtLeast,
-    /// The measured figure is at most the published one.
+    /// The measured figure must be at most the published figure.
     AtMost,
 }
 
@@ -113,11 +114,11 @@ pub enum Agreement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Holds {
-    /// The whole measured interval agrees.
+    /// The whole measured interval meets the criterion.
     Yes,
-    /// No part of the measured interval agrees.
+    /// No part of the measured interval meets the criterion.
     No,
-    /// Only part of the interval agrees, or the interval or the criterion is missing.
+    /// Only part of the interval meets the criterion, or the interval or the criterion is missing.
     Undecided,
 }
 
@@ -126,15 +127,16 @@ pub enum Holds {
 pub struct ClaimResult {
     /// Text of the claim.
     pub text: String,
-    /// Where the claim was published; null if not stated.
+    /// Publication that contains the claim; null if not stated.
     pub source: Option<String>,
     /// Metric of the claim.
     pub metric: Option<ComparedMetric>,
-    /// Trials of the claim: two for a ratio (first ÷ second), one for a single figure.
+    /// Trials that the claim refers to: two for a ratio (first ÷ second), one for a single figure.
     pub of: Vec<String>,
     /// The published ratio or figure; null if none was published.
     pub published: Option<f64>,
-    /// Criterion for agreement; null if the experiment gives none for a single figure.
+    /// Criterion for agreement. Null if the claim is a single figure and the experiment gives no
+    /// criterion.
     pub agreement: Option<Agreement>,
     /// Measured ratio, or measured figure in the metric's unit; null if not measured.
     pub measured: Option<f64>,
@@ -153,7 +155,7 @@ pub struct ClaimResult {
 pub struct ComparedResult {
     /// Name of the result.
     pub name: String,
-    /// Systems and workloads of the runs; more than one if several results were pooled.
+    /// Systems and workloads of the runs. Pooled results can have several.
     pub of: Vec<String>,
     /// Number of server processes.
     pub processes: u32,
@@ -172,7 +174,8 @@ pub struct ComparisonReport {
     pub a: ComparedResult,
     /// The second result.
     pub b: ComparedResult,
-    /// Differences in load, host or version that also affect the ratios.
+    /// Differences between the results in load, host or version. These differences also affect the
+    /// ratios.
     pub unlike: Vec<String>,
     /// Other limitations of the comparison.
     pub notes: Vec<String>,

@@ -42,7 +42,7 @@ pub enum Event {
     Resumed(Resumed),
     /// A part of the experiment was skipped.
     Skipped {
-        /// Skipped part and reason, in one line.
+        /// The skipped part and the reason, in one line.
         what: String,
     },
     /// An attempt started.
@@ -58,12 +58,12 @@ pub enum Event {
     Placed(Placement),
     /// An external client drives the run.
     Driven {
-        /// Name of the client and of its folder.
+        /// Name of the client. The client's folder has the same name.
         by: String,
     },
     /// The worker is ready to send.
     Ready(WorkerReady),
-    /// Progress of opening connections before the load starts.
+    /// Progress in opening connections before the load starts.
     Connecting(Connecting),
     /// The worker started sending.
     Began {
@@ -74,7 +74,7 @@ pub enum Event {
     ServerUsed(ServerUsed),
     /// Resources used by the store since the previous event of this kind (once a second).
     StoreUsed(ServerUsed),
-    /// Figures of one second on the worker's clock.
+    /// Figures for one second of the worker's clock.
     Second(SecondRow),
     /// The worker ended.
     End(WorkerEnd),
@@ -82,9 +82,9 @@ pub enum Event {
     ClientRan(ClientRan),
     /// Samples taken during the load.
     Observed(Observed),
-    /// Runtime of the server and errors in its log.
+    /// The server's runtime, and the errors in the server's log.
     Logged(Logged),
-    /// Facts that could not be read, with the reasons.
+    /// Facts that could not be read, and the reasons.
     Missing {
         /// Facts and reasons, one line each.
         missing: Vec<String>,
@@ -102,7 +102,7 @@ pub enum Event {
         run: RunId,
         /// Windows measured for each perturbation.
         windows: Vec<Windows>,
-        /// Perturbations that could not be made, one line each.
+        /// Perturbations that could not be applied, one line each.
         missing: Vec<String>,
     },
 }
@@ -110,9 +110,9 @@ pub enum Event {
 /// Identifies an attempt within a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct RunId {
-    /// Name of the system in an experiment, otherwise the URL's authority.
+    /// Name of the system; outside experiments, the URL's authority.
     pub system: String,
-    /// Name of the workload in an experiment, otherwise the name of the mix file or the URL's path.
+    /// Name of the workload; outside experiments, the name of the mix file or the URL's path.
     pub workload: String,
     /// Name of the trial; null outside experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,26 +120,26 @@ pub struct RunId {
     /// Explicitly chosen server settings and their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub setting: BTreeMap<String, String>,
-    /// Number of the server process, from 1.
+    /// Number of the server process, starting at 1.
     pub process: u32,
-    /// Number of the attempt on that process, from 1.
+    /// Number of the attempt on this server process, starting at 1.
     pub attempt: u32,
 }
 
-/// First event of a worker: it is ready to send.
+/// First event of a worker. The worker is ready to send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerReady {
     /// Process id.
     pub pid: u32,
-    /// Notices, such as a fallback to epoll, one line each.
+    /// Notices, one line each, such as a fallback to epoll.
     pub notices: Vec<String>,
-    /// Limit on open files after the worker raised it; null if unknown.
+    /// Raised open-file limit of the worker; null if unknown.
     pub fd_limit: Option<u64>,
-    /// Limit on open files before the worker raised it; null if unknown.
+    /// Original open-file limit of the worker; null if unknown.
     pub fd_limit_before: Option<u64>,
 }
 
-/// Progress of opening connections before the clock starts.
+/// Progress in opening connections before the clock starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Connecting {
     /// Connections established so far.
@@ -155,10 +155,10 @@ pub struct Connecting {
 pub struct HeldConnections {
     /// Connections that were open when the clock started.
     pub standing: u64,
-    /// Connections that failed before the clock started.
+    /// Connections that failed to open before the clock started.
     pub failed: u64,
-    /// Number of failures by reason, also included in `errors`.
-    /// Empty in records of older versions.
+    /// Number of failures for each reason. These failures are also counted in `errors`.
+    /// Empty in records from older versions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
     /// Connections that the server closed during the run, or that were closed after a timeout or a
@@ -180,20 +180,20 @@ pub enum Phase {
     Measure,
 }
 
-/// Figures of one second, summed over all threads. Times count from the start of the phase.
+/// Figures for one second, summed over all threads. Times are measured from the start of the phase.
 ///
-/// Outcomes count in the second in which the request ended. `intended`, `sent`, `unsent` and
-/// `connect_failed` count in the second in which they happened.
-/// Each count is part of exactly one row, so the rows add up to the totals.
+/// An outcome belongs to the second in which the request ended. The other counts (`intended`,
+/// `sent`, `unsent` and `connect_failed`) belong to the second in which the counted event occurred.
+/// Every event is counted in exactly one row, so the rows add up to the totals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondRow {
     /// Warm-up or measurement.
     pub phase: Phase,
     /// Index of the second, from 0.
     pub index: u64,
-    /// Start of the second in ns from the start of the phase.
+    /// Start of the second, in ns since the start of the phase.
     pub from_ns: u64,
-    /// End of the second in ns from the start of the phase; the last row may be shorter than a
+    /// End of the second, in ns since the start of the phase. The last row may cover less than a
     /// second.
     pub to_ns: u64,
     /// Counts of requests.
@@ -204,22 +204,22 @@ pub struct SecondRow {
     pub ok_in_window: u64,
     /// Ok responses that met their deadline and arrived by the end of the sending window.
     pub good_in_window: u64,
-    /// Bytes of requests sent, before TLS encryption.
+    /// Request bytes sent, before TLS encryption.
     pub bytes_sent: u64,
-    /// Bytes of responses received, after TLS decryption.
+    /// Response bytes received, after TLS decryption.
     pub bytes_received: u64,
     /// Connections opened.
     pub connects: u64,
     /// Connections open at the end of the second.
     pub open_connections: u64,
-    /// User-mode CPU time of the worker in this second, in seconds.
+    /// CPU seconds that the worker spent in user mode.
     pub user_s: f64,
-    /// Kernel-mode CPU time of the worker in this second, in seconds.
+    /// CPU seconds that the worker spent in kernel mode.
     pub system_s: f64,
     /// Histograms of times in nanoseconds (HdrHistogram V2, deflated, base64).
-    /// Kinds of times without samples are omitted.
+    /// A kind of time is omitted if it has no samples.
     pub histograms: BTreeMap<TimeKind, String>,
-    /// Figures of this second by group, in the order of the plan's mix; empty without a mix.
+    /// Figures for each group in this second, in the order of the plan's mix; empty without a mix.
     /// [`WorkerEnd`] contains the histograms of the groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRow>,
@@ -236,8 +236,9 @@ pub struct ThreadUsage {
     pub user_s: f64,
     /// Kernel-mode CPU time in seconds.
     pub system_s: f64,
-    /// Run delay in seconds (`/proc/self/task/TID/schedstat`).
-    /// Null if unknown, as on kernels without schedstat.
+    /// Time in seconds during which the thread was runnable but waited for a CPU
+    /// (`/proc/self/task/TID/schedstat`).
+    /// Null if unknown, for example on kernels without schedstat.
     pub run_delay_s: Option<f64>,
     /// Length of the sending window in seconds.
     pub wall_s: f64,
@@ -246,12 +247,14 @@ pub struct ThreadUsage {
     /// Coalescing delays a response by at most 1 ms and at most one eighth of the mean response
     /// time.
     pub coalesced_s: Option<f64>,
-    /// Number of receives with a kernel timestamp (SO_TIMESTAMPNS), as used in the open model.
-    /// Other receives are timed when floodmark reads the data. Null for threads that send no load.
+    /// Number of receive calls that returned a kernel timestamp (`SO_TIMESTAMPNS`), as used in the
+    /// open model.
+    /// For other receive calls, floodmark takes the time when it reads the data. Null for threads
+    /// that send no load.
     pub kernel_stamped: Option<u64>,
 }
 
-/// Reason for the end of a worker.
+/// Reason why a worker ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
@@ -270,14 +273,14 @@ pub enum EndReason {
 /// Last event of a worker: totals of the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerEnd {
-    /// Reason for the end.
+    /// Reason why the worker ended.
     pub reason: EndReason,
-    /// Time of the last response in ns from the start of the phase; null unless the server became
-    /// unreachable.
+    /// Time of the last response, in ns since the start of the phase.
+    /// Null unless the server became unreachable.
     pub server_gone_since_ns: Option<u64>,
-    /// End of the sending window in ns from the start of the measurement.
+    /// End of the sending window, in ns since the start of the measurement.
     pub window_ns: u64,
-    /// Time of the last outcome in ns from the start of the measurement.
+    /// Time of the last outcome, in ns since the start of the measurement.
     pub ended_ns: u64,
     /// Counts of the measurement.
     pub counts: Counts,
@@ -285,11 +288,11 @@ pub struct WorkerEnd {
     pub warmup_counts: Option<Counts>,
     /// Length of the warm-up in ns.
     pub warmup_ns: u64,
-    /// Bytes of requests sent in the measurement, before TLS.
+    /// Request bytes sent during the measurement, before TLS encryption.
     pub bytes_sent: u64,
-    /// Bytes of responses received in the measurement, after TLS.
+    /// Response bytes received during the measurement, after TLS decryption.
     pub bytes_received: u64,
-    /// Number of connections opened, including those opened before the measurement.
+    /// Number of connections opened before and during the measurement.
     pub connects: u64,
     /// Maximum number of open connections.
     pub peak_connections: u64,
@@ -298,9 +301,9 @@ pub struct WorkerEnd {
     /// Longest stall of a load thread in ns.
     /// A stall is a delay in returning from a wait or in completing a loop iteration.
     pub longest_stall_ns: u64,
-    /// Number of malformed responses, failed connects and unsent requests by reason.
+    /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Failed connects in `errors` for which no request was waiting.
+    /// Connect failures in `errors` for connections that no request was waiting for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
     /// User-mode CPU time of the worker during the measurement, in seconds.
@@ -314,15 +317,16 @@ pub struct WorkerEnd {
     /// Use of each address of the target.
     #[serde(default)]
     pub addresses: Vec<AddressUse>,
-    /// File with the responses kept for a check; null without such a file.
+    /// File of the responses kept for a check; null if there is no such file.
     pub answers: Option<AnswersFile>,
     /// Number of responses that arrived out of order on their connection (`--check`).
     pub out_of_order: u64,
-    /// First violations of the check, as text.
+    /// Descriptions of the first violations of the check.
     pub offenders: Vec<String>,
     /// Number of ok responses that the check could not parse.
     pub not_numbers: u64,
-    /// Totals and averages in the responses (`--check scoring`); null without that check.
+    /// Summary of the totals and averages in the responses (`--check scoring`); null without that
+    /// check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scored: Option<ScoringSummary>,
     /// Use of TLS; null for plain HTTP.
@@ -330,7 +334,8 @@ pub struct WorkerEnd {
     /// Histograms of the measurement by group, in the order of the plan's mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<BTreeMap<TimeKind, String>>,
-    /// Next free request number (`{seq}`), greater than all used numbers, warm-up included.
+    /// Next free request number (`{seq}`). All numbers used so far, including in the warm-up, are
+    /// smaller.
     #[serde(default)]
     pub next_number: u64,
 }
@@ -341,28 +346,30 @@ pub struct AddressUse {
     /// `IP:PORT` or `unix:PATH`.
     #[schemars(with = "String")]
     pub address: Address,
-    /// Number of connections established, including those before the measurement.
+    /// Number of connections established before and during the measurement.
     pub opened: u64,
-    /// Number of failed connects to this address that were retried at another address.
-    /// A connect is retried only if this address never accepted a connection.
-    /// Retried connects count nowhere else.
+    /// Number of connect failures at this address that led to a retry at another address.
+    /// floodmark retries only if this address never accepted a connection.
+    /// These connect failures are not counted anywhere else.
     pub moved: u64,
-    /// Reason for leaving the address out, as in `errors`; null if the address stayed in use.
+    /// Reason why the address was excluded, as in `errors`; null if the address was not excluded.
     pub left_out: Option<String>,
 }
 
-/// File with the responses kept for a check, as triples of little-endian 64-bit integers.
+/// File of the responses kept for a check. Each response is a triple of little-endian 64-bit
+/// integers.
 ///
-/// For `sequence`, a triple contains the number, the time sent in ns and the time done in ns.
+/// For `sequence`, a triple contains the number, the send time in ns and the completion time in ns.
 ///
 /// For `scoring`, a triple contains these integers:
 ///
 /// 1. The number.
-/// 2. The time sent in ns (low 48 bits) and the low half of the distance (high 16 bits).
+/// 2. The send time in ns (low 48 bits) and the low half of the distance (high 16 bits).
 /// 3. `done − sent` in ns (low 48 bits) and the high half of the distance (high 16 bits).
 ///
-/// The distance is a 32-bit count of scores between the total and its expected value.
-/// -2^31 stands for a distance that is not a whole number of scores.
+/// The distance is the difference between the total and its expected value, as a 32-bit number of
+/// scores.
+/// The value -2^31 marks a distance that is not a whole number of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswersFile {
     /// File name within the result folder.

@@ -22,8 +22,8 @@ pub struct ExperimentDescription {
     /// Published figures to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<PublishedClaim>,
-    /// Trials of the ladder in order. Each trial adds one feature to the previous trial.
-    /// The ratio of two neighbouring trials gives the cost of the added feature.
+    /// Trials of the ladder, in order. Each trial adds one feature to the previous trial.
+    /// The ratio between two neighbouring trials shows the cost of the added feature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<String>,
     /// Groups of trials that differ only in settings.
@@ -32,7 +32,7 @@ pub struct ExperimentDescription {
     /// Causes that the author expects to limit the throughput.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected_causes: Vec<String>,
-    /// Outcome of the check that the author expects; null if not stated.
+    /// Expected outcome of the check; null if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_check: Option<ExpectedCheck>,
 }
@@ -44,7 +44,7 @@ pub struct Resumed {
     pub tool: ToolInfo,
     /// Wall-clock time of the resumption in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Superseded runs. Their server process was interrupted and is measured again.
+    /// Superseded runs. The measurement of their server process was interrupted and is repeated.
     pub anew: Vec<RunId>,
 }
 
@@ -53,7 +53,7 @@ pub struct Resumed {
 pub struct PublishedClaim {
     /// Text of the claim.
     pub text: String,
-    /// Where the claim was published; null if not stated.
+    /// Publication that contains the claim; null if not stated.
     pub source: Option<String>,
     /// Metric of the claim.
     pub metric: Option<ComparedMetric>,
@@ -61,7 +61,7 @@ pub struct PublishedClaim {
     /// Empty for a single figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ratio: Vec<String>,
-    /// Trial of a published single figure; null for a ratio.
+    /// Trial that a published single figure refers to; null for a ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
     /// Published figure; null if the claim has no figure.

@@ -1,4 +1,4 @@
-//! Figures of a group: the requests with the same name in a mix.
+//! Figures for groups. A group consists of the requests in a mix that have the same name.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use crate::outcome::Counts;
 use crate::run::HttpBytes;
 use crate::times::Times;
 
-/// Figures of a group in one second.
+/// Figures for a group in one second.
 /// [`SecondRow`](crate::SecondRow) defines in which second a request counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupRow {
@@ -25,7 +25,7 @@ pub struct GroupRow {
     pub bytes_received: u64,
 }
 
-/// Figures of a group in a run. Connections and the client have no figures by group.
+/// Figures for a group in a run. Figures for connections and for the client are not split by group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupFigures {
     /// Name of the request in the mix.
@@ -33,9 +33,9 @@ pub struct GroupFigures {
     /// Ok responses per second in the run's window.
     /// The throughputs of all groups add up to the throughput of the run.
     pub throughput_per_s: Option<f64>,
-    /// Ok responses within the deadline per second in the run's window.
+    /// Ok responses per second that met their deadline, in the run's window.
     pub goodput_per_s: Option<f64>,
-    /// Counts of the group's requests in the whole measurement.
+    /// Counts of the group's requests over the whole measurement.
     pub requests: Counts,
     /// Bytes of HTTP in the measurement.
     pub bytes: HttpBytes,
@@ -44,22 +44,22 @@ pub struct GroupFigures {
     pub response_time_us: Times,
     /// Service time: done − sent.
     pub service_time_us: Times,
-    /// Wait for a connection: free − intended.
+    /// Time spent waiting for a connection: free − intended.
     pub blocked_us: Times,
     /// Lateness: sent − max(intended, free).
     pub lateness_us: Times,
-    /// Time to the first byte: first byte − sent.
+    /// Time to first byte: first byte − sent.
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,
 }
 
-/// Figures of a group in one second of a run.
+/// Figures for a group in one second of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupPoint {
     /// Ok responses per second.
     pub throughput_per_s: f64,
-    /// Ok responses within the deadline per second.
+    /// Ok responses per second that met their deadline.
     pub goodput_per_s: f64,
     /// Requests with an outcome other than ok.
     pub failed: u64,

@@ -1,7 +1,7 @@
 //! Results of `floodmark doctor`: facts about a host, and findings derived from them.
 //!
-//! `floodmark-observe` fills [`HostFacts`], `floodmark-diagnose` derives each [`HostFinding`], and
-//! `floodmark-report` prints them.
+//! `floodmark-observe` collects [`HostFacts`], `floodmark-diagnose` derives each [`HostFinding`],
+//! and `floodmark-report` prints the results.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub struct HostFinding {
     pub level: Level,
     /// Finding with figures.
     pub found: String,
-    /// Measurements that the finding distorts; null if none.
+    /// Measurements that the problem distorts; null if there are none.
     pub spoils: Option<String>,
     /// Commands that fix the problem, one per line, ready to paste.
     /// Lines that start with `#` are comments.
@@ -63,7 +63,7 @@ pub struct HostFacts {
     pub frequency: Option<FrequencyFacts>,
     /// Activity of the host during a short sample.
     pub load: LoadFacts,
-    /// Limit on open files of this process.
+    /// Open-file limit of this process.
     pub open_files: Option<LimitFacts>,
     /// Local ports for outgoing connections.
     pub ports: Option<PortFacts>,
@@ -77,7 +77,7 @@ pub struct HostFacts {
     pub io_uring: IoUringFacts,
     /// Clock of the host.
     pub clock: ClockFacts,
-    /// Facts that could not be read, with the reason.
+    /// Facts that could not be read, and the reasons.
     pub missing: Vec<String>,
 }
 
@@ -103,9 +103,9 @@ pub struct QuotaFacts {
     pub period_ms: f64,
     /// File that sets the quota.
     pub file: String,
-    /// Value of that file without a limit: `max` or `-1`.
+    /// Content of the file if there is no limit: `max` or `-1`.
     pub unlimited: String,
-    /// Number of periods in which the group was throttled since its creation.
+    /// Number of throttled periods since the group was created.
     pub throttled_periods: Option<u64>,
 }
 
@@ -131,7 +131,8 @@ pub struct LoadFacts {
     pub stolen_since_boot: Option<f64>,
     /// Mean number of CPUs used by the sampling process.
     pub own_cpus: f64,
-    /// Other processes with the highest CPU use, highest first, at most [`LoadFacts::BUSIEST`].
+    /// Other processes with the highest CPU use, in descending order; at most
+    /// [`LoadFacts::BUSIEST`].
     pub busiest: Vec<BusyProcess>,
     /// Load average over one minute.
     pub load_average: Option<f64>,
@@ -147,13 +148,13 @@ impl LoadFacts {
 pub struct BusyProcess {
     /// Process id.
     pub pid: u32,
-    /// Name of the process, cut to 15 bytes by the kernel.
+    /// Name of the process, truncated to 15 bytes by the kernel.
     pub name: String,
     /// Mean number of CPUs used.
     pub cpus: f64,
 }
 
-/// A limit of a process.
+/// A process limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitFacts {
     /// Current limit.
@@ -186,7 +187,7 @@ impl PortFacts {
 /// Kernel settings for closed connections. A setting that the kernel lacks is null.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TimeWaitFacts {
-    /// `net.ipv4.tcp_tw_reuse`: 0 never, 1 always, 2 on loopback only.
+    /// `net.ipv4.tcp_tw_reuse`: 0 (never), 1 (always) or 2 (only on loopback).
     pub reuse: Option<u64>,
     /// `net.ipv4.tcp_tw_reuse_delay` in milliseconds; 1 second on kernels without this setting.
     pub reuse_delay_ms: Option<u64>,
@@ -194,9 +195,9 @@ pub struct TimeWaitFacts {
     pub timestamps: Option<u64>,
     /// `net.ipv4.tcp_max_tw_buckets`.
     pub max: Option<u64>,
-    /// Number of connections in TIME_WAIT on this host, as client or as server.
+    /// Number of connections in TIME_WAIT on this host, on either the client or the server side.
     pub now: Option<u64>,
-    /// Number of local ports in TIME_WAIT at the source address with the most such ports.
+    /// Number of local ports in TIME_WAIT: the maximum for any one source address.
     /// Connections that the server closed first are excluded, because they hold the server's port.
     pub ports_held: Option<u64>,
 }
@@ -228,8 +229,8 @@ pub struct IoUringFacts {
     pub available: bool,
     /// Error number of `io_uring_setup`; null if it succeeded.
     pub errno: Option<i32>,
-    /// `kernel.io_uring_disabled`: 0 allowed, 1 only for privileged processes and one group, 2
-    /// forbidden.
+    /// `kernel.io_uring_disabled`: 0 (allowed), 1 (only for privileged processes and one group) or
+    /// 2 (forbidden).
     pub disabled: Option<u64>,
 }
 

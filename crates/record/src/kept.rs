@@ -2,7 +2,7 @@
 //!
 //! A response contains a number and a total. All requests have the same score, so the expected
 //! total is `score × number` plus the total at the start.
-//! Only the distance from the expected total is kept, as a number of scores.
+//! Only the total's distance from the expected total is kept, as a number of scores.
 //! The distance is 0 unless the server loses updates.
 
 use schemars::JsonSchema;
@@ -52,21 +52,22 @@ impl TotalLine {
         self.before + self.score * number
     }
 
-    /// Returns a total's distance from the line in scores, or `None` if the distance is not whole.
+    /// Returns a total's distance from the line in scores.
+    /// Returns `None` if the distance is not a whole number.
     #[must_use]
     pub fn distance(&self, number: u64, total: f64) -> Option<i32> {
         self.whole(number, total, number.max(self.drawn_at))
     }
 
-    /// Returns the distance of the line through 0 from this line in scores.
-    /// `None` if the distance is not a whole number.
+    /// Returns the distance from this line to the line through 0, in scores.
+    /// Returns `None` if the distance is not a whole number.
     #[must_use]
     pub fn from_zero(&self) -> Option<i32> {
         self.whole(0, 0.0, self.drawn_at)
     }
 
-    /// Returns the distance of this line from another line with the same score, in scores.
-    /// `None` if the distance is not a whole number.
+    /// Returns the distance to this line from another line with the same score, in scores.
+    /// Returns `None` if the distance is not a whole number.
     #[must_use]
     pub fn ahead_of(&self, other: &TotalLine) -> Option<i32> {
         other.whole(0, self.before, self.drawn_at.max(other.drawn_at))
@@ -91,13 +92,14 @@ impl TotalLine {
 
 /// A response kept for `--check scoring`, packed into three 64-bit words.
 /// The file stores the words in little-endian order.
-/// Both times come from the same monotonic clock; times above 78 hours are stored as 78 hours.
+/// Both times come from the same monotonic clock. Times above 78 hours are stored as 78 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptScore(pub [u64; 3]);
 
 impl KeptScore {
     /// Packs a response.
-    /// `distance` is its total's distance from the line, or `None` if the distance is not whole.
+    /// `distance` is the total's distance from the line, or `None` if the distance is not a whole
+    /// number.
     #[must_use]
     pub fn new(number: u64, distance: Option<i32>, sent_ns: u64, done_ns: u64) -> Self {
         let distance = distance.unwrap_or(NONE) as u32;
@@ -113,8 +115,8 @@ impl KeptScore {
         self.0[0]
     }
 
-    /// Returns the total's distance from the line in scores, or `None` if the distance is not
-    /// whole.
+    /// Returns the total's distance from the line in scores.
+    /// Returns `None` if the distance is not a whole number.
     #[must_use]
     pub fn distance(&self) -> Option<i32> {
         let half = |word: u64| (word >> TIME_BITS) as u32;
@@ -135,9 +137,10 @@ impl KeptScore {
     }
 
     /// Converts the response to another line and another clock.
-    /// The new line is `by` scores below this one, and the new clock started `earlier_ns` ns
-    /// earlier.
-    /// If `by` is `None`, the lines are not whole scores apart and the new distance is unknown.
+    /// The new line is `by` scores below the current line, and the new clock started `earlier_ns`
+    /// ns before the current clock.
+    /// If `by` is `None`, the distance between the lines is not a whole number of scores, so the
+    /// new distance is unknown.
     #[must_use]
     pub fn moved(&self, by: Option<i32>, earlier_ns: u64) -> Self {
         let distance = self.distance().zip(by).and_then(|(a, b)| a.checked_add(b));
@@ -158,10 +161,10 @@ pub struct ScoringSummary {
     pub line: Option<TotalLine>,
     /// Number of responses whose average differs from total ÷ number.
     pub wrong_averages: u64,
-    /// Text of the first responses with a wrong average.
+    /// The first responses with a wrong average, as text.
     pub first_wrong_averages: Vec<String>,
-    /// Responses whose total is not a whole number of scores from the line.
-    /// Only responses with the lowest numbers are kept, in ascending order.
+    /// Totals that are not a whole number of scores from the line.
+    /// Only the totals with the lowest numbers are kept, in ascending order of number.
     pub first_strange_totals: Vec<StrangeTotal>,
 }
 
@@ -178,7 +181,7 @@ pub struct StrangeTotal {
 pub const SHOWN: usize = 5;
 
 impl ScoringSummary {
-    /// Keeps a total if its number is among the lowest.
+    /// Keeps a total if its number is among the lowest numbers.
     pub fn strange(&mut self, total: StrangeTotal) {
         let shown = &mut self.first_strange_totals;
         let place = shown.partition_point(|t| t.number <= total.number);
@@ -188,7 +191,7 @@ impl ScoringSummary {
         }
     }
 
-    /// Merges another summary into this one, except its line.
+    /// Merges another summary, except its line, into this summary.
     pub fn join(&mut self, other: &ScoringSummary) {
         self.wrong_averages += other.wrong_averages;
         let averages = &mut self.first_wrong_averages;

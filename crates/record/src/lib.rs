@@ -1,9 +1,9 @@
-//! The vocabulary of floodmark: the plan ([`plan`]), its events ([`events`]) and the record
-//! ([`run`], [`result`]).
+//! The data types of floodmark: the plan ([`plan`]), the events of a run ([`events`]) and the
+//! record ([`run`], [`result`]).
 //!
-//! These types are the only interface between measuring and judging.
+//! These types are the only interface between the code that measures and the code that judges.
 //!
-//! Invariant: this crate does no I/O except reading and writing a record, and judges nothing.
+//! Invariants: this crate does no I/O except reading and writing records, and it judges nothing.
 
 pub mod cause;
 pub mod client;
@@ -45,5 +45,5 @@ pub use run::Run;
 pub use times::{TimeKind, Times};
 pub use timetable::Timetable;
 
-/// Version of the record format. It is raised when a field is removed or changes its meaning.
+/// Version of the record format. The version increases when a field is removed or changes meaning.
 pub const SCHEMA_VERSION: u32 = 1;

@@ -1,4 +1,4 @@
-//! Mixes, and the syntax of headers and expectations shared by flags and mix files.
+//! Mixes, and the syntax of headers and expectations in flags and mix files.
 
 use std::str::FromStr;
 
@@ -16,14 +16,14 @@ pub const MAX_REQUESTS: usize = 64;
 pub struct Mix {
     /// File name without its folder.
     pub file: String,
-    /// Requests of the mix, at most [`MAX_REQUESTS`]. Each is a group with its own figures.
+    /// Requests of the mix, at most [`MAX_REQUESTS`]. Each request is a group with its own figures.
     pub requests: Vec<MixRequest>,
 }
 
 /// A request of a mix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MixRequest {
-    /// Name of the request and of its group.
+    /// Name of the request. The request's group has the same name.
     pub name: String,
     /// Number of times the request is sent per cycle.
     /// The weights of a mix have no common divisor.
@@ -32,7 +32,7 @@ pub struct MixRequest {
     pub path: String,
     /// Method, headers and body.
     pub request: RequestPlan,
-    /// Conditions for an ok response; if empty, status 2xx or 3xx.
+    /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok.
     pub expect: Vec<Expect>,
     /// Whether `{seq}`, `{rand:a-b}` and `{uuid}` are replaced in the path, header values and body.
     pub templates: bool,

@@ -13,20 +13,21 @@ use crate::profile::{Ramp, RateSegment, RateStep, Replay, expected_by};
 pub enum Model {
     /// Each connection sends its next request after it has received a response.
     Closed {
-        /// What ends the sending window.
+        /// Condition that ends the sending window.
         length: Length,
     },
-    /// Requests are sent on a schedule, whatever the server does.
+    /// Requests are sent on a schedule that does not depend on the server's responses.
     Open {
-        /// When requests are sent.
+        /// Times at which requests are sent.
         schedule: Schedule,
-        /// Whether all connections are opened before the window, kept open and used in turn.
+        /// Whether all connections are opened before the sending window, kept open and used in
+        /// turn.
         hold: bool,
     },
 }
 
 impl Model {
-    /// Returns the closed model for a number of seconds.
+    /// Returns a closed model that runs for a number of seconds.
     ///
     /// # Panics
     /// Panics if `seconds` is negative, not finite or too large.
@@ -46,7 +47,7 @@ pub enum Schedule {
         rate: Rate,
         /// Spacing of the requests.
         spacing: Spacing,
-        /// What ends the sending window.
+        /// Condition that ends the sending window.
         length: Length,
     },
     /// A rate that changes linearly.
@@ -101,7 +102,7 @@ impl Schedule {
         !matches!(self, Schedule::Constant { .. } | Schedule::Burst { .. })
     }
 
-    /// Returns what ends the sending window.
+    /// Returns the condition that ends the sending window.
     #[must_use]
     pub fn length(&self) -> Length {
         match self {
@@ -142,7 +143,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the highest number of arrivals per second.
+    /// Returns the maximum number of arrivals per second.
     #[must_use]
     pub fn peak_per_s(&self) -> f64 {
         match self {
@@ -155,7 +156,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the segments of the rate in order, without gaps; empty for a replay.
+    /// Returns the rate segments in chronological order, without gaps; empty for a replay.
     #[must_use]
     pub fn segments(&self) -> Vec<RateSegment> {
         let parts: Vec<(f64, f64, f64)> = match self {
@@ -191,7 +192,7 @@ impl Schedule {
             .collect()
     }
 
-    /// Returns the arrivals per second at the start; `None` for a replay.
+    /// Returns the initial rate in arrivals per second; `None` for a replay.
     #[must_use]
     pub fn first_per_s(&self) -> Option<f64> {
         self.segments().first().map(|segment| segment.rate_per_s)
@@ -206,12 +207,12 @@ impl Schedule {
     }
 }
 
-/// Requests per second: a finite number above 0.
+/// A rate in requests per second: finite and above 0.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Rate(f64);
 
 impl Rate {
-    /// Returns a rate, or `None` if the number is not above 0 or not finite.
+    /// Returns a rate, or `None` unless the number is finite and above 0.
     #[must_use]
     pub fn new(per_s: f64) -> Option<Self> {
         (per_s > 0.0 && per_s.is_finite()).then_some(Rate(per_s))
@@ -254,7 +255,7 @@ impl Length {
         Length::Duration(Duration::from_secs_f64(seconds))
     }
 
-    /// Returns the duration in seconds, or `None` for a number of requests.
+    /// Returns the duration in seconds, or `None` if the length is a number of requests.
     #[must_use]
     pub fn duration_s(self) -> Option<f64> {
         match self {
@@ -263,7 +264,7 @@ impl Length {
         }
     }
 
-    /// Returns the number of requests, or `None` for a duration.
+    /// Returns the number of requests, or `None` if the length is a duration.
     #[must_use]
     pub fn requests(self) -> Option<u64> {
         match self {
@@ -273,19 +274,19 @@ impl Length {
     }
 }
 
-/// JSON form of a [`Model`] within a plan. Its fields can contradict each other.
+/// JSON form of a [`Model`] within a plan. The JSON fields can contradict each other.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ModelForm {
     /// The load model: closed or open.
     model: ModelKind,
-    /// Total arrivals per second in the open model; with a `profile`, their mean.
+    /// Total arrivals per second in the open model; with a `profile`, the mean rate.
     rate_per_s: Option<f64>,
     /// How the rate changes over the sending window; null for a constant rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     profile: Option<Profile>,
-    /// Spacing of arrivals; open model only.
+    /// Spacing of arrivals; null in the closed model.
     arrivals: Option<Arrivals>,
-    /// Whether all connections are opened before the window, kept open and used in turn.
+    /// Whether all connections are opened before the sending window, kept open and used in turn.
     #[serde(default)]
     hold: bool,
     /// Length of the sending window in seconds; null if `requests` is given instead.
@@ -301,7 +302,7 @@ pub(crate) struct ModelForm {
 enum ModelKind {
     /// Each connection sends its next request after it has received a response.
     Closed,
-    /// Requests are sent on a schedule, whatever the server does.
+    /// Requests are sent on a schedule that does not depend on the server's responses.
     Open,
 }
 
@@ -331,7 +332,7 @@ pub enum Arrivals {
     Replay,
 }
 
-/// Error: the fields of a recorded plan contradict each other.
+/// Error for a recorded plan whose fields contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid plan: {0}")]
 pub(crate) struct ContradictoryPlan(&'static str);
@@ -347,7 +348,7 @@ impl TryFrom<ModelForm> for Model {
         let length = match (form.duration_s, form.requests) {
             (Some(s), None) => Length::Duration(duration(s)?),
             (None, Some(n)) => Length::Requests(n),
-            _ => return Err(ContradictoryPlan("give either duration_s or requests")),
+            _ => return Err(ContradictoryPlan("set either duration_s or requests")),
         };
         if form.model == ModelKind::Closed {
             return Ok(Model::Closed { length });

@@ -1,4 +1,4 @@
-//! Tests of reading and writing the load model of a plan.
+//! Tests that read and write the load model of a plan.
 
 use super::*;
 use crate::plan::{ConnectionUse, Plan, Target};

@@ -16,16 +16,16 @@ macro_rules! named {
         }
 
         impl $type {
-            /// All values, in the order of their definition.
+            /// All values, in definition order.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$value),*];
 
-            /// Returns the name in records and messages.
+            /// Returns the name used in records and messages.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$value => $name,)* }
             }
 
-            /// Returns the value with a name.
+            /// Returns the value with the given name.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|value| value.name() == name)

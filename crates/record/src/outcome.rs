@@ -1,6 +1,6 @@
 //! Outcomes of requests.
 //!
-//! Each request has exactly one outcome, and the counts of every record add up.
+//! Each request has exactly one outcome, and the counts in every record add up.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,13 @@ pub enum Outcome {
     Rejected,
     /// Any other complete response.
     Wrong,
-    /// The response is not valid HTTP/1.1, or the connection closed before it was complete.
+    /// The response is not valid HTTP/1.1, or the connection closed before the response was
+    /// complete.
     Malformed,
     /// The connection was reset or closed before the first byte of the response.
     Reset,
-    /// No complete response within the timeout, counted from sending.
+    /// No complete response arrived within the timeout. The timeout starts when the request is
+    /// sent.
     TimedOut,
 }
 
@@ -51,7 +53,7 @@ pub struct Counts {
     pub reset: u64,
     /// See [`Outcome::TimedOut`].
     pub timed_out: u64,
-    /// Requests that an external client counted as failed, without a more specific outcome.
+    /// Requests that an external client reported as failed without a more specific outcome.
     #[serde(default, skip_serializing_if = "crate::times::is_zero")]
     pub failed: u64,
     /// Requests in flight when the run was ended early.
@@ -109,7 +111,8 @@ impl Counts {
             + self.failed
     }
 
-    /// Returns the number of requests without a usable response that the server may have executed.
+    /// Returns the number of requests that the server may have executed although no usable response
+    /// arrived.
     #[must_use]
     pub fn unknown(&self) -> u64 {
         self.malformed + self.reset + self.timed_out + self.failed + self.in_flight_at_end
@@ -118,7 +121,7 @@ impl Counts {
     /// Checks the two outcome equations.
     ///
     /// # Errors
-    /// Returns the first equation that does not hold, with its figures.
+    /// Returns a description of the first equation that does not hold.
     pub fn balance(&self) -> Result<(), String> {
         let left = self.sent + self.unsent + self.connect_failed;
         if self.intended != left {
@@ -130,7 +133,7 @@ impl Counts {
         let right = self.ended() + self.in_flight_at_end;
         if self.sent != right {
             return Err(format!(
-                "sent is {}; expected {right}, the sum of its outcomes",
+                "sent is {}, but its outcomes add up to {right}",
                 self.sent
             ));
         }
@@ -139,7 +142,8 @@ impl Counts {
 }
 
 /// Reads counts by status code.
-/// Serde doesn't parse numeric keys within a tagged enum such as `Event`, so this function does.
+/// Serde doesn't parse numeric keys within a tagged enum such as `Event`, so this function parses
+/// them.
 fn statuses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16, u64>, D::Error> {
     BTreeMap::<String, u64>::deserialize(deserializer)?
         .into_iter()

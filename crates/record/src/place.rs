@@ -17,7 +17,7 @@ pub struct Placement {
     /// One-way network delay in seconds that floodmark's proxy adds; null without a proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_s: Option<f64>,
-    /// Placement of the server's database; null without one.
+    /// Placement of the server's database; null without a database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StorePlacement>,
 }
@@ -58,8 +58,8 @@ pub struct RolePlacement {
     /// Address in the role's own network namespace; null without such a namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Kernel settings of the role's network namespace by name.
-    /// Other settings have the kernel's defaults.
+    /// Kernel settings of the role's network namespace, by name.
+    /// All other settings have the kernel's defaults.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,
 }

@@ -16,7 +16,7 @@ use crate::profile::{RateStep, Replay};
 pub use crate::target::{Address, Target};
 use crate::tls::{TlsPlan, TrustAnchor};
 
-/// Load of one run on one target. Rates and counts are totals over all threads.
+/// The load that one run sends to one target. Rates and counts are totals over all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Target of the requests.
@@ -32,7 +32,7 @@ pub struct Plan {
     #[serde(flatten)]
     #[schemars(with = "ModelForm")]
     pub model: Model,
-    /// Total number of connections; in the open model, the maximum.
+    /// Total number of connections; in the open model, the maximum number.
     pub connections: u32,
     /// Number of load threads.
     pub threads: u32,
@@ -48,27 +48,28 @@ pub struct Plan {
     pub warmup: Duration,
     /// Part of the measurement that the figures cover.
     pub figures_of: FiguresOf,
-    /// Maximum wait in seconds for a connection, and for a response after sending.
+    /// Maximum wait in seconds. The limit applies to the wait for a connection and to the wait for
+    /// a response after sending.
     #[serde(rename = "timeout_s", with = "seconds")]
     #[schemars(with = "f64")]
     pub timeout: Duration,
-    /// Maximum response time in seconds of an ok response that counts as goodput.
+    /// Maximum response time in seconds for an ok response to count as goodput.
     #[serde(rename = "deadline_s", with = "seconds")]
     #[schemars(with = "f64")]
     pub deadline: Duration,
-    /// Whether the run waits at its end for requests in flight.
+    /// Whether the run waits for requests in flight before it ends.
     pub drain: bool,
-    /// Conditions for an ok response; if empty, status 2xx or 3xx.
+    /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok.
     pub expect: Vec<Expect>,
-    /// Check of all responses; null without one.
+    /// Check of all responses; null without a check.
     pub check: Option<Check>,
-    /// Source addresses of the connections, used in turn; null lets the kernel choose.
+    /// Source addresses, used in turn for new connections; null lets the kernel choose the address.
     pub sources: Option<Sources>,
     /// Number of local ports per source and target address; null if unknown or not needed.
     pub ports_per_source: Option<u64>,
     /// I/O backend.
     pub backend: Backend,
-    /// Seed of all random choices.
+    /// Seed for all random choices.
     pub seed: u64,
 }
 
@@ -82,7 +83,7 @@ pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Plan {
-    /// Returns the default load of a target.
+    /// Returns the default plan for a target.
     ///
     /// Defaults: closed model, GET, kept connections, one thread, figures of the steady part.
     #[must_use]
@@ -117,13 +118,13 @@ impl Plan {
         }
     }
 
-    /// Returns whether requests are sent on schedule.
+    /// Returns whether requests are sent on a schedule.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.schedule().is_some()
     }
 
-    /// Returns when requests are sent; `None` in the closed model.
+    /// Returns the schedule of the requests; `None` in the closed model.
     #[must_use]
     pub fn schedule(&self) -> Option<&Schedule> {
         match &self.model {
@@ -132,13 +133,14 @@ impl Plan {
         }
     }
 
-    /// Returns whether all connections are opened before the window, kept open and used in turn.
+    /// Returns whether all connections are opened before the sending window, kept open and used in
+    /// turn.
     #[must_use]
     pub fn hold(&self) -> bool {
         matches!(self.model, Model::Open { hold: true, .. })
     }
 
-    /// Returns the total arrivals per second, or their mean if the rate changes.
+    /// Returns the total arrivals per second, or the mean rate if the rate changes.
     /// `None` in the closed model.
     #[must_use]
     pub fn rate_per_s(&self) -> Option<f64> {
@@ -157,7 +159,7 @@ impl Plan {
         self.schedule().map(Schedule::arrivals)
     }
 
-    /// Returns what ends the sending window.
+    /// Returns the condition that ends the sending window.
     #[must_use]
     pub fn length(&self) -> Length {
         match &self.model {
@@ -173,7 +175,7 @@ impl Plan {
         self.length().duration_s()
     }
 
-    /// Returns the number of requests that ends the sending window.
+    /// Returns the number of requests after which the sending window ends.
     #[must_use]
     pub fn request_limit(&self) -> Option<u64> {
         self.length().requests()
@@ -205,7 +207,7 @@ pub struct RequestPlan {
     pub method: String,
     /// Headers given by the user, in order.
     pub headers: Vec<(String, String)>,
-    /// Body as base64; empty for none.
+    /// Body in base64; empty if there is no body.
     #[serde(with = "base64_bytes")]
     #[schemars(with = "String")]
     pub body: Vec<u8>,
@@ -215,7 +217,7 @@ pub struct RequestPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ConnectionUseForm", into = "ConnectionUseForm")]
 pub enum ConnectionUse {
-    /// Until the server closes it.
+    /// Until the server closes the connection.
     Kept,
     /// For one request.
     Fresh,
@@ -238,7 +240,7 @@ struct ConnectionUseForm {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ConnectionUse")]
 enum ConnectionUseKind {
-    /// Until the server closes it.
+    /// Until the server closes the connection.
     Kept,
     /// For one request.
     Fresh,
@@ -298,7 +300,7 @@ pub enum FiguresOf {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
-    /// The status code equals this one.
+    /// The status code equals this number.
     Status(u16),
     /// The body equals this text.
     Body(String),
@@ -319,20 +321,20 @@ pub enum Check {
     },
 }
 
-/// A range of source addresses, both ends included.
+/// An inclusive range of source addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sources {
     /// First address.
     #[schemars(with = "String")]
     pub first: IpAddr,
-    /// Last address, of the same family.
+    /// Last address, of the same family as the first address.
     #[schemars(with = "String")]
     pub last: IpAddr,
 }
 
 impl Sources {
     /// Returns the number of addresses.
-    /// 0 if the ends have different families or are in the wrong order.
+    /// Returns 0 if the two ends have different families or are in the wrong order.
     #[must_use]
     pub fn count(&self) -> u128 {
         match (self.first, self.last) {
@@ -357,14 +359,14 @@ pub enum Backend {
 
 /// First line of a worker's stdin, as JSON. A replay's timetable follows as bytes.
 ///
-/// A later line `stop`, or the end of stdin, ends the run immediately.
+/// A later `stop` line, or the end of stdin, ends the run immediately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInput {
     /// The plan.
     pub plan: Plan,
     /// Start time in ns since 1970; `None` to start immediately.
     pub start_unix_ns: Option<u64>,
-    /// Number (`{seq}`) of the first request, higher than all numbers of earlier attempts.
+    /// Number (`{seq}`) of the first request. All numbers in earlier attempts are smaller.
     pub first_number: u64,
     /// File for the responses that a check needs.
     pub answers_file: Option<PathBuf>,

@@ -26,7 +26,7 @@ pub struct RateStep {
     pub duration_s: f64,
 }
 
-/// Arrivals at the times in a file; the first arrival is at the start of the window.
+/// Arrivals that follow the timestamps in a file. The first arrival is at the start of the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Replay {
     /// File name as given.
@@ -36,7 +36,7 @@ pub struct Replay {
     /// Maximum number of arrivals within any one second.
     pub peak_per_s: u64,
     /// Length of the sending window in seconds: the last arrival time plus one mean interval.
-    /// It is one second if all arrivals are at the same time.
+    /// The length is one second if all arrivals are at the same time.
     pub window_s: f64,
     /// Size of the encoded timetable in bytes.
     #[schemars(with = "u64")]
@@ -50,10 +50,10 @@ pub struct Replay {
     pub timetable: Timetable,
 }
 
-/// A segment of time with a constant or linearly changing rate.
+/// A time segment in which the rate is constant or changes linearly.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RateSegment {
-    /// Start of the segment in seconds from the start of the window.
+    /// Start of the segment, in seconds since the start of the window.
     pub from_s: f64,
     /// Length of the segment in seconds.
     pub length_s: f64,
@@ -73,8 +73,7 @@ impl RateSegment {
     }
 }
 
-/// Returns the expected number of arrivals up to `at_s` seconds from the start; `None` without
-/// segments.
+/// Returns the expected number of arrivals in the first `at_s` seconds; `None` without segments.
 #[must_use]
 pub fn expected_by(segments: &[RateSegment], at_s: f64) -> Option<f64> {
     let segment = segments
@@ -85,8 +84,8 @@ pub fn expected_by(segments: &[RateSegment], at_s: f64) -> Option<f64> {
     Some(segment.before + segment.within((at_s - segment.from_s).clamp(0.0, segment.length_s)))
 }
 
-/// Returns the index of the step at `at_s` seconds from the start.
-/// After the end, this is the last step.
+/// Returns the index of the step that is active `at_s` seconds after the start.
+/// Returns the last index if all steps have ended.
 #[must_use]
 pub fn step_at(steps: &[RateStep], at_s: f64) -> usize {
     let mut end_s = 0.0;

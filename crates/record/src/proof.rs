@@ -13,11 +13,11 @@ pub enum Perturbation {
     TwiceConnections,
     /// A second server process with one setting doubled.
     TwiceKnob,
-    /// The client is paused for 1 ms of every 5 ms.
+    /// The client is paused for 1 ms out of every 5 ms.
     SlowedClient,
-    /// The server's processes are paused for 1 ms of every 5 ms.
+    /// The server's processes are paused for 1 ms out of every 5 ms.
     SlowedServer,
-    /// The store's processes are paused for 1 ms of every 5 ms.
+    /// The store's processes are paused for 1 ms out of every 5 ms.
     SlowedStore,
 }
 
@@ -40,12 +40,12 @@ impl Perturbation {
 pub struct Windows {
     /// The perturbation.
     pub change: Perturbation,
-    /// Name of the changed setting with both values; null if no setting was changed.
+    /// Name, old value and new value of the changed setting; null if no setting was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
     /// Number of connections in the windows without the perturbation.
-    /// This number exceeds the run's if the run's requests in flight would not keep the other
-    /// processes busy during a pause.
+    /// The number is higher than in the run if the run's requests in flight would not keep the
+    /// other processes busy during a pause.
     pub connections: u32,
     /// Ok responses per second in each window without the perturbation, in chronological order.
     pub base_per_s: Vec<f64>,
@@ -59,17 +59,17 @@ pub struct Windows {
 pub struct Tested {
     /// The perturbation.
     pub change: Perturbation,
-    /// Name of the changed setting with both values; null if no setting was changed.
+    /// Name, old value and new value of the changed setting; null if no setting was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
     /// Lower and upper bound of the predicted throughput ratio (with ÷ without).
-    /// Null without a prediction.
+    /// Null if there is no prediction.
     pub predicted: Option<(f64, f64)>,
     /// Measured throughput ratio (with ÷ without); null if a window has no throughput.
     pub ratio: Option<f64>,
     /// Confidence interval of the ratio.
     pub interval: Option<Interval>,
     /// Whether measurement and prediction agree.
-    /// Null without a prediction, or if the interval is inconclusive.
+    /// Null if there is no prediction or the interval is inconclusive.
     pub agrees: Option<bool>,
 }

@@ -14,7 +14,7 @@ use crate::metric::{Metric, MetricKind};
 use crate::run::{Environment, ToolInfo};
 use crate::watch::{OtherThreads, ServerThread};
 
-/// Version of the file format. It is raised when a field is removed or changes its meaning.
+/// Version of the file format. The version increases when a field is removed or changes meaning.
 pub const OBSERVER_FILE_VERSION: u32 = 1;
 
 /// One line of an observer's file.
@@ -29,7 +29,7 @@ pub enum ObserverLine {
     Second(ObservedSecond),
     /// The last line; missing if the observer was killed.
     Ended {
-        /// Reason for the end of the observation.
+        /// Reason why the observation ended.
         why: String,
     },
 }
@@ -45,7 +45,7 @@ pub struct ObserverOpened {
     pub environment: Environment,
     /// Port that the server listens on.
     pub port: u16,
-    /// Name of the server's first process, cut to 15 bytes by the kernel.
+    /// Name of the server's first process, truncated to 15 bytes by the kernel.
     pub name: String,
     /// Process ids of the server's first processes.
     pub pids: Vec<u32>,
@@ -53,20 +53,20 @@ pub struct ObserverOpened {
     pub clocks: ClockReading,
 }
 
-/// Readings of all clocks of a host at one moment.
+/// Simultaneous readings of all clocks on a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockReading {
     /// Reading of the series clock: milliseconds since the series began.
     pub at_ms: f64,
-    /// Id of the host's boot (`/proc/sys/kernel/random/boot_id`); null if not available.
+    /// Boot id of the host (`/proc/sys/kernel/random/boot_id`); null if not available.
     /// Monotonic times are comparable only within one boot.
     pub boot_id: Option<String>,
     /// `CLOCK_MONOTONIC`, ns.
     pub monotonic_ns: u64,
     /// The wall clock (`CLOCK_REALTIME`), ns since 1970.
     pub unix_ns: u64,
-    /// Whether the kernel reports a synchronized wall clock.
-    /// That is the case if `adjtimex` reports neither `TIME_ERROR` nor `STA_UNSYNC`.
+    /// Whether the kernel reports that the wall clock is synchronized.
+    /// The clock is synchronized if `adjtimex` reports neither `TIME_ERROR` nor `STA_UNSYNC`.
     pub synchronised: bool,
     /// Maximum error of the wall clock in microseconds (`maxerror` of `adjtimex`).
     /// Null if not available.
@@ -90,7 +90,7 @@ pub struct ObservedSeries {
     /// Sampled metric.
     #[serde(flatten)]
     pub metric: Metric,
-    /// Relation between a value and its step.
+    /// How a value relates to its step.
     pub kind: MetricKind,
 }
 
@@ -98,10 +98,10 @@ pub struct ObservedSeries {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ObservedSecond {
     /// Start of the period in milliseconds on the series clock.
-    /// This is the end of the previous line's period.
+    /// The period starts when the previous line's period ends.
     pub from_ms: u64,
     /// End of the period in milliseconds on the series clock.
-    /// Every step up to this time is in this line or an earlier one.
+    /// Every step up to this time is in this line or an earlier line.
     pub to_ms: u64,
     /// The host's clocks at the end of the period.
     pub clocks: ClockReading,
@@ -109,9 +109,9 @@ pub struct ObservedSecond {
     pub groups: Vec<GroupValues>,
     /// The server threads with the highest CPU use in this period, at most 64.
     pub threads: Vec<ServerThread>,
-    /// Sum over all other threads; null if there are none.
+    /// Sum over all other threads; null if there are no other threads.
     pub other_threads: Option<OtherThreads>,
-    /// CPU time of the sampling thread in seconds since the series began.
+    /// CPU time in seconds that the sampling thread used since the series began.
     pub watcher_cpu_s: f64,
     /// New read errors, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -125,7 +125,7 @@ pub struct GroupValues {
     pub group: u32,
     /// Start of the first step in milliseconds on the series clock.
     pub start_ms: u64,
-    /// Length of each step in milliseconds. It may differ from the previous line.
+    /// Length of each step in milliseconds. The length may change from line to line.
     pub step_ms: u64,
     /// Values of each series, in the order of the group. All series have the same number of values.
     pub values: Vec<Vec<f64>>,
@@ -138,26 +138,26 @@ pub struct RemoteObservation {
     pub environment: Environment,
     /// How times on the remote clock were converted to the client's clock.
     pub aligned: ClockAlignment,
-    /// Start of the observation in milliseconds on the clock of the run's observations.
+    /// Start of the observation, in milliseconds on the same clock as the run's observations.
     pub from_ms: u64,
-    /// End of the observation in milliseconds on the clock of the run's observations.
+    /// End of the observation, in milliseconds on the same clock as the run's observations.
     pub to_ms: u64,
-    /// CPU time of the observer during the run in seconds.
-    /// Figures of client and server exclude this time.
+    /// CPU time that the observer used during the run, in seconds.
+    /// The figures for client and server exclude this time.
     pub watcher_cpu_s: f64,
 }
 
 /// Mapping between the clocks of two hosts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClockAlignment {
-    /// Method of finding the offset.
+    /// Method used to find the offset.
     pub method: AlignmentMethod,
-    /// Offset in milliseconds to add to a time on the observer's series clock.
-    /// The sum is the time on the client's clock.
+    /// Offset in milliseconds: the time on the client's clock minus the time on the observer's
+    /// series clock.
     pub offset_ms: f64,
-    /// Maximum error of the offset in either direction, milliseconds.
+    /// Maximum error of the offset in either direction, in milliseconds.
     pub error_ms: f64,
-    /// Correlation of client and server CPU; only in records with method `load`.
+    /// Correlation between client and server CPU use; only in records with method `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<f64>,
     /// Evidence against the alignment; null if there is none. Only in records with method `load`.
@@ -169,11 +169,11 @@ pub struct ClockAlignment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignmentMethod {
-    /// Client and observer ran on one host and read the same clock.
+    /// Client and observer ran on the same host and read the same clock.
     SameClock,
-    /// Both kernels report a synchronized wall clock.
+    /// Both kernels report that their wall clock is synchronized.
     WallClocks,
-    /// Client and server CPU use were correlated; only in records of earlier versions.
+    /// The CPU use of client and server was correlated; only in records from earlier versions.
     Load,
 }
 

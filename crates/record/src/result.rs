@@ -14,7 +14,7 @@ use crate::sweep::Swept;
 pub struct Record {
     /// Version of the format, [`SCHEMA_VERSION`].
     pub schema: u32,
-    /// Version and command line of the floodmark that wrote the record.
+    /// Version and command line of the floodmark process that wrote the record.
     pub tool: ToolInfo,
     /// Host that floodmark ran on.
     pub environment: Environment,
@@ -24,7 +24,7 @@ pub struct Record {
     /// Resumptions of the result. Superseded runs are not in the record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resumed: Vec<Resumed>,
-    /// Skipped parts, with the reason.
+    /// Skipped parts, and the reasons.
     pub skipped: Vec<String>,
     /// Attempts in order.
     pub runs: Vec<Run>,
@@ -32,8 +32,8 @@ pub struct Record {
     pub overall: Option<Overall>,
     /// Results of `--fail-if`.
     pub thresholds: Vec<Threshold>,
-    /// Comparisons of trials with the same load, by metric. Each trial is compared with the first
-    /// one, or in a ladder with the previous one. Trials of a sweep are not compared.
+    /// Comparisons, by metric, of trials with the same load. Each trial is compared with the first
+    /// trial or, in a ladder, with the previous trial. Trials of a sweep are not compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparisons: Vec<Comparison>,
     /// Results of sweeps.
@@ -46,10 +46,10 @@ pub struct Record {
     pub judges: std::collections::BTreeMap<String, String>,
 }
 
-/// Figures over the attempts of a record.
+/// Figures over all attempts in a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overall {
-    /// Mean throughput of the attempts in ok responses per second.
+    /// Mean throughput of the attempts, in ok responses per second.
     pub throughput_per_s: f64,
     /// Confidence interval over attempts.
     pub throughput_interval: Option<Interval>,

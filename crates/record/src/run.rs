@@ -46,7 +46,7 @@ pub struct Environment {
     pub cgroup: Option<CgroupLimits>,
     /// Process limits by name (`nofile`).
     pub limits: BTreeMap<String, u64>,
-    /// Kernel settings that affect load, by their name under `/proc/sys`.
+    /// Kernel settings that affect load, by name under `/proc/sys`.
     pub sysctls: BTreeMap<String, String>,
 }
 
@@ -69,9 +69,9 @@ pub struct Run {
     /// Name of the trial; null outside experiments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<String>,
-    /// Number of the attempt on the same server process, from 1.
+    /// Number of the attempt on this server process, starting at 1.
     pub attempt: u32,
-    /// Number of the server process, from 1.
+    /// Number of the server process, starting at 1.
     pub process: u32,
     /// Explicitly chosen server settings and their values.
     pub setting: BTreeMap<String, String>,
@@ -83,10 +83,10 @@ pub struct Run {
     /// Plan of the run.
     pub plan: Plan,
     /// Placement of client and server.
-    /// If null, none was requested, and client and server share this host and its CPUs.
+    /// If null, no placement was requested, so client and server share this host and its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Placement>,
-    /// Why the run ended.
+    /// Reason why the run ended.
     pub ended: RunEnd,
     /// Length of the sending window in seconds.
     pub sending_s: f64,
@@ -98,33 +98,34 @@ pub struct Run {
     pub validity: Validity,
     /// Ok responses per second in the window.
     pub throughput_per_s: Option<f64>,
-    /// Confidence interval of the throughput within this run.
+    /// Confidence interval for the throughput within this run.
     pub throughput_interval: Option<Interval>,
-    /// Ok responses within the deadline per second in the window.
+    /// Ok responses per second that met their deadline, in the window.
     pub goodput_per_s: Option<f64>,
-    /// Counts of the requests of the whole measurement.
+    /// Request counts over the whole measurement.
     pub requests: Counts,
-    /// Number of malformed responses, failed connects and unsent requests by reason.
+    /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
     /// Response time: done − intended.
     pub response_time_us: Times,
     /// Service time: done − sent.
     pub service_time_us: Times,
-    /// Shortest service time of the measurement in µs; null without ok responses.
+    /// Shortest service time in the measurement, in µs; null without ok responses.
     /// If the server was idle at the start, this is the service time without queueing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_service_time_us: Option<f64>,
-    /// Wait for a connection: free − intended.
+    /// Time spent waiting for a connection: free − intended.
     pub blocked_us: Times,
     /// Lateness: sent − max(intended, free).
     pub lateness_us: Times,
     /// Durations of TCP connects.
     pub connect_time_us: Times,
-    /// Durations of TLS handshakes, measured from the established TCP connection.
+    /// Durations of TLS handshakes, measured from the moment when the TCP connection is
+    /// established.
     /// Empty for plain HTTP.
     #[serde(default)]
     pub handshake_time_us: Times,
-    /// Time to the first byte: first byte − sent.
+    /// Time to first byte: first byte − sent.
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,
@@ -133,7 +134,7 @@ pub struct Run {
     pub groups: Vec<GroupFigures>,
     /// Longest stall of a load thread in ns; null if the load process died.
     pub longest_stall_ns: Option<u64>,
-    /// Time of the last response in seconds from the start.
+    /// Time of the last response, in seconds since the start.
     /// Null unless the server became unreachable.
     pub server_gone_since_s: Option<f64>,
     /// Bytes of HTTP in the measurement.
@@ -145,20 +146,20 @@ pub struct Run {
     /// Resources used by the client.
     pub client: ClientUsage,
     /// Resources used by the server's processes.
-    /// Null if not available; `missing` gives the reason.
+    /// Null if the figures are not available; `missing` gives the reason.
     pub server: Option<Server>,
     /// Resources used by the store's processes; null without a store.
-    /// Also null if not available; `missing` then gives the reason.
+    /// Also null if the figures are not available; `missing` then gives the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Server>,
     /// Cost of monitoring; null without monitoring.
     pub watcher: Option<Watcher>,
-    /// Observation of the server on a remote host (`--with`); null without one.
+    /// Observation of the server on a remote host; null without `--with`.
     #[serde(default, rename = "elsewhere", skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteObservation>,
     /// Figures by second.
     pub series: Vec<SeriesRow>,
-    /// Figures of each step that the run reached; empty if the plan has no steps.
+    /// Figures for each step that the run reached; empty if the plan has no steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFigures>,
     /// Whether the server fell behind a growing rate; null if the rate did not grow.
@@ -166,13 +167,13 @@ pub struct Run {
     pub saturation: Option<Saturation>,
     /// Samples taken during the load.
     pub observations: Vec<Observation>,
-    /// Start of the measurement in milliseconds from the start of `observations`.
+    /// Start of the measurement, in milliseconds since the start of `observations`.
     /// The observations also cover the opening of connections and the warm-up.
     /// Null if the measurement did not start.
     pub measured_from_ms: Option<u64>,
-    /// Facts that could not be read, with the reason.
+    /// Facts that could not be read, and the reasons.
     pub missing: Vec<String>,
-    /// Number of lines in the server's log by text configured in its manifest.
+    /// Number of lines in the server's log for each error string in the server's manifest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_errors: Vec<LogErrors>,
     /// Steady state of the run.
@@ -182,13 +183,14 @@ pub struct Run {
     /// Windows measured with and without each perturbation; empty without `--prove`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub perturbed: Vec<Windows>,
-    /// Verdict on the limit of the run; null if throughput was not measured.
-    /// Records of versions without verdicts also have null.
+    /// Verdict on what limited the run; null if throughput was not measured.
+    /// Also null in records from versions without verdicts.
     pub verdict: Option<Verdict>,
 }
 
 impl Run {
-    /// Returns the number of CPUs that the client may use. `all` is the number for floodmark.
+    /// Returns the number of CPUs that the client may use.
+    /// `all` is the number of CPUs that floodmark may use.
     #[must_use]
     pub fn client_cpus(&self, all: u32) -> u32 {
         self.place
@@ -200,20 +202,20 @@ impl Run {
 /// How and why a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunEnd {
-    /// Reason for the end.
+    /// Reason why the run ended.
     pub reason: EndReason,
     /// Explanation; null if the run completed.
     pub detail: Option<String>,
 }
 
-/// The part of a run that figures cover.
+/// The part of a run that the figures cover.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
-    /// Start in seconds from the start of the measurement.
+    /// Start time, in seconds since the start of the measurement.
     pub from_s: f64,
-    /// End in seconds from the start of the measurement.
+    /// End time, in seconds since the start of the measurement.
     pub to_s: f64,
-    /// Reason for choosing this part.
+    /// Reason why this part was chosen.
     pub why: String,
 }
 
@@ -261,11 +263,11 @@ pub struct Interval {
     pub high: f64,
     /// Confidence level, such as 0.95.
     pub confidence: f64,
-    /// Method of computing the interval.
+    /// Method used to compute the interval.
     pub method: String,
 }
 
-/// HTTP bytes, without TCP/IP headers and TLS overhead.
+/// HTTP bytes, excluding TCP/IP headers and TLS overhead.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HttpBytes {
     /// Bytes sent.
@@ -284,16 +286,17 @@ pub struct Connections {
     /// Number of local ports per source and target address.
     /// Null if unknown or not needed (unix sockets).
     pub ports_per_source: Option<u64>,
-    /// Limit on open files of the worker; null if unknown.
+    /// Raised open-file limit of the worker; null if unknown.
     pub fd_limit: Option<u64>,
     /// Use of each address of the target; empty if the load process died.
     #[serde(default)]
     pub addresses: Vec<AddressUse>,
-    /// Limit on open files of the worker before it was raised; null if unknown.
+    /// Original open-file limit of the worker; null if unknown.
     pub fd_limit_before: Option<u64>,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
-    /// Failed connects in `errors` for which no request was waiting, so no request was lost.
+    /// Connect failures in `errors` for connections that no request was waiting for.
+    /// These failures lost no requests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
 }
@@ -308,14 +311,16 @@ pub struct ClientUsage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ExternalRun>,
     /// CPU time in seconds.
-    /// For an external client, this covers its lifetime and its waited-for children (`wait4`).
+    /// For an external client, this time covers the whole client process and its reaped child
+    /// processes (`wait4`).
     pub cpu_s: f64,
     /// User-mode CPU time in seconds.
     pub user_s: f64,
     /// Kernel-mode CPU time in seconds.
     pub system_s: f64,
     /// CPU time per request sent, in microseconds.
-    /// For an external client, the divisor is the number of responses and failures that it counted.
+    /// For an external client, the divisor is the number of responses and failures that the client
+    /// counted.
     pub cpu_us_per_request: Option<f64>,
     /// Peak resident memory in bytes; null if unknown or if the load process died.
     pub peak_rss_bytes: Option<u64>,
@@ -323,16 +328,16 @@ pub struct ClientUsage {
     pub threads: Vec<ThreadUsage>,
 }
 
-/// Figures of one second of a run.
+/// Figures for one second of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesRow {
-    /// Start in seconds from the start of the measurement.
+    /// Start time, in seconds since the start of the measurement.
     pub from_s: f64,
-    /// End in seconds from the start of the measurement.
+    /// End time, in seconds since the start of the measurement.
     pub to_s: f64,
     /// Ok responses per second.
     pub throughput_per_s: f64,
-    /// Ok responses within the deadline per second.
+    /// Ok responses per second that met their deadline.
     pub goodput_per_s: f64,
     /// Requests with an outcome other than ok.
     pub failed: u64,
@@ -367,20 +372,20 @@ pub struct SeriesRow {
     pub groups: Vec<GroupPoint>,
 }
 
-/// Figures of one step of the rate. They cover the requests that ended in the step.
+/// Figures for one rate step. The figures cover the requests that ended in the step.
 /// Drained requests count in the last step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFigures {
-    /// Start in seconds from the start of the measurement.
+    /// Start time, in seconds since the start of the measurement.
     pub from_s: f64,
-    /// End in seconds from the start of the measurement.
+    /// End time, in seconds since the start of the measurement.
     /// An interrupted run ends earlier than planned.
     pub to_s: f64,
-    /// Offered rate per second.
+    /// Offered rate, in requests per second.
     pub offered_per_s: f64,
     /// Ok responses per second.
     pub throughput_per_s: f64,
-    /// Ok responses within the deadline per second.
+    /// Ok responses per second that met their deadline.
     pub goodput_per_s: f64,
     /// Counts of requests. The outcome equations hold only for the sum of all steps, because a
     /// request in flight at a boundary is sent in one step and ends in a later one.
@@ -393,11 +398,11 @@ pub struct StepFigures {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Saturation {
-    /// Above some rate, fewer responses arrived than requests were due.
+    /// Above some rate, fewer responses arrived than there were requests due.
     FellBehind(FellBehind),
-    /// Responses kept up with the requests due, up to the highest rate measured.
+    /// The server kept up with the offered rate, up to the highest rate measured.
     KeptUp {
-        /// Offered rate per second at the end of the last complete second.
+        /// Offered rate, in requests per second, at the end of the last complete second.
         up_to_per_s: f64,
         /// Method of detection.
         method: String,
@@ -412,9 +417,9 @@ pub enum Saturation {
 /// Point at which the server fell behind a growing rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FellBehind {
-    /// Time of the point in seconds from the start of the measurement.
+    /// Time of this point, in seconds since the start of the measurement.
     pub at_s: f64,
-    /// Offered rate per second at that time.
+    /// Offered rate at that time, in requests per second.
     pub offered_per_s: f64,
     /// Ok responses per second after that time.
     pub achieved_per_s: f64,
@@ -427,10 +432,10 @@ pub struct FellBehind {
 pub struct Steady {
     /// Class.
     pub class: SteadyClass,
-    /// Start of the steady part in seconds from the start of the measurement.
+    /// Start of the steady part, in seconds since the start of the measurement.
     /// Null without a steady part.
     pub from_s: Option<f64>,
-    /// Times at which throughput changed its level, in seconds from the start of the measurement.
+    /// Times at which the throughput level changed, in seconds since the start of the measurement.
     pub changes_s: Vec<f64>,
 }
 
@@ -457,6 +462,6 @@ pub struct CheckResult {
     pub name: String,
     /// Whether the check held.
     pub held: bool,
-    /// Finding of the check, with the first violations.
+    /// Finding of the check, including the first violations.
     pub detail: String,
 }

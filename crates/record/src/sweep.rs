@@ -1,4 +1,4 @@
-//! Sweeps: trials that differ only in settings of the server, and their throughput.
+//! Sweeps: trials that differ only in server settings, and the throughput of these trials.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 /// A sweep of an experiment: one trial per combination of values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
-    /// Common part of the names of the sweep's trials.
+    /// Common part of the sweep's trial names.
     pub name: String,
-    /// Names of the varied settings, in the order of the experiment.
+    /// Names of the varied settings, in the order given in the experiment.
     /// The first setting is the axis of the curve.
     pub knobs: Vec<String>,
     /// Trials of the sweep.

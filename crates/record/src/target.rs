@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of addresses to print. A host name may have dozens.
+/// Maximum number of addresses to print. A host name may have dozens of addresses.
 const SHOWN: usize = 4;
 
 /// An address to connect to, such as `127.0.0.1:8080`, `[::1]:8080` or `unix:/run/app.sock`.
@@ -86,7 +86,7 @@ pub struct Target {
     #[schemars(with = "String")]
     pub address: Address,
     /// Further addresses of the host name.
-    /// Connections use all addresses that accept them, in turn.
+    /// Connections use, in turn, all addresses that accept connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub further_addresses: Vec<SocketAddr>,
@@ -111,7 +111,7 @@ impl Target {
         self.address.ip().into_iter().chain(further)
     }
 
-    /// Formats the addresses: `[::1]:80, 127.0.0.1:80`.
+    /// Formats the addresses, such as `[::1]:80, 127.0.0.1:80`.
     #[must_use]
     pub fn show_addresses(&self) -> String {
         let shown: Vec<String> = self.addresses().take(SHOWN).map(String::from).collect();
@@ -124,7 +124,7 @@ impl Target {
 }
 
 impl From<SocketAddr> for Target {
-    /// Returns a target with the path `/` at an address.
+    /// Returns a target at this address, with the path `/`.
     fn from(address: SocketAddr) -> Self {
         Target {
             url: format!("http://{address}/"),

@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum TimeKind {
-    /// done − intended, of ok responses.
+    /// done − intended, for ok responses.
     Response,
-    /// timed out − intended: a lower bound of the response time of a request that timed out.
+    /// timed out − intended: a lower bound for the response time of a request that timed out.
     Censored,
-    /// done − sent, of ok responses.
+    /// done − sent, for ok responses.
     Service,
     /// free − intended: the wait for a connection.
-    /// A long wait means that the server is too slow or the limit on connections too low.
+    /// A long wait means that the server is too slow or the connection limit is too low.
     Blocked,
     /// sent − max(intended, free): the delay caused by floodmark.
     Lateness,
-    /// From the start of the connect until the TCP connection is established.
+    /// Time from the start of the connection attempt until the TCP connection is established.
     Connect,
-    /// first byte − sent, of ok responses.
+    /// first byte − sent, for ok responses.
     FirstByte,
-    /// ended − intended, of requests with an outcome other than ok or timed out.
+    /// ended − intended, for requests with an outcome other than ok or timed out.
     Error,
-    /// From the established TCP connection until the TLS handshake is complete.
+    /// Time from the established TCP connection until the TLS handshake is complete.
     Handshake,
 }
 
@@ -56,7 +56,7 @@ pub struct Times {
     /// Number of requests in `count` that timed out. Only lower bounds of their times are known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub censored: u64,
-    /// Arithmetic mean; null if there are no requests or some timed out.
+    /// Arithmetic mean; null if there are no requests or any request timed out.
     pub mean: Option<f64>,
     /// Median.
     pub p50: Option<f64>,

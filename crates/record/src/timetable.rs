@@ -1,22 +1,22 @@
-//! Arrivals of a replay, and their encoding for a worker.
+//! Arrival times of a replay, and the encoding of the times for a worker.
 //!
 //! Each interval is encoded as a LEB128 integer of two or three bytes. JSON would need ten to
-//! twenty.
+//! twenty bytes.
 
 use std::sync::Arc;
 
 /// Maximum number of arrivals in a replay.
-/// The threads of a worker share these times, which take up to 80 MB.
+/// The threads of a worker share the arrival times, which take up to 80 MB.
 pub const MAX_ARRIVALS: usize = 10_000_000;
 
 /// Maximum length of an encoded interval in bytes.
 const MAX_INTERVAL_BYTES: usize = 10;
 
-/// Sorted arrival times in ns from the start. Clones share the same memory.
+/// Sorted arrival times, in ns since the start. Clones share the same memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timetable(Arc<[u64]>);
 
-/// Error: the bytes are not a timetable, or do not match the announced checksum.
+/// Error for bytes that are not a timetable or do not match the announced checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the timetable is invalid or does not match its checksum")]
 pub struct TimetableError;
@@ -29,7 +29,7 @@ impl Timetable {
         Timetable(times.into())
     }
 
-    /// Returns the times in ns from the start.
+    /// Returns the times, in ns since the start.
     #[must_use]
     pub fn times(&self) -> &[u64] {
         &self.0

@@ -13,7 +13,7 @@ pub struct TlsPlan {
     pub server_name: String,
     /// Trusted certificate authorities.
     pub trust: Trust,
-    /// Whether a handshake may resume an earlier session of its load thread.
+    /// Whether a handshake may resume an earlier session of the same load thread.
     pub resumption: bool,
 }
 
@@ -39,21 +39,21 @@ pub struct TrustAnchor(#[serde(with = "crate::plan::base64_bytes")] pub Vec<u8>)
 /// Use of TLS, summed over all load threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsUse {
-    /// Number of successful handshakes, including those before the measurement.
+    /// Number of successful handshakes before and during the measurement.
     pub handshakes: u64,
     /// Number of successful handshakes that resumed an earlier session.
     pub resumed: u64,
     /// Number of successful handshakes by protocol version and cipher suite.
     pub negotiated: BTreeMap<String, u64>,
-    /// CPU time in seconds of the handshakes in the measurement, including failed handshakes.
+    /// CPU time in seconds spent on handshakes during the measurement, including failed handshakes.
     /// `CLOCK_THREAD_CPUTIME_ID` is read before and after each handshake step.
     /// Socket calls and later session tickets are excluded.
     pub handshake_cpu_s: f64,
-    /// Bytes of TLS records sent in the measurement, including handshakes.
+    /// Bytes of TLS records sent during the measurement, including handshakes.
     pub wire_bytes_sent: u64,
-    /// Bytes of TLS records received in the measurement, including handshakes.
+    /// Bytes of TLS records received during the measurement, including handshakes.
     pub wire_bytes_received: u64,
-    /// Error of the first failed handshake; null if none failed.
+    /// Error from the first failed handshake; null if no handshake failed.
     pub failure: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl TlsUse {
         self
     }
 
-    /// Adds the use of another thread.
+    /// Adds the TLS use of another thread.
     #[must_use]
     pub fn merged(mut self, other: TlsUse) -> Self {
         self.handshakes += other.handshakes;
@@ -88,10 +88,10 @@ impl TlsUse {
 /// Use of TLS in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsRun {
-    /// Handshakes, sessions and bytes of the run.
+    /// Handshakes, sessions and bytes in the run.
     #[serde(flatten)]
     pub used: TlsUse,
-    /// Share of `handshake_cpu_s` in the client's CPU time in the measurement.
+    /// `handshake_cpu_s` as a share of the client's CPU time during the measurement.
     /// Null if the client used no CPU time.
     pub handshake_cpu_share: Option<f64>,
 }

@@ -21,7 +21,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     if text.starts_with('-') && text[1..].starts_with(|c: char| c.is_ascii_digit()) {
         return Err(format!(
-            "\"{text}\" is negative; write it like \"10s\" or \"250ms\""
+            "\"{text}\" is negative; use a duration such as \"10s\" or \"250ms\""
         ));
     }
     let split = text
@@ -35,7 +35,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "" if value == 0.0 => 0.0,
         "" => {
             return Err(format!(
-                "\"{text}\" has no unit; write it like \"{text}s\" or \"{text}ms\" (ns, us, ms, s, m, h)"
+                "\"{text}\" has no unit; add ns, us, ms, s, m or h, as in \"{text}s\""
             ));
         }
         "ns" => value * 1e-9,
@@ -56,12 +56,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 /// Parses a count such as `5000`, `200k`, `2M`.
 ///
 /// # Errors
-/// Returns an error if the text is not a whole number, or is above 2^53.
+/// Returns an error if the text is not a whole number, or if the number is above 2^53.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     let value = scaled(text)
         .filter(|value| value.fract() == 0.0)
         .ok_or_else(|| {
-            format!("\"{text}\" is not a whole number; write it like \"5000\", \"5k\" or \"2M\"")
+            format!(
+                "\"{text}\" is not a whole number; use a number such as \"5000\", \"5k\" or \"2M\""
+            )
         })?;
     // `-n` must be exact, but a double can't hold every whole number above 2^53.
     if value > 9_007_199_254_740_992.0 {
@@ -81,7 +83,7 @@ fn too_large(text: &str) -> String {
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     scaled(text).and_then(Rate::new).ok_or_else(|| {
         format!(
-            "\"{text}\" is not a rate; write requests per second, like \"1000\", \"2.5k\" or \"1M\""
+            "\"{text}\" is not a rate; use requests per second, such as \"1000\", \"2.5k\" or \"1M\""
         )
     })
 }
@@ -140,7 +142,8 @@ pub fn show_count(n: u64) -> String {
     out
 }
 
-/// Formats a rate without "/s": a whole number from 100 up, otherwise three significant digits.
+/// Formats a rate without "/s": a whole number if the rate is at least 100, otherwise three
+/// significant digits.
 #[must_use]
 pub fn show_rate(per_s: f64) -> String {
     if per_s >= 99.95 {
@@ -161,7 +164,7 @@ pub fn show_bytes(bytes: u64) -> String {
     }
 }
 
-/// Formats a ratio: three decimals below 10, otherwise three significant digits.
+/// Formats a ratio: three decimal places below 10, otherwise three significant digits.
 #[must_use]
 pub fn show_ratio(value: f64) -> String {
     match value {

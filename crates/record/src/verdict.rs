@@ -9,16 +9,16 @@ use crate::proof::Tested;
 /// Verdict on what limited a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// The cause whose removal would raise throughput most.
+    /// The cause whose removal would increase throughput the most.
     pub cause: Cause,
     /// Other causes, most likely first.
     /// These causes limit the run nearly as much, or are resources that the main cause uses up.
     pub also: Vec<Cause>,
     /// Confidence in the cause.
     pub confidence: Confidence,
-    /// Explanation of the cause in one line, with figures of this run.
+    /// One-line explanation of the cause, including figures from this run.
     pub summary: String,
-    /// Upper bound of throughput under this cause, requests per second; null if unknown.
+    /// Upper bound of throughput under this cause, in requests per second; null if unknown.
     pub limit_per_s: Option<f64>,
     /// Figures that support the cause, each with its source.
     pub evidence: Vec<String>,
@@ -26,12 +26,12 @@ pub struct Verdict {
     pub ruled_out: Vec<String>,
     /// Recommended next step for this setup.
     pub next: String,
-    /// Perturbations made to prove the cause; empty if none were made.
+    /// Perturbations applied to prove the cause; empty if none were applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tested: Vec<Tested>,
     /// Evidence that was not available.
     pub unseen: Vec<String>,
-    /// Mean number of requests at each place of the system; null if unknown.
+    /// Mean number of requests at each place in the system; null if unknown.
     pub ledger: Option<Ledger>,
     /// Upper bound of throughput for each resource, lowest first.
     pub ceilings: Vec<Ceiling>,
@@ -43,14 +43,15 @@ pub struct Verdict {
 pub enum Confidence {
     /// Not enough evidence.
     Unknown,
-    /// The evidence agrees, but no perturbation confirmed it.
+    /// The evidence is consistent, but no perturbation confirmed the cause.
     Likely,
     /// Perturbations changed throughput as the cause predicts.
     Proven,
 }
 
-/// Mean number of requests at each place of the system.
-/// Places and unexplained requests add up to the requests in flight (Little's law, N = X·R).
+/// Mean number of requests at each place in the system.
+/// The requests at all places and the unexplained requests add up to the requests in flight
+/// (Little's law, N = X·R).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
     /// Requests in flight: responses per second × mean service time.
@@ -81,7 +82,7 @@ pub struct Ceiling {
     pub demand: f64,
     /// Unit of `demand`, such as µs of CPU.
     pub unit: String,
-    /// Upper bound of throughput, requests per second.
+    /// Upper bound of throughput, in requests per second.
     pub limit_per_s: f64,
     /// Share of the resource that was used.
     pub used: f64,

@@ -11,36 +11,38 @@ use crate::remote::{ClockReading, RemoteObservation};
 pub struct Observed {
     /// Sampled series.
     pub observations: Vec<Observation>,
-    /// Start of the measurement in milliseconds from the start of the series.
+    /// Start of the measurement, in milliseconds since the start of the series.
     /// Null if the measurement did not start.
     pub measured_from_ms: Option<u64>,
     /// The server's processes; null if they were not found or could not be read.
     pub server: Option<ServerSeen>,
-    /// The store's processes; null without a store, or if they were not found or readable.
+    /// The store's processes; null without a store, or if the processes were not found or readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<ServerSeen>,
     /// Cost of monitoring; null if not measured.
     pub watcher: Option<Watcher>,
     /// The clocks of the client's host at the end of the attempt.
-    /// Null in records of older versions.
+    /// Null in records from older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<ClockReading>,
-    /// Observation of the server on a remote host; null without one.
-    /// `observations` contains the remote series.
+    /// Observation of the server on a remote host; null if there is none.
+    /// `observations` also contains the remote series.
     #[serde(default, rename = "elsewhere", skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteObservation>,
 }
 
-/// CPU time of the server's or the store's processes between two readings, about a second apart.
-/// Only the live view uses these readings. Figures of the whole run come from the finer series in
+/// CPU time that the server's or the store's processes used between two readings. The readings are
+/// about a second apart.
+/// Only the live view uses these readings. Figures for the whole run come from the finer series in
 /// `Observed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUsed {
     /// Time between the readings in seconds.
     pub over_s: f64,
-    /// CPU time in user mode in seconds, in whole clock ticks (`/proc/PID/stat` of all processes).
+    /// User-mode CPU time in seconds, a multiple of the clock tick (`/proc/PID/stat` of all
+    /// processes).
     pub user_s: f64,
-    /// CPU time in kernel mode in seconds, in whole clock ticks.
+    /// Kernel-mode CPU time in seconds, a multiple of the clock tick.
     pub system_s: f64,
 }
 
@@ -49,34 +51,34 @@ pub struct ServerUsed {
 /// The store's processes were started by floodmark or listen on the store's address.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSeen {
-    /// Name of the first process, cut to 15 bytes by the kernel.
+    /// Name of the first process, truncated to 15 bytes by the kernel.
     pub name: String,
     /// Ids of the first processes; more than one if each has its own listening socket
     /// (`SO_REUSEPORT`).
     pub pids: Vec<u32>,
-    /// Maximum number of processes at once, including descendants.
+    /// Maximum number of simultaneous processes, including descendants.
     pub processes: u64,
-    /// Peak resident memory of all processes together, in bytes.
+    /// Peak total resident memory of all processes, in bytes.
     /// A page shared by several processes counts once per process.
     pub peak_rss_bytes: u64,
     /// The threads with the highest CPU use during the measurement, at most 16.
     pub threads: Vec<ServerThread>,
-    /// Sum over all other threads; null if there are none.
+    /// Sum over all other threads; null if there are no other threads.
     pub other_threads: Option<OtherThreads>,
 }
 
-/// CPU use of one thread of the server during the measurement and its drain.
+/// CPU use of one server thread during the measurement and its drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerThread {
-    /// Id of its process.
+    /// Id of the thread's process.
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// Name of the thread, cut to 15 bytes by the kernel.
+    /// Name of the thread, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// CPU time in user mode in seconds, in whole clock ticks (`/proc/PID/task/TID/stat`).
+    /// User-mode CPU time in seconds, a multiple of the clock tick (`/proc/PID/task/TID/stat`).
     pub user_s: f64,
-    /// CPU time in kernel mode in seconds, in whole clock ticks.
+    /// Kernel-mode CPU time in seconds, a multiple of the clock tick.
     pub system_s: f64,
     /// Time on a CPU in seconds (`schedstat`, finer than clock ticks).
     pub on_cpu_s: f64,
@@ -87,10 +89,10 @@ pub struct ServerThread {
 /// Sum over the server's threads that are not listed by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OtherThreads {
-    /// Number of these threads that were observed.
+    /// Number of such threads that were observed.
     pub count: u64,
     /// User-mode CPU time in seconds: the total of all processes minus that of the listed threads.
-    /// This includes threads and processes that ended before they could be observed.
+    /// This time includes threads and processes that ended before they could be observed.
     pub user_s: f64,
     /// Kernel-mode CPU time in seconds, computed in the same way.
     pub system_s: f64,
@@ -98,11 +100,11 @@ pub struct OtherThreads {
     pub run_delay_s: f64,
 }
 
-/// Cost of monitoring: the threads that read the counters of host, server and store.
+/// Cost of monitoring, caused by the threads that read the counters of host, server and store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Watcher {
     /// CPU time of these threads in seconds (`CLOCK_THREAD_CPUTIME_ID`).
-    /// Figures of client and server exclude this time.
+    /// The figures for client and server exclude this time.
     pub cpu_s: f64,
     /// Duration of the monitoring in seconds.
     pub wall_s: f64,
@@ -114,9 +116,9 @@ pub struct Watcher {
 pub struct Server {
     /// CPU time in seconds (`/proc/PID/stat` of all processes, including those that ended).
     pub cpu_s: f64,
-    /// CPU time in user mode in seconds.
+    /// User-mode CPU time in seconds.
     pub user_s: f64,
-    /// CPU time in kernel mode in seconds.
+    /// Kernel-mode CPU time in seconds.
     pub system_s: f64,
     /// Length of the measurement and its drain in seconds.
     /// The mean number of CPUs used is `cpu_s` ÷ `wall_s`.

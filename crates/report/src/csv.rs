@@ -1,4 +1,4 @@
-//! The series of a record as CSV (RFC 4180, with LF line ends).
+//! A record's series as CSV (RFC 4180, with LF line endings).
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use floodmark_record::run::{Run, SeriesRow};
 
 const RUN_COLUMNS: &str = "system,workload,setting,process,attempt,started_unix_ms";
 
-/// Returns a value of one second; `None` if it was not measured.
+/// A function that returns the value for one second, or `None` if the value was not measured.
 type SeriesValue = fn(&SeriesRow) -> Option<f64>;
 
-/// Columns of one second; the unit is in the name.
+/// Columns with values for one second. The name includes the unit if there is one.
 const COLUMNS: [(&str, SeriesValue); 17] = [
     ("from_s", |row| Some(row.from_s)),
     ("to_s", |row| Some(row.to_s)),
@@ -31,8 +31,9 @@ const COLUMNS: [(&str, SeriesValue); 17] = [
     ("open_connections", |row| Some(row.open_connections as f64)),
 ];
 
-/// Returns a header, a line per second of each run, and a line per group of a mix. The last column
-/// names the group and is empty for lines about all requests. Unmeasured values are empty.
+/// Returns a header line, followed by the lines for each second of each run: one line about all
+/// requests, and one line per group of a mix. The last column names the group; in a line about all
+/// requests, this column is empty. Unmeasured values are empty.
 #[must_use]
 pub fn of_record(record: &Record) -> String {
     let mut out = format!(
@@ -70,7 +71,7 @@ fn names(run: &Run) -> String {
     format!("{system},{workload},{setting},{process},{attempt},{started}")
 }
 
-/// Formats a number; empty if it was not measured.
+/// Formats a number, or returns an empty string if the number was not measured.
 fn number(value: Option<f64>) -> String {
     let value = value.filter(|v| v.is_finite());
     value.map_or_else(String::new, |v| v.to_string())

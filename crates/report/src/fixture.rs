@@ -34,7 +34,8 @@ pub(crate) fn record(runs: Vec<Run>) -> Record {
     record
 }
 
-/// Returns the times of requests that took `ns` and of `timed_out` requests with a timeout of 5 s.
+/// Returns the times of completed requests that took `ns`, and of `timed_out` requests that timed
+/// out after 5 s.
 pub(crate) fn times(ns: &[u64], timed_out: u64) -> Times {
     Histogram::summarise(
         &histogram(ns),
@@ -57,7 +58,7 @@ pub(crate) fn closed_plan() -> Plan {
     Plan::of("127.0.0.1:8080".parse::<SocketAddr>().unwrap().into())
 }
 
-/// Returns a second with `ok` responses of 1 to 1000 µs and `failed` resets.
+/// Returns one second with `ok` responses that took up to 1000 µs, and `failed` resets.
 pub(crate) fn second(index: u64, ok: u64, failed: u64) -> SecondRow {
     let response: Vec<u64> = (1..=ok).map(|i| i * 1_000_000 / ok).collect();
     SecondRow {
@@ -95,7 +96,7 @@ pub(crate) fn interval(around: f64, share: f64) -> Interval {
     }
 }
 
-/// Returns a closed run that monitored a server: 3 processes used 1.15 CPUs for 10 s.
+/// Returns a closed run in which a server was monitored: 3 processes used 1.15 CPUs for 10 s.
 pub(crate) fn watched() -> Run {
     let server = Server {
         cpu_s: 11.5,
@@ -278,7 +279,7 @@ pub(crate) fn closed() -> Run {
     }
 }
 
-/// Returns a closed run of a mix of three requests, one of which sometimes fails.
+/// Returns a closed run with a mix of three requests, one of which sometimes fails.
 pub(crate) fn mixed() -> Run {
     let mut run = closed();
     let weights = [("search", 16), ("a-request-named-long", 3), ("order", 1)];
@@ -335,7 +336,7 @@ pub(crate) fn mixed() -> Run {
     run
 }
 
-/// Returns a plan of the open model without held connections.
+/// Returns a plan for the open model without held connections.
 fn open(schedule: Schedule) -> Model {
     let hold = false;
     Model::Open { schedule, hold }

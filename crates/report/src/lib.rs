@@ -1,4 +1,4 @@
-//! Results for readers: terminal, HTML, CSV and HDR text of a record, and live progress.
+//! Presents results: a record as terminal text, HTML, CSV or HDR text, and live progress.
 //!
 //! `model` turns a record into documents with words, units and precision; `terminal` and `html`
 //! draw the documents. This crate does not measure anything and does not read the terminal, the

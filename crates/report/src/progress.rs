@@ -13,21 +13,21 @@ use crate::model::Emphasis;
 use crate::model::figures::{count_of, rate, seconds};
 use crate::style::Style;
 
-/// Maximum length of a run that prints a line every 5 s without a terminal. Longer runs print a
-/// line every 10 s.
+/// Maximum length of a run that prints a line every 5 s if there is no terminal. Longer runs print
+/// a line every 10 s.
 const SHORT_RUN_S: f64 = 60.0;
 const SHORT_INTERVAL_S: f64 = 5.0;
 const LONG_INTERVAL_S: f64 = 10.0;
 
-/// Number of connection reports per line without a terminal. There are about two reports per
-/// second.
+/// Number of connection reports per printed line if there is no terminal. About two reports arrive
+/// per second.
 const REPORTS_PER_LINE: u32 = 10;
 
 /// Progress of one run. Memory use is constant.
 #[derive(Debug, Clone, Default)]
 pub struct LoadProgress {
     warmup_s: f64,
-    /// Length of the sending window, or `None` if not known in advance.
+    /// Length of the sending window, or `None` if the length is not known in advance.
     length_s: Option<f64>,
     requests: Option<u64>,
     steps: Vec<RateStep>,
@@ -38,7 +38,7 @@ pub struct LoadProgress {
     /// Totals of the current phase.
     counts: Counts,
     last: LastSecond,
-    /// Time of the last line from [`LoadProgress::plain_line`], in seconds of the phase.
+    /// Time of the last line from [`LoadProgress::plain_line`], in seconds since the phase started.
     reported_s: f64,
     /// Number of connection reports so far.
     reports: u32,
@@ -94,12 +94,12 @@ impl LoadProgress {
         due.then(|| Self::opening_line(report))
     }
 
-    /// Sets the server's CPU use in the second whose row comes next.
+    /// Sets the server's CPU use for the next row. Call this method before [`feed`](Self::feed).
     pub fn server_used(&mut self, used: &ServerUsed) {
         self.last.server_cpus = cpus(used).or(self.last.server_cpus);
     }
 
-    /// Sets the store's CPU use in the second whose row comes next.
+    /// Sets the store's CPU use for the next row. Call this method before [`feed`](Self::feed).
     pub fn store_used(&mut self, used: &ServerUsed) {
         self.last.store_cpus = cpus(used).or(self.last.store_cpus);
     }
@@ -149,8 +149,8 @@ impl LoadProgress {
         line
     }
 
-    /// Returns the line for a log or pipe. A run of up to a minute has a line every 5 s, longer
-    /// runs every 10 s.
+    /// Returns the line for a log or pipe. A run of up to a minute prints a line every 5 s; longer
+    /// runs print a line every 10 s.
     pub fn plain_line(&mut self) -> Option<String> {
         let every_s = match self.length_s {
             Some(length_s) if length_s <= SHORT_RUN_S => SHORT_INTERVAL_S,
@@ -165,8 +165,8 @@ impl LoadProgress {
         Some(format!("{}: {}", parts[0], parts[1..].join(", ")))
     }
 
-    /// Returns the position and the figures, most important first. Rates, times and CPU use are
-    /// those of the last second.
+    /// Returns the position and the figures, most important first. Rates, times and CPU use cover
+    /// the last second.
     fn parts(&self) -> impl Iterator<Item = (Emphasis, String)> {
         let last = &self.last;
         let time = |name: &str, ns: u64| format!("{name} {}", show_ns(ns as f64));
@@ -214,7 +214,7 @@ impl LoadProgress {
         text
     }
 
-    /// Returns the number of requests that are done or were never sent.
+    /// Returns the number of requests that have ended or were never sent.
     fn done(&self) -> u64 {
         self.counts.ended() + self.counts.connect_failed + self.counts.unsent
     }

@@ -213,7 +213,7 @@ fn several_processes_and_windows() {
     runs[0].window.why =
         "the whole run: level changed at 3 s, 8 s, without a steady part".to_owned();
     runs[1].window.from_s = 2.5;
-    runs[1].window.why = "from 2.5 s: slower before, steady since".to_owned();
+    runs[1].window.why = "steady from 2.5 s; slower before that".to_owned();
     runs[1].client.cpu_us_per_request = Some(5.25);
     insta::assert_snapshot!(terminal::summary(&fixture::record(runs), None, PLAIN));
 }

@@ -23,7 +23,7 @@ const LINGER_BYTES: usize = 1 << 20;
 /// Minimum size of hyper's buffer, in bytes.
 const MIN_BUFFER: usize = 8192;
 
-/// Returns the configuration of hyper for these limits.
+/// Returns hyper's configuration for these limits.
 pub(crate) fn http(limits: &Limits) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.half_close(true) // a client that has closed its sending direction still gets its response
@@ -32,8 +32,7 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
         .max_buf_size(limits.head_bytes.max(MIN_BUFFER))
         .writev(false);
     if limits.headers != Limits::default().headers {
-        // Set the limit only if it is not the default: a set limit makes hyper allocate for each
-        // head.
+        // An explicit limit makes hyper allocate memory for each head, so do not set the default.
         http.max_headers(limits.headers);
     }
     http
@@ -66,7 +65,7 @@ pub(crate) async fn serve(worker: Rc<Worker>, stream: TcpStream) {
     })
     .await;
     if !whole && pace.lingers() && !pace.is_cut() {
-        // Box the future, because the buffer would add 4 KiB to the future of every connection.
+        // Box this future. Otherwise its buffer would add 4 KiB to the future of every connection.
         Box::pin(linger(connection.into_parts().io)).await;
     }
 }
@@ -87,7 +86,7 @@ pub(crate) async fn linger(mut socket: ConnectionSocket) {
             }
         }
     };
-    // After this, a client that keeps sending gets a reset.
+    // A client that still sends afterwards gets a reset.
     let _ = timeout(LINGER, drain).await;
 }
 

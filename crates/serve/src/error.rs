@@ -1,4 +1,4 @@
-//! Errors of a server.
+//! Server errors.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use crate::state_file::StateError;
 use crate::workload::NativeWorkload;
 
-/// An error at the start or end of a server.
+/// An error while a server starts, runs or stops.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The server cannot listen on the address.
@@ -28,7 +28,7 @@ pub enum ServeError {
         requested: usize,
         /// Limit on open files.
         limit: usize,
-        /// Number of files that the server needs besides connections.
+        /// Number of file descriptors that the server needs in addition to connections.
         reserve: usize,
     },
     /// A state file was given for a workload without state.
@@ -41,7 +41,9 @@ pub enum ServeError {
     #[error(transparent)]
     State(#[from] StateError),
     /// A server thread or its event loop cannot start.
-    #[error("cannot start a server thread: {0}; use fewer threads, or free memory or files")]
+    #[error(
+        "cannot start a server thread: {0}; use fewer threads, or free memory or file descriptors"
+    )]
     Thread(io::Error),
     /// A server thread panicked.
     #[error("a server thread panicked; report its output as a bug")]
@@ -53,7 +55,7 @@ fn listen_fix(source: &io::Error) -> &'static str {
         io::ErrorKind::AddrInUse => {
             "another process uses this port; stop it, or choose another port (0: any free port)"
         }
-        io::ErrorKind::PermissionDenied => "choose a port from 1024",
+        io::ErrorKind::PermissionDenied => "choose port 1024 or higher",
         io::ErrorKind::AddrNotAvailable => "choose an address of this host, such as 127.0.0.1",
         _ => "choose another address",
     }

@@ -7,11 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Connections that other workers hand over to a worker.
+/// Connections that other workers hand over to one worker.
 pub(crate) struct Handoff {
     /// Number of connections that the worker serves or will serve.
     open: AtomicUsize,
-    /// Connections that were handed over but are not served yet; `None` after closing.
+    /// Connections that were handed over but are not served yet; `None` after the handoff is
+    /// closed.
     handed: Mutex<Option<Vec<TcpStream>>>,
     arrived: Notify,
 }
@@ -64,7 +65,7 @@ impl Handoff {
         None
     }
 
-    /// Locks the list. Ignores poisoning, because a panic cannot leave the list inconsistent.
+    /// Locks the list, and ignores poisoning because a panic cannot leave the list inconsistent.
     fn handed(&self) -> MutexGuard<'_, Option<Vec<TcpStream>>> {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,8 +76,8 @@ pub(crate) fn handoffs(workers: usize) -> Vec<Handoff> {
     (0..workers).map(|_| Handoff::new()).collect()
 }
 
-/// Hands a connection to the worker with the fewest connections. Returns the connection if that is
-/// the worker `from`.
+/// Hands a connection to the worker with the fewest connections. Returns the connection if no
+/// worker has fewer connections than the worker `from`.
 pub(crate) fn hand_over(handoffs: &[Handoff], from: usize, stream: TcpStream) -> Option<TcpStream> {
     let open = |handoff: &Handoff| handoff.open.load(Ordering::Relaxed);
     let own = open(&handoffs[from]);

@@ -21,7 +21,7 @@ pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener
         Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
     )?;
-    // A restarted server must not wait for old connections in TIME_WAIT. The option does not allow
+    // A restarted server must not wait for old connections in TIME_WAIT. This option does not allow
     // two listeners on one port.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
@@ -31,14 +31,15 @@ pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener
     Ok(socket.into())
 }
 
-/// Accepts a non-blocking connection with one system call. The standard library needs two.
+/// Accepts a connection and makes it non-blocking with one system call. The standard library needs
+/// two.
 pub(crate) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(accept_with(listener, flags)?.into())
 }
 
-/// Returns whether accepting failed for lack of files or memory. After such an error, an immediate
-/// retry would fail again.
+/// Returns whether `accept` failed for lack of file descriptors or memory. After such an error, an
+/// immediate retry would fail again.
 pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
     let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     Errno::from_io_error(error).is_some_and(|errno| exhausted.contains(&errno))

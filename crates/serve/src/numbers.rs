@@ -1,5 +1,5 @@
-//! The numbers of the dispatcher. Numbers start at 1, and each is handed out once, in order. There
-//! are no gaps while the server runs.
+//! The dispatcher's numbers. Numbers start at 1, and each number is handed out once, in order.
+//! There are no gaps while the server runs.
 //!
 //! With a state file, only numbers below a limit on disk are handed out. A separate thread raises
 //! the limit when half a block is left. A response waits for the disk only if a write takes longer
@@ -33,7 +33,7 @@ const RETRY: Duration = Duration::from_millis(250);
 pub(crate) struct Numbers {
     next: AtomicU64,
     limit: AtomicU64,
-    /// Number of remaining numbers at which the reserver wakes up: half a block.
+    /// How many numbers remain when the reserver wakes up: half a block.
     refill: u64,
     /// Whether the last reservation failed.
     failing: AtomicBool,
@@ -63,7 +63,7 @@ impl Numbers {
         (Arc::new(numbers), signals)
     }
 
-    /// Creates numbers from 1 without a state file.
+    /// Creates a counter that starts at 1 and has no state file.
     pub(crate) fn volatile() -> Arc<Self> {
         Self::new(1, u64::MAX, u64::MAX).0
     }
@@ -73,7 +73,7 @@ impl Numbers {
         self.next.load(Ordering::SeqCst)
     }
 
-    /// Takes a number, if there is a reserved number.
+    /// Takes the next number if it is reserved.
     pub(crate) fn try_take(&self) -> Option<u64> {
         let mut number = self.next.load(Ordering::Relaxed);
         loop {
@@ -100,8 +100,8 @@ impl Numbers {
         }
     }
 
-    /// Takes a number, and waits up to one second for a reservation. Returns `None` if no number
-    /// can be reserved.
+    /// Takes a number, waiting up to one second for a reservation if necessary. Returns `None` if
+    /// no number can be reserved.
     pub(crate) async fn take(&self) -> Option<u64> {
         let until = Instant::now() + WAIT;
         loop {
@@ -130,7 +130,7 @@ impl Numbers {
     }
 }
 
-/// Reserves numbers ahead on a separate thread.
+/// Reserves numbers in advance on a separate thread.
 #[derive(Debug)]
 pub(crate) struct Reserver {
     numbers: Arc<Numbers>,

@@ -1,8 +1,8 @@
-//! Timeouts of connections, based on a coarse clock. Reading the clock needs no system call.
+//! Connection timeouts, based on a coarse clock. Reading the clock needs no system call.
 //!
-//! Each worker reads the time once per step, and scans a tenth of its connections. A scan of
-//! 100,000 idle connections therefore never delays a response for long. A timer per connection
-//! would need two updates per request.
+//! Once per step, each worker reads the time and scans a tenth of its connections. Scanning 100,000
+//! idle connections therefore never delays a response for long. A timer per connection would need
+//! two updates per request.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub(crate) const STEP: Duration = Duration::from_millis(100);
 /// Number of steps in which all connections are scanned once.
 const STEPS_PER_SCAN: usize = 10;
 
-/// Time since the start of the worker, in steps.
+/// Time since the worker started, in steps.
 type ClockSteps = u64;
 
 /// The progress of one connection.
@@ -50,8 +50,8 @@ impl Pace {
         self.write_blocked.set(true);
     }
 
-    /// Records the start of a request, unless the first byte was recorded. Pipelined requests may
-    /// arrive in a single read.
+    /// Records the start of a request, unless the request's first byte has already been recorded.
+    /// Pipelined requests may arrive in a single read.
     pub(crate) fn begin(&self, now: ClockSteps) {
         if self.request_since.get().is_none() {
             self.request_since.set(Some(now));
@@ -73,8 +73,8 @@ impl Pace {
         self.cut.get()
     }
 
-    /// Requests lingering before the connection is closed. The client may still be sending, and
-    /// must receive the response first.
+    /// Makes the connection linger before it is closed. The client may still be sending, and must
+    /// receive the response first.
     pub(crate) fn set_linger(&self) {
         self.linger.set(true);
     }

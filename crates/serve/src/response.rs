@@ -18,7 +18,7 @@ use crate::workload::NativeWorkload;
 
 type HttpResponse = Response<Full<Bytes>>;
 
-/// Responds to the requests of a connection, one after the other.
+/// Responds to the requests on a connection, one after the other.
 pub(crate) struct RequestService {
     worker: Rc<Worker>,
     pace: Rc<Pace>,
@@ -151,7 +151,8 @@ fn ok(content_type: &'static str, body: Bytes) -> HttpResponse {
     response
 }
 
-/// Returns an error response with a one-line JSON body. `reason` must not need escaping.
+/// Returns an error response with a one-line JSON body. `reason` must not contain characters that
+/// JSON requires to be escaped.
 fn refusal(
     status: StatusCode,
     reason: &str,

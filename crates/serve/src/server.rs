@@ -18,18 +18,18 @@ use crate::numbers::{Numbers, Reserver};
 use crate::settings::Settings;
 use crate::worker::{MAX_LINGERING_REFUSALS, ServerState, Worker};
 
-/// Number of files that the server needs besides connections, such as refused connections, event
-/// loops and the state file.
+/// Number of file descriptors that the server reserves for refused connections, event loops, the
+/// state file and others.
 const RESERVED_FILES: usize = MAX_LINGERING_REFUSALS + 64;
 
-/// Totals of a server from start to end.
+/// Totals of a server from start to shutdown.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ServeSummary {
     /// Number of connections accepted and served.
     pub accepted: u64,
     /// Number of connections refused with 503 at the connection limit.
     pub shed: u64,
-    /// Number of responses, including refusals of single requests. hyper's own responses to invalid
+    /// Number of responses, including those that refuse a request. hyper's own responses to invalid
     /// heads (400, 431) are not counted.
     pub answered: u64,
     /// Number of connections closed at the end of the grace period.
@@ -50,9 +50,9 @@ impl ServeSummary {
 
 /// Runs a server until `shutdown` completes, and blocks the calling thread.
 ///
-/// `on_ready` is called with the address once connections are accepted. `shutdown` is polled on a
-/// tokio runtime. After `shutdown`, the server stops accepting connections. Requests in flight are
-/// finished with `Connection: close` within [`Limits::grace`](crate::Limits::grace).
+/// `on_ready` is called with the server's address once the server accepts connections. `shutdown`
+/// is polled on a tokio runtime. After `shutdown`, the server stops accepting connections. Requests
+/// in flight are finished with `Connection: close` within [`Limits::grace`](crate::Limits::grace).
 ///
 /// # Errors
 /// The address, the state file or a thread is not available, or the next number cannot be written
@@ -194,7 +194,7 @@ fn max_connections(requested: Option<NonZeroUsize>) -> Result<usize, ServeError>
     let needed = requested.map_or(u64::MAX, |requested| {
         requested.get().saturating_add(RESERVED_FILES) as u64
     });
-    // If the limit cannot be raised, assume Linux's smallest default.
+    // If the limit cannot be raised, assume the smallest default limit on Linux.
     let limit = raise_open_files(needed).map_or(1024, |raised| raised.now);
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let possible = limit.saturating_sub(RESERVED_FILES).max(1);

@@ -15,7 +15,7 @@ pub struct Settings {
     /// Address to listen on. For port 0, the kernel chooses a free port.
     pub listen: SocketAddr,
     /// Whether other processes of this user may listen on the same port (`SO_REUSEPORT`). A
-    /// workload with state does not allow sharing.
+    /// workload with state does not support a shared port.
     pub share_port: bool,
     /// Number of threads. Default: half the CPUs, at least 1
     /// (`docs/decisions/0002-native-servers.md`).
@@ -29,16 +29,18 @@ pub struct Settings {
 /// Limits of a server. Requests that exceed a limit are refused, so all queues are bounded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum size of a request head, in bytes. A longer head gets 431 and a close. Default:
-    /// 16 KiB.
+    /// Maximum size of a request head, in bytes. If a head is longer, the server responds with 431
+    /// and closes the connection. Default: 16 KiB.
     pub head_bytes: usize,
-    /// Maximum number of request headers. More headers get 431 and a close. Default: 100.
+    /// Maximum number of request headers. If a request has more headers, the server responds with
+    /// 431 and closes the connection. Default: 100.
     pub headers: usize,
-    /// Maximum size of a request body, in bytes. A longer body gets 413 and a close. Default:
-    /// 64 KiB.
+    /// Maximum size of a request body, in bytes. If a body is longer, the server responds with 413
+    /// and closes the connection. Default: 64 KiB.
     pub body_bytes: u64,
-    /// Maximum number of connections. Further connections get 503 with `Retry-After` and a close.
-    /// Default: the hard limit on open files minus 320 files for the server itself.
+    /// Maximum number of connections. The server responds to further connections with 503 and
+    /// `Retry-After`, and closes them. Default: the hard limit on open files minus 320 file
+    /// descriptors for the server itself.
     pub connections: Option<NonZeroUsize>,
     /// Time after which an idle connection is closed, at most 1.2 s late. Default: 60 s.
     pub idle: Duration,
@@ -47,9 +49,9 @@ pub struct Limits {
     pub request: Duration,
     /// Maximum time for requests in flight at shutdown. Default: 5 s.
     pub grace: Duration,
-    /// Count of numbers that the dispatcher reserves per write of the state file. A crash skips at
-    /// most 1.5 times as many. Default: 1,048,576, which allows 2.6 s per write at 200,000 numbers
-    /// per second.
+    /// How many numbers the dispatcher reserves per write of the state file. A crash skips at most
+    /// 1.5 times this many numbers. Default: 1,048,576, which allows 2.6 s per write at 200,000
+    /// numbers per second.
     pub reserve: NonZeroU64,
 }
 

@@ -31,7 +31,7 @@ enum SocketState {
 }
 
 impl ConnectionSocket {
-    /// Creates a value for a non-blocking socket.
+    /// Wraps a non-blocking socket.
     pub(crate) fn new(stream: StdStream, pace: Rc<Pace>, register: Rc<Register>) -> Self {
         ConnectionSocket {
             state: SocketState::New(Some(stream)),

@@ -1,5 +1,5 @@
 //! The state file of the dispatcher. The file guarantees that no number greater than or equal to
-//! `next` was ever handed out.
+//! `next` has ever been handed out.
 //!
 //! ```text
 //! floodmark dispatcher state 1
@@ -10,9 +10,9 @@
 //! Each write replaces the file atomically, so the file contains either the old or the new value.
 //! Any other content is refused as damaged.
 //!
-//! Writing two slots in turn would need one sync instead of two. But if one slot is damaged, a torn
-//! write and later corruption look the same. After a torn write, the other slot is valid. After
-//! corruption, the other slot is too old, and numbers would repeat.
+//! Alternating between two slots in one file would need one sync per write instead of two. But a
+//! torn write and later corruption of a slot would look the same. After a torn write, the other
+//! slot is valid. After corruption, the other slot is too old, and numbers would repeat.
 //!
 //! The lock is a separate file (`FILE.lock`), because a rename replaces the state file. The lock
 //! file is never removed. Otherwise two servers could lock two different files.
@@ -30,7 +30,7 @@ const VERSION: u32 = 1;
 /// Maximum size of a state file, in bytes. A longer file is not a state file.
 const MAX_BYTES: u64 = 256;
 
-/// An error of a state file.
+/// An error while opening, reading or writing a state file.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
     /// The file is not a state file.
@@ -71,11 +71,11 @@ pub(crate) struct StateFile {
 }
 
 impl StateFile {
-    /// Opens and locks the file. Also returns the first number to hand out, which is 1 if the file
-    /// is new.
+    /// Opens and locks the file, and returns it with the first number to hand out. That number is 1
+    /// if the file is new.
     pub(crate) fn open(path: &Path) -> Result<(Self, u64), StateError> {
-        // Resolve links, so that two names of the same file share a lock, and a rename replaces the
-        // file rather than a link.
+        // Resolve links, so that two names for the same file share a lock, and a rename replaces
+        // the file rather than a link.
         let path = match fs::canonicalize(path) {
             Ok(path) => path,
             Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_owned(),
@@ -128,7 +128,7 @@ fn read(path: &Path) -> Result<u64, StateError> {
     parse(&bytes).map_err(|error| error(path.to_owned()))
 }
 
-/// Parses the content and returns the next number. Errors contain the path.
+/// Parses the content and returns the next number. The error is a function that takes the path.
 fn parse(bytes: &[u8]) -> Result<u64, fn(PathBuf) -> StateError> {
     let Some(rest) = bytes.strip_prefix(MAGIC.as_bytes()) else {
         return Err(StateError::Foreign);
@@ -159,7 +159,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Returns the error of a failed system call.
+/// Returns the error for a failed system call.
 pub(crate) fn failed(doing: &'static str, path: &Path, source: io::Error) -> StateError {
     StateError::Io {
         doing,

@@ -28,17 +28,17 @@ use crate::workload::NativeWorkload;
 
 /// Maximum number of connections to accept before open connections are served.
 const ACCEPTS_PER_TURN: usize = 64;
-/// Pause after accepting failed for lack of files or memory. Connections wait in the kernel's queue
-/// during the pause.
+/// Pause after `accept` has failed for lack of file descriptors or memory. Connections wait in the
+/// kernel's queue during the pause.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(20);
-/// Maximum number of refused connections that linger. Further connections are closed right after
-/// the 503.
+/// Maximum number of refused connections that linger. Further refused connections are closed right
+/// after the 503.
 pub(crate) const MAX_LINGERING_REFUSALS: usize = 256;
 /// State shared by all workers.
 pub(crate) struct ServerState {
     pub(crate) workload: NativeWorkload,
     pub(crate) limits: Limits,
-    /// Maximum number of connections of all workers.
+    /// Maximum number of connections across all workers.
     pub(crate) max_connections: usize,
     pub(crate) open: AtomicUsize,
     /// Handoffs, one per worker.
@@ -61,8 +61,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Serves until `stop` becomes true or its sender is dropped. Then closes all connections
-    /// within the grace period.
+    /// Serves until `stop` becomes true or its sender is dropped. The worker then closes all
+    /// connections within the grace period.
     pub(crate) fn run(
         number: usize,
         shared: Arc<ServerState>,
@@ -147,7 +147,7 @@ impl Worker {
     }
 
     async fn accept(self: Rc<Self>, listener: Arc<TcpListener>) {
-        // Register again after a failure. The cause of a failure is a lack of memory or files.
+        // Registering the listener fails only for lack of memory or file descriptors, so retry.
         loop {
             // SAFETY: the `Arc` keeps the listener's descriptor open while it is registered.
             let watched = unsafe {
@@ -173,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Accepts up to `max` connections, or until an error such as `WouldBlock`.
+    /// Accepts connections until `max` is reached or an error such as `WouldBlock` occurs.
     fn accept_some(self: &Rc<Self>, listener: &TcpListener, max: usize) -> io::Result<()> {
         for _ in 0..max {
             let stream = listen::accept(listener)?;

@@ -2,7 +2,8 @@
 
 use strum::{Display, EnumString, VariantNames};
 
-/// An HTTP API that systems implement, so that systems can be compared on the same work.
+/// An HTTP API that several systems implement, so that the systems can be compared on the same
+/// work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Display, EnumString, VariantNames)]
 #[strum(serialize_all = "lowercase")]
 pub enum NativeWorkload {
@@ -10,15 +11,15 @@ pub enum NativeWorkload {
     Hello,
     /// `GET /json` returns `{"message":"Hello, World!"}`.
     Json,
-    /// `GET /dispatcher` returns the next number. Numbers start at 1, and each occurs once.
+    /// `GET /dispatcher` returns the next number. Numbers start at 1, and each number occurs once.
     Dispatcher,
 }
 
 impl NativeWorkload {
-    /// Names of all workloads on the command line.
+    /// Names of all workloads, as used on the command line.
     pub const NAMES: &[&str] = Self::VARIANTS;
 
-    /// Returns whether responses depend on earlier responses. Only one server may then run.
+    /// Returns whether responses depend on earlier responses. If so, only one server may run.
     #[must_use]
     pub const fn has_state(self) -> bool {
         matches!(self, NativeWorkload::Dispatcher)

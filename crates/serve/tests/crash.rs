@@ -20,7 +20,7 @@ use support::{TestClient, settings};
 
 const STATE: &str = "FLOODMARK_TEST_STATE";
 const ROUNDS: u64 = 15;
-/// Block size. Blocks are small, so that most kills interrupt a reservation.
+/// Block size; small, so that most kills interrupt a reservation.
 const BLOCK: u64 = 64;
 
 /// Entry point of the server process, which runs this test binary.

@@ -22,7 +22,8 @@ fn durable(path: &std::path::Path, block: u64) -> Settings {
     }
 }
 
-/// Takes `each` numbers on each connection concurrently. Returns a list of numbers per connection.
+/// Takes `each` numbers on every connection, and uses the connections concurrently. Returns a list
+/// of numbers per connection.
 fn take(server: &TestServer, connections: usize, each: usize) -> Vec<Vec<u64>> {
     let threads: Vec<_> = (0..connections)
         .map(|_| {

@@ -4,20 +4,20 @@ use floodmark_record::units::show_rate;
 
 /// Minimum modified z-score of an outlier, as in hyperfine.
 ///
-/// It corresponds to ten standard deviations of a normal distribution. The 3.5 recommended by
-/// Iglewicz & Hoaglin (1993), "How to Detect and Handle Outliers", ASQC, gives more false
-/// positives.
+/// This z-score corresponds to ten standard deviations of a normal distribution. The value 3.5,
+/// recommended by Iglewicz & Hoaglin (1993), "How to Detect and Handle Outliers", ASQC, gives more
+/// false positives.
 pub const OUTLIER_Z: f64 = 14.826;
 
-/// Minimum difference from the other attempts that deserves a note, as a share.
-/// Equal runs commonly differ by less.
+/// Minimum difference between an attempt and the others that is worth a note, as a share.
+/// Identical runs commonly differ by less.
 pub const LEAST_DIFFERENCE: f64 = 0.03;
 
 /// Minimum number of attempts for detecting outliers.
-/// If there are fewer, two attempts that agree by chance make the others look like outliers.
+/// With fewer attempts, two that agree by chance make the others look like outliers.
 pub const FEWEST_FOR_OUTLIERS: usize = 5;
 
-/// Returns notes on the attempts, one line each; empty with fewer than three attempts.
+/// Returns notes on the attempts, one line each. Returns no notes for fewer than three attempts.
 /// `per_s` contains the throughput of each attempt in order.
 #[must_use]
 pub fn notes(per_s: &[f64]) -> Vec<String> {
@@ -48,8 +48,9 @@ pub fn notes(per_s: &[f64]) -> Vec<String> {
 }
 
 /// Returns the share by which the first attempt is below the mean of the others.
-/// `None` unless the first of at least three attempts is the slowest, and the share exceeds
-/// [`LEAST_DIFFERENCE`].
+///
+/// Returns `None` unless there are at least three attempts, the first attempt is the slowest, and
+/// the share exceeds [`LEAST_DIFFERENCE`].
 #[must_use]
 pub fn slow_first(per_s: &[f64]) -> Option<f64> {
     let [first, others @ ..] = per_s else {
@@ -62,8 +63,8 @@ pub fn slow_first(per_s: &[f64]) -> Option<f64> {
     slow.then(|| 1.0 - first / mean)
 }
 
-/// Returns the indexes of the outliers ([`OUTLIER_Z`]).
-/// Empty with fewer than [`FEWEST_FOR_OUTLIERS`] values.
+/// Returns the indexes of the outliers; see [`OUTLIER_Z`].
+/// Returns no indexes for fewer than [`FEWEST_FOR_OUTLIERS`] values.
 #[must_use]
 pub fn outliers(per_s: &[f64]) -> Vec<usize> {
     if per_s.len() < FEWEST_FOR_OUTLIERS {
@@ -82,7 +83,7 @@ pub fn outliers(per_s: &[f64]) -> Vec<usize> {
 /// Returns the median.
 ///
 /// # Panics
-/// Panics without values.
+/// Panics if there are no values.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

@@ -2,8 +2,8 @@
 
 /// Returns the statistical inefficiency τ of residuals.
 ///
-/// The variance of their mean is τ times the variance for independent values, so `n` values count
-/// as `n`/τ.
+/// The variance of the residuals' mean is τ times the variance for independent values. The `n`
+/// values therefore count as `n`/τ.
 ///
 /// Autocorrelations are summed in pairs of lags while the pairs are positive and do not grow. This
 /// is the initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo",
@@ -55,7 +55,7 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     tau
 }
 
-/// Returns the variance of autocorrelated values, computed from their residuals, and τ.
+/// Returns the variance of autocorrelated values, and τ. Both are computed from the residuals.
 /// `means` is the number of subtracted means.
 pub(crate) fn variance(residuals: &[f64], means: usize) -> (f64, f64) {
     let tau = inefficiency(residuals, means);

@@ -7,8 +7,9 @@
 //! Detection to Hunt for Performance Regressions", ICPE'23).
 //!
 //! A split must be significant by Student's t, with the variance around both means and the
-//! effective number of values, corrected for the number of candidate places (Bonferroni). Periodic
-//! stalls and slow drift therefore do not count as changes. No value is dropped or clipped.
+//! effective number of values. The test is corrected for the number of candidate places
+//! (Bonferroni). Periodic stalls and slow drift therefore do not count as changes. No value is
+//! dropped or clipped.
 
 use crate::autocorrelation::variance;
 use crate::distributions::t_two_sided_p;
@@ -63,7 +64,7 @@ impl Scale {
     }
 }
 
-/// Returns the first index after each change in ascending order.
+/// Returns the first index after each change, in ascending order.
 pub(crate) fn changes(values: &[f64], scale: Scale) -> Vec<usize> {
     let mut cuts = split(values);
     refine(values, &mut cuts);
@@ -71,7 +72,8 @@ pub(crate) fn changes(values: &[f64], scale: Scale) -> Vec<usize> {
     cuts
 }
 
-/// Splits parts that have a place or segment within the relaxed probability.
+/// Splits the values at each place or segment that is due to chance with a probability below
+/// [`RELAXED`].
 fn split(values: &[f64]) -> Vec<usize> {
     let mut cuts = Vec::new();
     let mut parts = vec![(0, values.len())];
@@ -144,7 +146,7 @@ fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
 /// Returns the change between two parts as a share, or 0 if its direction is uncertain.
 ///
 /// On each side, the value that supports the change most is left out, so that no change depends on
-/// a single second. The direction is uncertain if this reverses it.
+/// a single second. The direction is uncertain if leaving out these values reverses the change.
 fn least_rise(left: &[f64], right: &[f64], scale: Scale) -> f64 {
     let up = mean(right) > mean(left);
     let without = |part: &[f64], lowest: bool| {
@@ -163,7 +165,7 @@ fn around(cuts: &[usize], i: usize, end: usize) -> (usize, usize) {
 }
 
 /// Returns a function that compares a segment, given by its ends, with the rest of the part.
-/// Its result is the variance between the two, up to a constant factor.
+/// The function returns the variance between the segment and the rest, up to a constant factor.
 fn difference(part: &[f64]) -> impl Fn(usize, usize) -> f64 {
     let mut sums = vec![0.0];
     sums.extend(part.iter().scan(0.0, |sum, value| {
@@ -178,7 +180,7 @@ fn difference(part: &[f64]) -> impl Fn(usize, usize) -> f64 {
     }
 }
 
-/// Returns the split with the least variance around the two means; `None` in a short part.
+/// Returns the split with the least variance around the two means; `None` if the part is too short.
 fn widest(part: &[f64]) -> Option<usize> {
     let n = part.len();
     let difference = difference(part);
@@ -186,7 +188,7 @@ fn widest(part: &[f64]) -> Option<usize> {
     splits.max_by(|a, b| difference(*a, n).total_cmp(&difference(*b, n)))
 }
 
-/// Returns the inner segment that differs most from the rest; `None` in a short part.
+/// Returns the inner segment that differs most from the rest; `None` if the part is too short.
 fn segment(part: &[f64]) -> Option<(usize, usize)> {
     let n = part.len();
     let difference = &difference(part);
@@ -198,10 +200,10 @@ fn segment(part: &[f64]) -> Option<(usize, usize)> {
     Some((a, b))
 }
 
-/// Returns an upper bound of the probability that chance explains a difference.
+/// Returns an upper bound on the probability that a segment differs from the rest by chance.
 ///
-/// The difference is that of the segment `from..to` in a part with one level. A segment that ends
-/// with the part is a split, which has fewer candidate places.
+/// The segment is `from..to` in a part with one level. A segment that ends with the part is a
+/// split, which has fewer candidate places.
 fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     let all = part.len();
     let n = all as f64;
@@ -218,11 +220,11 @@ fn chance(part: &[f64], from: usize, to: usize) -> f64 {
     t_two_sided_p(ratio((b - a).abs(), spread), (n / tau - 2.0).max(1.0)) * places
 }
 
-/// Returns the number of values in a short slow start.
+/// Returns the number of values in a short slow start, if there is one.
 ///
-/// A slow start takes up at most a third of the series. Each of its values is significantly below
-/// the level of all later values, and below each later value. Periodic stalls also occur later, so
-/// they are never mistaken for a slow start.
+/// A slow start takes up at most a third of the series. Each of its values is below every later
+/// value, and significantly below the mean of the later values. Periodic stalls also occur later,
+/// so they are never mistaken for a slow start.
 pub(crate) fn ramp(values: &[f64], scale: Scale) -> Option<usize> {
     let most = values.len() / 3;
     (1..=most).rev().find(|&k| {
@@ -242,7 +244,7 @@ pub(crate) fn ramp(values: &[f64], scale: Scale) -> Option<usize> {
     })
 }
 
-/// Returns `a / b`; infinite for a difference without spread.
+/// Returns `a / b`. If only `b` is 0, the ratio is infinite.
 fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 {
         a / b

@@ -17,20 +17,20 @@ use crate::interval::CONFIDENCE;
 /// Range of equivalent ratios.
 pub const EQUIVALENT: (f64, f64) = (0.98, 1.02);
 
-/// Probability with which [`Ratio::repetitions_needed`] processes suffice, if the measured ratio is
-/// true.
+/// Probability that [`Ratio::repetitions_needed`] processes are enough, if the measured ratio is
+/// the true ratio.
 pub const POWER: f64 = 0.9;
 
-/// Confidence level of the upper limit of the variance, from which repetitions are computed.
+/// Confidence level of the upper limit on the variance. Repetitions are computed from this limit.
 ///
-/// The variance measured with few processes is often too small. This level is the lowest one, in
-/// tenths, at which the simulations of docs/decisions/0010-comparisons.md keep [`POWER`].
+/// The variance measured with few processes is often too small. This level is the lowest multiple
+/// of 0.1 at which the simulations in docs/decisions/0010-comparisons.md keep [`POWER`].
 const VARIANCE_LIMIT: f64 = 0.8;
 
-/// Maximum number of repetitions. This value means that at least as many are needed.
+/// Maximum number of repetitions. This value means "this many or more".
 pub const MOST_REPETITIONS: u32 = 10_000;
 
-/// Figures of one system's processes on the logarithmic scale.
+/// Mean and variance of one system's figures on the logarithmic scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Spread {
     n: usize,
@@ -56,18 +56,18 @@ impl Spread {
 }
 
 /// Returns the geometric mean over processes.
-/// `None` without figures, or if a figure is not positive.
+/// Returns `None` if there are no figures, or if a figure is not positive.
 #[must_use]
 pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
     Some(Spread::of(figures)?.mean.exp())
 }
 
-/// Returns the 95 % interval of the geometric mean, by Student's t on the logarithms.
-/// `None` with fewer than two processes.
+/// Returns the 95 % interval for the geometric mean, by Student's t on the logarithms.
+/// Returns `None` for fewer than two processes.
 #[must_use]
 pub fn over_processes(figures: &[f64]) -> Option<Interval> {
     let n = figures.len();
-    let method = format!("Student's t on the logarithms of {n} server processes");
+    let method = format!("Student's t on logarithms over {n} server processes");
     Some(geometric(figures, method)?.1)
 }
 
@@ -80,7 +80,7 @@ pub struct Ratio {
 
 impl Ratio {
     /// Returns a ÷ b, computed from one figure per server process.
-    /// `None` if a system has no figures, or if a figure is not positive.
+    /// Returns `None` if a system has no figures, or if a figure is not positive.
     #[must_use]
     pub fn of(a: &[f64], b: &[f64]) -> Option<Self> {
         Some(Ratio {
@@ -114,7 +114,7 @@ impl Ratio {
             high: (self.log() + half).exp(),
             confidence: CONFIDENCE,
             method: format!(
-                "Welch's t on the logarithms of {} and {} server processes",
+                "Welch's t on logarithms over {} and {} server processes",
                 self.a.n, self.b.n
             ),
         })
@@ -135,14 +135,14 @@ impl Ratio {
     /// The measurement then decides with probability [`POWER`]. Returns `None` if the comparison is
     /// decided or the variance is unknown.
     ///
-    /// The computation uses the measured ratio, and variances at their upper limit
-    /// ([`VARIANCE_LIMIT`]), as proposed by Browne ("On the use of a pilot sample for sample size
-    /// determination", Statistics in Medicine 14, 1995).
+    /// The computation uses the measured ratio, and the upper limit on the variances
+    /// ([`VARIANCE_LIMIT`]). Browne proposed this limit in "On the use of a pilot sample for sample
+    /// size determination", Statistics in Medicine 14, 1995.
     ///
-    /// A comparison is decided if the half width of the interval is below the distance of the ratio
-    /// from 1 (different) or from the nearer end of [`EQUIVALENT`] (equivalent), whichever is
-    /// larger. All processes must be measured anew, because adding processes until a comparison is
-    /// decided finds false differences.
+    /// A comparison is decided if the interval's half width is below a limit. The limit is the
+    /// ratio's distance from 1 (different) or from the nearer end of [`EQUIVALENT`] (equivalent),
+    /// whichever is larger. All processes must be measured again. Adding processes until a
+    /// comparison is decided would find false differences.
     #[must_use]
     pub fn repetitions_needed(&self) -> Option<u32> {
         let (a, b) = self.variances()?;
@@ -173,20 +173,21 @@ impl Ratio {
     }
 }
 
-/// Returns the standard error of the difference of two means, and its degrees of freedom.
+/// Returns the standard error of the difference between two means, and its degrees of freedom.
 fn welch(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> (f64, f64) {
     let (a, b) = (variance_a / n_a as f64, variance_b / n_b as f64);
     ((a + b).sqrt(), degrees_of_sum(a, n_a, b, n_b))
 }
 
-/// Returns the factor from the measured variances to the upper limit of their sum.
-/// The limit is that of chi-square at [`VARIANCE_LIMIT`], with the degrees of freedom of the sum.
+/// Returns the factor by which the upper limit on the sum of two variances exceeds the measured
+/// sum.
+/// The limit is the chi-square quantile at [`VARIANCE_LIMIT`] for the sum's degrees of freedom.
 fn variance_factor(variance_a: f64, n_a: usize, variance_b: f64, n_b: usize) -> f64 {
     let degrees = degrees_of_sum(variance_a, n_a, variance_b, n_b);
     degrees / chi_square_lower_quantile(1.0 - VARIANCE_LIMIT, degrees)
 }
 
-/// Returns the degrees of freedom of the sum of two variances (Satterthwaite, Biometrics Bulletin
+/// Returns the degrees of freedom for the sum of two variances (Satterthwaite, Biometrics Bulletin
 /// 2, 1946).
 fn degrees_of_sum(a: f64, n_a: usize, b: f64, n_b: usize) -> f64 {
     // Scale by the larger variance, so that squares do not underflow.

@@ -7,8 +7,8 @@ use crate::testing::Normal;
 type Example<'a> = (&'a [f64], &'a [f64], [f64; 4], Option<u32>);
 
 /// Expected values, computed with Python's mpmath at 30 digits.
-/// The t quantile was found by bisection of its incomplete beta function, the repetitions by trying
-/// n = 2, 3, ….
+/// The t quantile was found by bisection of mpmath's incomplete beta function. The number of
+/// repetitions was found by trying n = 2, 3, ….
 const EXAMPLES: [Example<'_>; 5] = [
     (
         &[100.0, 102.0, 98.0, 101.0, 99.0],
@@ -16,7 +16,7 @@ const EXAMPLES: [Example<'_>; 5] = [
         [1.052_555_461, 1.032_219_727, 1.073_291_828, 6.057_804_198],
         None,
     ),
-    // Three attempts per server of a published comparison, treated as processes.
+    // From a published comparison: three attempts per server, treated as processes.
     (
         &[41_535.0, 41_469.0, 34_494.0],
         &[42_438.0, 41_586.0, 37_005.0],
@@ -62,8 +62,8 @@ fn agrees_with_computed_examples() {
 
 #[test]
 fn agrees_with_a_printed_example() {
-    // Example from ClickHouse's manual, welchTTest(0.95): the interval of a difference, here of
-    // logarithms.
+    // Example from ClickHouse's manual, welchTTest(0.95). The manual gives the interval for a
+    // difference. Here, this is a difference of logarithms.
     let side = |logs: [f64; 3]| logs.map(f64::exp);
     let ratio = Ratio::of(&side([20.3, 22.1, 21.9]), &side([18.9, 20.3, 19.0])).unwrap();
     let interval = ratio.interval().unwrap();
@@ -168,7 +168,7 @@ proptest! {
     }
 }
 
-/// Distribution of the processes of a system.
+/// Distribution of one system's figures over its processes.
 type Processes = fn(&mut Normal, usize) -> f64;
 
 const NORMAL: Processes = |normal, _| 100.0 + 3.0 * normal.next();
@@ -198,7 +198,7 @@ fn against_itself(a: Processes, b: Processes, processes: usize) -> (f64, f64) {
     (share(held), share(different))
 }
 
-/// Returns the 99 % bound of the deviation from the share `p` in [`SIMULATIONS`] trials.
+/// Returns the 99 % bound on the deviation from the share `p` in [`SIMULATIONS`] trials.
 fn binomial(p: f64) -> f64 {
     2.576 * (p * (1.0 - p) / SIMULATIONS as f64).sqrt()
 }
@@ -208,7 +208,7 @@ fn a_system_is_not_different_from_itself() {
     for (name, processes_of) in [("normal", NORMAL), ("log-normal", LOG_NORMAL)] {
         for processes in [5, 10] {
             let (held, different) = against_itself(processes_of, processes_of, processes);
-            // Welch's t is conservative with few processes, by about 0.6 % at five.
+            // Welch's t is conservative with few processes: by about 0.6 % with five.
             assert!(held >= 0.95 - binomial(0.95), "{name} {processes}: {held}");
             assert!(
                 held <= 0.957 + binomial(0.957),
@@ -255,7 +255,7 @@ fn correlated_rounds_only_widen_the_interval() {
 #[test]
 fn variance_limit_has_its_stated_coverage() {
     // With equal variances, Satterthwaite's degrees of freedom hold on average, which is
-    // conservative. If one system has no variance, they are exact.
+    // conservative. If one system has no variance, the degrees of freedom are exact.
     for (other, most) in [(0.0, VARIANCE_LIMIT), (1.0, 0.9)] {
         let mut normal = Normal::new(6);
         let above = (0..SIMULATIONS)
@@ -312,7 +312,7 @@ struct Remeasured {
     found_anew: f64,
 }
 
-/// Simulates comparisons of a slow-down of 5 % with `processes` per system.
+/// Simulates comparisons with a slow-down of 5 % and `processes` processes per system.
 /// Undecided comparisons are repeated with the suggested number of processes.
 fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) -> Remeasured {
     let mut normal = Normal::new(5);
@@ -337,7 +337,7 @@ fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) ->
     asked.sort_unstable();
     let at = |share: f64| asked.get((share * asked.len() as f64) as usize);
     println!(
-        "{processes} of each: {at_once} at once, {anew} of {} anew, asked for {:?} in the middle, {:?} at the 90th percentile",
+        "{processes} processes each: {at_once} found at once, {anew} of {} found when repeated; suggested processes: median {:?}, p90 {:?}",
         asked.len(),
         at(0.5),
         at(0.9)

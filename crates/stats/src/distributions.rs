@@ -1,5 +1,5 @@
-//! Quantiles and tails of Student's t and of the chi-square distribution, for any positive degrees
-//! of freedom.
+//! Quantiles and tails of Student's t and chi-square distributions, for any positive degrees of
+//! freedom.
 //!
 //! The quantiles are found by bisection, which always converges. The quantiles of `statrs` are less
 //! precise.
@@ -7,7 +7,8 @@
 use statrs::function::beta::beta_reg;
 use statrs::function::gamma::gamma_lr;
 
-/// Returns the probability that |T| exceeds `t`: 1 for `t` = 0, 0 for infinite `t`.
+/// Returns the probability that |T| exceeds `t`. The result is 1 for `t` = 0, and 0 for infinite
+/// `t`.
 #[must_use]
 pub(crate) fn t_two_sided_p(t: f64, degrees: f64) -> f64 {
     let t = t.abs();
@@ -22,8 +23,9 @@ pub(crate) fn t_two_sided_p(t: f64, degrees: f64) -> f64 {
 
 /// Returns the `t` that |T| exceeds with probability 1 − `confidence`.
 ///
-/// The result is about 1.96 for confidence 0.95 and many degrees of freedom. It is infinite for
-/// confidence 1 or without degrees of freedom, and 0 for confidence 0 or less.
+/// The result is about 1.96 for confidence 0.95 and many degrees of freedom. The result is infinite
+/// if the confidence is 1 or there are no degrees of freedom. The result is 0 if the confidence is
+/// 0 or less.
 #[must_use]
 pub(crate) fn t_two_sided_quantile(confidence: f64, degrees: f64) -> f64 {
     let p = 1.0 - confidence;
@@ -36,7 +38,7 @@ pub(crate) fn t_two_sided_quantile(confidence: f64, degrees: f64) -> f64 {
     bisect(LARGEST_T, |t| t_two_sided_p(t, degrees) > p)
 }
 
-/// Upper bound of the quantiles of t, which exceeds any interval of practical use.
+/// Upper bound on the quantiles of t. No practical interval reaches this value.
 const LARGEST_T: f64 = 1e12;
 
 /// Returns the half width of a two-sided Student-t interval; 0 without variance.
@@ -48,8 +50,8 @@ pub(crate) fn t_margin(confidence: f64, std_err: f64, degrees: f64) -> f64 {
     }
 }
 
-/// Returns the value below which χ² stays with probability `p` ≤ 0.5.
-/// 0 if `p` or `degrees` is not positive.
+/// Returns the value that χ² stays below with probability `p` ≤ 0.5.
+/// Returns 0 if `p` or `degrees` is not positive.
 #[must_use]
 pub(crate) fn chi_square_lower_quantile(p: f64, degrees: f64) -> f64 {
     debug_assert!(p <= 0.5, "{p}");
@@ -125,8 +127,8 @@ mod tests {
 
     #[test]
     fn chi_square_quantiles_agree_with_mpmath() {
-        // Values computed with Python's mpmath at 30 digits, by bisection of its incomplete gamma
-        // function.
+        // Values computed with Python's mpmath at 30 digits, by bisection of mpmath's incomplete
+        // gamma function.
         let table = [
             (0.2, 0.5, 0.002_161_771_461_326),
             (0.2, 1.0, 0.064_184_754_667_3),
@@ -142,7 +144,7 @@ mod tests {
             let got = chi_square_lower_quantile(p, degrees);
             assert!(
                 (got / wanted - 1.0).abs() < 1e-9,
-                "{got} for {wanted} ({p}, {degrees})"
+                "{got} instead of {wanted} (p {p}, degrees of freedom {degrees})"
             );
         }
     }

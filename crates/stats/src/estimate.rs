@@ -19,8 +19,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Returns the mean of independent values; `None` with fewer than two values or non-finite
-    /// ones.
+    /// Returns the mean of independent values. Returns `None` if there are fewer than two values,
+    /// or if a value is not finite.
     #[must_use]
     pub fn of_independent(values: &[f64], method: impl Into<String>) -> Option<Self> {
         let n = values.len();
@@ -54,7 +54,7 @@ impl Estimate {
 
 /// Returns the geometric mean of independent values, and its interval by Student's t on the
 /// logarithms.
-/// `None` with fewer than two values, or if a value is not positive.
+/// Returns `None` if there are fewer than two values, or if a value is not positive.
 #[must_use]
 pub fn geometric(values: &[f64], method: String) -> Option<(f64, Interval)> {
     let logs: Vec<f64> = values.iter().map(|v| v.ln()).collect();
@@ -68,7 +68,7 @@ pub fn geometric(values: &[f64], method: String) -> Option<(f64, Interval)> {
     Some((estimate.value.exp(), interval))
 }
 
-/// Returns the arithmetic mean; NaN without values.
+/// Returns the arithmetic mean; NaN if there are no values.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

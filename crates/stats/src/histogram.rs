@@ -1,4 +1,4 @@
-//! Histograms of durations: HdrHistogram with three digits, from 1 ns to 1 h.
+//! Histograms of durations: HdrHistogram with three significant digits, from 1 ns to 1 h.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use floodmark_record::times::Times;
@@ -9,8 +9,8 @@ pub const LARGEST_NS: u64 = 3_600_000_000_000;
 
 const DIGITS: u8 = 3;
 
-/// A histogram of nanoseconds with three significant digits, which takes about 270 KB.
-/// The relative error is at most 0.1 %, and that of a quantile at most 0.05 %.
+/// A histogram of durations in nanoseconds with three significant digits. It takes about 270 KB.
+/// The relative error is at most 0.1 % for values and at most 0.05 % for quantiles.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     inner: hdrhistogram::Histogram<u64>,
@@ -18,7 +18,7 @@ pub struct Histogram {
 
 /// The text is not a valid histogram.
 #[derive(Debug, thiserror::Error)]
-#[error("not a HdrHistogram V2 in base64: {0}")]
+#[error("not a base64-encoded HdrHistogram V2: {0}")]
 pub struct DecodeError(String);
 
 impl Default for Histogram {
@@ -39,7 +39,7 @@ impl Histogram {
         Histogram { inner }
     }
 
-    /// Records a duration in ns, at most 1 h. Does not allocate.
+    /// Records a duration in ns. A duration above 1 h counts as 1 h. Does not allocate.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.inner.saturating_record(ns);
@@ -57,7 +57,7 @@ impl Histogram {
         self.inner.is_empty()
     }
 
-    /// Removes all durations, but keeps the memory.
+    /// Removes all durations, but keeps the allocated memory.
     pub fn clear(&mut self) {
         self.inner.reset();
     }
@@ -88,19 +88,21 @@ impl Histogram {
         (!self.is_empty()).then(|| self.inner.mean())
     }
 
-    /// Returns the maximum in ns with three digits, or `None` if the histogram is empty.
+    /// Returns the maximum in ns with three significant digits, or `None` if the histogram is
+    /// empty.
     #[must_use]
     pub fn max(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.inner.max())
     }
 
-    /// Returns the minimum in ns with three digits, or `None` if the histogram is empty.
+    /// Returns the minimum in ns with three significant digits, or `None` if the histogram is
+    /// empty.
     #[must_use]
     pub fn min(&self) -> Option<u64> {
         (!self.is_empty()).then(|| self.inner.min())
     }
 
-    /// Returns the histogram as deflated HdrHistogram V2 in base64.
+    /// Returns the histogram as a base64-encoded, deflated HdrHistogram V2.
     ///
     /// # Panics
     /// Never panics, because writing to memory does not fail.
@@ -116,7 +118,7 @@ impl Histogram {
     /// Reads the output of [`Histogram::encode`].
     ///
     /// # Errors
-    /// The text is not valid base64, or not a histogram with these bounds.
+    /// The text is not valid base64, or does not contain a histogram with these bounds.
     pub fn decode(text: &str) -> Result<Self, DecodeError> {
         let bytes = STANDARD
             .decode(text)
@@ -137,8 +139,8 @@ impl Histogram {
 
     /// Returns a summary in µs of the times in `ok` and of the lower bounds in `censored`.
     ///
-    /// Censored times rank above all others. Percentiles among them are unknown, as are the mean
-    /// and the maximum.
+    /// Censored times rank above all others. Percentiles that fall among the censored times are
+    /// unknown. If there are any censored times, the mean and the maximum are also unknown.
     #[must_use]
     pub fn summarise(ok: &Histogram, censored: &Histogram) -> Times {
         let (within, count) = (ok.count(), ok.count() + censored.count());

@@ -1,4 +1,4 @@
-//! Intervals of a mean, within one run or over attempts.
+//! Intervals for a mean, within one run or over attempts.
 
 use floodmark_record::run::{Interval, Window};
 
@@ -13,11 +13,11 @@ pub const CONFIDENCE: f64 = 0.95;
 /// Autocorrelation cannot be estimated from fewer seconds.
 pub const FEWEST_SECONDS: usize = 5;
 
-/// Returns the interval of a run's throughput from its rows within `window`.
-/// `None` with fewer than [`FEWEST_SECONDS`] whole rows.
+/// Returns the interval for a run's throughput, computed from the rows within `window`.
+/// Returns `None` for fewer than [`FEWEST_SECONDS`] whole rows.
 ///
-/// The interval allows for autocorrelation, and its lower bound is at least 0. It describes this
-/// run only: another process of the same server may reach another level.
+/// The interval allows for autocorrelation, and its lower bound is at least 0. The interval
+/// describes only this run. Another process of the same server may reach a different level.
 #[must_use]
 pub fn within_run(series: &[SeriesPoint], window: &Window) -> Option<Interval> {
     // Partial and short rows are noisier.
@@ -33,7 +33,8 @@ pub fn within_run(series: &[SeriesPoint], window: &Window) -> Option<Interval> {
     Some(interval)
 }
 
-/// Returns the mean of equally long parts of one run; `None` with fewer than [`FEWEST_SECONDS`].
+/// Returns the mean over equally long parts of one run; `None` for fewer parts than
+/// [`FEWEST_SECONDS`].
 ///
 /// The standard error allows for autocorrelation. The effective sample size is `n`/τ, with τ from
 /// the initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo", Statistical
@@ -59,7 +60,8 @@ pub fn mean_of_series(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Returns the Student-t interval of the mean of independent values; `None` with fewer than two.
+/// Returns the Student-t interval for the mean of independent values. Returns `None` for fewer than
+/// two values.
 #[must_use]
 pub fn over_attempts(values: &[f64]) -> Option<Interval> {
     let n = values.len();
@@ -89,8 +91,8 @@ mod tests {
 
     #[test]
     fn interval_has_its_stated_coverage() {
-        // Bands around the result of 2,000 seeded series, whose standard error is 0.5 %. Ten
-        // seconds with φ = 0.8 contain about one independent value, so coverage is low.
+        // Tolerance bands around the coverage in 2,000 seeded series, which has a standard error of
+        // 0.5 %. Ten seconds with φ = 0.8 contain about one independent value, so coverage is low.
         for (phi, n, least, most) in [
             (0.0, 10, 0.94, 0.985),
             (0.0, 60, 0.94, 0.985),

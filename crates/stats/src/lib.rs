@@ -1,4 +1,4 @@
-//! Histograms, steady state, intervals and comparisons, as functions of numbers without I/O.
+//! Statistics without I/O: histograms, steady state, intervals and comparisons.
 
 pub mod attempts;
 mod autocorrelation;

@@ -5,11 +5,12 @@ use floodmark_record::run::{FellBehind, Saturation};
 
 use crate::steady::SHORTEST_ROW_S;
 
-/// Minimum share of ok responses in a second for the server to have kept up.
+/// Minimum ratio of ok responses to due requests in a second in which the server kept up.
 /// Smaller shortfalls may be noise.
 pub const KEPT_UP_SHARE: f64 = 0.95;
 
-/// Minimum number of missing requests, in standard deviations of a Poisson count.
+/// Minimum shortfall in a second in which the server fell behind, in standard deviations of a
+/// Poisson count.
 const BY_CHANCE: f64 = 2.0;
 
 /// Minimum number of seconds for a judgement. A single second may contain a stall.
@@ -28,13 +29,12 @@ pub struct RampRow {
     pub p50_us: Option<f64>,
 }
 
-/// Returns whether the server fell behind until the end of the ramp; `None` if the rate does not
-/// grow.
+/// Returns whether the server fell behind by the end of the ramp; `None` if the rate does not grow.
 ///
-/// `expected_by` returns the number of requests due by a time in seconds. Due requests are counted
-/// one response time earlier (the smallest median of all rows), because responses to a growing rate
-/// lag by that time. Growing response times are not compensated, because they are a sign of
-/// saturation.
+/// `expected_by` returns the number of requests that are due by a time in seconds. Due requests are
+/// counted one response time earlier, because responses to a growing rate lag by that time. This
+/// response time is the smallest median of all rows. Growing response times are not compensated
+/// for, because they are a sign of saturation.
 #[must_use]
 pub fn saturation(
     ramp: &Ramp,
@@ -84,7 +84,7 @@ pub fn saturation(
             ),
         }),
         _ if n < FEWEST_ROWS => {
-            undecided("the server fell behind only in the last second, which may be a stall")
+            undecided("the server fell behind only in the last second, possibly because of a stall")
         }
         _ => {
             let since = &rows[rows.len() - n..];
@@ -118,7 +118,7 @@ mod tests {
         25.0 * at_s * at_s
     }
 
-    /// Returns the rows of a server that has answered `answered_by(t)` requests by time t.
+    /// Returns the rows of a server that has answered `answered_by(t)` requests by time `t`.
     /// The median response time is `p50_us`.
     fn rows(p50_us: f64, answered_by: impl Fn(f64) -> f64) -> Vec<RampRow> {
         (0..20)
@@ -166,8 +166,8 @@ mod tests {
             }
         };
         let found = fell_behind(&rows(200.0, limited));
-        // The limit is 600/s and the rate grows by 50/s, so a twentieth is missing one second
-        // later.
+        // The limit is 600/s and the rate grows by 50/s. One second later, a twentieth of the
+        // responses is therefore missing.
         assert!((12.0..=13.0).contains(&found.at_s), "{found:?}");
         assert!((600.0..=650.0).contains(&found.offered_per_s), "{found:?}");
         assert!((found.achieved_per_s - 600.0).abs() < 2.0, "{found:?}");
@@ -207,7 +207,7 @@ mod tests {
             ..RAMP
         };
         let by = |at: f64| by(at) / 50.0;
-        // Three requests are missing per second.
+        // Three responses are missing per second.
         let mut rows = rows(100.0, by);
         rows.iter_mut()
             .for_each(|row| row.ok = row.ok.saturating_sub(3));

@@ -1,6 +1,6 @@
-//! Steady state: the steady part of a run, and the window of its figures.
+//! Steady state: the steady part of a run, and the window that its figures cover.
 //!
-//! The judgement is based on changes of level in throughput and median response time. In the open
+//! The judgement is based on level changes in throughput and in median response time. In the open
 //! model, only the median shows a warm-up.
 //!
 //! As in Barrett et al. (2017), "Virtual Machine Warmup Blows Hot and Cold", OOPSLA, no fixed
@@ -37,10 +37,10 @@ pub const SHORTEST_END_S: f64 = 5.0;
 pub const SHORTEST_END_SHARE: f64 = 0.25;
 
 /// Minimum number of values in a third of a run.
-/// Chance separates two groups of six values in 1 of 924 orders.
+/// By chance, one group of six values lies entirely above the other in 1 of 924 arrangements.
 const FEWEST_OF_THIRD: usize = 6;
 
-/// Minimum drift as a share of the higher level. The host alone causes a few percent.
+/// Minimum drift as a share of the higher level. The host alone causes a drift of a few percent.
 const DRIFT: f64 = 0.1;
 
 /// Maximum number of rows between a change in the median and the same change in throughput.
@@ -49,7 +49,7 @@ const SAME_CHANGE: usize = 2;
 /// Judges the rows of a run in chronological order.
 ///
 /// Nothing is trimmed, so a run with stalls throughout is `steady`. With fewer than [`FEWEST_ROWS`]
-/// whole rows, the run is `unsteady` without changes.
+/// whole rows, the run is `unsteady` and has no changes.
 #[must_use]
 pub fn steady(series: &[SeriesPoint]) -> Steady {
     let rows: Vec<SeriesPoint> = series
@@ -87,8 +87,8 @@ pub fn steady(series: &[SeriesPoint]) -> Steady {
 }
 
 /// Returns the window over which figures are computed.
-/// This is the steady part after a warm-up or a slow-down, otherwise the whole sending window
-/// `whole`, in seconds.
+/// This is the steady part after a warm-up or a slow-down, and otherwise the whole sending window
+/// (`from_s` to `to_s`, in seconds).
 #[must_use]
 pub fn window(steady: &Steady, (from_s, to_s): (f64, f64)) -> Window {
     let before = match steady.class {
@@ -101,13 +101,13 @@ pub fn window(steady: &Steady, (from_s, to_s): (f64, f64)) -> Window {
         return Window {
             from_s,
             to_s,
-            why: format!("from {from_s:.0} s: {before} before, steady since"),
+            why: format!("steady from {from_s:.0} s; {before} before that"),
         };
     }
     let drifts = steady.from_s.is_none();
     let reason = match (steady.class, steady.changes_s.first()) {
         (SteadyClass::Steady, _) => ": steady throughout",
-        (SteadyClass::Varied, _) => ": the rate changes by plan",
+        (SteadyClass::Varied, _) => ": the plan changes the rate",
         (SteadyClass::Warming, _) if drifts => ": the server became faster throughout",
         (SteadyClass::Slowing, _) if drifts => ": the server became slower throughout",
         (SteadyClass::Warming | SteadyClass::Slowing, _) => "",
@@ -176,21 +176,22 @@ impl SpeedSignal {
         ramp(&values, self.scale).map(|at| self.values[at].0)
     }
 
-    /// Returns the mean of the rows `from..to`; `None` without values.
+    /// Returns the mean of the rows `from..to`; `None` if there are no values.
     fn level(&self, from: usize, to: usize) -> Option<f64> {
         let values = self.within(from, to);
         (!values.is_empty()).then(|| mean(&values))
     }
 }
 
-/// Returns throughput and median speed, with short slow starts added to their changes.
+/// Returns the signals for throughput and median speed. Short slow starts are added to the changes
+/// of each signal.
 ///
 /// In the open model, requests in flight at the end of the first second lower its throughput. A
 /// slow start in throughput therefore counts only if the median also shows it.
 fn signals(rows: &[SeriesPoint]) -> [SpeedSignal; 2] {
     let throughput = rows.iter().map(|p| p.throughput_per_s).enumerate();
     let mut throughput = SpeedSignal::new(Scale::Linear, throughput);
-    // Use −ln of the median response time, because times vary by factors.
+    // Use −ln of the median response time, because response times vary multiplicatively.
     let median = rows.iter().enumerate().filter_map(|(row, p)| {
         let us = p.p50_us.filter(|us| us.is_finite() && *us > 0.0)?;
         Some((row, -us.ln()))
@@ -219,9 +220,9 @@ fn unanimous(classes: &[SteadyClass]) -> Option<SteadyClass> {
 
 /// Returns whether a run without level changes became faster or slower throughout.
 ///
-/// All values of the first third must be on one side of all values of the last third, and the means
-/// must differ by [`DRIFT`]. In random order, such a separation has a probability of less than 1 in
-/// 900 (permutation test on [`FEWEST_OF_THIRD`] values each).
+/// Either all values in the first third are above all values in the last third, or all are below.
+/// The means must also differ by [`DRIFT`]. In random order, such a separation has a probability of
+/// less than 1 in 900 (permutation test on [`FEWEST_OF_THIRD`] values each).
 fn drift(signals: &[SpeedSignal]) -> Option<SteadyClass> {
     let classes = signals.iter().filter_map(|signal| {
         let values = signal.within(0, usize::MAX);
@@ -244,11 +245,11 @@ fn drift(signals: &[SpeedSignal]) -> Option<SteadyClass> {
     unanimous(&classes.collect::<Vec<_>>())
 }
 
-/// Compares every part with the last one.
+/// Compares every part with the last part.
 ///
-/// Returns warming if all parts are slower, slowing if all are faster, and `None` if parts or
-/// signals disagree. After a long stall in the middle, the first part is as fast as the last, so
-/// the last part is not a steady end.
+/// Returns `Warming` if all parts are slower, and `Slowing` if all are faster. Returns `None` if
+/// parts or signals disagree. After a long stall in the middle, the first part is as fast as the
+/// last, so the last part is not a steady end.
 fn compare_with_end(signals: &[SpeedSignal], cuts: &[usize], rows: usize) -> Option<SteadyClass> {
     let end = *cuts.last()?;
     let starts = [0].into_iter().chain(cuts.iter().copied());

@@ -1,4 +1,4 @@
-//! Tests of [`super`] on scripted series.
+//! Tests of [`super`] with scripted series.
 
 use super::*;
 use crate::testing::{Normal, ar1};
@@ -12,7 +12,8 @@ fn row(second: usize, throughput_per_s: f64, p50_us: Option<f64>) -> SeriesPoint
     }
 }
 
-/// A closed run with 50 connections. The median follows throughput, with its own noise.
+/// Returns the series of a closed run with 50 connections. The median follows throughput, with its
+/// own noise.
 fn closed(levels: impl IntoIterator<Item = f64>, noise: &[f64], seed: u64) -> Vec<SeriesPoint> {
     let mut normal = Normal::new(seed ^ 0xabcd);
     levels
@@ -33,7 +34,7 @@ fn scaled(noise: Vec<f64>, by: f64) -> Vec<f64> {
 
 #[test]
 fn flat_series_are_steady_in_95_percent() {
-    // Seconds, noise and φ of each case, with 200 series each.
+    // Each case has a length in seconds, a noise level and φ, and is tested with 200 series.
     for (n, noise, phi) in [
         (60, 0.02, 0.0),
         (60, 0.10, 0.0),
@@ -52,7 +53,10 @@ fn flat_series_are_steady_in_95_percent() {
                 steady(&series).class != SteadyClass::Steady
             })
             .count();
-        assert!(wrong <= 10, "{wrong} of 200: {n} s, noise {noise}, φ {phi}");
+        assert!(
+            wrong <= 10,
+            "{wrong} of 200 wrong: {n} s, noise {noise}, φ {phi}"
+        );
     }
 }
 
@@ -67,7 +71,7 @@ fn finds_a_speed_up_within_two_seconds() {
                     || judged.from_s.is_none_or(|s| (s - 37.0).abs() > 2.0)
             })
             .count();
-        assert!(wrong <= 5, "{wrong} of 100: ×{gain}, noise {noise}");
+        assert!(wrong <= 5, "{wrong} of 100 wrong: ×{gain}, noise {noise}");
     }
 }
 
@@ -85,7 +89,7 @@ fn open_run_warms_up_in_its_median_only() {
     assert_eq!(judged.from_s, Some(8.0));
 }
 
-/// A run with a stall of length `stall` every `period`. An open run catches up afterwards.
+/// Returns a run with a stall of length `stall` every `period`. An open run catches up afterwards.
 fn stalled(
     n: usize,
     period: f64,
@@ -176,7 +180,7 @@ fn detects_slowing_and_unsteady_runs() {
 
 #[test]
 fn steady_drift_is_warming() {
-    // First 30 s of Akka HTTP in thousands per second, without a level change.
+    // First 30 s of an Akka HTTP run, in thousands of responses per second, without a level change.
     let rates = [
         2.2, 6.6, 20.2, 14.5, 13.9, 14.2, 14.6, 13.3, 14.9, 16.3, 17.7, 19.5, 20.1, 22.3, 33.4,
         36.0, 44.9, 45.9, 51.1, 48.7, 51.0, 47.5, 50.4, 49.7, 57.9, 53.0, 50.1, 56.6, 57.5, 56.8,
@@ -239,12 +243,12 @@ fn window_states_its_reason() {
         (
             judged(SteadyClass::Warming, Some(12.0), &[4.0, 12.0]),
             12.0,
-            "from 12 s: slower before, steady since",
+            "steady from 12 s; slower before that",
         ),
         (
             judged(SteadyClass::Slowing, Some(9.0), &[9.0]),
             9.0,
-            "from 9 s: faster before, steady since",
+            "steady from 9 s; faster before that",
         ),
         (
             judged(SteadyClass::Unsteady, None, &[]),

@@ -1,6 +1,6 @@
 //! Random choices that depend only on a seed and an index, so that scenarios are reproducible.
 
-/// Returns the random number at `index` in the sequence of a seed, in the range [0, 1).
+/// Returns a random number in [0, 1), at position `index` of the sequence that the seed defines.
 ///
 /// The generator is SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
 /// OOPSLA 2014).

@@ -1,4 +1,4 @@
-//! The server's log of requests. All times are CLOCK_MONOTONIC in ns.
+//! The server's request log. All times are CLOCK_MONOTONIC in ns.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ pub struct StallEntry {
     pub end_ns: u64,
 }
 
-/// The side that closed a connection first, and the method.
+/// The side that closed a connection first, with FIN or RST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClosedBy {
@@ -84,7 +84,7 @@ pub enum ClosedBy {
     Client,
     /// The client, with RST.
     ClientReset,
-    /// The server, because the server was stopped.
+    /// The server, because it was stopped.
     Stop,
 }
 
@@ -95,7 +95,7 @@ pub struct LogTotals {
     pub requests: u64,
     /// Number of accepted connections.
     pub accepted: u64,
-    /// Number of closed connections by the side that closed first.
+    /// Number of closed connections, by the side that closed first.
     pub closed: BTreeMap<ClosedBy, u64>,
     /// Number of bytes read, including those of incomplete requests.
     pub bytes_in: u64,

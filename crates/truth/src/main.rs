@@ -1,4 +1,4 @@
-//! `floodmark-truth serve SCENARIO` starts the known-truth server; `floodmark-truth cases` runs T1
+//! `floodmark-truth serve SCENARIO` starts the truth server. `floodmark-truth cases` runs cases T1
 //! to T10.
 
 use std::fs::File;
@@ -25,7 +25,7 @@ struct TruthArguments {
 enum TruthCommand {
     /// Serve a scenario until SIGINT or SIGTERM
     Serve(ServeArguments),
-    /// Compare a floodmark binary with the server
+    /// Compare the figures of a floodmark binary with the server's log
     Cases(CaseArguments),
 }
 

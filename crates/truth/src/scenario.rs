@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// Seed of all random choices.
+    /// Seed for all random choices.
     pub seed: u64,
     /// The service time of the server.
     pub service: Service,
@@ -58,8 +58,8 @@ pub enum Service {
         /// Delay, in microseconds.
         delay_us: u64,
     },
-    /// One server with a FIFO queue and exponential service times. The queue consists of due times.
-    /// The times are therefore exact, and waiting takes no CPU time.
+    /// One server with a FIFO queue and exponential service times. Queued requests are stored as
+    /// due times, so the times are exact and waiting takes no CPU time.
     Exponential {
         /// Mean service time, in microseconds.
         mean_us: f64,
@@ -103,7 +103,7 @@ pub struct FaultShare {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFault {
-    /// A response with this status, without service time.
+    /// A response with this status, sent without waiting for the service time.
     Status {
         /// Status code, such as 503.
         code: u16,
@@ -156,7 +156,7 @@ impl Scenario {
         let each = self.faults.iter().all(|f| (0.0..=1.0).contains(&f.share));
         if !each || sum > 1.0 + 1e-9 {
             return Err(format!(
-                "faults: shares sum to {sum}; each must be from 0 to 1, and their sum at most 1"
+                "faults: the shares sum to {sum}; each share must be from 0 to 1, and the sum at most 1"
             ));
         }
         for FaultShare { fault, .. } in &self.faults {
@@ -176,7 +176,7 @@ impl Scenario {
             && !(1..stall.every_ms).contains(&stall.length_ms)
         {
             return Err(format!(
-                "stall: length_ms is {}; it must be above 0 and below every_ms {}",
+                "stall: length_ms is {}; it must be above 0 and below every_ms ({})",
                 stall.length_ms, stall.every_ms
             ));
         }

@@ -86,8 +86,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, 
         }
         let data = libc::CMSG_DATA(header).cast::<libc::timespec>();
         let stamp = data.read_unaligned();
-        // The timestamp is a time of the wall clock. The age of a timestamp is the same on both
-        // clocks.
+        // The timestamp is a wall-clock time. The age of a timestamp is the same on both clocks.
         let stamp_ns = stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec;
         let age_ns = clock_ns(ClockId::Realtime) - stamp_ns;
         Ok((n, monotonic_ns().checked_add_signed(-age_ns)))
@@ -135,7 +134,8 @@ pub fn pause(pid: u32, length: Duration) -> io::Result<f64> {
     Ok(begin.elapsed().as_secs_f64() * 1e6)
 }
 
-/// Restricts this process to one CPU with a nice value. May be called between fork and exec.
+/// Sets this process's nice value and restricts the process to one CPU. May be called between fork
+/// and exec.
 ///
 /// # Errors
 /// The CPU does not exist or is not allowed.

@@ -108,7 +108,7 @@ fn settled(server: TruthServer, seen: impl Fn(&Log) -> bool) -> Log {
     log
 }
 
-/// Maximum fraction of time for which the server waits for a CPU in a valid attempt.
+/// Maximum fraction of the time for which the server waits for a CPU in a valid attempt.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
 /// Maximum number of disturbed attempts.

@@ -1,4 +1,4 @@
-//! Runs one pure part of a request a given number of times, to count its instructions.
+//! Repeats one computation of a request a given number of times, to count its instructions.
 //!
 //! `cargo xtask performance` runs this program twice under callgrind and divides the difference.
 
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
-/// A typical response of a static file server: nine headers.
+/// A typical response from a static file server, with nine headers.
 const TYPICAL: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx\r\nDate: Sat, 01 Jan 2000 00:00:00 GMT\r\n\
 Content-Type: text/plain\r\nContent-Length: 11\r\nLast-Modified: Sat, 01 Jan 2000 00:00:00 GMT\r\n\
 Connection: keep-alive\r\nETag: \"386d4380-b\"\r\nCache-Control: no-cache\r\nAccept-Ranges: bytes\r\n\r\nHello World";

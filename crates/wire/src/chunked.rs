@@ -5,14 +5,15 @@ use crate::error::ReadError;
 /// Maximum number of hexadecimal digits in a chunk size, including leading zeros (64 bits).
 pub(crate) const MAX_SIZE_DIGITS: u8 = 16;
 
-/// Maximum bytes of chunk extensions and surrounding white space in one body.
-/// This is also hyper's limit.
+/// Maximum total length of the chunk extensions in one body, including white space, in bytes. hyper
+/// has the same limit.
 pub(crate) const MAX_EXTENSION_BYTES: u16 = 16 * 1024;
 
 /// Position of the reader within a chunked body.
 #[derive(Debug, Default)]
 pub(crate) struct Chunks {
-    /// Size of the chunk as far as it was read, and then the number of bytes left of its data.
+    /// While the chunk size is being read: the value of its digits so far. Afterwards: the number
+    /// of data bytes that are left in the chunk.
     left: u64,
     extension_bytes: u16,
     digits: u8,
@@ -33,8 +34,8 @@ enum Step {
 }
 
 impl Chunks {
-    /// Reads the next bytes of the body.
-    /// Returns the number of bytes consumed, and whether they included the line of the last chunk.
+    /// Reads the next bytes of the body. Returns the number of bytes consumed, and whether these
+    /// bytes include the whole size line of the last chunk.
     pub fn take(
         &mut self,
         input: &[u8],
@@ -63,7 +64,7 @@ impl Chunks {
         Ok((at, false))
     }
 
-    /// Reads one byte outside the data. Returns the next step.
+    /// Reads one byte outside the chunk data and returns the next step.
     fn line_byte(&mut self, byte: u8) -> Result<Step, ReadError> {
         match self.step {
             Step::Size => match byte {

@@ -22,7 +22,7 @@ pub enum ReadError {
         "illegal status line: the status must be three digits from 100 to 999, and the reason phrase must not contain control characters"
     )]
     IllegalStatus,
-    /// A header line has no colon, or an illegal byte in its name, value or line end.
+    /// A header line has no colon, or contains an illegal byte in its name, value or line ending.
     #[error("malformed header: a line is not \"name: value\" or contains an illegal byte")]
     GarbageHeader,
     /// A header continues on a line that starts with white space (RFC 9112 section 5.2).
@@ -37,12 +37,14 @@ pub enum ReadError {
     /// A `Content-Length` is not a decimal number below 2^64.
     #[error("Content-Length is not a plain decimal number below 2^64")]
     GarbageContentLength,
-    /// Several `Content-Length` values differ.
-    #[error("several Content-Length values that differ")]
+    /// There are several `Content-Length` values, and they differ.
+    #[error("the response has different Content-Length values")]
     ConflictingContentLength,
     /// Both `Content-Length` and `Transfer-Encoding` are present. The end of the body is then
     /// ambiguous, which enables response splitting.
-    #[error("both Content-Length and Transfer-Encoding: where the body ends is ambiguous")]
+    #[error(
+        "the response has both Content-Length and Transfer-Encoding, so the end of its body is ambiguous"
+    )]
     LengthAndTransferEncoding,
     /// A `Transfer-Encoding` is not exactly `chunked`.
     #[error(
@@ -50,13 +52,13 @@ pub enum ReadError {
     )]
     UnsupportedTransferCoding,
     /// An HTTP/1.0 response has a `Transfer-Encoding` (RFC 9112 section 6.1).
-    #[error("Transfer-Encoding in an HTTP/1.0 response: its framing cannot be trusted")]
+    #[error("an HTTP/1.0 response has a Transfer-Encoding, so its framing cannot be trusted")]
     TransferEncodingInHttp10,
     /// The server sent `101 Switching Protocols`.
     #[error("the server switches protocols (101); do not send an Upgrade header")]
     UnexpectedUpgrade,
-    /// More than [`MAX_INTERIM`] 1xx responses came before the final one.
-    #[error("more than {MAX_INTERIM} interim (1xx) responses before the final one")]
+    /// More than [`MAX_INTERIM`] 1xx responses came before the final response.
+    #[error("more than {MAX_INTERIM} interim (1xx) responses before the final response")]
     TooManyInterim,
     /// A chunk-size line is malformed.
     #[error(
@@ -71,7 +73,7 @@ pub enum ReadError {
     ChunkExtensionsTooLarge,
     /// The data of a chunk is not followed by CR LF.
     #[error(
-        "no CR LF after the data of a chunk: the chunk is longer or shorter than its size says"
+        "no CR LF after the data of a chunk: the data is longer or shorter than the chunk size"
     )]
     GarbageChunkEnd,
     /// A trailer is not a header line, or does not end in CR LF.
@@ -83,14 +85,14 @@ pub enum ReadError {
     /// The connection was closed within the head of a response.
     #[error("the connection was closed within the head of a response")]
     TruncatedHead,
-    /// The connection was closed before `Content-Length` bytes of the body arrived.
-    #[error("the connection was closed before Content-Length bytes of the body arrived")]
+    /// The connection was closed before the body was as long as `Content-Length` states.
+    #[error("the connection was closed before the whole body (Content-Length) arrived")]
     TruncatedBody,
     /// The connection was closed within a chunked body or its trailers.
-    #[error("the connection was closed before the last chunk and the end of its trailers")]
+    #[error("the connection was closed within a chunked body or its trailers")]
     TruncatedChunks,
     /// Bytes arrived after a response that announced the end of the connection.
-    #[error("bytes after a response that announced the end of the connection")]
+    #[error("the server sent bytes after a response that announced the end of the connection")]
     DataAfterClose,
     /// Bytes arrived while no response was expected.
     #[error(
@@ -100,7 +102,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Returns the stable name under which this reason is counted.
+    /// Returns the stable name under which responses rejected for this reason are counted.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.into()

@@ -2,7 +2,7 @@
 
 use crate::error::ReadError;
 
-/// The framing headers of one head, collected line by line.
+/// The framing headers of one head, collected header by header.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fields {
     pub length: Option<u64>,
@@ -17,7 +17,8 @@ impl Fields {
     /// Reads one header of any name.
     #[inline]
     pub fn take(&mut self, name: &str, value: &[u8]) -> Result<(), ReadError> {
-        // Length and first letter exclude nearly all headers before any comparison of names.
+        // Comparing the length and the first letter excludes nearly all headers before names are
+        // compared.
         match (name.len(), name.as_bytes()[0] | 0x20) {
             (10, b'c') if name.eq_ignore_ascii_case("connection") => self.connection(value),
             (14, b'c') if name.eq_ignore_ascii_case("content-length") => {
@@ -46,7 +47,7 @@ impl Fields {
         }
     }
 
-    /// Reads a decimal number. Equal values, in one line or several, count as one value.
+    /// Reads a decimal number. Repeated equal values, on one line or several, count as one value.
     /// RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy the line.
     fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
         for one in value.split(|&b| b == b',') {
@@ -60,7 +61,7 @@ impl Fields {
 
     /// Accepts only `chunked`, once.
     ///
-    /// floodmark sends no `TE` header, so a server may use no other coding (RFC 9112 section 7.4).
+    /// floodmark sends no `TE` header, so a server may use only `chunked` (RFC 9112 section 7.4).
     /// `chunked` must not be applied twice (section 6.1).
     fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), ReadError> {
         if self.chunked || !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {

@@ -23,7 +23,8 @@ pub(crate) enum Framing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub status: u16,
-    /// Whether version and `Connection` allow another request. The framing may still forbid it.
+    /// Whether the HTTP version and the `Connection` header allow another request. The framing may
+    /// still rule out another request.
     pub keep_alive: bool,
     pub framing: Framing,
 }
@@ -48,8 +49,8 @@ impl Section for Head {
         Err(ReadError::IllegalVersion)
     }
 
-    // This function is inlined: returning the result through memory would cost a tenth of the whole
-    // response.
+    // This function is inlined, because returning the result through memory would cost a tenth of
+    // the whole response.
     #[inline(always)]
     fn parse(bytes: &[u8]) -> Result<Option<(usize, Head)>, ReadError> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
@@ -80,8 +81,8 @@ impl Section for Head {
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::UntilClose,
         };
-        // RFC 9112 section 9.3: `close` takes precedence. HTTP/1.1 persists by default, HTTP/1.0
-        // only with `keep-alive`.
+        // RFC 9112 section 9.3: `close` takes precedence. HTTP/1.1 connections persist by default.
+        // HTTP/1.0 connections persist only with `keep-alive`.
         let keep_alive = !fields.close && (http11 || fields.keep_alive);
         let head = Head {
             status,
@@ -138,7 +139,7 @@ fn parse_trailers(bytes: &[u8]) -> Result<Option<(usize, ())>, ReadError> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     match httparse::parse_headers(bytes, &mut headers) {
         Ok(Status::Partial) => Ok(None),
-        // httparse accepts a lone LF as a line end, as RFC 9112 allows in a head. The chunked
+        // httparse accepts a lone LF as a line ending, which RFC 9112 allows in a head. The chunked
         // coding (section 7.1) does not allow a lone LF. Readers that disagree about the end of a
         // body enable attacks.
         Ok(Status::Complete((length, _))) if lone_lf(&bytes[..length]) => {

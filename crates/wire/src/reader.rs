@@ -6,10 +6,10 @@ use crate::head::{Framing, Head, Trailers};
 use crate::response::{BodySink, Fed, Response};
 use crate::section::Partial;
 
-/// Maximum number of interim (1xx) responses before the final one.
+/// Maximum number of interim (1xx) responses before the final response.
 pub const MAX_INTERIM: u8 = 16;
 
-/// Reads the responses of one connection from its bytes, in pieces of any size.
+/// Reads the responses on one connection from received bytes, in pieces of any size.
 ///
 /// ```
 /// use floodmark_wire::Reader;
@@ -27,13 +27,14 @@ pub const MAX_INTERIM: u8 = 16;
 #[derive(Debug, Default)]
 pub struct Reader {
     state: State,
-    /// A head or trailers split over several reads; otherwise empty, without allocated memory.
+    /// A head or trailer section that is split over several reads. Otherwise, the field is empty
+    /// and has no allocated memory.
     partial: Partial,
     body_bytes: u64,
     status: u16,
     keep_alive: bool,
     to_head_request: bool,
-    /// Number of 1xx responses before the final one.
+    /// Number of 1xx responses so far before the final response.
     interim: u8,
 }
 
@@ -61,13 +62,13 @@ impl Reader {
         Self::default()
     }
 
-    /// Prepares for the response to a request that was sent.
+    /// Prepares the reader for the response to a request that was sent.
     ///
     /// A response to a HEAD request (`to_head_request`) has no body.
     ///
     /// Call this method once per response, after the previous response is complete. The caller
-    /// counts pipelined requests. A call has no effect if the connection has failed or is to be
-    /// closed.
+    /// keeps track of pipelined requests. A call has no effect if the connection has failed or must
+    /// be closed.
     pub fn expect_response(&mut self, to_head_request: bool) {
         debug_assert!(
             matches!(self.state, State::Idle | State::Closed | State::Failed(_)),
@@ -81,7 +82,8 @@ impl Reader {
         }
     }
 
-    /// Returns whether any byte of the current response has arrived, including a preceding 1xx.
+    /// Returns whether any byte of the current response has arrived, including a preceding 1xx
+    /// response.
     #[must_use]
     pub fn started(&self) -> bool {
         match self.state {
@@ -91,8 +93,8 @@ impl Reader {
         }
     }
 
-    /// Reads bytes from the connection, and passes on the body.
-    /// Consumes at most the rest of one response. Feed the remaining bytes after the next
+    /// Reads bytes from the connection, and passes the body to `body`. One call consumes at most
+    /// the rest of one response. Feed the remaining bytes after the next call of
     /// [`expect_response`](Self::expect_response).
     ///
     /// # Errors
@@ -117,12 +119,12 @@ impl Reader {
         Ok(Fed { consumed, response })
     }
 
-    /// Reports that the peer closed the connection.
-    /// Returns the response if the close marks its end, and `None` if no byte of a response had
-    /// arrived.
+    /// Reports that the peer closed the connection. Returns the response if this close marks the
+    /// end of the response, or `None` if no byte of a response had arrived.
     ///
     /// # Errors
-    /// Returns `Truncated…` within a response, or the error of an earlier [`feed`](Self::feed).
+    /// Returns a `Truncated…` error if the response is incomplete, or the error that an earlier
+    /// call of [`feed`](Self::feed) returned.
     pub fn end(&mut self) -> Result<Option<Response>, ReadError> {
         let error = match self.state {
             State::UntilClose => return Ok(Some(self.finish())),
@@ -138,8 +140,8 @@ impl Reader {
         Err(self.fail(error))
     }
 
-    /// Consumes as much of the input, which is never empty, as the current state needs.
-    /// Returns the number of bytes consumed, and whether the response is complete.
+    /// Consumes as much input as the current state needs. The input is never empty. Returns the
+    /// number of bytes consumed, and whether the response is complete.
     #[inline]
     fn step(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<(usize, bool), ReadError> {
         match &mut self.state {
@@ -181,7 +183,7 @@ impl Reader {
         }
     }
 
-    /// Prepares for the body that a head announces. Returns whether there is no body.
+    /// Prepares the reader for the body that a head announces. Returns whether there is no body.
     #[inline]
     fn begin(&mut self, head: Head) -> Result<bool, ReadError> {
         if head.status < 200 {

@@ -7,7 +7,7 @@ use crate::fields::decimal;
 pub struct RequestSpec<'a> {
     /// Method, such as `GET`: any token except `CONNECT`.
     pub method: &'a str,
-    /// Path and query, starting with a slash; or `*` for `OPTIONS`.
+    /// Path and query, starting with a slash. For `OPTIONS`, `*` is also allowed.
     pub path: &'a str,
     /// Host, and the port unless the port is the scheme's default.
     pub authority: &'a str,
@@ -30,7 +30,7 @@ pub enum RequestError {
     Connect,
     /// The path contains a space, a control character or a non-ASCII character.
     #[error(
-        "path {0:?} contains a space, a control or a non-ASCII character; write it percent-encoded, like %20"
+        "path {0:?} contains a space, a control character or a non-ASCII character; percent-encode this character (a space is %20)"
     )]
     IllegalPath(String),
     /// The path does not start with a slash.
@@ -40,7 +40,7 @@ pub enum RequestError {
     #[error("the host is empty")]
     EmptyAuthority,
     /// The host contains a space, a control character or a non-ASCII character.
-    #[error("host {0:?} contains a space, a control or a non-ASCII character")]
+    #[error("host {0:?} contains a space, a control character or a non-ASCII character")]
     IllegalAuthority(String),
     /// A header's name is not a token.
     #[error("header name {0:?} is not one word of letters, digits and !#$%&'*+-.^_`|~")]
@@ -53,7 +53,7 @@ pub enum RequestError {
     Repeated(String),
     /// A `Content-Length` header contradicts the length of the body.
     #[error(
-        "header \"Content-Length: {given}\" disagrees with the body of {actual} bytes; leave it out"
+        "header \"Content-Length: {given}\" does not match the body length of {actual} bytes; remove the header"
     )]
     ContentLength {
         /// The user's value.
@@ -63,7 +63,7 @@ pub enum RequestError {
     },
     /// A `Content-Length` header is given, but the length of the body varies between requests.
     #[error(
-        "header \"Content-Length\" cannot be given for a body with templates, whose length varies; leave it out"
+        "header \"Content-Length\" cannot be given for a body with templates, because the length varies; remove the header"
     )]
     LengthOfVarying,
     /// A `Transfer-Encoding` header is given. Bodies are always sent with their length.
@@ -73,8 +73,8 @@ pub enum RequestError {
     TransferEncoding,
     /// A `Connection` header contradicts [`RequestSpec::close`].
     #[error(
-        "header \"Connection: {given}\" contradicts a connection that is {}; leave it out",
-        if *close { "closed after each response" } else { "kept" }
+        "header \"Connection: {given}\" conflicts with {}; remove the header",
+        if *close { "connections that close after each response" } else { "kept connections" }
     )]
     Connection {
         /// The user's value.
@@ -89,11 +89,11 @@ pub enum RequestError {
 /// Adds `Host`, `User-Agent` and `Accept: */*` unless they are given, and `Connection: close` if
 /// requested.
 ///
-/// Adds `Content-Length` if there is a body, or if the method gives a body a meaning (RFC 9110
-/// section 8.6).
+/// Adds `Content-Length` if there is a body, or if the method defines a meaning for a body (RFC
+/// 9110 section 8.6).
 ///
 /// # Errors
-/// The request would be illegal, or a header contradicts what is sent.
+/// The request would be illegal, or a header contradicts the request that is sent.
 pub fn request_bytes(spec: &RequestSpec<'_>) -> Result<Vec<u8>, RequestError> {
     let mut bytes = lines(spec, Some(spec.body.len()))?.concat().into_bytes();
     bytes.extend_from_slice(spec.body);
@@ -115,11 +115,11 @@ pub fn head_around_length(spec: &RequestSpec<'_>) -> Result<[Vec<u8>; 2], Reques
     Ok([&lines[..cut], &lines[cut..]].map(|part| part.concat().into_bytes()))
 }
 
-/// The text before the length of a body.
+/// The part of a `Content-Length` line before the value.
 const LENGTH: &str = "Content-Length: ";
 
-/// Returns the lines of the head with their line ends, including the empty line.
-/// Without a `length`, the `Content-Length` line ends before its value.
+/// Returns the lines of the head with their line endings, including the empty line. Without a
+/// `length`, the `Content-Length` line ends before its value.
 fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, RequestError> {
     check_line(spec)?;
     check_headers(spec, length)?;

@@ -11,10 +11,10 @@ pub struct Response {
     pub body_bytes: u64,
 }
 
-/// Result of one call of [`Reader::feed`](crate::Reader::feed).
+/// Result of a call to [`Reader::feed`](crate::Reader::feed).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fed {
-    /// Number of input bytes that were consumed. The rest belongs to what follows the response.
+    /// Number of input bytes that were consumed. The remaining bytes come after the response.
     pub consumed: usize,
     /// The response, once it is complete.
     pub response: Option<Response>,

@@ -1,11 +1,11 @@
-//! Sections: lines of text up to an empty line, such as a head or trailers.
+//! Sections: lines of text that end with an empty line, such as a head or trailers.
 //!
 //! A section that arrives in one piece is parsed in place. Other sections are collected in a
 //! buffer.
 
 use crate::error::ReadError;
 
-/// Maximum size of a head or of trailers, in bytes.
+/// Maximum size of a head or a trailer section, in bytes.
 pub const MAX_SECTION_BYTES: usize = 64 * 1024;
 
 /// Maximum number of headers or trailers, equal to hyper's default.

@@ -1,5 +1,5 @@
-//! Comparison with hyper's client. hyper accepts every input that this reader accepts, with the
-//! same status and body.
+//! Compares the reader with hyper's client. hyper accepts every input that this reader accepts,
+//! with the same status and body.
 
 mod common;
 
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Returns status and body as hyper's client reads them.
-/// The connection carries `input` and then closes.
+/// Returns the status and body as read by hyper's client. The connection carries `input` and then
+/// closes.
 fn hyper_reads(
     runtime: &tokio::runtime::Runtime,
     input: &[u8],
@@ -70,7 +70,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// Reads the first response in `input`, and the position of its end.
+/// Reads the first response in `input`, and finds the position of its end.
 fn first(input: &[u8], to_head_request: bool) -> Transcript {
     let mut transcript = read(input, to_head_request, || usize::MAX);
     if transcript.responses.len() > 1 || !transcript.responses.is_empty() && transcript.end.is_err()
@@ -84,21 +84,22 @@ fn first(input: &[u8], to_head_request: bool) -> Transcript {
 fn stricter_on_purpose(error: ReadError) -> bool {
     match error {
         // hyper skips empty lines before a head. RFC 9112 section 2.2 allows them only before a
-        // request. Before a response, they are the end of a body that exceeds its length, which is
-        // a server fault.
+        // request. Before a response, empty lines mean that the previous body exceeded its length,
+        // which is a server fault.
         ReadError::NotHttp => true,
-        // hyper passes an upgrade to its caller, but floodmark's requests never ask for an upgrade.
+        // hyper passes an upgrade to its caller. floodmark's requests never ask for an upgrade.
         ReadError::UnexpectedUpgrade => true,
         // hyper skips any number of 1xx responses.
         ReadError::TooManyInterim => true,
-        // hyper gives Transfer-Encoding precedence. RFC 9112 section 6.3 rule 3 warns of an attack.
+        // hyper gives Transfer-Encoding precedence. RFC 9112 section 6.3 rule 3 warns that such a
+        // response may be an attack.
         ReadError::LengthAndTransferEncoding => true,
         // hyper accepts "gzip, chunked" (the body remains compressed) and "chunked, chunked". After
-        // other codings it reads until the close.
-        // floodmark's requests offer no coding, so a server may use only chunked.
+        // other codings, hyper reads until the connection closes. floodmark's requests offer no
+        // coding, so a server may use only chunked.
         ReadError::UnsupportedTransferCoding => true,
-        // hyper ignores the framing headers of 1xx, 204, 304 and responses to HEAD. They are
-        // invalid nevertheless.
+        // hyper ignores the framing headers of 1xx, 204 and 304 responses, and of responses to
+        // HEAD. These headers are invalid nevertheless.
         ReadError::GarbageContentLength
         | ReadError::ConflictingContentLength
         | ReadError::TransferEncodingInHttp10 => true,
@@ -106,7 +107,7 @@ fn stricter_on_purpose(error: ReadError) -> bool {
         // a chunk size.
         ReadError::GarbageChunkSize | ReadError::ChunkSizeOverflow => true,
         // hyper ends trailers at an empty CR LF line, but reads their content only up to a lone LF
-        // and drops the rest. Two readers would disagree about the trailers.
+        // and drops the rest. Two readers could therefore disagree about the trailers.
         ReadError::GarbageTrailer => true,
         _ => false,
     }
@@ -118,14 +119,16 @@ fn compare(runtime: &tokio::runtime::Runtime, input: &[u8], to_head_request: boo
     let shown = String::from_utf8_lossy(input);
     if let [(response, body)] = &ours.responses[..] {
         let (status, hyper_body) = hyper_reads(runtime, &input[..ours.ends[0]], to_head_request)
-            .unwrap_or_else(|error| panic!("we take what hyper refuses ({error:?}): {shown:?}"));
+            .unwrap_or_else(|error| {
+                panic!("this reader accepts input that hyper rejects ({error:?}): {shown:?}")
+            });
         assert_eq!((response.status, body), (status, &hyper_body), "{shown:?}");
         return true;
     }
     if let (Err(error), Ok(theirs)) = (ours.end, hyper_reads(runtime, input, to_head_request)) {
         assert!(
             stricter_on_purpose(error),
-            "we refuse ({error:?}) what hyper takes ({theirs:?}): {shown:?}"
+            "this reader rejects ({error:?}) input that hyper accepts ({theirs:?}): {shown:?}"
         );
     }
     false

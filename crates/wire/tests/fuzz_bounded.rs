@@ -1,4 +1,4 @@
-//! A bounded run of the fuzz target's checks, on its seeds and on damaged copies of these seeds.
+//! Runs the fuzz target's checks on its seeds and on a fixed number of damaged copies of each seed.
 
 mod common;
 

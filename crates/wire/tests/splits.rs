@@ -54,7 +54,8 @@ proptest! {
         check(&input);
     }
 
-    /// A truncated response is an error, unless the close of the connection marks its end.
+    /// A truncated response is an error, unless the end of the connection marks the end of the
+    /// response.
     #[test]
     fn refuses_a_truncated_response(made in sample(false), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(made.wire.len());

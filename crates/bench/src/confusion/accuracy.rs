@@ -18,7 +18,7 @@ pub struct Proportion {
 }
 
 impl Proportion {
-    /// Returns the proportion of items that are true.
+    /// Returns the proportion of `true` values.
     pub fn of(items: impl IntoIterator<Item = bool>) -> Self {
         let mut proportion = Proportion::default();
         for holds in items {

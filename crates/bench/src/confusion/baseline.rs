@@ -1,4 +1,4 @@
-//! Verdicts by simpler rules on the same runs, as baselines for floodmark's accuracy.
+//! Judges the same runs by simpler rules, as baselines for floodmark's accuracy.
 
 use floodmark_record::Metric;
 use floodmark_record::cause::Cause;
@@ -8,22 +8,22 @@ use floodmark_record::run::Run;
 /// Names of the baselines.
 pub const NAMES: [&str; 3] = [
     "always server-cpu",
-    "thresholds of utilization, saturation and errors",
+    "thresholds for utilization, saturation and errors",
     "the client's figures alone",
 ];
 
 /// Utilization above which most dashboards report a resource as saturated.
 const UTILIZED: f64 = 0.9;
 
-/// Returns each baseline's cause for a run on a host with this many CPUs.
+/// Returns the cause that each baseline names for a run on a host with `cpus` CPUs.
 pub fn of(run: &Run, cpus: f64) -> [Cause; 3] {
     [Cause::ServerCpu, by_thresholds(run, cpus), by_client(run)]
 }
 
-/// Returns the cause by B. Gregg's USE method (Systems Performance, 2nd edition, 2.5.9).
+/// Returns the cause that B. Gregg's USE method names (Systems Performance, 2nd edition, 2.5.9).
 ///
 /// The method checks the errors, saturation and utilization of each resource. The first value
-/// beyond its threshold is the cause.
+/// beyond its threshold determines the cause.
 fn by_thresholds(run: &Run, cpus: f64) -> Cause {
     let series = |is: fn(&Metric) -> bool| {
         let all = run.observations.iter();
@@ -92,7 +92,7 @@ fn by_errors(run: &Run) -> Option<Cause> {
     (run.requests.wrong > 0).then_some(Cause::Errors)
 }
 
-/// Returns the cause for an open-model run that met the offered rate.
+/// Returns `Cause::None` for an open-model run that met the offered rate.
 fn met(run: &Run) -> Option<Cause> {
     let offered = run.requests.intended as f64;
     let met = run.plan.is_open() && run.requests.ok as f64 >= 0.99 * offered;

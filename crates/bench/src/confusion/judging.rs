@@ -12,7 +12,7 @@ use floodmark_record::verdict::{Confidence, Verdict};
 use super::baseline;
 use crate::bench::{Failure, read};
 
-/// Name of the trial with the fault, whose cause is judged.
+/// Name of the trial with the fault. This trial's verdicts are judged.
 pub const FAULT: &str = "fault";
 /// Name of the trial without the fault.
 const CONTROL: &str = "control";
@@ -25,9 +25,10 @@ const MIN_EFFECT: f64 = 0.05;
 pub struct JudgedCase {
     /// Name of the case.
     pub name: String,
-    /// Expected causes, at least one. A case has several if its limits are equal by design.
+    /// Expected causes; never empty. A case has several expected causes if its limits are equal by
+    /// design.
     pub expected: Vec<Cause>,
-    /// Summary of the most frequent verdict.
+    /// The last verdict with the most frequent cause; `None` in a tie.
     pub verdict: Option<Verdict>,
     /// Cause named by the verdict.
     pub judged: Cause,
@@ -46,16 +47,16 @@ pub struct JudgedCase {
 /// All cases of one pass.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// Cases judged by the rules of this build.
+    /// Cases, judged by the rules of this build.
     pub cases: Vec<JudgedCase>,
-    /// The same cases judged by the rules of the floodmark build that measured the runs.
+    /// The same cases, judged by the rules of the floodmark build that measured the runs.
     pub as_measured: Vec<JudgedCase>,
-    /// Names of void cases, each with the reason.
+    /// The name of each void case, and the reason.
     pub void: Vec<(String, String)>,
 }
 
 impl Pass {
-    /// Judges the results of the named cases in the folder.
+    /// Judges the results in `folder` for the cases in `names`.
     pub fn read<'a>(folder: &Path, names: impl IntoIterator<Item = &'a String>) -> Self {
         let mut pass = Pass::default();
         for name in names {
@@ -87,7 +88,7 @@ impl JudgedCase {
         ids.join(" or ")
     }
 
-    /// Returns the evidence that a wrong verdict gives against the expected causes.
+    /// Returns the verdict's evidence against the expected causes.
     pub fn ruled_out(&self) -> Vec<&str> {
         let lines = self.verdict.iter().flat_map(|verdict| &verdict.ruled_out);
         let is_expected = |line: &&String| {
@@ -107,7 +108,7 @@ impl JudgedCase {
     }
 }
 
-/// Reads a record with the verdicts that were made when it was measured.
+/// Reads a record with the verdicts made at the time of measurement.
 fn as_measured(result: &Path) -> Result<Record, Failure> {
     let file = result.join("record.json");
     serde_json::from_str(&read(&file)?)
@@ -162,7 +163,7 @@ pub fn hash(name: &str) -> u64 {
     })
 }
 
-/// Returns the expected causes from the case's file.
+/// Returns the case's expected causes.
 fn expected(record: &Record) -> Result<Vec<Cause>, Failure> {
     let ids = record
         .experiment
@@ -178,10 +179,10 @@ fn expected(record: &Record) -> Result<Vec<Cause>, Failure> {
 
 /// Returns whether the fault had an effect.
 ///
-/// A fault has an effect if throughput is lower in every run with the fault than in every control
-/// run, or p99 is higher, by at least [`MIN_EFFECT`]. With three runs per trial, chance alone
-/// produces such an effect in 1 of 20 cases per figure, and in at most 1 of 10 cases for the two
-/// figures together (permutation test).
+/// A fault has an effect if every run with the fault has lower throughput, or a higher p99, than
+/// every control run. The difference must be at least [`MIN_EFFECT`]. With three runs per trial,
+/// the probability that chance alone produces such an effect is 1/20 per figure, and at most 1/10
+/// for both figures together (permutation test).
 fn has_effect(fault: &[&Run], control: &[&Run]) -> bool {
     let all_lower = |figure: fn(&Run) -> Option<f64>, a: &[&Run], b: &[&Run]| {
         let max = a.iter().filter_map(|run| figure(run)).reduce(f64::max);
@@ -214,7 +215,7 @@ fn most_frequent(runs: &[&Run]) -> Option<Verdict> {
 
 #[cfg(test)]
 impl JudgedCase {
-    /// Returns a likely verdict on a case that is not set aside.
+    /// Returns a case that is not set aside, with a likely verdict.
     pub fn example(name: &str, expected: Cause, judged: Cause) -> Self {
         JudgedCase {
             name: name.to_owned(),

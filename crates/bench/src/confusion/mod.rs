@@ -2,8 +2,8 @@
 //! names the right cause.
 //!
 //! A case is an experiment in `cases/` with a trial `fault`. If the fault is injected, the case
-//! also has a trial `control`. Results stay in the target folder. An interrupted suite can
-//! therefore resume, and new rules can judge earlier runs.
+//! also has a trial `control`. Results stay in the target folder, so that an interrupted suite can
+//! be resumed and new rules can be applied to earlier runs.
 
 mod accuracy;
 mod baseline;
@@ -21,7 +21,7 @@ use crate::bench::{self, Bench, Failure, update};
 use crate::contracts::lacks_program;
 use judging::{FAULT, JudgedCase, Pass, hash};
 
-/// Maximum time of a case, without and with perturbations. A case usually takes less than 30 s.
+/// Maximum times for a case, without and with perturbations. A case usually takes less than 30 s.
 const MAX_TIME: Duration = Duration::from_secs(180);
 const MAX_PROOF_TIME: Duration = Duration::from_secs(480);
 
@@ -31,7 +31,7 @@ pub struct ConfusionOptions {
     /// Run only cases whose name contains this text
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Run only part K of N of the cases, such as 1/6
+    /// Divide the cases into N parts and run only part K, such as 1/6
     #[arg(long, value_name = "K/N", value_parser = shard)]
     shard: Option<(usize, usize)>,
     /// Judge earlier results without measuring
@@ -40,16 +40,17 @@ pub struct ConfusionOptions {
     /// Measure every case, even if a result exists
     #[arg(long, conflicts_with = "judge")]
     fresh: bool,
-    /// Also show cases that are set aside; the rules must then not change until new cases are drawn
+    /// Also show the cases that are set aside; do not change the rules afterwards until new cases
+    /// are drawn
     #[arg(long)]
     open: bool,
-    /// Number of the pass; the second pass is compared with the first
+    /// Pass number; the second pass is compared with the first
     #[arg(long, value_name = "N", default_value_t = 1)]
     pass: u32,
     /// Run one process per trial instead of three; cases with a small effect may be void
     #[arg(long)]
     quick: bool,
-    /// Also prove the verdicts of every third case with perturbations
+    /// Also prove the verdict on every third case with perturbations
     #[arg(long)]
     prove: bool,
     /// Write docs/accuracy.md
@@ -57,17 +58,17 @@ pub struct ConfusionOptions {
     write: bool,
 }
 
-/// Part of the cases that runs on every change: 11 cases.
+/// The part of the cases that runs on every change; 11 cases.
 const CHANGE_SHARD: (usize, usize) = (1, 9);
 /// Maximum number of wrong verdicts in the step `causes`.
 ///
-/// When this limit was set, 94 of 96 verdicts were right. At that accuracy, 1 of 760 runs has more
-/// than 2 wrong verdicts of 11. At an accuracy of 70 %, 69 % of the runs do (binomial
-/// distribution).
+/// When this limit was set, 94 of 96 verdicts were right. At that accuracy, 1 in 760 runs of the
+/// step has more than 2 wrong verdicts among 11. At an accuracy of 70 %, 69 % of the runs exceed
+/// the limit (binomial distribution).
 const MAX_WRONG: usize = 2;
 
-/// Runs the cases of every change once and returns whether at least 9 of 11 verdicts are right.
-/// A case whose program is missing is ignored, and the reason is printed.
+/// Runs the cases of `CHANGE_SHARD` once and returns whether at most `MAX_WRONG` verdicts are
+/// wrong. A case whose program is missing is ignored, and the reason is printed.
 pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     let options = ConfusionOptions {
         shard: Some(CHANGE_SHARD),
@@ -95,12 +96,12 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
     let parts = parts.and_then(|(k, n)| Some((k.parse().ok()?, n.parse().ok()?)));
     match parts {
         Some((k, n)) if k >= 1 && k <= n => Ok((k, n)),
-        _ => Err("expected a part such as 1/6".to_owned()),
+        _ => Err("expected K/N with K from 1 to N, such as 1/6".to_owned()),
     }
 }
 
-/// Measures cases without a result, judges all cases and prints the page. Returns false if a case
-/// is void.
+/// Measures cases that have no current result, judges all cases and prints the page. Returns false
+/// if a case is void.
 pub fn run(bench: &Bench, options: &ConfusionOptions) -> Result<bool, Failure> {
     Ok(measure_and_judge(bench, options)?.void.is_empty())
 }
@@ -202,8 +203,8 @@ fn is_newer(result: &Path, case: &Path) -> bool {
     matches!((changed(result), changed(case)), (Some(result), Some(case)) if result >= case)
 }
 
-/// Prints the verdict on a case, and the evidence if the verdict is wrong. Prints nothing for a
-/// case that is set aside.
+/// Prints the verdict on a case, and the evidence if the verdict is wrong. Cases that are set aside
+/// are printed only if `open` is set.
 fn show(case: &JudgedCase, open: bool, when: &str) {
     if case.is_set_aside && !open {
         return;

@@ -7,15 +7,6 @@ use super::baseline;
 use super::judging::{JudgedCase, Pass};
 use crate::table::table;
 
-const INTRODUCTION: &str = "# How often verdicts are right
-
-Written by `cargo xtask confusion --write`. No figure is typed by hand. A case is a server with one fault (or none) under \
-load. It counts only if the fault moved throughput or p99 beyond the range of its control in every run. Intervals have a \
-level of 95 % (Wilson). One case in five, chosen by a hash of its name, is set aside: its verdict stays hidden during \
-work on the rules.
-
-";
-
 /// Returns the page as Markdown. `other` is another pass over the same cases. `proofs` contains the
 /// verdicts after perturbations.
 pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
@@ -40,14 +31,14 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
         let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
         rows.push(row(&format!("all, by the baseline: {name}"), accuracy));
     }
-    let mut text = INTRODUCTION.to_owned();
+    let mut text = include_str!("introduction.md").to_owned();
     text.push_str(&table(
         "cases | right | confident and wrong | no verdict",
         rows,
     ));
     text.push_str(
-        "\nRules are improved based on the visible cases of a pass. So only the accuracy by the rules at the time of measurement is \
-         independent of the pass; later rules were fitted to it. ",
+        "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the accuracy by the \
+         rules at the time of measurement is independent of the pass. ",
     );
     text.push_str(&agreement(cases, other));
     if !proofs.is_empty() {
@@ -69,7 +60,7 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
         });
         vec![cause.to_string(), judged.collect::<Vec<_>>().join(", ")]
     });
-    text.push_str("\n## Confusion matrix\n\nExcludes cases that are set aside.\n\n");
+    text.push_str("\n## Confusion matrix\n\nThe matrix excludes cases that are set aside.\n\n");
     text.push_str(&table("cause | verdict", rows));
     let void = pass.void.iter();
     let void: Vec<_> = void
@@ -103,7 +94,7 @@ fn agreement(cases: &[JudgedCase], other: &Pass) -> String {
         )
     };
     format!(
-        "In another pass, the verdict was the same in {}. Accuracy of that pass: {}; by the rules at its time: {}.\n",
+        "In another pass, the verdict was the same in {}. Accuracy of that pass: {}; by the rules at the time of that pass: {}.\n",
         Proportion::of(same),
         shares(&other.cases),
         shares(&other.as_measured)
@@ -190,7 +181,7 @@ mod tests {
             "- y: it had no effect",
             "the same in 2 of 3: 66.7 %",
             "time of measurement | 0 of 2: 0.0 %",
-            "by the rules at its time: right 1 of 2: 50.0 %",
+            "by the rules at the time of that pass: right 1 of 2: 50.0 %",
             "other pass\n\n- x: jit instead of gc",
             "- z: unknown instead of gc",
         ] {

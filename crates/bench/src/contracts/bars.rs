@@ -62,13 +62,13 @@ pub fn contract(check: &mut ContractCheck) {
     }
 }
 
-/// Checks that the database holds exactly these bars.
+/// Checks that `GET /bars` lists exactly these bars.
 pub fn check_stored(check: &mut ContractCheck, when: &str, bars: &[Value]) {
     if let Some(listed) = list(check) {
         let (n, stored) = (listed.len(), bars.len());
         check.that(
             listed == bars,
-            format!("{when}: GET /bars lists {n} bars, not the {stored} that were stored"),
+            format!("{when}: GET /bars lists {n} bars, but {stored} are stored"),
         );
     }
 }

@@ -1,10 +1,11 @@
-//! An independent HTTP client, because contract checks must not rely on floodmark's own reader.
+//! An independent HTTP client, because contract checks must not rely on floodmark's own response
+//! reader.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Response timeout. A JVM that has just started must be able to respond in time.
+/// Response timeout, long enough for a JVM that has just started.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum length of a response head, in bytes.

@@ -21,19 +21,19 @@ pub const VIOLATION: &str = "violation: ";
 /// Text after the number of checks in the last output line.
 pub const SUMMARY: &str = " checks, ";
 
-/// How many numbers the sequence check requests.
+/// Number of requests in the sequence check.
 const NUMBERS: u64 = 200;
 
 /// Options of `cargo xtask contract`.
 #[derive(Debug, Args)]
 pub struct ContractOptions {
-    /// The workload: hello, json, dispatcher, scoring or bars
+    /// Workload to check: hello, json, dispatcher, scoring or bars
     #[arg(value_parser = workload)]
     workload: Workload,
-    /// The server, such as 127.0.0.1:8080
+    /// Address of the server, such as 127.0.0.1:8080
     server: SocketAddr,
-    /// Also kill and restart the server (SIGKILL), then kill its store: acknowledged data must
-    /// survive, and writes without the store must be refused
+    /// Also send SIGKILL to the server, restart it, then kill its store: acknowledged data must
+    /// survive, and the server must refuse writes without the store
     #[arg(long)]
     outage: bool,
 }
@@ -52,7 +52,7 @@ pub struct ContractCheck {
 }
 
 impl ContractCheck {
-    /// Counts a check. If the condition is false, records the text of `violation`.
+    /// Counts a check, and records `violation` if the check failed.
     pub fn that(&mut self, holds: bool, violation: String) {
         self.checks += 1;
         if !holds {
@@ -60,7 +60,7 @@ impl ContractCheck {
         }
     }
 
-    /// Opens a connection and passes it to a function. An error is a violation.
+    /// Calls `exchange` with a new connection. An error is recorded as a violation.
     fn exchange<T>(
         &mut self,
         what: &str,
@@ -75,8 +75,8 @@ impl ContractCheck {
             .ok()
     }
 
-    /// Sends a request on a fresh connection and returns the response. A missing response is a
-    /// violation of the contract.
+    /// Sends a request on a fresh connection and returns the response. A missing response is
+    /// recorded as a violation.
     pub fn once(&mut self, request: ContractRequest<'_>) -> Option<ContractResponse> {
         let what = format!("{} {}", request.method, request.path);
         self.exchange(&what, |connection| connection.request(request))
@@ -94,7 +94,8 @@ impl ContractCheck {
         Some((what, response))
     }
 
-    /// Checks the status, media type and body of a successful response. `is_right` checks the body.
+    /// Checks the status, media type and body of a successful response. `is_right` is the result of
+    /// the body check.
     pub fn ok(&mut self, what: &str, response: &ContractResponse, kind: &str, is_right: bool) {
         let (status, body) = (response.status, &response.body);
         self.that(
@@ -192,7 +193,7 @@ fn fixed(check: &mut ContractCheck, workload: Workload, kind: &str, is_right: fn
     }
 }
 
-/// Checks that the numbers are consecutive.
+/// Checks that the numbers ascend without gaps.
 fn dispatcher(check: &mut ContractCheck) {
     let begin = Instant::now();
     let get = ContractRequest::get(Workload::Dispatcher.path());
@@ -217,7 +218,7 @@ fn dispatcher(check: &mut ContractCheck) {
         numbers.extend(number);
     }
     let ascends = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-    check.that(ascends, format!("numbers do not ascend: {numbers:?}"));
+    check.that(ascends, format!("numbers are not ascending: {numbers:?}"));
     if let (Some(first), Some(last)) = (numbers.first(), numbers.last()) {
         let requested = numbers.len() as u64;
         // `floodmark run` also reads the counter every second, and before and after the load.
@@ -225,7 +226,7 @@ fn dispatcher(check: &mut ContractCheck) {
         let counted = last.saturating_sub(*first) + 1;
         check.that(
             counted <= requested + others,
-            format!("{requested} numbers requested, {counted} counted: numbers are missing"),
+            format!("{requested} requests used {counted} numbers: numbers are missing"),
         );
     }
 }

@@ -69,7 +69,7 @@ fn crash(workload: Workload, check: &mut ContractCheck) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the process that listens on an address.
+/// Returns the id of the process that listens on an address.
 fn listening(at: SocketAddr) -> Result<u32, Failure> {
     match find(&Root::host(), at) {
         Listeners::Processes(pids) if !pids.is_empty() => Ok(pids[0]),
@@ -77,8 +77,8 @@ fn listening(at: SocketAddr) -> Result<u32, Failure> {
     }
 }
 
-/// Returns the address of a server's store. That is the remote address of a connection that does
-/// not use the server's own port.
+/// Returns the address of a server's store: the remote address of a connection whose local port is
+/// not the server's port.
 fn store_of(server: u32, port: u16) -> Result<SocketAddr, Failure> {
     let files = fs::read_dir(format!("/proc/{server}/fd"))?.flatten();
     let targets = files.filter_map(|file| fs::read_link(file.path()).ok());
@@ -93,8 +93,8 @@ fn store_of(server: u32, port: u16) -> Result<SocketAddr, Failure> {
     Ok(remote)
 }
 
-/// Parses `/proc/net/tcp`. Returns the local and remote addresses of established connections among
-/// the given sockets.
+/// Parses `/proc/net/tcp` and returns the local and remote address of each established connection
+/// in `own`.
 fn established(text: &str, own: &HashSet<String>) -> Vec<(SocketAddr, SocketAddr)> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -105,7 +105,7 @@ fn established(text: &str, own: &HashSet<String>) -> Vec<(SocketAddr, SocketAddr
     text.lines().filter_map(line).collect()
 }
 
-/// Kills a server (SIGKILL) and restarts it with the same command, environment and folder.
+/// Kills a server (SIGKILL) and restarts it with the same command, environment and working folder.
 /// Waits until the new server responds.
 fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
     let process = |file: &str| format!("/proc/{server}/{file}");
@@ -116,9 +116,7 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
     // Each argument ends with a zero byte (proc_pid_cmdline(5), proc_pid_environ(5)).
     let (words, environment) = (read("cmdline")?, read("environ")?);
     let mut words = words.split_terminator('\0');
-    let program = words
-        .next()
-        .ok_or("the command line of the server is empty")?;
+    let program = words.next().ok_or("the server's command line is empty")?;
     let variables = environment.split_terminator('\0');
     let variables = variables.filter_map(|variable| variable.split_once('='));
     let mut command = Command::new(program);

@@ -1,8 +1,8 @@
-//! The step `systems` of `cargo xtask test`. Each system in `systems/` is checked against the
-//! contracts of its workloads, with each of its journals.
+//! The step `systems` of `cargo xtask test`: checks each system in `systems/` against the contracts
+//! of its workloads. Workloads with state are checked with each knob value.
 //!
-//! An experiment runs the systems with `floodmark-bench contract` as the external client. Systems
-//! and stores are therefore built, started and stopped as in any measurement.
+//! The checks run as an experiment with `floodmark-bench contract` as the external client, so
+//! systems and stores are built, started and stopped as in any other experiment.
 
 mod bars;
 mod client;
@@ -20,7 +20,7 @@ use floodmark_record::Record;
 use crate::bench::{Bench, Failure, names};
 use crate::experiment::{ClientSetup, Setup, TrialSetup};
 
-/// Text that identifies a record's line about a missing program of a system or store.
+/// Text in the record's line about a system or store that was skipped because a program is missing.
 const NOT_INSTALLED: &str = " is not installed";
 
 /// Name of the knob that selects the store.
@@ -32,7 +32,7 @@ const DATABASE: &str = "postgresql";
 /// Maximum time of the experiment, including the first build of all systems.
 const MAX_TIME: Duration = Duration::from_secs(3600);
 
-/// A trial of a system with a workload and the value of one knob.
+/// A trial: a system, a workload and at most one knob value.
 #[derive(Debug, Clone)]
 struct ContractTrial {
     name: String,
@@ -47,7 +47,7 @@ pub fn lacks_program(skipped: &str) -> bool {
     skipped.contains(NOT_INSTALLED)
 }
 
-/// Checks all systems; returns whether all meet their contracts.
+/// Checks all systems and returns whether all of them meet their contracts.
 pub fn run(bench: &Bench) -> Result<bool, Failure> {
     let folder = tempfile::tempdir()?;
     let stores = names(&bench.root.join("stores"))?;
@@ -76,7 +76,7 @@ pub fn run(bench: &Bench) -> Result<bool, Failure> {
     Ok(violations.is_empty())
 }
 
-/// Returns the violations of a trial, and the lines about missing programs.
+/// Returns the violations of all trials, and the lines about missing programs.
 fn judge(trials: &[ContractTrial], record: &Record, result: &Path) -> (Vec<String>, Vec<String>) {
     let skipped = record.skipped.iter().cloned();
     let (ignored, mut violations): (Vec<String>, Vec<String>) =
@@ -108,7 +108,7 @@ impl ContractTrial {
         line.contains("SIGKILL") && (of("the server") || of(&format!("the store {store}")))
     }
 
-    /// Returns whether a line is about the system or the store of the trial.
+    /// Returns whether a line is about the system or the store of this trial.
     fn needs(&self, line: &str) -> bool {
         let of = |part: &str| {
             let rest = line.strip_prefix(part);
@@ -149,8 +149,8 @@ impl ContractTrial {
     }
 }
 
-/// Returns the trials of a system: one per workload, or one per value of each knob if the workload
-/// has state.
+/// Returns the trials of a system. A workload without state has one trial, and a workload with
+/// state has one trial per knob value.
 fn trials_of(system: &System, stores: &[String]) -> Vec<ContractTrial> {
     let mut trials = Vec::new();
     for workload in &system.workloads {

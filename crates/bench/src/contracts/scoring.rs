@@ -18,7 +18,7 @@ const INVALID: [(&str, &str); 10] = [
     ("a body without score", "{\"points\": 10}"),
     ("a score in quotes", "{\"score\": \"10\"}"),
     ("a null score", "{\"score\": null}"),
-    ("a score beyond double precision", "{\"score\": 1e999}"),
+    ("a score too large for a double", "{\"score\": 1e999}"),
     ("a NaN score", "{\"score\": NaN}"),
     ("two values", "{\"score\": 10} {\"score\": 10}"),
 ];
@@ -54,7 +54,7 @@ pub fn contract(check: &mut ContractCheck) {
         check.refused(&format!("a score as {kind}"), request, 415);
     }
     check.refused("GET /scoring", ContractRequest::get(path), 405);
-    // A server that counts a refused score returns a next number that is too high.
+    // If the server counted a refused score, the next `numberOfTrials` is too high.
     let mut spaced = r#" { "by" : "me", "score" : 1.5e1 }"#.to_owned();
     spaced.push_str(&" ".repeat(MAX_BODY - spaced.len()));
     before = adds(check, before, 15.0, ContractRequest::post(path, &spaced));

@@ -2,8 +2,8 @@
 //! and detects a real difference.
 //!
 //! First, the native server is compared with itself many times. Then the server is compared with a
-//! copy that is stopped for 5 % of the time ([`slowed`]). floodmark determines the number of
-//! processes.
+//! copy that is stopped for 5 % of the time ([`slowed`]). floodmark determines how many processes
+//! the second comparison needs.
 
 pub mod slowed;
 
@@ -17,12 +17,13 @@ use crate::bench::{Bench, Failure, read, word};
 use crate::experiment::{Setup, TrialSetup};
 use crate::table::cell;
 
-/// Fraction of time for which the slower server is stopped.
+/// Fraction of the time for which the slower server is stopped.
 const STOPPED: f64 = 0.05;
-/// Minimum number of comparisons of identical servers per accepted difference. At 95 %, one
-/// difference in 20 is expected. More than 2 of 20 occur by chance in 8 % of all runs.
+/// Number of comparisons of identical servers for which one reported difference is accepted. At 95
+/// % confidence, 1 of 20 comparisons is expected to report a difference. By chance, more than 2 of
+/// 20 do so in 8 % of all runs.
 const ONE_IN: usize = 10;
-/// Maximum growth of the number of processes per step, as a factor.
+/// Maximum factor by which the number of processes grows per step.
 const GROWTH: u32 = 4;
 /// Maximum number of processes per server. This limit keeps the run below 15 minutes.
 const MAX_PROCESSES: u32 = 400;
@@ -32,10 +33,10 @@ const OVERHEAD: Duration = Duration::from_secs(10);
 /// Options of `cargo xtask aa`.
 #[derive(Debug, Args)]
 pub struct DifferenceOptions {
-    /// Number of comparisons of the server with itself
+    /// How often to compare the server with itself
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     times: u32,
-    /// Compare only twice, with 3 processes of 300 ms each, and judge nothing
+    /// Compare only twice, with 3 processes of 300 ms each, without judging the results
     #[arg(long, conflicts_with = "times")]
     quick: bool,
     /// Program to measure [default: a release build of this checkout]
@@ -64,7 +65,7 @@ pub fn run(bench: &Bench, options: &DifferenceOptions) -> Result<bool, Failure> 
     Ok(alike && slower)
 }
 
-/// Comparisons that use the same measurement length.
+/// Comparisons with the same measurement time per process.
 struct ComparisonSeries<'a> {
     bench: &'a Bench,
     folder: &'a Path,
@@ -72,7 +73,8 @@ struct ComparisonSeries<'a> {
 }
 
 impl ComparisonSeries<'_> {
-    /// Compares the server with itself. Returns whether few enough differences are reported.
+    /// Compares the server with itself and returns whether floodmark reports few enough
+    /// differences.
     fn identical(&self, times: u32, processes: u32) -> Result<bool, Failure> {
         let length = self.length;
         println!(
@@ -89,13 +91,13 @@ impl ComparisonSeries<'_> {
         let allowed = times as usize / ONE_IN;
         let passed = different <= allowed;
         println!(
-            "{different} of {times} comparisons differ, maximum {allowed}: {}\n",
+            "{different} of {times} comparisons found a difference, maximum {allowed}: {}\n",
             word(passed)
         );
         Ok(passed)
     }
 
-    /// Compares the server with a slower copy. Returns whether floodmark detects the difference.
+    /// Compares the server with a slower copy and returns whether floodmark detects the difference.
     fn slower(&self, mut processes: u32) -> Result<bool, Failure> {
         println!(
             "Native server stopped for {:.0} % of the time: throughput",
@@ -118,7 +120,7 @@ impl ComparisonSeries<'_> {
                 println!("result with {processes} processes each: {}", word(passed));
                 return Ok(passed);
             };
-            // Grow in steps, because an estimate from few processes is inaccurate.
+            // Increase the number in steps, because an estimate from few processes is inaccurate.
             processes = more.min(processes * GROWTH);
             needed = Some(more);
             if processes > MAX_PROCESSES {
@@ -131,8 +133,8 @@ impl ComparisonSeries<'_> {
         }
     }
 
-    /// Runs two trials. Returns the comparison of throughput, and the last output line of the
-    /// second server's last process.
+    /// Runs two trials and returns the throughput comparison, and the last line that the second
+    /// server's last process printed.
     fn measure(
         &self,
         name: &str,
@@ -160,12 +162,12 @@ impl ComparisonSeries<'_> {
         let mut comparisons = record.comparisons.into_iter();
         let comparison =
             comparisons.find(|comparison| comparison.metric == ComparedMetric::Throughput);
-        let comparison = comparison.ok_or("the record has no comparison of throughput")?;
+        let comparison = comparison.ok_or("the record has no throughput comparison")?;
         Ok((comparison, last_line))
     }
 }
 
-/// Returns the manifest lines for the native server under [`slowed`].
+/// Returns the manifest lines for a native server that runs under [`slowed`].
 fn slowed_server(bench: &Path, share: f64) -> String {
     let quoted = bench.display().to_string().replace('\'', "'\\''");
     let command = format!(

@@ -1,5 +1,5 @@
-//! `floodmark-bench slowed`: runs a command and stops the process for a fraction of the time, many
-//! times per second.
+//! `floodmark-bench slowed`: runs a command and stops its process many times per second, in total
+//! for a given fraction of the time.
 //!
 //! The command is not modified. The measured fraction is printed at the end.
 
@@ -12,8 +12,8 @@ use floodmark_host::{Child, Signal, Stop};
 
 use crate::bench::Failure;
 
-/// Time between the starts of two stops. The period is short compared with a 1 s measurement and
-/// long compared with the 0.1 ms error of a sleep.
+/// Time from the start of one stop to the start of the next. The period is short compared with a
+/// measurement of 1 s, and long compared with the 0.1 ms error of a sleep.
 const PERIOD: Duration = Duration::from_millis(20);
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(5);
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Options of the command `slowed`.
 #[derive(Debug, Args)]
 pub struct SlowedOptions {
-    /// Fraction of time for which the command is stopped, from 0 to 0.9
+    /// Fraction of the time for which to stop the command, from 0 to 0.9
     #[arg(long, value_name = "SHARE", value_parser = share)]
     share: f64,
     /// The command and its arguments
@@ -69,7 +69,8 @@ fn alternate(
             return Ok((stopped, Some(status)));
         }
         let turn = Instant::now();
-        // Use the total fraction, not the fraction per period, to compensate for long sleeps.
+        // Use the total fraction, not the fraction per period, to compensate for sleeps that take
+        // too long.
         let owed = begin.elapsed().mul_f64(share).saturating_sub(stopped);
         if !owed.is_zero() {
             child.signal(Signal::STOP)?;

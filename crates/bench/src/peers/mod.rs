@@ -22,22 +22,24 @@ const FILE: &str = "docs/peers.md";
 const CONNECTIONS: u64 = 100;
 /// Version of oha to build.
 const OHA: &str = "1.16.0";
-/// Maximum number of rounds at the fixed rate. Results vary less than in the closed model.
+/// Maximum number of rounds at the fixed rate. Results at a fixed rate vary less than in the closed
+/// model.
 const RATE_ROUNDS: usize = 5;
 /// Requests per second at the fixed rate.
 const RATE: u64 = 1_000;
-/// Duration of a run at the fixed rate, in seconds. 80 requests are above the 99th percentile.
+/// Duration of a run at the fixed rate, in seconds. In this time, 80 requests are above the 99th
+/// percentile.
 const RATE_SECONDS: u64 = 8;
-/// The fixed rate on kept connections.
+/// A fixed rate on kept connections.
 const FIXED_RATE: NginxLoad = NginxLoad {
     name: "rate",
     rate: Some(RATE),
     ..KEPT
 };
-/// Length and period of the truth server's stalls, in ms. At [`RATE`], the stalls are those of case
-/// T2 of `cargo xtask truth`.
+/// Length and period of the truth server's stalls, in ms. Case T2 of `cargo xtask truth` uses the
+/// same stalls at the same rate.
 const STALL: (u64, u64) = (100, 1_000);
-/// Maximum additional time of a run, beyond its duration.
+/// Maximum time that a run takes in addition to its duration.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
 /// Options of `cargo xtask peers`.
@@ -55,7 +57,7 @@ pub struct PeersOptions {
     /// Run one round of 2 s without writing the page
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
-    /// Build oha if it is missing (takes minutes)
+    /// Build oha if it is missing (takes several minutes)
     #[arg(long)]
     with_oha: bool,
 }
@@ -69,7 +71,7 @@ const NAMES: [&str; 9] = [
 /// A load generator.
 struct Peer {
     name: &'static str,
-    /// Note on how to interpret the figures of the load generator; may be empty.
+    /// Note on how to interpret the load generator's figures; may be empty.
     note: &'static str,
 }
 
@@ -97,7 +99,7 @@ const PEERS: [Peer; 8] = [
 ];
 
 impl Peer {
-    /// Returns floodmark's backend if the peer is a floodmark row.
+    /// Returns floodmark's backend if the peer is floodmark.
     fn backend(&self) -> Option<&'static str> {
         self.name.strip_prefix("floodmark-")
     }
@@ -118,8 +120,8 @@ impl Peer {
         }
     }
 
-    /// Returns the trial for a load on a server, including the client. Returns `None` if the peer
-    /// cannot send the load.
+    /// Returns the trial in which the peer sends the load, or `None` if the peer cannot send the
+    /// load.
     fn trial(&self, bench: &Bench, load: NginxLoad) -> Result<Option<TrialSetup>, Failure> {
         let oha = oha(bench).display().to_string();
         let client = match self.backend() {
@@ -160,7 +162,7 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
     let mut peers = select(&options.only);
     let oha = oha(bench);
     if options.with_oha && !oha.is_file() {
-        // Use the profile of oha's releases, but without profile-guided optimization.
+        // Use the build profile of oha's releases, but without profile-guided optimization.
         let root = bench.target.join("peers").join(OHA);
         let flags = format!(
             "--version {OHA} --profile release-ci --root {}",
@@ -196,13 +198,14 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
     let page = page.markdown();
     println!("\n{page}");
     if options.quick || !options.only.is_empty() {
-        println!("{FILE} not written: a complete comparison is needed");
+        println!("{FILE} not written: this comparison is incomplete");
         return Ok(());
     }
     update(&bench.root, FILE, &page)
 }
 
-/// Runs a load in rounds with all peers that support the load. Returns `None` if no peer does.
+/// Runs a load in rounds with all peers that support the load. Returns `None` if no peer supports
+/// the load.
 fn measure(
     bench: &Bench,
     peers: &[&'static Peer],

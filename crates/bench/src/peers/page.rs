@@ -29,7 +29,7 @@ pub struct PeersPage<'a> {
 }
 
 impl MeasuredPeers {
-    /// Returns the samples of a peer, by name.
+    /// Returns the samples of the named peer.
     pub fn of(&self, name: &str) -> Option<&Rounds> {
         let mut rows = self.rows.iter();
         Some(&rows.find(|(peer, _)| peer.name == name)?.1)
@@ -86,7 +86,7 @@ impl PeersPage<'_> {
         text
     }
 
-    /// Returns the results of `read` for the first run of each peer.
+    /// Applies `read` to the first run of each peer.
     fn runs<T>(&self, read: impl Fn(&ExternalRun) -> T) -> Vec<(&'static str, T)> {
         let first = |peer: &&'static Peer| {
             let closed = self.closed.iter();
@@ -104,8 +104,9 @@ impl PeersPage<'_> {
         let level = match interval {
             None => "One round gives no interval.".to_owned(),
             Some(interval) => format!(
-                "The ends of an interval are two order statistics, without any assumption about the distribution. With {rounds} rounds, it \
-                 contains the true median with a probability of at least {:.1} %. If runs failed, the number of pairs and the level follow it.",
+                "The ends of an interval are two order statistics; no distribution is assumed. With {rounds} rounds, an interval contains \
+                 the true median with a probability of at least {:.1} %. If runs failed, the number of pairs and the level are shown after \
+                 the interval.",
                 interval.coverage * 100.0
             ),
         };
@@ -211,18 +212,19 @@ fn ratios(measured: &MeasuredPeers, rounds: usize) -> String {
     });
     let table = table(&heads, rows);
     format!(
-        "\nRatios of figures from the same round: median [interval]. CPU is per request.\n\n{table}"
+        "\nEach ratio compares figures from the same round: median [interval]. CPU is per request.\n\n{table}"
     )
 }
 
-/// Returns the ratios of a figure of two peers, one per round in which both peers have samples.
+/// Returns the ratio of `a`'s figure to `b`'s figure for each round in which both peers have
+/// samples.
 pub fn pairs(a: &Rounds, b: &Rounds, figure: fn(&PeerSample) -> f64) -> Vec<f64> {
     let both = a.iter().zip(b);
     let both = both.filter_map(|(a, b)| Some((a.as_ref()?, b.as_ref()?)));
     both.map(|(a, b)| figure(a) / figure(b)).collect()
 }
 
-/// Formats a median and its interval. If there are fewer pairs than rounds, adds the number of
+/// Formats a median and its interval. If there are fewer pairs than rounds, appends the number of
 /// pairs and the level.
 fn interval(ratio: Option<Median>, rounds: usize) -> String {
     cell(ratio, |ratio| {

@@ -1,4 +1,4 @@
-//! Compares the response times that peers report at a fixed rate with the log of a stalling server.
+//! Compares the log of a stalling server with the response times that peers report at a fixed rate.
 
 use std::path::Path;
 
@@ -20,9 +20,9 @@ pub struct StallSample {
     requests: u64,
     /// Response times reported by the peer.
     reported: [Option<f64>; 2],
-    /// Response times that a constant schedule has under the stalls of this run.
+    /// Response times of an ideal client with a constant schedule, given the stalls of this run.
     even: [f64; 2],
-    /// Times from the due time of each request to its response.
+    /// Times from when requests were due until their responses.
     due: [f64; 2],
     /// Times from a request's arrival in the server's kernel to the response.
     sent: [f64; 2],
@@ -39,15 +39,15 @@ pub struct StallRounds {
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
 impl StallSample {
-    /// Returns the reported time minus the reference, in ms. Index 0 is the median, 1 the 99th
-    /// percentile.
+    /// Returns the reported time minus the reference, in ms. Index 0 is the median, and index 1 is
+    /// the 99th percentile.
     fn error(&self, i: usize) -> Option<f64> {
         Some(self.reported[i]? - self.even[i])
     }
 }
 
-/// Returns the manifest lines of a peer's truth server. The server's log is in the experiment's
-/// folder.
+/// Returns the manifest lines for the truth server that a peer loads. The server appends its log to
+/// a file in the experiment's folder.
 pub fn server(bench: &Bench, peer: &str) -> String {
     let (length_ms, every_ms) = STALL;
     let program = bench.floodmark.with_file_name("floodmark-truth");
@@ -60,7 +60,7 @@ pub fn server(bench: &Bench, peer: &str) -> String {
     )
 }
 
-/// Compares the figures reported by peers with the logs of their servers in `folder`.
+/// Compares the figures that peers reported with their servers' logs, which are in `folder`.
 pub fn compare(measured: &MeasuredPeers, folder: &Path) -> Result<Vec<StallRounds>, Failure> {
     let rounds = |(peer, samples): &(&'static super::Peer, super::Rounds)| {
         let text = read(&folder.join(format!("{}.jsonl", peer.name))).unwrap_or_default();
@@ -86,7 +86,7 @@ fn sample(reported: &PeerSample, log: &Log) -> StallSample {
     }
 }
 
-/// Returns the absolute error of a peer's 99th percentile against a constant schedule, in ms.
+/// Returns the absolute difference between a peer's 99th percentile and the reference, in ms.
 pub fn p99_error(rounds: &StallRounds) -> Option<Median> {
     over(rounds, |sample| Some(sample.error(1)?.abs()))
 }
@@ -101,16 +101,16 @@ pub fn section(page: &PeersPage) -> String {
     let rounds = first.samples.len();
     let mut text = format!(
         "\n## Reported times at {rate}/s under stalls\n\n\
-The server stalls for {length_ms} ms of every {every_ms} ms and logs each request and stall. The peers take turns; each sends \
-{requests} requests in {RATE_SECONDS} s, {rounds} times.\n\n\
+The server stalls for {length_ms} ms of every {every_ms} ms and logs each request and stall. In each of \
+{rounds} rounds, every peer sends {requests} requests in {RATE_SECONDS} s.\n\n\
 **Reference** (fixed before the first measurement): a client that sends exactly {rate}/s at even intervals, starting with the peer's \
 first request. According to the server's log of that run, a request that is due during a stall waits until the stall ends; every other \
-request is served at once. The percentiles of these waits are the times that a peer asked for this rate should report. The reference \
-does not depend on when the peer sent its requests, so sending late or in bursts does not change it.\n\n\
-Times are in ms: medians of the rounds, and errors with their range. The last columns show, for information, times of the peer's own \
-requests from the server's log:\n\n\
-- *due*: from the time when the k-th request was due at an even rate to the k-th response. This includes the delay of requests that the \
-peer sent late, as in bursts.\n\
+request is served at once. A peer with this rate should report the percentiles of these waits. The reference does not depend on \
+when the peer sent its requests, so sending late or in bursts does not change it.\n\n\
+Times are in ms. Each time is the median of the rounds; errors also have their range. For information, the last columns show times of \
+the peer's own requests, taken from the server's log:\n\n\
+- *due*: from the time when the k-th request was due at an even rate to the k-th response. This time includes the delay of requests \
+that the peer sent late, for example in bursts.\n\
 - *sent*: from the arrival of a request in the server's kernel to its response.\n\n"
     );
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -166,8 +166,8 @@ mod tests {
     use super::*;
     use floodmark_truth::log::{RequestEntry, StallEntry};
 
-    /// A tenth of the requests waits between 0 and 100 ms, uniformly distributed. Quantile q is
-    /// 100 ms × (1 − (1 − q) × 10).
+    /// A tenth of the requests wait, and the waits are uniformly distributed between 0 and 100 ms.
+    /// Quantile q is 100 ms × (1 − (1 − q) × 10).
     #[test]
     fn computes_the_reference_of_stalls_on_time() {
         let ns = |ms: u64| ms * 1_000_000;

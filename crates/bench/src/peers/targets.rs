@@ -1,4 +1,4 @@
-//! Performance targets for floodmark, compared with other load generators.
+//! Performance targets for floodmark, relative to other load generators.
 
 use std::ops::RangeInclusive;
 
@@ -15,8 +15,8 @@ use crate::table::{DASH, cell, table};
 /// Required range of a ratio.
 type Required = RangeInclusive<f64>;
 
-/// Load, name, figure and peer of a target, and the required ratio. The ratio divides floodmark's
-/// figure by the peer's figure of the same round.
+/// A target: load, name, figure, peer and required ratio. The ratio is floodmark's figure divided
+/// by the peer's figure from the same round.
 #[rustfmt::skip]
 type RatioTarget = (NginxLoad, &'static str, fn(&PeerSample) -> f64, &'static str, Required);
 
@@ -70,10 +70,10 @@ pub fn section(page: &PeersPage) -> String {
     format!(
         "## Targets\n\n\
 A ratio compares two figures from the same round. The table shows the median ratio and an exact interval between two order statistics, \
-which contains the true median with a probability of at least *level*. *Pairs* is the number of rounds, without those in which \
-floodmark's run was invalid or had failed requests. *Met* is decided by the median; *met by the interval* requires both ends of the \
-interval. The last target compares medians of absolute errors, with their range as the interval; floodmark's must be lower than that \
-of every other peer.\n\n{}",
+which contains the true median with a probability of at least *level*. *Pairs* is the number of rounds, excluding rounds in \
+which floodmark's run was invalid or had failed requests. A target is *met* if the median meets the requirement, and *met by the \
+interval* if both ends of the interval do. The last target compares median absolute errors, with their range as the interval; \
+floodmark's median error must be lower than every other peer's.\n\n{}",
         table(heads, rows)
     )
 }

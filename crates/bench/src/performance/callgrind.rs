@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::bench::Failure;
 
-/// Number of instructions of one process, by source file.
+/// Instruction counts of one process, by source file.
 pub type ByFile = BTreeMap<String, u64>;
 
 /// Command that counts the instructions of a program and its child processes. The output file of
@@ -19,7 +19,7 @@ pub const COMMAND: [&str; 4] = [
     "--callgrind-out-file=callgrind.%p",
 ];
 
-/// Reads the instructions of the process whose command line ends with `words` from `folder`.
+/// Reads from `folder` the instruction counts of the process whose command line ends with `words`.
 pub fn of_process(folder: &Path, words: &str) -> Result<ByFile, Failure> {
     for file in fs::read_dir(folder)?.flatten() {
         if !file.file_name().to_string_lossy().starts_with("callgrind.") {
@@ -31,13 +31,13 @@ pub fn of_process(folder: &Path, words: &str) -> Result<ByFile, Failure> {
             return Ok(by_file(&text));
         }
     }
-    Err(format!("no callgrind output of `{words}`").into())
+    Err(format!("no callgrind output for `{words}`").into())
 }
 
 /// Returns the total cost of each source file, including inlined code.
 ///
-/// `fl=`, `fi=` and `fe=` name the file of the following lines. The line after `calls=` is skipped,
-/// because the cost of the callee is counted at the callee's own lines.
+/// `fl=`, `fi=` and `fe=` name the source file for the lines that follow. The line after `calls=`
+/// is skipped, because the callee's cost is counted in the callee's own lines.
 fn by_file(text: &str) -> ByFile {
     let mut names: BTreeMap<&str, &str> = BTreeMap::new();
     let (mut files, mut current, mut is_call) = (ByFile::new(), "", false);

@@ -10,7 +10,7 @@ use crate::experiment::{FRESH, HTTPS, KEPT, NginxLoad};
 use crate::statistics::estimate;
 use crate::table::{self, cell};
 
-/// Names of the loads that are measured without a CPU placement.
+/// Loads that are measured without a CPU placement.
 const LOADS: [NginxLoad; 6] = [KEPT, FRESH, HTTPS, HTTPS_FRESH, RATE, TWO_THREADS];
 
 /// CPU placements for kept connections, each with a name.

@@ -1,8 +1,8 @@
 //! Counts instructions per request in user mode with callgrind. The counts depend neither on the
 //! clock nor on other processes.
 //!
-//! Each load runs twice, with few and with many requests. Dividing the difference in instructions
-//! by the difference in requests excludes startup and shutdown.
+//! Each load runs twice, once with few requests and once with many. Dividing the difference in
+//! instructions by the difference in requests excludes startup and shutdown.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,10 +15,11 @@ use crate::bench::{Bench, Failure};
 use crate::experiment::{FRESH, HTTPS, KEPT};
 use crate::table;
 
-/// Numbers of requests in the short and in the long run.
+/// Number of requests in the short run, and in the long run.
 const REQUESTS: [u64; 2] = [2_000, 12_000];
 
-/// Parts of the work per request, each with fragments of source paths. The first match applies.
+/// Parts of the work per request, each with fragments of source paths. A file belongs to the first
+/// part that matches.
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 9] = [
     ("TLS", &["/load/src/tls", "/rustls-", "/ring-", "/rustls_", "/webpki"]),
@@ -38,12 +39,12 @@ const PARTS: [(&str, &[&str]); 9] = [
         &["/load/src/clock", "clock_gettime", "/unix/time.rs", "/std/src/time.rs", "/core/src/time.rs"],
     ),
     ("core", &["/crates/load/"]),
-    ("Rust's library, inlined anywhere", &["/library/", "/rustc/"]),
+    ("Rust's standard library, inlined", &["/library/", "/rustc/"]),
 ];
 /// Name of the part that contains all other files.
 const OTHERS: &str = "C library and others";
 
-/// Counts the instructions per request of each load on each backend and returns the table.
+/// Counts the instructions per request for each load on each backend and returns the table.
 pub fn table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
     let wrapper = callgrind::COMMAND.join(" ") + " ";
     let loads = Variant::all(&[KEPT, FRESH, HTTPS, RATE], &wrapper);
@@ -90,7 +91,7 @@ fn counted(measured: &VariantRuns, requests: u64) -> Result<ByFile, Failure> {
     }
 }
 
-/// Returns the instructions per request of each part.
+/// Returns the instructions per request for each part.
 fn difference(short: &ByFile, long: &ByFile) -> Vec<f64> {
     let mut parts = vec![0.0; PARTS.len() + 1];
     let requests = (REQUESTS[1] - REQUESTS[0]) as f64;
@@ -108,7 +109,8 @@ fn part(file: &str) -> usize {
     PARTS.iter().position(matches).unwrap_or(PARTS.len())
 }
 
-/// Functions of `wire` that the example `instructions` runs in a loop, each with a description.
+/// Arguments of the example `instructions`, each with a description. The example runs the described
+/// part of `wire` in a loop.
 #[rustfmt::skip]
 const WIRE_PARTS: [(&str, &str); 5] = [
     ("typical", "reading a response with nine headers"),
@@ -118,7 +120,7 @@ const WIRE_PARTS: [(&str, &str); 5] = [
     ("request", "building a request"),
 ];
 
-/// Counts the instructions of each function in the example and returns the table.
+/// Counts the instructions of each part of `wire` and returns the table.
 pub fn wire_table(bench: &Bench, folder: &Path) -> Result<String, Failure> {
     bench.cargo("build --release --package floodmark-wire --example instructions")?;
     let example = bench.floodmark.with_file_name("examples/instructions");
@@ -163,7 +165,7 @@ mod tests {
             ("/rustc/5980/library/std/src/sys/pal/unix/time.rs", "clock"),
             (
                 "/rustc/5980/library/core/src/num/mod.rs",
-                "Rust's library, inlined anywhere",
+                "Rust's standard library, inlined",
             ),
             ("./string/memmove.S", OTHERS),
         ] {

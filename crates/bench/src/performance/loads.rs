@@ -1,4 +1,4 @@
-//! The measured loads. The experiments run floodmark as an external client inside a wrapper
+//! The loads to measure. The experiments run floodmark as an external client inside a wrapper
 //! program.
 
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ pub const TWO_THREADS: NginxLoad = NginxLoad {
     ..KEPT
 };
 
-/// A load with a backend.
+/// A load and its backend.
 #[derive(Debug, Clone)]
 pub struct Variant {
     /// The load.
     pub load: NginxLoad,
     /// The backend.
     pub backend: &'static str,
-    /// Number of requests; `None` to use the duration of all other loads.
+    /// Number of requests; `None` to run for the experiment's duration.
     pub requests: Option<u64>,
     /// CPU placement, as the content of the manifest's table `place`; may be empty.
     pub place: &'static str,
@@ -52,7 +52,7 @@ pub struct Variant {
 
 /// A run of a variant.
 pub struct VariantRun {
-    /// Run as recorded by `floodmark run`, with the CPU time of the whole process tree.
+    /// The run as recorded by `floodmark run`, with the CPU time of the whole process tree.
     pub outer: Run,
     /// The same run as recorded by floodmark as the client.
     pub own: Run,
@@ -81,7 +81,7 @@ impl Variant {
         variants.collect()
     }
 
-    /// Returns the load and the backend, as named on the page.
+    /// Returns the names of the load and the backend, as shown on the page.
     pub fn name(&self) -> String {
         format!("{}, {}", self.load.name, self.backend)
     }

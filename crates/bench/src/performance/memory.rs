@@ -19,7 +19,8 @@ pub fn lines(bench: &Bench) -> String {
     lines.concat()
 }
 
-/// Describes the output of two tests for a backend. A failed test is `None`.
+/// Returns the page's line for a backend, from the output of both tests. `none` is `None` if the
+/// allocation test failed.
 fn line(backend: &str, none: Option<&str>, idle: &str) -> String {
     let passed = "\ntest result: ok. 1 passed;";
     let allocations = match none {
@@ -31,7 +32,7 @@ fn line(backend: &str, none: Option<&str>, idle: &str) -> String {
     };
     let idle = bytes(idle).map_or("not measured".to_owned(), |bytes| format!("{bytes} bytes"));
     format!(
-        "- {backend}: allocations of load threads during load: {allocations}; memory of an idle connection: {idle}.\n"
+        "- {backend}: allocations by load threads during load: {allocations}; memory per idle connection: {idle}.\n"
     )
 }
 

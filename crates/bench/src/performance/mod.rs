@@ -53,7 +53,7 @@ pub fn run(bench: &Bench, options: &PerformanceOptions) -> Result<(), Failure> {
     );
     println!("\n{page}");
     if options.quick {
-        println!("{FILE} not written: a complete measurement is needed");
+        println!("{FILE} not written: this measurement is incomplete");
         return Ok(());
     }
     update(&bench.root, FILE, &page)

@@ -29,7 +29,7 @@ const COUNTS: &str = "counts.csv";
 /// Name of a load, and the calls per request by event.
 type CallCounts = (String, BTreeMap<String, f64>);
 
-/// Counts the system calls of each load on each backend. Returns the table and a list of failed
+/// Counts the system calls for each load on each backend. Returns the table and a list of failed
 /// loads.
 pub fn section(bench: &Bench, seconds: u64, folder: &Path) -> Result<String, Failure> {
     let mut probe = Command::new("perf");
@@ -74,7 +74,7 @@ fn counted(text: &str) -> impl Iterator<Item = (String, u64)> {
     })
 }
 
-/// Returns a table with a row for each system call in use, a row for all others, and the total.
+/// Returns a table with a row for each frequent system call, a row for all others, and the total.
 fn table(counts: &[CallCounts]) -> String {
     let of = |(_, calls): &CallCounts, event: &str| calls.get(event).copied().unwrap_or(0.0);
     let is_shown = |kind: &&str| {

@@ -1,4 +1,4 @@
-//! Computes how many servers, load threads and source addresses a number of connections needs.
+//! Computes the servers, load threads and source addresses needed for a number of connections.
 
 use std::net::Ipv4Addr;
 
@@ -6,18 +6,18 @@ use floodmark_observe::{Root, sysctl};
 
 use crate::bench::Failure;
 
-/// Number of open files of a server, not counting its connections (see
+/// Number of files that a server opens in addition to its connections (see
 /// `docs/decisions/0002-native-servers.md`).
 const SERVERS_OWN: u64 = 320;
 
-/// Number of standard deviations by which one server may have more connections than the mean. The
-/// kernel assigns connections by a hash.
+/// Margin for a server with more connections than the mean, in standard deviations. The kernel
+/// assigns connections to servers by a hash.
 const DEVIATIONS: f64 = 6.0;
 
 /// Maximum fraction of an address's ports to use. Finding a free port is slow when few are left.
 const PORTS_SHARE: f64 = 0.5;
 
-/// Limits of this host on connections.
+/// This host's limits on connections.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionLimits {
     /// Hard limit on open files.
@@ -38,7 +38,7 @@ impl ConnectionLimits {
     }
 }
 
-/// Resources that a number of connections needs.
+/// Resources needed for a number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// Number of servers that share the port.

@@ -1,4 +1,4 @@
-//! The cost of connections, and the limits of the cost.
+//! The costs of connections, and the limits on these costs.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ const MAX_BYTES: f64 = 2048.0;
 
 /// Two runs with different numbers of connections.
 pub struct ConnectionCosts {
-    /// Run with few connections.
+    /// The run with few connections.
     pub few: Run,
-    /// Run with all connections.
+    /// The run with all connections.
     pub many: Run,
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask scale`: measures the cost of each of many kept connections in one load process.
+//! `cargo xtask scale`: measures the cost per connection with many kept connections in one load
+//! process.
 //!
 //! Each connection is an open file of its server, so the hard limit on open files determines how
 //! many servers share the port. The load process keeps its sockets in one io_uring table per
@@ -17,10 +18,10 @@ use self::costs::ConnectionCosts;
 use self::servers::SharedPortServers;
 use crate::bench::{Bench, Failure};
 
-/// Connections per thread in the baseline run for memory.
+/// Connections per thread in the run that is the baseline for memory.
 const FEW: u32 = 10;
 
-/// Additional time of a run, beyond opening connections and sending requests.
+/// Time allowed for a run in addition to opening connections and sending requests.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
 /// Minimum number of connections opened per second: a tenth of the usual rate.

@@ -8,13 +8,13 @@ use floodmark_host::Child;
 
 use crate::bench::{Bench, Failure};
 
-/// Idle timeout. The timeout exceeds any run, so that the servers never close a connection.
+/// Idle timeout. The timeout is longer than any run, so that the servers never close a connection.
 const IDLE: &str = "3600s";
 
-/// Maximum time for the servers to end. A server waits up to 5 s for requests in flight.
+/// Maximum time for the servers to exit. A server waits up to 5 s for requests in flight.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// `floodmark serve hello` processes with one thread each. Dropping the value stops them.
+/// `floodmark serve hello` processes with one thread each. Dropping the value stops the processes.
 pub struct SharedPortServers {
     children: Vec<Child>,
     /// URL of the servers.
@@ -52,8 +52,8 @@ impl SharedPortServers {
 impl Drop for SharedPortServers {
     fn drop(&mut self) {
         for child in &self.children {
-            // Signal all servers first, so that they end in parallel. Errors mean that a server has
-            // ended.
+            // Signal all servers first, so that they end in parallel. An error means that the
+            // server has already ended.
             let _ = child.signal(floodmark_host::Signal::TERM);
         }
         for child in &mut self.children {

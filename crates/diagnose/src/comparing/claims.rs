@@ -8,13 +8,13 @@ use floodmark_stats::comparison::{geometric_mean, over_processes};
 use super::process_figures::ProcessFigures;
 use super::{RunGroup, compare, run_groups, select, too_few};
 
-/// Default criterion for ratios. The published ratios were measured on other hosts.
+/// Default criterion for ratios. The margin allows for published ratios from other hosts.
 pub const RATIO_WITHIN: Agreement = Agreement::Within(0.1);
 
-/// Judges the published claims of a record's experiment.
+/// Judges the published claims in a record's experiment.
 ///
-/// Only ratios can be expected to hold on another host, so a single figure is judged only if the
-/// experiment states a criterion.
+/// Only ratios can be expected to hold on another host. Therefore, a single figure is judged only
+/// if the experiment defines a criterion.
 #[must_use]
 pub fn claims(record: &Record) -> Vec<ClaimResult> {
     let groups = run_groups(record);
@@ -29,7 +29,7 @@ pub fn claims(record: &Record) -> Vec<ClaimResult> {
     measured.collect()
 }
 
-/// Returns the measured figure of a claim, its interval and notes.
+/// The measured figure for a claim, the interval of that figure, and notes.
 type MeasuredClaim = (Option<f64>, Option<(f64, f64)>, Vec<String>);
 
 fn measure(groups: &[RunGroup<'_>], published: &PublishedClaim) -> Result<MeasuredClaim, String> {
@@ -90,7 +90,7 @@ fn judge(published: &PublishedClaim, measured: MeasuredClaim) -> ClaimResult {
     }
 }
 
-/// Returns whether all, some or none of an interval agrees with a published figure.
+/// Returns whether an interval agrees with a published figure entirely, partly or not at all.
 fn holds(published: f64, agreement: Agreement, (low, high): (f64, f64)) -> Holds {
     let (from, to) = match agreement {
         Agreement::Within(share) => (published / (1.0 + share), published * (1.0 + share)),

@@ -69,7 +69,8 @@ fn figure_without_criterion_is_not_judged() {
     );
     for claim in &got {
         assert!((claim.measured.unwrap() - 110.0).abs() < 0.1, "{claim:?}");
-        // The expected figures come from Python, with t = 2.776445 for four degrees of freedom.
+        // The expected figures were computed in Python with t = 2.776445 for four degrees of
+        // freedom.
         assert!((claim.low.unwrap() - 109.020_466).abs() < 1e-4, "{claim:?}");
         assert!(
             (claim.high.unwrap() - 110.983_748).abs() < 1e-4,
@@ -96,10 +97,10 @@ fn claim_without_interval_has_a_reason() {
     let measured: Vec<bool> = got.iter().map(|claim| claim.measured.is_some()).collect();
     assert_eq!(measured, [true, false, false, true]);
     for (claim, note) in got.iter().zip([
-        "one server process of a and of b",
+        "one server process for a and for b",
         "no trial or system \"c\"",
         "names no metric",
-        "one server process of a:",
+        "one server process for a:",
     ]) {
         assert!(claim.notes[0].contains(note), "{claim:?}");
     }

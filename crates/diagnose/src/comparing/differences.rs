@@ -1,4 +1,4 @@
-//! Differences between two results apart from their systems, and other weaknesses of a comparison.
+//! Weaknesses of a comparison, such as differences in load, host or version between two results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,25 +14,26 @@ use crate::text::plural;
 /// Weaknesses of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caveats {
-    /// Differences in load, host and version. They also affect the ratios.
+    /// Differences in load, host and version, which also affect the ratios.
     pub unlike: Vec<String>,
     /// Notes on validity, order and repetition.
     pub notes: Vec<String>,
 }
 
-/// The values of each property in the runs of a group.
+/// Maps each property to its values in a group's runs.
 type Properties = BTreeMap<String, BTreeSet<String>>;
 
-/// Maximum length of a printed value. Longer values are omitted; only the property is named.
+/// Maximum length of a printed value, in characters. Longer values are printed as "different".
 const MAX_VALUE: usize = 40;
 
-/// Name of the property that is listed first.
+/// Property that is listed first.
 const WORKLOAD: &str = "workload";
 
-/// Fields of a plan that are not part of the load.
+/// Plan fields that are not part of the load.
 const NOT_OF_LOAD: [&str; 3] = ["target", "seed", "ports_per_source"];
 
-/// Returns the caveats for comparing two groups. Each group comes with its records.
+/// Returns the caveats for a comparison of two groups. Each argument contains a group and the
+/// group's records.
 #[must_use]
 pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> Caveats {
     let names = [a.0.name.as_str(), b.0.name.as_str()];
@@ -47,7 +48,7 @@ pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> 
     Caveats { unlike, notes }
 }
 
-/// Returns whether two groups have the same workload and the same load.
+/// Returns whether two groups have the same workload and load.
 pub(super) fn is_same_load(a: &RunGroup<'_>, b: &RunGroup<'_>) -> bool {
     load(a) == load(b)
 }
@@ -76,8 +77,8 @@ fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> 
     lines.collect()
 }
 
-/// Returns the workload, the client and every field of the plans, so that new plan fields are
-/// compared automatically.
+/// Returns the workload, the client and all plan fields. New plan fields are therefore compared
+/// automatically.
 fn load(group: &RunGroup<'_>) -> Properties {
     let mut properties = Properties::new();
     let mut add = |key: &str, value: String| {
@@ -168,22 +169,22 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Adds a note about unknown server processes: `floodmark load` does not know when its server
+/// Returns a note if any record comes from `floodmark load`, which does not know when the server
 /// started.
 fn unknown_processes(records: &[Record]) -> Option<String> {
     let is_load = |record: &&Record| record.tool.command.get(1).is_some_and(|c| c == "load");
     let loads = records.iter().filter(is_load).count() as u64;
     (loads > 0).then(|| {
         format!(
-            "{} of `floodmark load`, each counted as one server process; if the server was not \
+            "{} from `floodmark load`, each counted as one server process; if the server was not \
              restarted in between, the interval is too narrow",
             plural(loads, "result")
         )
     })
 }
 
-/// Adds a note if runs were not interleaved. Slow changes of the host affect interleaved runs
-/// equally.
+/// Returns a note if the runs of the two groups were not interleaved. Slow changes on the host
+/// affect interleaved groups equally.
 fn not_interleaved(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<String> {
     let times = |group: &RunGroup<'_>| {
         let starts = || group.runs().map(|run| run.started_unix_ms);
@@ -196,8 +197,8 @@ fn not_interleaved(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "not interleaved: {} was measured {} earlier; changes of the host in between affect the \
-         ratios",
+        "not interleaved: {} was measured {} earlier; changes on the host in the meantime \
+         affect the ratios",
         first.name,
         show_gap(gap_ms)
     ))

@@ -1,4 +1,4 @@
-//! One figure per server process. Notes report excluded attempts and outliers.
+//! One figure per server process, and notes on excluded attempts and outliers.
 
 use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::run::{Run, Status, SteadyClass};
@@ -9,11 +9,12 @@ use super::run_group::RunGroup;
 use crate::conditions::{Figure, Subject};
 use crate::text::{per_s, plural, show_s};
 
-/// The figures of a group, one per server process.
+/// A group's figures, one per server process.
 pub(super) struct ProcessFigures {
-    /// Figures in the unit of the metric: infinite if above the timeout, 0 without a response.
+    /// Figures in the metric's unit. A time above the timeout is infinite. A throughput without
+    /// responses is 0.
     pub(super) values: Vec<f64>,
-    /// Number of attempts that the figures include.
+    /// Number of attempts included in the figures.
     pub(super) attempts: usize,
     pub(super) notes: Vec<String>,
 }
@@ -86,7 +87,7 @@ impl ProcessFigures {
     }
 }
 
-/// Returns the reasons why the figures are not comparable.
+/// Returns the reasons why the figures cannot be compared.
 fn not_comparable(values: &[f64], metric: ComparedMetric, group: &RunGroup<'_>) -> Vec<String> {
     let all = plural(values.len() as u64, "process");
     let mut reasons = Vec::new();
@@ -117,7 +118,7 @@ fn geometric_median(values: &[f64]) -> f64 {
     median(&logs).exp()
 }
 
-/// Returns a run's figure in the unit of the metric, or infinity if above the timeout.
+/// Returns a run's figure in the metric's unit. A time above the timeout is infinite.
 fn figure(run: &Run, metric: ComparedMetric) -> Option<f64> {
     if metric == ComparedMetric::ServerCpuPerRequest {
         let cpu_us = |of: &Server| of.cpu_us_per_request;
@@ -138,7 +139,7 @@ fn outlier_notes(values: &[f64], numbers: &[u32], metric: ComparedMetric) -> Vec
     };
     let note = |i: usize| {
         format!(
-            "process {} is an outlier ({}, median {}): it widens the interval; check this host for other work",
+            "process {} is an outlier ({}, median {}): it widens the interval; check this host for other load",
             numbers[i],
             show(values[i]),
             show(median(values))

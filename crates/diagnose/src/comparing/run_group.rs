@@ -1,4 +1,5 @@
-//! Groups of runs to compare. A group is one trial, or one system with its workload and settings.
+//! Groups of runs to compare. A group is either one trial, or one system with one workload and one
+//! set of settings.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +12,11 @@ use floodmark_record::run::Run;
 pub struct RunGroup<'a> {
     /// Name of the trial or system.
     pub name: String,
-    /// The attempts on each server process in chronological order.
+    /// The attempts on each server process, in chronological order.
     pub processes: Vec<Vec<&'a Run>>,
 }
 
-/// An error in selecting a group.
+/// The reason why a group cannot be selected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GroupError {
     /// The result contains no runs.
@@ -24,7 +25,7 @@ pub enum GroupError {
     /// No name was given, but there are several groups.
     #[error("the result has several trials or systems: {}", .0.join(", "))]
     Several(Vec<String>),
-    /// The name is unknown. Contains the known names.
+    /// The given name is unknown. Contains the given name and the known names.
     #[error("the result has no trial or system \"{0}\"; available: {known}", known = .1.join(", "))]
     Unknown(String, Vec<String>),
 }
@@ -40,7 +41,8 @@ impl<'a> RunGroup<'a> {
         self.runs().all(|run| run.trial.is_some())
     }
 
-    /// Returns the names, the systems and the numbers of repetitions.
+    /// Returns the group's name, its systems and workloads, and the numbers of processes and
+    /// attempts.
     #[must_use]
     pub fn summary(&self) -> ComparedResult {
         let of: BTreeSet<String> = self
@@ -56,8 +58,8 @@ impl<'a> RunGroup<'a> {
     }
 }
 
-/// Returns the trials of a record in order, or its systems if there are no trials. A system with
-/// several workloads or settings becomes several groups with distinct names.
+/// Returns the trials of a record in order, or the record's systems if there are no trials. A
+/// system with several workloads or settings becomes several groups with distinct names.
 #[must_use]
 pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
     let is_same = |a: &&Run, b: &&Run| match (&a.trial, &b.trial) {
@@ -77,7 +79,7 @@ pub fn run_groups(record: &Record) -> Vec<RunGroup<'_>> {
         .collect()
 }
 
-/// Groups the items for which `is_same` returns true. Items and groups keep their order.
+/// Groups items that are equal according to `is_same`. Items and groups keep their order.
 pub(super) fn grouped<T>(
     items: impl IntoIterator<Item = T>,
     is_same: impl Fn(&T, &T) -> bool,
@@ -92,8 +94,8 @@ pub(super) fn grouped<T>(
     groups
 }
 
-/// Returns the trial's name. Without a trial, returns the system's name and the workload and
-/// settings that distinguish the group.
+/// Returns the trial's name. For a run without a trial, returns the system's name, plus the
+/// workload and settings that distinguish the group.
 fn name(run: &Run, all: &[&Run]) -> String {
     if let Some(trial) = &run.trial {
         return trial.clone();

@@ -12,7 +12,7 @@ use crate::text::per_s;
 /// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FigureUnit {
-    /// Microseconds. The value needs a unit.
+    /// Time in microseconds. A condition's value must have a unit.
     Time,
     /// Requests per second.
     Rate,
@@ -20,7 +20,7 @@ pub(crate) enum FigureUnit {
     Share,
     /// Number of requests.
     Count,
-    /// Microseconds of CPU time. The unit is optional.
+    /// CPU time in microseconds. A unit in a condition's value is optional.
     CpuTime,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) group: Option<&'a GroupFigures>,
 }
 
-/// Returns a field of the group or of the run.
+/// Returns a field of the group, or of the run if there is no group.
 macro_rules! field {
     ($subject:expr, $field:ident) => {
         match $subject.group {
@@ -42,14 +42,13 @@ macro_rules! field {
 }
 
 impl Subject<'_> {
-    /// Returns the number of requests with a known outcome. Requests in flight when the run ended
-    /// early are excluded.
+    /// Returns the number of intended requests that were not in flight at the end of the run.
     fn known(self) -> u64 {
         let requests = field!(self, requests);
         requests.intended.saturating_sub(requests.in_flight_at_end)
     }
 
-    /// Returns the number of requests that were due but not ok, whether sent or not.
+    /// Returns the number of requests that were due but not ok, including unsent requests.
     fn failed(self) -> u64 {
         self.known().saturating_sub(field!(self, requests).ok)
     }
@@ -134,7 +133,7 @@ pub(crate) enum Figure {
 }
 
 impl Figure {
-    /// Finds a figure by name: `throughput`, `p99`, `service.p99.9`.
+    /// Returns the figure with the given name, such as `throughput`, `p99` or `service.p99.9`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         if let Some(number) = NUMBERS.iter().find(|number| number.0 == name) {
             return Some(Figure::Number(number));
@@ -154,8 +153,8 @@ impl Figure {
         }
     }
 
-    /// Returns the figure in its unit, or `None` if not measured. A time above the timeout is
-    /// infinite.
+    /// Returns the figure in its unit, or `None` if the figure was not measured. A time above the
+    /// timeout is infinite.
     pub(crate) fn of(self, subject: Subject<'_>) -> Option<f64> {
         match self {
             Figure::Number((_, _, number)) => number(subject),
@@ -181,7 +180,8 @@ impl Figure {
             FigureUnit::Rate if value == 0.0 => "0/s".to_owned(),
             FigureUnit::Rate => per_s(value),
             FigureUnit::Share if value == 0.0 => "0 %".to_owned(),
-            // Three significant digits show that the figure differs from the condition's value.
+            // Use three significant digits, so that the figure looks different from the condition's
+            // value.
             FigureUnit::Share => {
                 let percent = value * 100.0;
                 let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0);
@@ -201,7 +201,7 @@ impl Figure {
             .iter()
             .chain(&statistics)
             .map(|name| (*name).to_owned());
-        // Treat other spellings of a name as equal.
+        // Accept common spelling variants.
         let normalized = name
             .to_lowercase()
             .replace("p99_", "p99.")
@@ -211,12 +211,12 @@ impl Figure {
             .map(|known| (strsim::damerau_levenshtein(&normalized, &known), known))
             .min();
         match nearest {
-            // Allow up to a third of the letters to differ.
+            // At most a third of the characters may differ.
             Some((distance, known)) if distance * 3 <= known.len().max(3) => {
                 format!("did you mean \"{known}\"?")
             }
             _ => format!(
-                "the figures are {}; the response-time statistics {}; and statistics of other times \
+                "valid figures are {}; response-time statistics ({}); and statistics for other times \
                  ({}), such as \"service.p99\"",
                 numbers.join(", "),
                 statistics.join(", "),

@@ -8,17 +8,17 @@ pub(crate) use figure::{Figure, Subject};
 pub use ratio::RatioCondition;
 pub use run::Condition;
 
-/// The error for an invalid condition, with a suggestion.
+/// The error for an invalid condition. The message contains a suggestion.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConditionError(String);
 
-/// A comparison operator between figure and value.
+/// Compares a figure with a condition's value.
 type Comparator = fn(&f64, &f64) -> bool;
 
 /// The parts of a condition.
 struct Parts<'a> {
-    /// The whole condition without surrounding spaces.
+    /// The complete condition without leading and trailing spaces.
     text: &'a str,
     figure: &'a str,
     comparator: Comparator,
@@ -26,7 +26,7 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// Splits a condition. `form` describes the expected syntax for errors.
+    /// Splits a condition into its parts. Error messages show `form` as the expected syntax.
     fn split(text: &'a str, form: &str) -> Result<Self, ConditionError> {
         let text = text.trim();
         let is_operator = |c: char| "<>=!".contains(c);

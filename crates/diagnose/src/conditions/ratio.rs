@@ -8,8 +8,8 @@ use floodmark_record::units::show_ratio;
 
 use super::{Comparator, ConditionError, Parts, invalid_form};
 
-const FORM: &str = "a metric, then ratio, low or high (the bounds of its interval), an operator and a \
-                    number, such as 'p99 ratio > 1.05' or 'throughput high < 1'";
+const FORM: &str = "a metric, \"ratio\" (or \"low\" or \"high\", the bounds of its interval), an operator and \
+                    a number, such as 'p99 ratio > 1.05' or 'throughput high < 1'";
 
 /// A condition of `floodmark compare --fail-if`.
 #[derive(Debug, Clone)]
@@ -59,8 +59,8 @@ impl FromStr for RatioCondition {
 }
 
 impl RatioCondition {
-    /// Evaluates the condition on a comparison of its metric. `met` is `None` if the ratio or bound
-    /// is unknown.
+    /// Evaluates the condition on a comparison of the condition's metric. In the result, `met` is
+    /// `None` if the ratio or bound is unknown.
     #[must_use]
     pub fn judge(&self, comparison: &Comparison) -> Threshold {
         let number = (self.number)(comparison);

@@ -15,9 +15,9 @@ const FORM: &str = "a figure, an operator and a value, such as 'p99 > 50ms'";
 /// A condition of `floodmark load --fail-if`.
 #[derive(Debug, Clone)]
 pub struct Condition {
-    /// The condition in its original spelling.
+    /// The original text of the condition.
     pub text: String,
-    /// The group that the condition refers to, or `None` for the whole run.
+    /// The group that the condition applies to, or `None` for the whole run.
     pub group: Option<String>,
     figure: Figure,
     comparator: Comparator,
@@ -51,7 +51,7 @@ impl FromStr for Condition {
     }
 }
 
-/// Parses a value in the unit of the figure.
+/// Parses a value and returns it in the figure's unit.
 fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
     let micros = |text| parse_duration(text).map(|time| time.as_nanos() as f64 / 1e3);
     match unit {
@@ -66,14 +66,14 @@ fn parse_value(unit: FigureUnit, text: &str) -> Result<f64, String> {
             .map(Rate::per_s)
             .or_else(|_| micros(text))
             .map_err(|_| {
-                format!("\"{text}\" is not a time; write microseconds, like \"5\" or \"5us\"")
+                format!("\"{text}\" is not a time; write microseconds, such as \"5\" or \"5us\"")
             }),
     }
 }
 
 /// Parses `1%` or `0.01`. The value `1` without a percent sign is ambiguous.
 fn parse_share(text: &str) -> Result<f64, String> {
-    let invalid = || format!("\"{text}\" is not a share; write it like \"1%\" or \"0.01\"");
+    let invalid = || format!("\"{text}\" is not a share; write a value such as \"1%\" or \"0.01\"");
     let (number, scale) = match text.strip_suffix('%') {
         Some(number) => (number.trim_end(), 100.0),
         None => (text, 1.0),
@@ -84,22 +84,23 @@ fn parse_share(text: &str) -> Result<f64, String> {
     let value: f64 = number.parse().map_err(|_| invalid())?;
     if scale == 1.0 && value >= 1.0 {
         return Err(format!(
-            "\"{text}\" could be a percentage or a share; write \"{text}%\", or a share below 1 like \"0.01\""
+            "\"{text}\" could be a percentage or a share; write \"{text}%\", or a share below 1 such as \"0.01\""
         ));
     }
     if value > scale {
         return Err(format!("\"{text}\" exceeds the maximum of \"100%\""));
     }
-    // Rounding makes 2.4% exactly equal to 24 of 1,000.
+    // Without rounding, 2.4% would not exactly equal 24 ÷ 1,000.
     Ok((value / scale * 1e12).round() / 1e12)
 }
 
 impl Condition {
-    /// Evaluates the condition on all runs of a record. The condition is met if any run meets it.
-    /// The result is unknown if no run meets it and at least one run lacks the figure.
+    /// Evaluates the condition on all runs of a record. The condition is met if any run meets the
+    /// condition. The result is unknown if no run meets the condition and at least one run lacks
+    /// the figure.
     ///
-    /// Reports the figure of the first decisive run. A percentile or maximum among timed-out
-    /// requests counts as infinite.
+    /// The result contains the figure of the first decisive run. A percentile or maximum that falls
+    /// among timed-out requests counts as infinite.
     #[must_use]
     pub fn judge(&self, record: &Record) -> Threshold {
         let runs = &record.runs;
@@ -128,7 +129,7 @@ impl Condition {
         }
     }
 
-    /// Returns whether a run meets the condition, and the figure as text.
+    /// Returns whether a run meets the condition, and the formatted figure.
     pub(super) fn judge_run(&self, run: &Run) -> (Option<bool>, String) {
         let group = match &self.group {
             None => None,

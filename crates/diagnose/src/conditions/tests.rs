@@ -1,4 +1,4 @@
-//! Tests of conditions on runs and on ratios.
+//! Tests for conditions on runs and ratios.
 
 use floodmark_record::comparison::{Compared, ComparedMetric, Comparison, Conclusion};
 use floodmark_record::groups::GroupFigures;
@@ -27,7 +27,7 @@ fn times(p50: f64, p99: f64) -> Times {
     }
 }
 
-/// Returns a closed run at 184,210/s with a p99 of 990 µs.
+/// Returns a closed-model run at 184,210/s with a p99 of 990 µs.
 fn fast() -> Run {
     let mut run = crate::next::tests::run(closed());
     run.throughput_per_s = Some(184_210.0);
@@ -304,7 +304,7 @@ fn ratio_conditions_judge_the_named_number() {
 fn ratio_errors_name_the_fix() {
     for (text, fix) in [
         ("", "such as 'p99 ratio > 1.05'"),
-        ("p99 > 1.05", "write a metric, then ratio"),
+        ("p99 > 1.05", "write a metric, \"ratio\""),
         ("p99 ratio", "is not a condition"),
         ("p99 middle > 1", "is not a condition"),
         ("p98 ratio > 1", "unknown figure \"p98\""),

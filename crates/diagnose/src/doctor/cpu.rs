@@ -18,7 +18,7 @@ pub(super) fn cpus(facts: &HostFacts) -> Option<HostFinding> {
         0 | 1 => problem(
             Level::Warning,
             found,
-            "client and server share one CPU: throughput describes the pair, and latencies include waiting for the CPU",
+            "client and server share one CPU: throughput depends on both, and latencies include waiting for the CPU",
             &[if online > 1 {
                 &use_all
             } else {
@@ -95,11 +95,12 @@ pub(super) fn governor(facts: &HostFacts) -> Option<HostFinding> {
         .map(|(name, cpus)| format!("{name} on {cpus} CPUs"))
         .collect();
     if others.is_empty() {
-        return Some(fine("governor performance on all CPUs"));
+        return Some(fine("governor \"performance\" on all CPUs"));
     }
     let driver = frequency.driver.as_deref().unwrap_or("unknown");
-    // These drivers treat "powersave" as dynamic in active mode. Other drivers use the lowest
-    // frequency (kernel documentation, admin-guide/pm: cpufreq, intel_pstate, amd-pstate).
+    // In active mode, these drivers change the frequency dynamically under "powersave". Other
+    // drivers use the lowest frequency (kernel documentation, admin-guide/pm: cpufreq,
+    // intel_pstate, amd-pstate).
     let dynamic = matches!(driver, "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp");
     let (level, effect) = if frequency.governors.contains_key("powersave") && !dynamic {
         (
@@ -121,14 +122,15 @@ pub(super) fn governor(facts: &HostFacts) -> Option<HostFinding> {
 }
 
 pub(super) fn steal(facts: &HostFacts) -> Option<HostFinding> {
-    // One tick of 10 ms in half a second on 2 CPUs is 1 %, so a share below 2 % may be noise.
+    // In half a second on 2 CPUs, one 10 ms tick is 1 % of the CPU time. A share below 2 % may
+    // therefore be noise.
     const NOTE: f64 = 0.02;
-    // A loss of 5 % of the CPU time is larger than most differences in comparisons.
+    // A 5 % loss of CPU time is larger than most differences in comparisons.
     const WARNING: f64 = 0.05;
     let now = facts.load.stolen_cpus? / host_cpus(facts);
     let ever = facts.load.stolen_since_boot.unwrap_or(0.0);
     let (percent, percent_ever) = (now * 100.0, ever * 100.0);
-    // Steal before the sample is worth a note.
+    // Steal before the sample causes at most a note.
     let level = level(now, NOTE, WARNING).min(level(ever, NOTE, f64::INFINITY));
     if level == Level::Ok {
         return Some(fine(format!(
@@ -154,7 +156,7 @@ fn host_cpus(facts: &HostFacts) -> f64 {
 }
 
 pub(super) fn other_load(facts: &HostFacts) -> Option<HostFinding> {
-    // The services of an idle system use less than a tenth of one CPU.
+    // The services on an idle system use less than a tenth of one CPU.
     const NOTE: f64 = 0.1;
     // Warn at a quarter of a CPU, or at a tenth of all CPUs if that is more.
     const WARNING_CPUS: f64 = 0.25;

@@ -6,13 +6,13 @@ use floodmark_record::units::show_count;
 
 use super::{fine, problem};
 
-/// Duration of TIME_WAIT, seconds (`TCP_TIMEWAIT_LEN`, a kernel constant).
+/// Duration of TIME_WAIT in seconds (`TCP_TIMEWAIT_LEN`, a kernel constant).
 const TIME_WAIT_S: f64 = 60.0;
 
 const MORE_SOURCES: &str = "# or use several source addresses: --sources 127.0.0.2-127.0.0.20";
 
 pub(super) fn open_files(facts: &HostFacts) -> Option<HostFinding> {
-    // This limit allows 10,000 connections in the client or the server.
+    // Limit that allows 10,000 connections in the client or the server.
     const ENOUGH: u64 = 10_240;
     let limit = facts.open_files?;
     let show = |n: u64| match n {
@@ -30,7 +30,7 @@ pub(super) fn open_files(facts: &HostFacts) -> Option<HostFinding> {
             },
             format!("hard limit {hard}"),
             format!(
-                "client and server are limited to about {} connections each",
+                "client and server can each open at most about {} connections",
                 connections(limit.hard)
             ),
             &["sudo prlimit --pid $$ --nofile=1048576:1048576"],
@@ -41,7 +41,7 @@ pub(super) fn open_files(facts: &HostFacts) -> Option<HostFinding> {
             Level::Note,
             format!("soft limit {soft}, hard limit {hard}"),
             format!(
-                "a server started from this shell is limited to about {} connections; floodmark raises its own limit",
+                "a server started from this shell can open at most about {} connections; floodmark raises its own limit",
                 connections(limit.soft)
             ),
             &["ulimit -n $(ulimit -Hn)"],
@@ -83,7 +83,7 @@ pub(super) fn ports(facts: &HostFacts) -> Option<HostFinding> {
 }
 
 pub(super) fn time_wait(facts: &HostFacts) -> Option<HostFinding> {
-    // Even a small server accepts this number of fresh connections per second.
+    // Even a small server can accept this many fresh connections per second.
     const LOW_RATE: f64 = 10_000.0;
     let rules = &facts.time_wait;
     let usable = facts.ports?.usable() as f64;
@@ -144,15 +144,15 @@ pub(super) fn time_wait(facts: &HostFacts) -> Option<HostFinding> {
         problem(
             Level::Note,
             found,
-            "finding a free port takes longer, which costs client CPU",
-            &["sleep 60    # until they are free"],
+            "finding a free port takes longer, which costs CPU time in the client",
+            &["sleep 60    # until the ports are free"],
         )
     });
     crowded.or_else(|| Some(fine(found + &elsewhere)))
 }
 
 pub(super) fn accept_queue(facts: &HostFacts) -> Option<HostFinding> {
-    // The kernel's default has been 4096 since Linux 5.4; before, it was 128.
+    // The kernel's default since Linux 5.4. Older kernels use 128.
     const DEFAULT: u64 = 4_096;
     let queue = &facts.accept_queue;
     let somaxconn = queue.somaxconn?;
@@ -167,7 +167,7 @@ pub(super) fn accept_queue(facts: &HostFacts) -> Option<HostFinding> {
             ),
             &[
                 &format!("sudo sysctl -w net.core.somaxconn={DEFAULT}"),
-                "# then restart the server; the limit applies when it starts to listen",
+                "# then restart the server: the new limit applies only to new listening sockets",
             ],
         ));
     }
@@ -178,7 +178,7 @@ pub(super) fn accept_queue(facts: &HostFacts) -> Option<HostFinding> {
                 "{found}, net.ipv4.tcp_max_syn_backlog = {} without SYN cookies",
                 show_count(backlog)
             ),
-            "bursts of fresh connections over a network lose SYNs beyond this number of half-open connections",
+            "during bursts of fresh connections over a network, SYNs beyond this number of half-open connections are dropped",
             &["sudo sysctl -w net.ipv4.tcp_syncookies=1"],
         ),
         _ => fine(found),
@@ -213,7 +213,7 @@ pub(super) fn conntrack(facts: &HostFacts) -> Option<HostFinding> {
         level,
         found,
         format!(
-            "each fresh connection takes an entry for 2 minutes; with {} free entries, SYNs are dropped silently above {} fresh connections/s",
+            "each fresh connection occupies an entry for 2 minutes; with {} free entries, SYNs are dropped silently above {} fresh connections/s",
             show_count(free),
             show_count(free / 120)
         ),

@@ -33,13 +33,13 @@ pub(super) fn io_uring(facts: &HostFacts) -> Option<HostFinding> {
         ),
     };
     let effect =
-        "floodmark uses epoll instead; servers that need io_uring fail to start or fall back";
+        "floodmark uses epoll instead; servers that need io_uring fail to start or use a fallback";
     Some(problem(Level::Note, found, effect, &[fix]))
 }
 
 pub(super) fn clock(facts: &HostFacts) -> Option<HostFinding> {
-    // A reading takes 20–60 ns without a system call, 200 ns or more with one, and 1–3 µs with hpet
-    // or acpi_pm.
+    // Reading the clock takes 20–60 ns without a system call, at least 200 ns with a system call,
+    // and 1–3 µs with hpet or acpi_pm.
     const SLOW_NS: f64 = 200.0;
     const VERY_SLOW_NS: f64 = 500.0;
     let clock = &facts.clock;
@@ -59,7 +59,7 @@ pub(super) fn clock(facts: &HostFacts) -> Option<HostFinding> {
         level,
         found,
         format!(
-            "client and server read the clock several times per request: 5 readings limit a thread to {per_s} requests/s"
+            "client and server read the clock several times per request: 5 readings per request limit a thread to {per_s} requests/s"
         ),
         &[fix],
     ))

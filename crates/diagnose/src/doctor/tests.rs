@@ -1,4 +1,4 @@
-//! Tests of host findings.
+//! Tests for host findings.
 
 use floodmark_record::host::{
     AcceptQueueFacts, ClockFacts, ConntrackFacts, CpuFacts, FrequencyFacts, HostFacts,
@@ -11,7 +11,7 @@ mod cpu;
 mod network;
 mod system;
 
-/// Returns the facts about a host without problems.
+/// Returns facts about a host that has no problems.
 fn sound() -> HostFacts {
     HostFacts {
         kernel: "6.18.44".to_owned(),
@@ -82,7 +82,7 @@ fn finding(facts: &HostFacts, topic: &str) -> HostFinding {
     found.remove(0)
 }
 
-/// Applies `change` to the facts of a healthy host. Checks the level, figures and fix of the
+/// Applies `change` to the facts about a healthy host, and checks the level, figures and fix of the
 /// finding on `topic`.
 #[track_caller]
 fn expect(topic: &str, change: impl FnOnce(&mut HostFacts), level: Level, found: &str, fix: &str) {

@@ -1,4 +1,4 @@
-//! Tests of validity and notes.
+//! Tests for validity and notes.
 
 use super::*;
 use crate::testing::{closed, open, thread};
@@ -8,7 +8,7 @@ use floodmark_record::times::Times;
 
 mod notes;
 
-/// A run with the facts needed to judge it.
+/// A run and the facts needed to judge the run.
 struct Case {
     run: Run,
     cpus: u32,
@@ -16,7 +16,7 @@ struct Case {
 }
 
 impl Case {
-    /// Returns a valid run: 10,000 requests of 50 ms in ten seconds.
+    /// Returns a valid ten-second run with 10,000 requests that take 50 ms each.
     fn good(plan: Plan) -> Self {
         let mut run = crate::next::tests::run(plan);
         run.lateness_us.p99 = Some(50.0);
@@ -120,7 +120,7 @@ fn saturated_closed_client_gives_a_lower_bound() {
         Status::Bound,
         &[
             "2 threads, 97 % on a CPU",
-            "each of its CPUs",
+            "each CPU of the client",
             "another host",
         ],
     );
@@ -254,8 +254,8 @@ fn expected_client_errors_are_valid() {
             .contains("no local port was left for 8,000 connections, as the experiment expects"),
         "{judged:?}"
     );
-    // Threads saturated by an expected search for ports do not bound the run. Threads saturated by
-    // sending do.
+    // Threads saturated by an expected search for ports do not bound the run, but threads saturated
+    // by sending do.
     case.run.client.threads = vec![thread(0.96, 0.0)];
     case.is(Status::Valid, &[]);
     let mut case = Case::good(closed()).unsent(500, Some("ports_exhausted"));
@@ -279,7 +279,7 @@ fn server_errors_are_valid() {
 
 #[test]
 fn ignores_failed_connects_without_a_waiting_request() {
-    // The server refused 500 requests. Meanwhile, idle connections lacked local ports.
+    // The server refused 500 requests. Meanwhile, no local ports were left for idle connections.
     let mut case = Case::good(open()).unsent(500, Some("connect_refused"));
     case.run.errors.insert("ports_exhausted".to_owned(), 9_000);
     case.run.connections.unawaited = case.run.errors.clone();
@@ -312,10 +312,11 @@ fn judges_held_connections_that_failed_to_open() {
             opening_ns: 100_000_000,
         })
     };
-    // Server errors, and client errors up to 1 %, only cause a note.
+    // Server errors cause only a note. Client errors on at most 1 % of the connections also cause
+    // only a note.
     let refused = ("connect_timed_out", 200);
     case.run.connections.held = held(&[refused]);
-    // Errors that occur during the run do not invalidate it.
+    // Errors during the run do not invalidate the run.
     case.run.errors.insert("ports_exhausted".to_owned(), 50);
     case.notes_one(&["200 of 1,000 held connections", "run (connect timed out)"]);
     case.run.connections.held = held(&[refused, ("ports_exhausted", 10)]);

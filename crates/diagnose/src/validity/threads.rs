@@ -4,12 +4,13 @@ use floodmark_record::events::ThreadUsage;
 
 use crate::text::{percent, plural};
 
-/// Mean shares of the time of all load threads.
+/// Mean shares of time across all load threads.
 pub(crate) struct ClientThreads {
     pub(crate) n: usize,
-    /// Share of the time on a CPU, in user mode or in the kernel.
+    /// Share of the time that threads were on a CPU, in user mode or kernel mode.
     pub(crate) on_cpu: f64,
-    /// Share of the time runnable without a CPU. `None` if unknown for any thread.
+    /// Share of the time that threads were runnable but had no CPU. `None` if the share is unknown
+    /// for any thread.
     pub(crate) runnable: Option<f64>,
 }
 
@@ -35,7 +36,7 @@ impl ClientThreads {
         (self.on_cpu + self.runnable.unwrap_or(0.0)).min(1.0)
     }
 
-    /// Returns the next larger useful number of threads, or `None` if no further CPU is available.
+    /// Returns a larger number of threads to try, or `None` if more threads would not help.
     pub(crate) fn more(&self, cpus: u32) -> Option<usize> {
         let cpus = cpus as usize;
         (self.n < cpus && !self.is_starved()).then(|| (self.n * 2).min(cpus))
@@ -56,16 +57,16 @@ impl ClientThreads {
         format!("{threads}, {} on a CPU, {runnable}", percent(self.on_cpu))
     }
 
-    /// Returns what to do about saturated threads.
+    /// Returns the fix for saturated threads.
     pub(crate) fn fix(&self, cpus: u32) -> String {
         if let Some(more) = self.more(cpus) {
             format!("use more client threads: -t {more}")
         } else if self.is_starved() {
-            "client and server compete for the same CPUs: give each its own (taskset -c), or run the \
+            "client and server compete for the same CPUs: give each its own CPUs (taskset -c), or run the \
              client on another host"
                 .to_owned()
         } else {
-            "each of its CPUs already has a thread: run the client on another host".to_owned()
+            "each CPU of the client already has a thread: run the client on another host".to_owned()
         }
     }
 }

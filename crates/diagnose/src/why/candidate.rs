@@ -7,9 +7,9 @@ use floodmark_record::cause::Cause;
 pub enum EvidenceRank {
     /// A counter identifies the affected requests.
     Counted,
-    /// Most requests were observed in one place, and nothing else explains this.
+    /// Most requests were observed in one place, and no other cause explains this.
     Located,
-    /// A mechanism that saturates the server's CPU. Ranks before the CPU.
+    /// A mechanism that saturates the server's CPU. The mechanism ranks above the CPU as a cause.
     Mechanism,
     /// A saturated resource.
     Saturated,
@@ -32,7 +32,7 @@ impl EvidenceRank {
 #[derive(Debug)]
 pub struct Candidate {
     pub rank: EvidenceRank,
-    /// Used share of the limit, or 1 if it cannot be computed.
+    /// Used share of the limit, or 1 if the share cannot be computed.
     pub utilization: f64,
     /// Upper bound of throughput in requests per second.
     pub limit_per_s: Option<f64>,
@@ -44,7 +44,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Creates a candidate with utilization 1 and without a limit.
+    /// Creates a candidate with a utilization of 1 and no upper bound of throughput.
     pub fn new(
         rank: EvidenceRank,
         summary: impl Into<String>,
@@ -77,8 +77,7 @@ impl Candidate {
         }
     }
 
-    /// Sets the used share of the resource and computes the upper bound of throughput from the
-    /// share.
+    /// Sets the used share of the resource and the resulting upper bound of throughput.
     pub fn with_utilization(self, share: f64, throughput_per_s: f64) -> Self {
         self.with_share(share)
             .with_limit(Some(throughput_per_s / share))
@@ -96,7 +95,7 @@ pub enum Finding {
     Limit(Candidate),
     /// The figure that rules out the cause.
     RuledOut(String),
-    /// Names the evidence that was not available.
+    /// The evidence that was not available.
     NotAvailable(String),
 }
 
@@ -120,7 +119,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Adds the finding of a rule on a cause.
+    /// Adds a rule's finding about a cause.
     pub fn add(&mut self, cause: Cause, finding: Option<Finding>) {
         match finding {
             None => {}

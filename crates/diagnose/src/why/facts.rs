@@ -1,4 +1,4 @@
-//! Facts about a run: rates and means over the window. Facts are the input of all rules.
+//! Facts about a run: rates and means over the window. All rules take these facts as input.
 
 use floodmark_record::Metric;
 use floodmark_record::events::ThreadUsage;
@@ -14,7 +14,7 @@ pub use consumed::consumed;
 pub use samples::WindowSamples;
 pub use waiting::{DatabaseSessions, ThreadGroupFacts, UpstreamFacts};
 
-/// Maximum CPU use of a warm JVM's compiler, in CPUs.
+/// Maximum number of CPUs that the compiler of a warm JVM uses.
 const WARM: f64 = 0.05;
 
 /// Facts about one run. `None` means that a fact is not available.
@@ -30,7 +30,7 @@ pub struct RunFacts<'a> {
     /// Mean number of requests in flight (Little's law): ok responses per second × mean service
     /// time.
     pub in_flight: Option<f64>,
-    /// Number of CPUs of the client's host.
+    /// Number of CPUs on the client's host.
     pub cpus: f64,
     /// Whether the client has dedicated CPUs.
     pub client_has_own_cpus: bool,
@@ -41,8 +41,9 @@ pub struct RunFacts<'a> {
     pub store: Option<CpuUse>,
     /// Number of busy CPUs on the client's host.
     pub host_busy: Option<f64>,
-    /// Numbers of busy CPUs and of all CPUs on the server's host.
+    /// Number of busy CPUs on the server's host.
     pub server_host_busy: Option<f64>,
+    /// Number of CPUs on the server's host.
     pub server_cpus: f64,
     /// Number of requests that the server works on concurrently: ok responses per second × service
     /// time without queueing.
@@ -71,13 +72,13 @@ pub struct CpuUse {
     pub busiest: Option<BusiestThread>,
 }
 
-/// The busiest thread of a client, server or store.
+/// The busiest thread of the client, server or store.
 #[derive(Debug)]
 pub struct BusiestThread {
     pub name: String,
     /// Share of the time that the thread was on a CPU.
     pub on_cpu: f64,
-    /// Share of the time that the thread was runnable, waiting for a CPU.
+    /// Share of the time that the thread was runnable but waited for a CPU.
     pub runnable: f64,
 }
 
@@ -96,7 +97,8 @@ impl<'a> RunFacts<'a> {
         let ok_per_s = run.throughput_per_s.filter(|_| seconds > 0.0)?;
         let sending_s = run.sending_s.max(seconds);
         let counts = &run.requests;
-        // Other outcomes are counted per run rather than per window, so use their mean rate.
+        // The counts of other outcomes cover the whole run rather than the window, so use the mean
+        // rate.
         let others = counts.rejected + counts.wrong + counts.malformed;
         let responses_per_s = ok_per_s + others as f64 / sending_s;
         let mean_s = run.service_time_us.mean.map(|us| us / 1e6);
@@ -150,7 +152,7 @@ impl<'a> RunFacts<'a> {
         self.run.remote.is_some() || (self.client_has_own_cpus && self.server_has_own_cpus)
     }
 
-    /// Returns the number of the server's CPUs that the client uses.
+    /// Returns how many of the server's CPUs the client uses.
     #[must_use]
     pub fn client_on_server_cpus(&self) -> f64 {
         if self.is_client_separate() {
@@ -160,8 +162,8 @@ impl<'a> RunFacts<'a> {
         }
     }
 
-    /// Returns the number of idle CPUs and of all CPUs available to the server. Returns `None`
-    /// without server metrics, because the server's host is then unknown.
+    /// Returns the number of idle CPUs and the total number of CPUs available to the server.
+    /// Returns `None` without server metrics, because the server's host is then unknown.
     #[must_use]
     pub fn idle_cpus(&self) -> Option<(f64, f64)> {
         let server = self.server.as_ref()?;
@@ -179,7 +181,7 @@ impl<'a> RunFacts<'a> {
         self.server.as_ref()?.busiest.as_ref()
     }
 
-    /// Returns the mean value of a JVM metric of the server.
+    /// Returns the mean of one of the server's JVM metrics.
     #[must_use]
     pub fn jvm(&self, figure: JvmFigure) -> Option<f64> {
         self.samples.mean(Metric::Jvm(Role::Server, figure))
@@ -191,7 +193,7 @@ pub fn used(process: &Option<CpuUse>) -> f64 {
     process.as_ref().map_or(0.0, |process| process.used)
 }
 
-/// Returns the concurrency of the server: ok responses per second × shortest service time.
+/// Returns the server's concurrency: ok responses per second × shortest service time.
 ///
 /// The first requests of a load do not queue, so the shortest service time excludes queueing.
 /// Returns `None` for a cold JVM, whose first requests run interpreted code, and for a mix, whose
@@ -247,7 +249,7 @@ fn client_cpu(
 ) -> CpuUse {
     let client = &run.client;
     if client.name.is_some() || client.threads.is_empty() {
-        // Short-lived processes count only toward the total of their parent (wait4).
+        // Short-lived processes appear only in their parent's total (wait4).
         let whole_s = client.tool.as_ref().map(|tool| tool.wall_s);
         let whole_s = whole_s.filter(|s| *s > 0.0).unwrap_or(run.sending_s);
         return CpuUse {

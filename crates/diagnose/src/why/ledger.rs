@@ -1,19 +1,19 @@
-//! The location of requests in flight, and the upper bound of each resource.
+//! The locations of requests in flight, and the upper bound that each resource sets.
 
 use floodmark_record::metric::{ListenerFigure, Role, SocketFigure};
 use floodmark_record::verdict::{Ceiling, Ledger, LedgerEntry};
 
 use super::facts::RunFacts;
 
-/// Returns the mean number of requests in flight and their locations. Returns `None` without a mean
-/// service time.
+/// Returns the mean number of requests in flight, in total and at each location. Returns `None` if
+/// the mean service time is unknown.
 ///
 /// Little's law: J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9
 /// (1961).
 pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
     let in_flight = facts.in_flight?;
     let run = facts.run;
-    // All requests, and all responses, are assumed to have similar sizes.
+    // Assume that requests have similar sizes and that responses have similar sizes.
     let request = run.bytes.sent as f64 / run.requests.sent.max(1) as f64;
     let response = run.bytes.received as f64 / run.requests.ok.max(1) as f64;
     let unread = |role, size: f64| {
@@ -32,7 +32,7 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
     let source = "listener accept_queue (sock_diag)";
     add("in the server's accept queue", queue, source);
     add(
-        "received by the server's kernel, not read yet",
+        "received by the server's kernel, not yet read",
         unread(Role::Server, request),
         "server sockets receive_queue (sock_diag) ÷ mean request size",
     );
@@ -49,14 +49,14 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
             "sock_diag: sent after the last receive",
         );
     }
-    // Requests that wait for the store include those that the store works on.
+    // The requests that wait for the store include the requests that the store works on.
     let waits_known = facts.upstreams.iter().any(|one| one.waiting.is_some());
     if let Some(store) = facts.store.as_ref().filter(|_| !waits_known) {
         add("in the store, on a CPU", Some(store.used), ON_CPU);
         add("in the store, runnable", store.runnable, RUNNABLE);
     }
     add(
-        "received by the client's kernel, not read yet",
+        "received by the client's kernel, not yet read",
         unread(Role::Client, response),
         "client sockets receive_queue (sock_diag) ÷ mean response size",
     );
@@ -72,7 +72,7 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
     })
 }
 
-/// Returns the upper bound of each resource, lowest first.
+/// Returns the upper bound that each resource sets on throughput, lowest first.
 pub(super) fn ceilings(facts: &RunFacts<'_>) -> Vec<Ceiling> {
     let mut ceilings = Vec::new();
     let mut add = |resource: &str, used: f64, cpus: f64| {

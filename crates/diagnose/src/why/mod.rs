@@ -21,7 +21,7 @@ const BOTH_NAMED: f64 = 0.1;
 /// Maximum number of lines of evidence.
 const MAX_EVIDENCE: usize = 5;
 
-/// Returns the verdict on a run, or `None` without a throughput.
+/// Returns the verdict on a run, or `None` if the run has no throughput.
 #[must_use]
 pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     let facts = RunFacts::of(run, environment)?;
@@ -63,8 +63,9 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     Some(proof::judge(run, verdict))
 }
 
-/// Returns further causes to name: those that limit the run about as much, the CPU that the first
-/// cause saturates, and those that affect a minor part of the responses.
+/// Returns further causes that the verdict names. Such causes limit the run about as much as the
+/// first cause, or affect a minor part of the responses. The server's CPU is also named if the
+/// first cause saturates the CPU.
 fn contributing((cause, first): (Cause, &Candidate), others: &[(Cause, Candidate)]) -> Vec<Cause> {
     let uses_server_cpu = first.rank == EvidenceRank::Mechanism || cause == Cause::CpuQuota;
     let contributes = |(cause, other): &&(Cause, Candidate)| {

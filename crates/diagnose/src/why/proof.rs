@@ -1,5 +1,5 @@
-//! Proof by perturbation: predicted effects for each class of causes, and the confidence that
-//! follows from the measured effects (docs/decisions/0022-proof.md).
+//! Proof by perturbation: predicts the effects for each class of causes, and derives the confidence
+//! from the measured effects (docs/decisions/0022-proof.md).
 
 use std::collections::BTreeMap;
 
@@ -21,22 +21,22 @@ const UNCHANGED: f64 = 0.875;
 const REDUCED_HIGH: f64 = 0.95;
 
 /// Minimum throughput ratio if the paused process is saturated. The process loses a fifth of its
-/// throughput and the cost of pausing (0.71 was measured).
+/// throughput, plus the cost of pausing (0.71 was measured).
 const REDUCED_LOW: f64 = 0.6;
 
-/// Maximum throughput ratio of adjacent windows that noise alone can cause.
+/// Maximum throughput ratio between adjacent windows that noise alone can cause.
 const NOISE: f64 = 1.12;
 
-/// Minimum service time without queueing, in µs, at which a pause of 1 ms in 5 ms hardly slows a
-/// waiting process. The awaited work continues during a pause. The process notices the end of that
-/// work 0.1 ms late on average, which is a twentieth of this time.
+/// Minimum service time without queueing, in µs, at which pausing a waiting process for 1 ms in
+/// every 5 ms hardly slows the process. The awaited work continues during a pause. The process
+/// notices the end of that work 0.1 ms late on average, which is a twentieth of this service time.
 const LONG_SERVICE_US: f64 = 2_000.0;
 
-/// A class of causes that predict the same effect for every perturbation.
+/// A class of causes with the same predicted effect for every perturbation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CauseClass {
     ClientCpu,
-    /// The server's CPU, no matter what uses it.
+    /// The server's CPU, regardless of what uses the CPU.
     ServerCpu,
     StoreCpu,
     SharedCpu,
@@ -101,8 +101,8 @@ impl CauseClass {
         })
     }
 
-    /// Returns whether a perturbation of this class's resource changed throughput as predicted. A
-    /// reduction counts only if the whole interval is below 1.
+    /// Returns whether perturbing this class's resource changed throughput by the predicted amount.
+    /// A reduction counts only if the whole interval is below 1.
     fn is_confirmed(self, tested: &[Tested]) -> bool {
         let find = |change| tested.iter().find(|tested| tested.change == change);
         let reduced = |change| {
@@ -124,10 +124,10 @@ impl CauseClass {
     }
 }
 
-/// Returns the perturbations that separate a run's cause from others.
+/// Returns the perturbations that can distinguish a run's cause from other causes.
 ///
-/// Empty if no perturbation can. Always empty in the open model, where throughput equals the
-/// offered rate.
+/// The list is empty if no perturbation can distinguish the causes. In the open model, the list is
+/// always empty, because throughput equals the offered rate.
 #[must_use]
 pub fn changes(run: &Run) -> Vec<Perturbation> {
     let cause = run.verdict.as_ref().map(|verdict| verdict.cause);
@@ -153,8 +153,8 @@ pub struct DoubledSetting {
     pub to: u32,
 }
 
-/// Returns the setting that sizes the pool named by a run's verdict. The value must be close to the
-/// number of concurrent requests.
+/// Returns the setting for the size of the pool that a run's verdict names. The setting's value
+/// must be close to the number of concurrent requests.
 #[must_use]
 pub fn pool_setting(
     run: &Run,
@@ -176,13 +176,13 @@ pub fn pool_setting(
     })
 }
 
-/// Returns the mean throughput ratio of adjacent windows with an interval (Student's t on
-/// logarithms).
+/// Returns the mean throughput ratio between adjacent windows, and the interval of the ratio
+/// (Student's t on logarithms).
 fn ratio(windows: &Windows) -> Option<(f64, Interval)> {
     let pairs = windows.base_per_s.iter().zip(&windows.changed_per_s);
     let ratios: Vec<f64> = pairs.map(|(base, changed)| changed / base).collect();
     let method = format!(
-        "Student's t on the logarithms of {} pairs of neighbouring windows",
+        "Student's t on the log ratios of {} pairs of adjacent windows",
         ratios.len()
     );
     geometric(&ratios, method)
@@ -193,7 +193,7 @@ fn contradicts(interval: &Interval, (low, high): (f64, f64)) -> bool {
     interval.high < low || interval.low > high
 }
 
-/// Adds the perturbations to a verdict and updates its confidence.
+/// Adds the perturbations to a verdict and updates the verdict's confidence.
 ///
 /// The cause is proven if no perturbation contradicts it and every other class of causes is
 /// contradicted or ruled out. The cause becomes unknown if a perturbation contradicts it.
@@ -238,7 +238,7 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
             "; but the perturbations did not change throughput as this cause predicts";
         return verdict;
     }
-    // Causes in the store apply only if a store is used.
+    // Causes in the store are possible only if the run uses a store.
     let needs_store = |cause| matches!(cause, Cause::StoreCpu | Cause::StoreLock);
     let is_excluded = |cause: Cause| {
         let prefix = format!("{cause}: ");
@@ -252,8 +252,8 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
         Some(other) if other != class => is_contradicted(other) || is_excluded(*cause),
         _ => true,
     });
-    // Perturbations separate classes, and counters must separate the causes within a class. A
-    // doubled setting identifies its pool.
+    // Perturbations distinguish classes. Counters must distinguish the causes within a class. A
+    // doubled setting identifies the setting's pool.
     let only_cause = class == CauseClass::Pool || verdict.also.is_empty();
     if only_class && only_cause && class.is_confirmed(&verdict.tested) {
         verdict.confidence = Confidence::Proven;

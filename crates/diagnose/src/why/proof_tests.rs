@@ -4,7 +4,7 @@ use super::*;
 use crate::next::tests::run;
 use crate::testing::closed;
 
-/// Returns a closed run with a shortest service time of 5 ms, and its verdict.
+/// Returns a closed-model run with a shortest service time of 5 ms, and the run's verdict.
 fn run_of(cause: Cause) -> (Run, Verdict) {
     let mut run = run(closed());
     run.server = Some(floodmark_record::watch::Server::default());
@@ -110,7 +110,7 @@ fn inconclusive_effect_proves_nothing() {
 
 #[test]
 fn effect_shared_by_several_causes_proves_none() {
-    // Only shared CPUs predict a loss when either process is paused.
+    // Only the shared-CPU cause predicts a loss when either process is paused.
     let verdict = judged(Cause::SharedCpu, 1.0, 0.84, 0.82);
     assert_eq!(verdict.confidence, Confidence::Proven, "{verdict:#?}");
     // A lock, a pool and a rate limiter predict the same effects.
@@ -241,7 +241,7 @@ fn finds_the_setting_of_the_pool() {
         duration_s: 1.0,
         requests: run.requests.clone(),
     });
-    // 1,000/s at 8 ms each keep eight requests in progress.
+    // At 1,000/s and 8 ms per request, eight requests are in progress.
     run.least_service_time_us = Some(8_000.0);
     let settings: BTreeMap<String, String> = [
         ("connections", "8"),

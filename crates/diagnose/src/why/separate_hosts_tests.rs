@@ -1,4 +1,4 @@
-//! Verdicts with separate hosts, and with larger consumers on shared CPUs.
+//! Verdicts on runs with separate hosts, and on runs with a larger consumer on shared CPUs.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::remote::{AlignmentMethod, ClockAlignment, RemoteObservation};
@@ -65,7 +65,7 @@ fn external_client_that_saturates_the_cpus_is_the_cause() {
     let mut run = run_with(3.95, 0.3, 0.1);
     run.client.threads.clear();
     run.client.name = Some("curl-loop".to_owned());
-    // Most processes are short-lived and counted only in the total of their parent.
+    // Most processes are short-lived and appear only in their parent's total.
     (run.client.user_s, run.client.system_s) = (25.0, 11.5);
     run.observations.push(series("client", "run_delay", 9.0));
     is(&run, Cause::ClientCpu);

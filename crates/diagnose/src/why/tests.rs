@@ -39,9 +39,9 @@ pub(crate) fn series(subject: &str, metric: &str, value: f64) -> Observation {
     }
 }
 
-/// Returns a closed run of 50 connections at 1,000/s with a mostly idle client. `busy` CPUs of the
-/// host are used in total. The server uses `server` CPUs with four threads, and its busiest thread
-/// uses `busiest` CPUs.
+/// Returns a closed-model run with 50 connections at 1,000/s and a mostly idle client. In total,
+/// `busy` CPUs of the host are in use. The server uses `server` CPUs with four threads. The busiest
+/// thread uses `busiest` CPUs.
 pub(super) fn run_with(busy: f64, server: f64, busiest: f64) -> Run {
     let mut run = run(closed());
     run.client.threads = vec![thread(0.1, 0.0)];
@@ -309,7 +309,7 @@ fn shared_cpus_rank_before_client_and_server_cpu() {
     run.observations[3] = series("server", "run_delay", 1.0);
     run.client.threads[0].run_delay_s = Some(4.0);
     let verdict = is(&run, Cause::SharedCpu);
-    // The client uses 97 % of its limit, the server 94 %.
+    // The client uses 97 % of its limit, and the server uses 94 %.
     assert_eq!(verdict.also, [Cause::ClientCpu, Cause::ServerCpu]);
 }
 
@@ -347,7 +347,7 @@ fn judges_rejections_failures_and_offered_rates() {
     let mut wrong = run_with(1.0, 0.1, 0.1);
     wrong.requests.wrong = 4_000;
     is(&wrong, Cause::Errors);
-    // Another cause ranks first unless failures are half of the responses.
+    // Another cause ranks first unless at least half of the responses are failures.
     wrong.least_service_time_us = Some(1_000.0);
     assert_eq!(is(&wrong, Cause::Serialised).also, [Cause::Errors]);
     wrong.requests.wrong = 12_000;
@@ -400,7 +400,7 @@ fn handshakes_and_upstream_connections_rank_before_the_cpu() {
     let mut run = run_with(3.98, 3.8, 0.6);
     run.observations[6] = series("network", "ActiveOpens", 600.0);
     is(&run, Cause::ServerCpu);
-    // Short connections are rarely sampled, but there is one per response.
+    // Short connections are rarely sampled, but there is one new connection per response.
     let mut at_once = run.clone();
     at_once.observations[6] = series("network", "ActiveOpens", 1_000.0);
     is(&at_once, Cause::ProxyHop);
@@ -455,7 +455,8 @@ fn verdicts_are_deterministic() {
     assert_eq!(verdict(&run, &machine()), verdict(&run, &machine()));
 }
 
-/// Returns a run of 2 s after a warm-up of 1 s, with `values` in steps of `step_s` seconds.
+/// Returns a two-second run after a warm-up of one second. The series contains `values` in steps of
+/// `step_s` seconds.
 fn watched_seldom(metric: &str, step_s: u64, values: &[f64]) -> Run {
     let mut run = run_with(0.3, 0.1, 0.1);
     run.measured_from_ms = Some(1_040);
@@ -479,7 +480,7 @@ fn ignores_samples_outside_the_window() {
     };
     assert_eq!(open_files(1, &[5.0, 41.0, 41.0, 27.0]), Some(41.0));
     assert_eq!(open_files(2, &[45.5, 0.0]), Some(45.5));
-    // The last step of a counter ends together with the load.
+    // The last step of a counter ends when the load ends.
     let mut run = watched_seldom("user", 2, &[0.1, 0.5]);
     run.observations.remove(1);
     let facts = super::facts::RunFacts::of(&run, &machine()).unwrap();

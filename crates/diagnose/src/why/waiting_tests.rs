@@ -14,7 +14,7 @@ fn working_on(concurrency: f64) -> Run {
     run
 }
 
-/// Returns the series of a thread group that waits in a kernel function.
+/// Returns the series for a thread group that waits in a kernel function.
 fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [Observation; 5] {
     let of = |what: &str, value| series("server threads", &format!("{name} {what}"), value);
     [
@@ -26,7 +26,7 @@ fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [
     ]
 }
 
-/// Returns the series of the server's connections to a store.
+/// Returns the series for the server's connections to a store.
 pub(super) fn upstream(established: f64, waiting: f64) -> [Observation; 2] {
     let of =
         |what: &str, value| series("server upstreams", &format!("127.0.0.1:5432 {what}"), value);
@@ -127,7 +127,7 @@ fn distinguishes_pools_from_serialised_requests() {
     run.observations
         .extend(thread_group("node", 1.0, 1_000.0, "ep_poll"));
     is(&run, Cause::Serialised);
-    // Such a variation in service times is inconclusive.
+    // Service times that vary this much are inconclusive.
     is(&working_on(0.1), Cause::Unknown);
 }
 
@@ -169,7 +169,7 @@ fn finds_a_pool_by_the_servers_setting() {
     let verdict = is(&run, Cause::WorkerPool);
     let evidence = verdict.evidence.join("\n");
     assert!(
-        evidence.contains("setting `threads` of the server: 8"),
+        evidence.contains("server setting `threads`: 8"),
         "{evidence}"
     );
     assert!(evidence.contains("7.5 of 30 connections"), "{evidence}");
@@ -270,8 +270,8 @@ fn finds_a_single_writer_before_the_store() {
             .starts_with("maximum concurrent requests in Cassandra: 1, in 10 samples"),
         "{verdict:#?}"
     );
-    // The store is not the cause with two requests at once (even in a downsampled series), few
-    // statements, or saturated CPUs.
+    // The store is not the cause if it works on two requests at once (even in a downsampled
+    // series), if it executes few statements, or if CPUs are saturated.
     let mut thinned = with(1.0, 1_000.0, 3.4);
     let mut largest = series("cassandra", "Native-Transport-Requests active", 0.0);
     largest.is_peak = true;

@@ -17,9 +17,10 @@ use crate::files::Files;
 
 /// Load one URL and report what limited it.
 ///
-/// Closed model (default): each connection sends its next request after the response. Open model
-/// (--rate, --ramp, --steps, --burst, --replay): requests are sent on schedule, and response time
-/// starts at the scheduled time. Rates, counts and connections are totals, never per thread.
+/// Closed model (default): each connection waits for a response before it sends its next request.
+/// Open model (--rate, --ramp, --steps, --burst, --replay): requests are sent on a schedule, and
+/// response times are measured from the scheduled times. Rates, counts and connections are totals,
+/// never per thread.
 #[derive(Debug, Clone, Args)]
 #[command(
     after_help = crate::exit::HELP,
@@ -31,14 +32,15 @@ pub struct LoadArgs {
     #[arg(required_unless_present = "demo", conflicts_with = "demo")]
     pub url: Option<String>,
 
-    /// Load floodmark's own hello server, 5s over kept and 5s over fresh connections; needs no URL
+    /// Load floodmark's own hello server for 5s over kept and 5s over fresh connections; no URL
+    /// needed
     #[arg(long, conflicts_with_all = [
         "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "json", "html", "csv", "hdr", "out",
     ])]
     pub demo: bool,
 
-    /// Total number of connections; in the open model, the maximum [default: 50; in the open model,
-    /// as many as ports and open files allow]
+    /// Total number of connections; in the open model, the maximum number [default: 50; in the open
+    /// model, limited only by ports and open files]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
@@ -46,7 +48,7 @@ pub struct LoadArgs {
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub threads: Option<u64>,
 
-    /// Time to send requests, with a unit: 10s, 500ms, 5m [default: 10s]
+    /// How long to send requests, with a unit: 10s, 500ms, 5m [default: 10s]
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
     pub duration: Option<Duration>,
 
@@ -54,21 +56,21 @@ pub struct LoadArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = count_from_one, conflicts_with = "burst", help_heading = "Load")]
     pub requests: Option<u64>,
 
-    /// Open model: total requests per second: 500, 2.5k, 1M [default: none, closed model]
+    /// Open model: total requests per second, such as 500, 2.5k or 1M [default: none; closed model]
     #[arg(short, long, value_name = "PER_S", value_parser = parse_rate, help_heading = "Load")]
     pub rate: Option<Rate>,
 
-    /// Open model: spacing of the requests of --rate, --ramp and --steps
+    /// Open model: spacing between requests, for --rate, --ramp and --steps
     #[arg(long, value_enum, value_name = "HOW", default_value_t = SpacingFlag::Constant, requires = "rates", help_heading = "Load")]
     pub arrivals: SpacingFlag,
 
-    /// Open model: send N requests, equally spaced over --within, with no limit on connections
-    /// [default: none]
+    /// Open model: send N requests at equal intervals over the time set by --within; connections
+    /// are not limited [default: none]
     #[arg(long, value_name = "N", value_parser = count_from_one, requires = "within", conflicts_with_all = ["arrivals", "connections"], help_heading = "Load")]
     pub burst: Option<u64>,
 
-    /// Time over which --burst is spread, with a unit: 500ms, 10s; required by --burst [default:
-    /// none]
+    /// Time over which to spread the --burst requests, with a unit: 500ms, 10s; required by --burst
+    /// [default: none]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
 
@@ -76,8 +78,8 @@ pub struct LoadArgs {
     #[command(flatten)]
     pub changing: ChangingArgs,
 
-    /// Load the server for this time before the measurement, with a unit: 5s. `auto` sends no
-    /// warm-up and measures the steady part of the run; `0s` measures the whole run
+    /// How long to load the server before the measurement, with a unit: 5s. `auto`: no warm-up;
+    /// figures cover the steady part of the run. `0s`: no warm-up; figures cover the whole run
     #[arg(long, value_name = "auto|TIME", default_value = "auto", allow_hyphen_values = true, value_parser = warmup, help_heading = "Load")]
     pub warmup: Warmup,
 
@@ -85,7 +87,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = attempts, help_heading = "Load")]
     pub attempts: u32,
 
-    /// Seed of --arrivals poisson and of the order and random values of --mix; each attempt adds 1
+    /// Seed for --arrivals poisson and for the order and random values in --mix; increases by 1
+    /// with each attempt
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
@@ -105,12 +108,12 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
     pub requests_per_connection: Option<u64>,
 
-    /// Peer that closes connections first and so keeps them in TIME_WAIT; `reset` avoids TIME_WAIT
+    /// Peer that closes connections first and holds the TIME_WAIT; `reset` avoids TIME_WAIT
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
     pub close_first: Closer,
 
-    /// Open all --connections before the clock starts, keep them open and use them in turn; reopen
-    /// one that the server closes [default: open connections as --rate needs them]
+    /// Open all --connections before the clock starts, keep them open, use them in turn, and reopen
+    /// any that the server closes [default: open connections as needed]
     #[arg(long, requires = "connections", conflicts_with_all = ["fresh", "requests_per_connection", "burst"], help_heading = "Connections")]
     pub hold: bool,
 
@@ -119,8 +122,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "A-B", value_parser = sources, help_heading = "Connections")]
     pub sources: Option<Sources>,
 
-    /// Addresses to use for the URL's host instead of resolving it: comma-separated, IPv6 in
-    /// brackets; repeatable. Connections use all of them in turn [default: resolve the host]
+    /// Addresses to use instead of resolving the URL's host: comma-separated, IPv6 in brackets;
+    /// repeatable. Connections use the addresses in turn [default: resolve the host]
     #[arg(long, value_name = "HOST[:PORT]:ADDR", help_heading = "Connections")]
     pub resolve: Vec<HostAddresses>,
 
@@ -173,7 +176,7 @@ pub struct LoadArgs {
     pub body_file: Option<PathBuf>,
 
     /// TOML file with several requests to send in turn; see docs/examples/mix.toml. -H and --expect
-    /// apply to requests that do not set their own [default: none]
+    /// set defaults for these requests [default: none]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "check", "demo"], help_heading = "Request")]
     pub mix: Option<PathBuf>,
 
@@ -186,14 +189,14 @@ pub struct LoadArgs {
     #[arg(long, conflicts_with_all = ["server_pid", "demo"], help_heading = "Monitoring")]
     pub no_watch: bool,
 
-    /// Output file of floodmark observe, which monitors the server on its own host during the run
-    /// [default: none, monitor a local server]
+    /// File written by floodmark observe, which monitors the server on the server's own host during
+    /// the run [default: none; monitor a local server]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server_pid", "no_watch", "unix_socket", "demo"], help_heading = "Monitoring")]
     pub with: Option<PathBuf>,
 
-    /// Condition for a response to count as ok: status=200, body=TEXT (the whole body equals TEXT)
-    /// or json=VALUE (the body equals this JSON); repeatable: a response must meet one condition of
-    /// each kind [default: status 2xx or 3xx]
+    /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
+    /// equals TEXT) or json=VALUE (the body equals this JSON); repeatable: for each kind given, a
+    /// response must meet one of the conditions [default: status 2xx or 3xx]
     #[arg(long, value_name = "WHAT", help_heading = "Judgment")]
     pub expect: Vec<Expect>,
 
@@ -221,7 +224,8 @@ pub struct LoadArgs {
     #[command(flatten, next_help_heading = "Output")]
     pub files: Files,
 
-    /// New folder for the result [default: one in the temporary folder, which keeps the latest 20]
+    /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
+    /// are kept]
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub out: Option<PathBuf>,
 
@@ -233,8 +237,7 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Safety")]
     pub public: bool,
 
-    /// Run even if ports or open files are too few, or the run is longer than 7 days [default:
-    /// refuse]
+    /// Run despite too few ports or open files, or a run longer than 7 days [default: refuse]
     #[arg(long, help_heading = "Safety")]
     pub anyway: bool,
 }
@@ -264,7 +267,7 @@ pub enum Closer {
 pub enum BackendFlag {
     /// io_uring if the kernel allows it, else epoll
     Auto,
-    /// io_uring; an error if the kernel does not allow it
+    /// io_uring; fail if the kernel does not allow it
     Uring,
     /// epoll
     Epoll,

@@ -1,5 +1,5 @@
-//! `floodmark load --demo`: loads the native hello server over kept connections, then over fresh
-//! ones.
+//! `floodmark load --demo`: loads the native hello server over kept and then over fresh
+//! connections.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use super::{ending, measure, show};
 use crate::exit::{Ending, own_program};
 use crate::out;
 
-/// Default duration of each of the two loads in the demo.
+/// Default duration of each demo load.
 const DURATION: Duration = Duration::from_secs(5);
 
 /// Maximum time to wait for the server to stop.

@@ -10,7 +10,7 @@ use crate::out;
 /// Separator between prefix and status.
 const SEPARATOR: &str = " · ";
 
-/// Shows the progress of a run based on its events.
+/// Displays the progress of a run from its events.
 pub struct Live {
     progress: Option<LoadProgress>,
     pub quiet: bool,

@@ -54,7 +54,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     ending(args, &record, failure, &stop)
 }
 
-/// Checks that conditions on single requests name requests of the mix.
+/// Checks that every request named in a condition exists in the mix.
 fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Ending> {
     for condition in conditions {
         let Some(group) = condition.group.as_deref() else {
@@ -62,7 +62,7 @@ fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Endin
         };
         let Some(mix) = mix else {
             return Err(Ending::usage(format!(
-                "--fail-if '{}': only requests of a --mix have names; leave out the part before the colon",
+                "--fail-if '{}': only requests in a --mix have names; remove the part before the colon",
                 condition.text
             )));
         };
@@ -78,15 +78,15 @@ fn check_groups(conditions: &[Condition], mix: Option<&Mix>) -> Result<(), Endin
     Ok(())
 }
 
-/// Returns a record without runs whose ending is listed as the reason.
+/// Returns a record without runs. The record lists the ending's message as the reason.
 fn empty_record(ending: &Ending) -> Record {
     let mut record = Record::new(tool(), environment(&Root::host()));
     record.skipped.push(ending.message.clone());
     record
 }
 
-/// Runs the attempts. Returns the record with evaluated thresholds, and the internal error if the
-/// attempts failed.
+/// Runs the attempts. Returns the record with evaluated thresholds, and an internal error if an
+/// attempt failed or the record could not be saved.
 fn measure(
     args: &LoadArgs,
     planned: &Planned,
@@ -169,7 +169,7 @@ pub fn tool() -> ToolInfo {
     }
 }
 
-/// Checks before a run that the process of --server-pid exists.
+/// Checks that the process given with --server-pid exists.
 pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
     match server_pid {
         Some(pid) if floodmark_observe::process::cpu_s(&Root::host(), pid).is_err() => {
@@ -181,14 +181,14 @@ pub fn check_server_pid(server_pid: Option<u32>) -> Result<(), Ending> {
     }
 }
 
-/// Opens the file of --with and checks that it matches the target.
+/// Opens the --with file and checks that it matches the target.
 fn remote_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteObserver>, Ending> {
     let Some(path) = &args.with else {
         return Ok(None);
     };
     let Address::Ip(address) = planned.plan.target.address else {
         return Err(Ending::usage(
-            "--with: the server of a unix socket is local and always monitored; omit --with",
+            "--with: a server on a unix socket is local and is monitored without --with; omit --with",
         ));
     };
     let opened = RemoteObserver::open(path, address.port());
@@ -197,7 +197,7 @@ fn remote_observer(args: &LoadArgs, planned: &Planned) -> Result<Option<RemoteOb
         .map_err(|e| Ending::usage(format!("--with {e}")))
 }
 
-/// Prints the summary. If the server was never reached, the error message suffices.
+/// Prints the summary if the server was reached. Otherwise, the error message suffices.
 fn show(args: &LoadArgs, record: &Record) {
     if args.quiet || record.runs.iter().all(is_unreachable) {
         return;

@@ -14,23 +14,23 @@ use crate::exit::Ending;
 /// Flags for changing rates and for replays.
 #[derive(Debug, Clone, Args)]
 pub struct ChangingArgs {
-    /// Open model: increase or decrease the rate linearly from A to B per second over --duration:
+    /// Open model: change the rate linearly from A to B requests per second over --duration:
     /// 0-1000, 5k-500 [default: none]
     #[arg(long, value_name = "A-B", value_parser = values::ramp, conflicts_with = "requests", help_heading = "Load")]
     pub ramp: Option<(f64, f64)>,
 
-    /// Open model: send at each rate per second in turn: 1000,2000,5k for equal parts of
-    /// --duration, or 1000:10s,0:5s,5k:30s for the given times [default: none]
+    /// Open model: send at each of these rates per second in turn: 1000,2000,5k for equal parts of
+    /// --duration, or 1000:10s,0:5s,5k:30s for the given durations [default: none]
     #[arg(long, value_name = "LIST", value_parser = values::steps, conflicts_with = "requests", help_heading = "Load")]
     pub steps: Option<RateSteps>,
 
-    /// Open model: send requests at the times in a file, relative to the first one; one time per
-    /// line, such as 1763741296.123, 2026-11-21T16:08:16.123Z or an access log line with
-    /// [21/Nov/2026:16:08:16 +0000]; at most 10 million [default: none]
+    /// Open model: send requests at the timestamps in a file, relative to the first timestamp; one
+    /// per line, such as 1763741296.123, 2026-11-21T16:08:16.123Z or an access log line with
+    /// [21/Nov/2026:16:08:16 +0000]; at most 10 million timestamps [default: none]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["requests", "duration", "arrivals"], help_heading = "Load")]
     pub replay: Option<PathBuf>,
 
-    /// Speed of a replay relative to its file: 2x, 0.5x [default: 1x]
+    /// Replay speed relative to the timestamps in the file: 2x, 0.5x [default: 1x]
     #[arg(long, value_name = "FACTOR", value_parser = values::speed, requires = "replay", help_heading = "Load")]
     pub replay_speed: Option<f64>,
 

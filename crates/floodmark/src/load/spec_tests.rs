@@ -21,7 +21,7 @@ struct LoadCommand {
     load: LoadArgs,
 }
 
-/// Load settings as pairs of key and text.
+/// Load settings as key-value pairs.
 type Settings = Vec<(&'static str, String)>;
 
 fn count(key: &'static str, max: u64) -> impl Strategy<Value = Settings> {
@@ -54,7 +54,7 @@ fn joined(
     (a, b).prop_map(|(a, b)| [a, b].concat())
 }
 
-/// Generates load settings that include invalid combinations.
+/// Generates load settings, including invalid combinations.
 fn settings() -> impl Strategy<Value = Settings> {
     let rate = || {
         let text = (1..4_000_000u32).prop_map(|n| format!("{}.{:03}", n / 1000 + 1, n % 1000));
@@ -151,7 +151,7 @@ proptest! {
         let mut keys: Vec<&str> = settings.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys.dedup();
-        // Neither flags nor keys may repeat.
+        // Neither flags nor keys may be repeated.
         prop_assume!(keys.len() == settings.len());
         match (plan_of_flags(&settings), plan_of_manifest(&settings)) {
             (Ok(by_flags), Ok(by_manifest)) => prop_assert_eq!(by_flags, by_manifest),

@@ -10,15 +10,15 @@ use floodmark_plan::values::{attempts, count_from_one, positive_duration};
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
 ///
 /// An experiment is a TOML file; `floodmark init experiment` writes one to start from. Servers run
-/// one at a time on 127.0.0.1, restarted in rounds over all trials (A B A B). If a trial fails, the
-/// others continue.
+/// one at a time on 127.0.0.1 and are restarted in rounds over all trials (A B A B). If a trial
+/// fails, the others continue.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = crate::exit::HELP)]
 pub struct RunArgs {
-    /// Experiment file, or the name of one in ./experiments
+    /// Experiment file, or the name of an experiment in ./experiments
     pub experiment: String,
 
-    /// Run only trials with this name, or of the system with this name; repeatable [default: all]
+    /// Run only trials with this trial name or system name; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
 
@@ -27,30 +27,32 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = attempts)]
     pub attempts: Option<u32>,
 
-    /// Number of processes of each server, started one after another, at most 1k [default: set by
-    /// the experiment]
+    /// Number of processes per server, started one after another, at most 1k [default: set by the
+    /// experiment]
     #[arg(long, value_name = "N", value_parser = processes)]
     pub processes: Option<u32>,
 
-    /// Time to send requests in each measurement, with a unit [default: set by the experiment]
+    /// How long to send requests in each measurement, with a unit [default: set by the experiment]
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration)]
     pub duration: Option<Duration>,
 
-    /// Prove each cause after the measurement, with one change at a time: twice the connections;
-    /// client, server or store stopped for 1 ms of every 5 ms. Takes a minute or more per process
+    /// Prove each cause after the measurement by making one change at a time: doubling the
+    /// connections, or stopping the client, server or store for 1 ms of every 5 ms. Takes a minute
+    /// or more per process
     #[arg(long)]
     pub prove: bool,
 
-    /// Exit with 1 if a published claim does not hold; inconclusive claims do not count
+    /// Exit with 1 if a published claim does not hold; inconclusive claims are ignored
     #[arg(long)]
     pub fail_on_claims: bool,
 
-    /// New folder for the result [default: one in the temporary folder, which keeps the latest 20]
+    /// New folder for the result [default: a new folder in the temporary folder; only the latest 20
+    /// are kept]
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
 
-    /// Resume an interrupted experiment in its result folder; complete server processes are not
-    /// repeated [default: none]
+    /// Resume the interrupted experiment in this result folder; fully measured server processes are
+    /// not repeated [default: none]
     #[arg(long, value_name = "FOLDER", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 

@@ -161,7 +161,7 @@ fn ending(
             "{n} trials failed; see the reasons above"
         ))),
     }
-    // Ignore external clients, because they report their own errors.
+    // Skip runs of external clients, because their failures are reported separately.
     let mut own = runs.iter().filter(|run| run.client.tool.is_none());
     all.extend(own.find_map(|run| {
         let fault = endings::server_fault(run)?;
@@ -190,8 +190,8 @@ fn refuted(claims: &[ClaimResult]) -> Option<Ending> {
     Some(Ending::new(Exit::Check, message))
 }
 
-/// Returns an [`Ending`] if a check has an outcome that the experiment does not expect.
-/// `all_trials` is false with --only, which may exclude the trial that is expected to fail.
+/// Returns an [`Ending`] if a check has an unexpected outcome. `all_trials` is false with --only,
+/// which may exclude the trial that is expected to fail.
 fn failed_check(experiment: &Experiment, runs: &[Run], all_trials: bool) -> Option<Ending> {
     let mut checks = runs.iter().flat_map(|run| &run.checks);
     if experiment.description.expected_check == Some(ExpectedCheck::Violated) {

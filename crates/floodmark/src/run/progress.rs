@@ -61,7 +61,7 @@ impl ExperimentListener for ExperimentProgress {
     }
 
     fn on_problem(&mut self, what: &str) {
-        // Print this even if quiet, because it explains why the record is incomplete.
+        // Print this even with --quiet, because it explains why the record is incomplete.
         self.live.clear();
         out::complain(&what);
     }
@@ -71,7 +71,7 @@ impl ExperimentListener for ExperimentProgress {
     }
 }
 
-/// Formats the position: `3/6 nginx, process 2 · next native · 18 s left`.
+/// Formats the position in the schedule: `3/6 nginx, process 2 · next native · 18 s left`.
 fn line(name: &str, process: u32, attempt: u32, position: &ScheduleProgress) -> String {
     let mut line = format!(
         "{}/{} {name}, process {process}",
@@ -82,7 +82,7 @@ fn line(name: &str, process: u32, attempt: u32, position: &ScheduleProgress) -> 
     }
     match &position.next {
         Some(next) => line.push_str(&format!(" · next {next}")),
-        None => line.push_str(" · last one"),
+        None => line.push_str(" · last attempt"),
     }
     if let Some(left) = position.left {
         line.push_str(&format!(" · {} left", about(left)));
@@ -119,7 +119,7 @@ mod tests {
         position.left = None;
         assert_eq!(
             line("nginx", 2, 3, &position),
-            "3/6 nginx, process 2 attempt 3 · last one"
+            "3/6 nginx, process 2 attempt 3 · last attempt"
         );
         assert_eq!(about(Duration::from_secs(600)), "10 min");
     }

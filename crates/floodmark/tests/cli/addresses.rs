@@ -1,4 +1,4 @@
-//! Targets: unix sockets, `--resolve`, and host names with several addresses.
+//! Tests of targets: unix sockets, `--resolve`, and host names with several addresses.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -148,7 +148,7 @@ fn refuses_invalid_unix_sockets() {
     }
 }
 
-/// Returns the server's port and URL. The URL contains `name` as the host.
+/// Returns the server's port, and a URL with `name` as the host.
 fn under(name: &str, server: &Serve) -> (String, String) {
     let port = server.url.trim_end_matches('/').rsplit(':').next().unwrap();
     (port.to_owned(), format!("http://{name}:{port}/"))

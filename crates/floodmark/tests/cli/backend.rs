@@ -1,4 +1,4 @@
-//! The I/O backends, including hosts that forbid io_uring.
+//! Tests of the I/O backends, including on hosts that forbid io_uring.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -9,7 +9,7 @@ use floodmark_record::plan::Backend;
 
 use crate::support::{Serve, code, finish, floodmark, load, run, text};
 
-/// Makes `io_uring_setup` in a command fail with EPERM, like a container's seccomp profile.
+/// Makes `io_uring_setup` fail with EPERM in a command. Seccomp profiles of containers do the same.
 fn without_io_uring(command: &mut Command) -> &mut Command {
     let instruction = |code: u32, jt: u8, jf: u8, k: u32| libc::sock_filter {
         code: code as u16,
@@ -55,7 +55,7 @@ fn without_io_uring(command: &mut Command) -> &mut Command {
             Err(io::Error::last_os_error())
         }
     };
-    // SAFETY: the closure makes only system calls.
+    // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(forbid) }
 }
 

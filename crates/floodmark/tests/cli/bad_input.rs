@@ -1,4 +1,4 @@
-//! Invalid input causes one line with place and fix, exit code 2, and no files.
+//! Invalid input causes a one-line message with place and fix, exit code 2, and no files.
 
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +33,7 @@ fn one_line(arguments: &[&str], words: &[&str]) {
     holds(&printed, arguments, words);
 }
 
-/// Expects a usage error of a few lines that contains all `words`.
+/// Expects a short usage error that contains all `words`.
 fn few_lines(arguments: &[&str], words: &[&str]) {
     let printed = refused(arguments);
     assert!(printed.starts_with("error: "), "{arguments:?}: {printed}");
@@ -61,7 +61,7 @@ fn refuses_invalid_urls() {
         ("http://me:secret@127.0.0.1/", "-H"),
         ("http://", "http://127.0.0.1:8080/path"),
         ("http://127.0.0.1/a b", "http://127.0.0.1:8080/path"),
-        ("http://127.0.0.1/ä", "percent-encoded"),
+        ("http://127.0.0.1/ä", "percent-encode"),
         ("", "http://127.0.0.1:8080/path"),
     ] {
         one_line(&[url], &[word]);
@@ -99,7 +99,7 @@ fn refuses_invalid_values() {
         ("--attempts", "0", "at least 1"),
         ("--attempts", "10001", "10000"),
         ("--sources", "127.0.0.9-127.0.0.2", "lower address first"),
-        ("--sources", "127.0.0.2-::1", "both IPv4"),
+        ("--sources", "127.0.0.2-::1", "same family"),
         ("--sources", "127.0.0.2-200", "127.0.0.2-127.0.0.200"),
         ("--sources", "10.0.0.0-11.0.0.0", "1,048,576"),
         ("--header", "no colon", "Name: value"),
@@ -108,7 +108,7 @@ fn refuses_invalid_values() {
         ("--expect", "json={", "JSON"),
         ("--expect", "header=x", "json=VALUE"),
         ("--fail-if", "p99", "p99 > 50ms"),
-        ("--fail-if", "p99 > 50", "50ms"),
+        ("--fail-if", "p99 > 50", "add ns, us, ms"),
         ("--fail-if", "p98 > 50ms", "unknown figure"),
         ("--fail-if", "p99 >> 50ms", "unknown operator"),
         ("--arrivals", "random", "poisson"),
@@ -252,13 +252,13 @@ fn refuses_impossible_schedules() {
     let file = folder.path().join("times");
     let path = file.to_str().unwrap();
     for (content, place, mend) in [
-        ("", "times: no timestamps", "one per line"),
+        ("", "times: no timestamps", "one timestamp per line"),
         (
             "1\nsoon\n",
             "times:2: \"soon\" is not a timestamp",
             "1763741296.123",
         ),
-        ("1\n-1\n", "times:2: \"-1\" is negative", "from 0 on"),
+        ("1\n-1\n", "times:2: \"-1\" is negative", "non-negative"),
         (
             "5\n4.5\n",
             "times:2: the timestamp is 500 ms before",

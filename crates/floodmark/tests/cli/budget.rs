@@ -1,4 +1,4 @@
-//! Refusals of loads that need more ports or files than the host allows.
+//! Tests that floodmark refuses loads that need more ports or files than the host allows.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn refused(listener: &Listener, arguments: &[&str]) -> String {
 #[test]
 fn refuses_a_rate_beyond_the_ports() {
     let listener = Listener::silent();
-    // 100,000/s needs more than 64,512 ports, each of which is reusable after one second.
+    // A port is reusable after one second, so 100,000/s needs more than 64,512 ports.
     let printed = refused(
         &listener,
         &[

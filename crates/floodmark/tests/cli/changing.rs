@@ -1,4 +1,4 @@
-//! Changing rates and replays, checked against the server's log.
+//! Tests of changing rates and replays, checked against the server's log.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use floodmark_truth::{Log, Scenario};
 
 use crate::support::{Load, folded, load, run, succeeds, text, truth};
 
-/// Rounding errors of the maximum response time: relative, and absolute in seconds.
+/// Rounding error of the maximum response time: relative, then absolute in seconds.
 const ROUNDING: (f64, f64) = (2e-3, 2e-6);
 
-/// Runs a load against a known-truth server and compares the counts of both.
+/// Runs a load against a known-truth server. Compares floodmark's counts with the server's.
 fn against_truth(arguments: &[&str]) -> (Load, Log) {
     let (server, url) = truth(Scenario::default());
     let load = load(&url, arguments);
@@ -91,8 +91,7 @@ fn a_ramp_follows_its_schedule() {
 
 #[test]
 fn steps_have_rows_that_add_up() {
-    // A row of the series ends with its step, here after a third of a second instead of a whole
-    // one.
+    // A row of the series ends with its step: here after a third of a second, not after a second.
     let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s"]);
     let first = (0..100).map(|k| f64::from(k) / 300.0);
     let last = (0..300).map(|k| 2.0 / 3.0 + f64::from(k) / 900.0);
@@ -192,7 +191,7 @@ fn throughput_includes_the_last_response_of_a_replay() {
     let (load, _) = against_truth(&["--replay", shown(&path), "--replay-unit", "ms"]);
     let run = load.run();
     assert!((run.sending_s - 0.3).abs() < 1e-6);
-    // The throughput counts responses within the window of 300 ms. The order of the three response
+    // The throughput counts responses within the 300 ms window. The order of the three response
     // times is unknown, so every order is tried.
     let times = &run.response_time_us;
     let (middle, most) = (times.p50.unwrap(), times.max.unwrap());
@@ -238,7 +237,8 @@ fn the_result_omits_the_times_of_a_long_replay() {
     let (load, _) = against_truth(&flags);
     assert_eq!(load.counts().intended, 10_000);
     let replay = load.run().plan.replay().unwrap();
-    // Each difference of 300,000 ns takes three bytes of seven bits. The first time, 0, takes one.
+    // A difference of 300,000 ns takes three bytes with seven bits each. The first timestamp, 0,
+    // takes one byte.
     assert_eq!(replay.timetable_bytes.0, 1 + 3 * 9_999);
     assert!(replay.timetable.times().is_empty());
     let began = std::fs::read_to_string(load.events()).unwrap();
@@ -282,7 +282,7 @@ fn summary_and_progress_show_the_schedule() {
 
 #[test]
 fn detects_a_server_that_falls_behind_a_ramp() {
-    // One connection with responses after 20 ms handles at most 50/s.
+    // With a response time of 20 ms, one connection handles at most 50 requests per second.
     let (_server, url) = truth(Scenario {
         service: floodmark_truth::scenario::Service::Fixed { delay_us: 20_000 },
         ..Scenario::default()

@@ -9,8 +9,8 @@ use floodmark_record::run::Status;
 
 use crate::support::{Serve, code, floodmark, run, succeeds, text};
 
-/// Measures `servers` fresh servers and saves each result in a separate folder. The runs are long
-/// compared with the kernel's CPU ticks of 10 ms.
+/// Measures `servers` fresh servers and saves each result in a separate folder. Each run is much
+/// longer than the kernel's 10 ms CPU tick.
 fn measured(folder: &Path, servers: usize, path: &str, arguments: &[&str]) {
     for i in 0..servers {
         let server = Serve::start(&["json"]);
@@ -84,7 +84,7 @@ fn compares_several_results_per_side() {
             comparison.conclusion == Conclusion::Undecided
         );
     }
-    // The figure is the geometric mean over the records.
+    // The figure is the geometric mean of the records' figures.
     let logs = (0..3).map(|i| {
         let record = read(&a.join(i.to_string()).join("record.json"));
         record.runs[0].throughput_per_s.unwrap().ln()
@@ -94,7 +94,7 @@ fn compares_several_results_per_side() {
     assert!((figure / mean - 1.0).abs() < 1e-9, "{figure} {mean}");
     let notes = compared.notes.join("\n");
     assert!(
-        notes.contains("3 results of `floodmark load`, each counted as one server process"),
+        notes.contains("3 results from `floodmark load`, each counted as one server process"),
         "{notes}"
     );
     assert!(notes.contains("not interleaved"), "{notes}");
@@ -209,7 +209,7 @@ fn conditions_decide_the_exit_code() {
         assert_eq!(compared.thresholds[0].met, Some(wanted == 1));
         assert_eq!(table.contains("--fail-if"), wanted == 1, "{table}");
     }
-    // One process per side yields no interval, so the condition cannot pass.
+    // One process per side yields no interval, so the condition cannot be evaluated.
     let one = format!("{a}/0");
     let (code, compared, _) = compare(&one, b, &["--fail-if", "p99 low > 9"]);
     assert_eq!((code, compared.thresholds[0].met), (1, None));

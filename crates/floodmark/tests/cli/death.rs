@@ -1,4 +1,4 @@
-//! Runs during which the server or floodmark dies.
+//! Tests in which the server or floodmark dies during a run.
 
 use floodmark_record::events::EndReason;
 use floodmark_truth::Scenario;
@@ -27,7 +27,10 @@ fn keeps_the_measurement_when_the_server_dies() {
         assert!(died >= 0.9, "{died}");
         // floodmark ends a run after two seconds without any response.
         let ended = run.sending_s;
-        assert!(died + 1.999 <= ended, "died {died}, ended {ended}");
+        assert!(
+            died + 1.999 <= ended,
+            "the server died at {died} s, the run ended at {ended} s"
+        );
         assert!(run.requests.ok >= 100, "{:?}", run.requests);
         let printed = load.stderr();
         assert!(
@@ -52,7 +55,7 @@ fn a_killed_floodmark_leaves_its_result_and_no_process() {
     assert!(record.runs[0].ended.detail.is_some());
 }
 
-/// Returns the helper process that pauses the given process periodically.
+/// Returns the ID of the helper process that periodically pauses process `of`.
 fn stopper(of: u32) -> Option<u32> {
     let wanted = format!("\0slow\0{of}\0");
     std::fs::read_dir("/proc").unwrap().find_map(|entry| {
@@ -98,7 +101,7 @@ fn a_vanished_result_folder_is_an_internal_error() {
     let load = started.end();
     assert_eq!(load.code(), 5, "{}", load.stderr());
     assert_eq!(load.record.runs.len(), 0);
-    // The error occurs either on writing or on reading back.
+    // The error occurs either when floodmark writes the events or when it reads the events back.
     assert!(
         load.record.skipped[0].contains(result.to_str().unwrap()),
         "{:?}",

@@ -1,4 +1,4 @@
-//! Records of earlier versions can still be opened and keep their verdicts.
+//! Tests that records from earlier versions can still be opened and keep their verdicts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,8 @@ use floodmark_record::Record;
 
 use super::support::{code, run, text};
 
-/// The records with the verdicts (cause and confidence) of the version that wrote each record.
+/// Each record's name, and the verdicts (cause and confidence) from the version that wrote the
+/// record.
 const RECORDS: [(&str, &[&str]); 10] = [
     ("case-clean-rate-node", &["none (likely)"]),
     ("case-curl-loop-python", &["client-cpu (likely)"]),

@@ -1,4 +1,4 @@
-//! Exit codes and their precedence. Every exit code except 2 leaves a record.
+//! Tests of exit codes and their precedence. Every exit code except 2 leaves a record.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

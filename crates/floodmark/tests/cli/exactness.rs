@@ -1,4 +1,4 @@
-//! Exact request counts, compared with the server's log.
+//! Tests of exact request counts, compared with the server's log.
 
 use floodmark_truth::log::ClosedBy;
 use floodmark_truth::scenario::Service;
@@ -6,7 +6,8 @@ use floodmark_truth::{Log, Scenario, TruthServer};
 
 use crate::support::{Load, Serve, load, truth};
 
-/// Runs a load against a fresh known-truth server. Compares requests, connections and bytes.
+/// Runs a load against a fresh known-truth server. Compares the counts of requests, connections and
+/// bytes.
 fn agree(arguments: &[&str]) -> (Load, Log) {
     agree_on(Scenario::default(), arguments)
 }
@@ -94,7 +95,8 @@ fn sends_an_exact_number_of_poisson_arrivals() {
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         gaps.iter().map(|g| (g / mean - 1.0).powi(2)).sum::<f64>() / gaps.len() as f64
     };
-    // The squared coefficient of variation is 1 for exponential intervals and 0 for equal ones.
+    // The squared coefficient of variation is 1 for exponential intervals and 0 for equal
+    // intervals.
     assert!(gaps(&poisson("1")) > 0.5);
 }
 

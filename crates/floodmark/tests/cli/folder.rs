@@ -1,4 +1,4 @@
-//! The result folder: events, and the record that is derived from them.
+//! Tests of the result folder: events, and the record that is derived from the events.
 
 use std::fs;
 

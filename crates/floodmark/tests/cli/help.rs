@@ -1,4 +1,4 @@
-//! Help text that is printed without a terminal.
+//! Tests of the help text, printed without a terminal.
 
 use crate::support::{code, run, text};
 

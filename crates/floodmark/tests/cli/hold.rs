@@ -1,4 +1,4 @@
-//! Held connections and limits on open files.
+//! Tests of held connections and of limits on open files.
 
 use std::io::{BufRead, BufReader};
 use std::process::Command;
@@ -195,8 +195,8 @@ fn servers_share_a_port_if_both_allow_it() {
     let address = first.url.strip_prefix("http://").unwrap().to_owned();
     let second = Serve::start_on(&address, &arguments);
     assert_eq!(first.url, second.url);
-    // A hash distributes the 300 connections over two servers: 150 each, with a standard deviation
-    // of 9. A single server would refuse 100 connections.
+    // The kernel distributes the 300 connections to the two servers by a hash: on average 150 each,
+    // with a standard deviation of 9. A single server would refuse 100 connections.
     let load = load(&first.url, &["-c", "300", "-n", "1000"]);
     load.ends_with(0);
     assert_eq!((load.counts().ok, load.counts().rejected), (1000, 0));
@@ -234,7 +234,7 @@ fn a_server_raises_its_limit_with_a_note() {
     server.kill().unwrap();
     server.wait().unwrap();
     assert!(
-        line.contains("raised the limit of open files from 100 to 820"),
+        line.contains("raised the limit on open files from 100 to 820"),
         "{line}"
     );
     let mut command = floodmark(&[&arguments[..], &["5000"]].concat());

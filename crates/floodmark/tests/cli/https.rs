@@ -1,4 +1,4 @@
-//! HTTPS: trust in certificates, error messages and the record.
+//! Tests of HTTPS: trusted certificates, error messages and the record.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

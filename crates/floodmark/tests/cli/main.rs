@@ -1,5 +1,5 @@
 //! Tests that run the command against real servers.
-#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+#![allow(clippy::unwrap_used, reason = "test helpers are test code too")]
 
 mod addresses;
 mod backend;

@@ -1,4 +1,4 @@
-//! Tests of `--mix`: the documented example, figures per request, and invalid files.
+//! Tests of `--mix`: the documented example, per-request figures, and invalid files.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -104,7 +104,7 @@ fn the_documented_mix_works() {
     assert_eq!(
         numbers.len(),
         200,
-        "each number is unique over both attempts"
+        "each number is unique across both attempts"
     );
     assert!(numbers.iter().all(|number| (1..=2000).contains(number)));
     let keys: BTreeSet<&str> = orders
@@ -252,7 +252,7 @@ fn refuses_invalid_mixes_in_one_line() {
             "http://127.0.0.1:1/x",
             search.clone(),
             &[],
-            "name only the server, like http://127.0.0.1:1/",
+            "name only the server, such as http://127.0.0.1:1/",
         ),
         (
             url,
@@ -289,7 +289,7 @@ fn refuses_invalid_mixes_in_one_line() {
     );
     let output = run(&["load", url, "--fail-if", "a: p99 > 1ms"]);
     assert_eq!(code(&output), 2);
-    assert!(text(&output.stderr).contains("only requests of a --mix have names"));
+    assert!(text(&output.stderr).contains("only requests in a --mix have names"));
     for flag in [&["-X", "PUT"][..], &["-b", "x"], &["--check", "sequence"]] {
         let output = run(&[&["load", url, "--mix", "mix.toml"][..], flag].concat());
         assert_eq!(code(&output), 2, "{flag:?}");

@@ -39,7 +39,7 @@ fn renders_the_same_page_from_run_folder_and_record() {
             load.record
         );
     }
-    // Remove record.json, as if the run was killed. The record is then derived from the events.
+    // A killed run leaves no record.json. Its record is derived from the events.
     fs::remove_file(record).unwrap();
     let output = run(&[
         "report",
@@ -64,7 +64,7 @@ fn refuses_invalid_files_in_one_line() {
         (vec![at("absent")], "absent: "),
         (vec![at("empty")], "neither record.json nor events.jsonl"),
         (vec![at("broken.json")], "broken.json:2:"),
-        (vec![at("later.json")], "schema 99"),
+        (vec![at("later.json")], "schema version 99"),
         (
             vec![at("broken.json"), "--html".to_owned(), at("missing/x")],
             "missing/x: ",
@@ -195,6 +195,6 @@ fn full_disk(command: &mut Command) -> &mut Command {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure makes only system calls.
+    // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(set) }
 }

@@ -1,4 +1,4 @@
-//! The bytes of requests, and the responses that count as ok.
+//! Tests of request bytes, and of which responses count as ok.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex};

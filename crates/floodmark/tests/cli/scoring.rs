@@ -1,11 +1,12 @@
-//! Tests of `--check scoring` with a correct server and with faulty ones.
+//! Tests of `--check scoring` with a correct server and with faulty servers.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use crate::support::{code, folded, load, run, text};
 
-/// Server with one thread per connection. Arguments: fault, number of earlier scores of 3, port.
+/// Server with one thread per connection. Arguments: fault, number of earlier scores (each 3),
+/// port.
 pub const SERVER: &str = r#"
 import json, socket, sys, threading, time
 fault, number, total = sys.argv[1], int(sys.argv[2]), 3.0 * int(sys.argv[2])
@@ -120,7 +121,7 @@ fn checked(fault: &str, held: bool) -> String {
 fn a_correct_server_passes() {
     assert_eq!(
         checked("nothing", true),
-        "400 numbers, 1 to 400, each once, no gap, in order; totals are 10 × the number; averages are total / number"
+        "400 numbers from 1 to 400: each once, no gaps, in order; totals are 10 × the number; averages are total / number"
     );
 }
 
@@ -149,9 +150,9 @@ fn includes_earlier_scores_attempts_and_warm_up() {
         let check = &run.checks[0];
         assert!(check.held, "{}", check.detail);
         // Five earlier scores of 3 sum to 15, which is 35 less than five scores of 10.
-        let rule = "totals are 10 × the number, plus -35 from before";
+        let rule = "totals are 10 × the number plus an initial total of -35";
         assert!(
-            check.detail.contains("numbers, 6 to ") && check.detail.contains(rule),
+            check.detail.contains("numbers from 6 to ") && check.detail.contains(rule),
             "{}",
             check.detail
         );
@@ -189,7 +190,7 @@ fn names_each_fault() {
         ),
         (
             "text",
-            "1 ok response lacked averageScore, totalScore and numberOfTrials",
+            "1 ok response lacked averageScore, totalScore or numberOfTrials",
         ),
     ] {
         let detail = checked(fault, false);
@@ -201,7 +202,7 @@ fn names_each_fault() {
 fn allows_scores_of_requests_without_a_response() {
     for fault in ["silent", "fails"] {
         let detail = checked(fault, true);
-        let words = "explained by 1 request with unknown outcome";
+        let words = "explained by 1 request with an unknown outcome";
         let retried = "401 numbers";
         assert!(
             detail.contains(words) && !detail.contains(retried),
@@ -216,7 +217,7 @@ fn refuses_a_body_without_a_score() {
         (&[][..], "the request has no body"),
         (
             &["-b", "10"],
-            "the body is not a JSON object with a number \"score\"",
+            "the body is not a JSON object with a numeric \"score\"",
         ),
         (&["-b", r#"{"score": 0}"#], "a score of 0"),
     ] {

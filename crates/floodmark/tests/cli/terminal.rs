@@ -1,4 +1,4 @@
-//! Output to a terminal, a pipe and a closed pipe.
+//! Tests of output to a terminal, a pipe and a closed pipe.
 
 use std::fs::File;
 use std::io::Read;

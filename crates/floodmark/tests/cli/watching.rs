@@ -1,4 +1,4 @@
-//! Tests that compare monitoring of servers with the kernel's accounting.
+//! Tests that compare server monitoring with the kernel's accounting.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use floodmark_record::run::Run;
 
 use crate::support::{Serve, code, load, run, text, wait_for};
 
-/// Returns the CPU time of a process, seconds.
+/// Returns the CPU time of a process, in seconds.
 pub fn cpu_s(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat

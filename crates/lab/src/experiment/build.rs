@@ -14,12 +14,12 @@ use super::log_tail::error_line;
 use super::{LEASES, StepError};
 use crate::manifest::{Build, Filler, ManifestPackage};
 
-/// Grace period of an interrupted build before it is killed.
+/// Time that an interrupted build has to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Builds a package unless its inputs are unchanged. Returns whether the build ran.
 ///
-/// The build's output goes to `log`, and the stamp is stored below `temporary`.
+/// The build's output goes to `log`, and the stamp is stored under `temporary`.
 pub fn build(
     package: &ManifestPackage,
     build: &Build,
@@ -53,7 +53,7 @@ pub fn build(
         WaitEnd::TimedOut => {
             let within = show_duration(build.within());
             return Err(failed(format!(
-                "not finished within {within}; {}",
+                "did not finish within {within}; {}",
                 see_log()
             )));
         }
@@ -118,13 +118,13 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Hashes the length and the bytes of a part, so that adjacent parts stay distinct.
+/// Hashes a part's length and then its bytes, so that adjacent parts stay distinct.
 fn add_part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_le_bytes());
     hash.update(bytes);
 }
 
-/// Hashes a file, or all files of a folder in order of their names.
+/// Hashes a file, or all files in a folder in the order of their names.
 fn add_path(hash: &mut Sha256, path: &Path) -> io::Result<()> {
     add_part(hash, path.as_os_str().as_encoded_bytes());
     if path.is_dir() {
@@ -200,7 +200,10 @@ mod tests {
         );
         assert!(failing.contains(log.to_str().unwrap()), "{failing}");
         let hanging = error("command = \"sleep 60\"\nwithin = \"100ms\"");
-        assert!(hanging.contains("not finished within 100 ms"), "{hanging}");
+        assert!(
+            hanging.contains("did not finish within 100 ms"),
+            "{hanging}"
+        );
         let empty = error("command = \"true\"\noutputs = [\"out\"]");
         assert!(empty.contains("out is missing"), "{empty}");
         let missing = error("command = \"no-such-program-here\"");

@@ -1,4 +1,4 @@
-//! Child processes of an experiment, with their output in a log.
+//! Runs the child processes of an experiment and writes their output to a log.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -29,8 +29,8 @@ pub fn within<T: Send>(
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Starts a command in a folder and writes its output to `log`. If floodmark is killed, a later
-/// floodmark finds the lease and ends the process.
+/// Starts a command in a folder and writes its output to `log`. If floodmark is killed, the next
+/// start of floodmark finds the lease and ends the process.
 pub fn start(
     side: &ProcessPlacement,
     words: &[String],
@@ -51,8 +51,8 @@ pub fn start(
     Ok((child, lease))
 }
 
-/// Waits until a child exits. If `stop` is set or the timeout expires, ends the child with the
-/// given grace period.
+/// Waits until a child exits. If `stop` is set or the timeout expires, stops the child and kills it
+/// after the given grace period.
 pub fn wait(
     child: &mut Child,
     timeout: Duration,

@@ -1,4 +1,4 @@
-//! Runs an external client: waits for it, parses its output and measures its CPU.
+//! Runs an external client: waits for it, parses its output and measures its CPU time.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,45 +21,45 @@ use super::counter::{self, CounterSamples};
 use super::log_tail::last_line;
 use crate::manifest::{Client, Filler, ask};
 
-/// Grace period of an interrupted client before it is killed.
+/// Time that an interrupted client has to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Maximum length of the output that is parsed, bytes.
+/// Maximum length of the parsed output, in bytes.
 const OUTPUT_LIMIT: u64 = 16 << 20;
 
-/// Maximum length of a version, characters.
+/// Maximum length of a version string, in characters.
 const VERSION_LIMIT: usize = 60;
 
-/// An external client of a running server.
+/// An external client that loads a running server.
 pub struct ExternalClient<'a> {
-    /// Its manifest.
+    /// The client's manifest.
     pub client: &'a Client,
     /// The load to send.
     pub load: &'a LoadSpec,
     /// Address of the server.
     pub address: SocketAddr,
-    /// Path of the server's counter, if it has one.
+    /// Path of the server's counter, if the server has one.
     pub counter: Option<&'a str>,
     /// Where the client runs.
     pub side: &'a ProcessPlacement,
-    /// Leases of running programs.
+    /// Folder for the leases of running programs.
     pub leases: &'a Path,
 }
 
 /// Result of an external client's run.
 #[derive(Debug)]
 pub struct Driven {
-    /// The run, as an event.
+    /// The event that describes the run.
     pub ran: ClientRan,
     /// Series sampled during the run.
     pub observations: Vec<Observation>,
-    /// One line per missing measurement.
+    /// One-line messages about missing measurements.
     pub missing: Vec<String>,
 }
 
 impl ExternalClient<'_> {
     /// Runs the client until it ends or `stop` is set, and writes its log to `folder`. Calls
-    /// `started` with the client's process id.
+    /// `started` with the process id of the client.
     pub fn drive(
         &self,
         plan: &Plan,
@@ -94,7 +94,7 @@ impl ExternalClient<'_> {
         driven
     }
 
-    /// Runs the client. An error message continues a sentence that starts with the client's name.
+    /// Runs the client. The error message continues a sentence that starts with the client's name.
     fn run(
         &self,
         plan: &Plan,
@@ -179,8 +179,7 @@ impl ExternalClient<'_> {
         counter::read(self.side, self.address, path)
     }
 
-    /// Waits until the client exits, and samples the server's counter during this time. Returns
-    /// `None` if interrupted.
+    /// Samples the server's counter until the client exits. Returns `None` after an interruption.
     fn wait(
         &self,
         child: &mut Child,
@@ -208,7 +207,7 @@ impl ExternalClient<'_> {
     }
 }
 
-/// Returns the first line with a digit from the output of the client's version command.
+/// Runs the client's version command and returns the first output line that contains a digit.
 fn version(client: &Client) -> Option<String> {
     let words = client.manifest.version.as_ref()?;
     let mut command = Command::new(&words[0]);

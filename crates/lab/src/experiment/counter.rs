@@ -1,4 +1,5 @@
-//! Reads a server's own counter: a path whose number grows by one with each response.
+//! Reads a server's own counter: a number that grows by one with each response. A GET request
+//! returns the number.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -14,7 +15,7 @@ use crate::manifest::WorkloadRequest;
 /// Interval between samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum delay of a sample. A later sample would include responses of the next second.
+/// Maximum delay of a sample. A later sample would include responses from the next second.
 const DELAY_LIMIT: Duration = Duration::from_millis(250);
 
 /// Requests the counter's value from the client's host.
@@ -27,16 +28,16 @@ pub fn read(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Result<
     let text = String::from_utf8_lossy(&response.body);
     text.trim().parse().map_err(|_| {
         let status = response.status;
-        format!("GET {path} returns status {status} without a number")
+        format!("GET {path} returned status {status}, but the response is not a number")
     })
 }
 
-/// Samples of the counter, one per second. Each sample is a request, which also increments the
+/// Samples of the counter, one per second. Each sample sends a request, which also increments the
 /// counter.
 #[derive(Debug, Default)]
 pub struct CounterSamples {
     numbers: Vec<u64>,
-    /// Number of successful samples, including a late one.
+    /// Number of successful samples, including a late sample.
     pub count: u64,
 }
 
@@ -68,8 +69,9 @@ impl CounterSamples {
         samples
     }
 
-    /// Returns the number of responses to other clients in each second. `before` is the counter's
-    /// value before the first second. Returns `None` if there are no samples.
+    /// Returns the number of responses in each second, excluding the responses to these samples.
+    /// `before` is the counter's value before the first second. Returns `None` if there are no
+    /// samples.
     pub fn observation(&self, before: u64, path: &str) -> Option<Observation> {
         let earlier = std::iter::once(&before).chain(&self.numbers);
         let values = self.numbers.iter().zip(earlier);

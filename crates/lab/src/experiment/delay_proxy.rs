@@ -12,13 +12,13 @@ use floodmark_record::units::show_duration;
 use super::TrialHosts;
 use crate::lines::read_line;
 
-/// Prefix of the proxy's first line; its address follows.
+/// Prefix of the proxy's first line. The proxy's address follows the prefix.
 pub const LISTENING: &str = "listening on ";
 
-/// Maximum length of the first line, bytes.
+/// Maximum length of the first line, in bytes.
 const LINE_LIMIT: usize = 1024;
 
-/// A running proxy. Dropping it ends its process.
+/// A running proxy. Dropping this value ends the proxy's process.
 #[derive(Debug)]
 pub struct DelayProxy {
     child: Child,
@@ -71,7 +71,7 @@ impl DelayProxy {
         Ok(DelayProxy { child, address })
     }
 
-    /// Returns its process id.
+    /// Returns the process id of the proxy.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }

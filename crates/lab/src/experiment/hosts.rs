@@ -1,4 +1,4 @@
-//! The hosts of a trial: where its client and its server run.
+//! The hosts on which the client and the server of a trial run.
 
 use std::fs;
 use std::io;
@@ -10,7 +10,7 @@ use floodmark_record::place;
 
 use crate::manifest::{PlacementSpec, StoreSource, TrialPlacement, TrialStore};
 
-/// Client host and server host of a trial. The network namespaces last until this value is dropped
+/// Hosts of a trial's client and server. The network namespaces last until this value is dropped
 /// and the trial's processes have ended.
 #[derive(Debug)]
 pub struct TrialHosts {
@@ -24,7 +24,7 @@ pub struct TrialHosts {
     pub client_cpus: Option<u32>,
     /// Number of CPUs reserved for the server.
     pub server_cpus: Option<u32>,
-    /// Placement in the record; `None` if none was requested.
+    /// Placement for the record; `None` if no placement was requested.
     pub place: Option<place::Placement>,
 }
 
@@ -34,7 +34,8 @@ pub enum PlacementError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The host does not support the request. The trial is skipped, as if a program were missing.
+    /// The host does not support the requested placement. The trial is skipped, just like a trial
+    /// that lacks a program.
     #[error("{0}")]
     Unsupported(String),
 }
@@ -110,7 +111,7 @@ impl TrialHosts {
     }
 }
 
-/// Returns how to allow network namespaces.
+/// Returns advice on how to allow network namespaces.
 fn namespace_fix(error: &io::Error) -> &'static str {
     match error.kind() {
         // ENOSPC: the limit on namespaces is reached.
@@ -135,8 +136,8 @@ fn allowed_cpus(
     }
 }
 
-/// Returns the CPUs of two separate hosts. A role without requested CPUs gets those that the other
-/// role leaves free. Without any request, each role gets half of them.
+/// Returns the CPUs of two separate hosts. If only one role requests CPUs, the other role gets the
+/// remaining CPUs. If neither role requests CPUs, each role gets half.
 fn separate_cpus(
     client: Option<Cpus>,
     server: Option<Cpus>,
@@ -166,14 +167,14 @@ fn store_place(behind: &TrialStore) -> place::StorePlacement {
     }
 }
 
-/// Sets a kernel setting in the network namespace of a host.
+/// Changes a kernel setting in a host's network namespace.
 fn set_sysctl(side: &ProcessPlacement, name: &str, value: &str) -> Result<(), String> {
     let file = Path::new("/proc/sys").join(name.replace('.', "/"));
     let written = side.within(|| fs::write(file, value));
     written.and_then(|written| written).map_err(|error| {
         let cause = match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                "; it is not a setting of a network namespace"
+                "; network namespaces have no such setting"
             }
             io::ErrorKind::InvalidInput => "; the value is invalid",
             _ => "",

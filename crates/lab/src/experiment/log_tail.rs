@@ -6,18 +6,18 @@ use std::path::Path;
 
 use crate::lines::without_colors;
 
-/// Maximum length of a quoted line, characters.
+/// Maximum length of a quoted line, in characters.
 const LINE_LIMIT: usize = 200;
 
-/// Length of the part of a log that is read, bytes.
+/// Number of bytes that are read at the end of a log.
 const TAIL_LENGTH: u64 = 4096;
 
-/// Quotes the last non-empty line of a log. Returns an empty string if there is none.
+/// Quotes the last non-empty line of a log. Returns an empty string if the log has no such line.
 pub fn last_line(log: &Path) -> String {
     quote(lines(log).last())
 }
 
-/// Quotes the first error of a build log in Maven's format, or else the last line.
+/// Quotes the first error in a Maven build log, or the last line if the log contains no error.
 pub fn error_line(log: &Path) -> String {
     let lines = lines(log);
     let error = lines.iter().find(|line| line.starts_with("[ERROR]"));

@@ -48,7 +48,7 @@ impl TrialProcess<'_, '_> {
     }
 }
 
-/// Measures one process of a trial, then perturbs it if the experiment requests proof.
+/// Measures one process of a trial. If the experiment requests proof, then perturbs the process.
 pub(super) fn measure<'a>(
     runner: &ExperimentRunner<'a>,
     process: &mut TrialProcess<'a, '_>,
@@ -76,7 +76,7 @@ pub(super) fn measure<'a>(
             return Ok(None);
         }
     };
-    // Arrivals differ between processes, but are the same in all trials.
+    // The arrivals differ between processes, but are the same in all trials.
     let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
     planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
     let proxy = proxy.as_ref().map(DelayProxy::pid);
@@ -145,7 +145,7 @@ fn run_attempts<'a>(
     Ok(failure)
 }
 
-/// Records that the server or the store ended under load. Returns whether both are still running.
+/// Records a failure if server or store ended under load. Returns whether both are still running.
 fn check_survivors<'a>(
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,

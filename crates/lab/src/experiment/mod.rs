@@ -1,5 +1,5 @@
 //! Runs an experiment: builds and starts its systems, loads them in rounds, stops them, and records
-//! everything.
+//! the results.
 //!
 //! A failure affects only the trial in which it occurs.
 
@@ -47,9 +47,9 @@ pub use resume::EarlierResult;
 pub use state::ExperimentListener;
 pub use trial_schedule::{ScheduleProgress, TrialSchedule};
 
-/// Folder of leases, below the temporary folder.
+/// Folder for leases, inside the temporary folder.
 const LEASES: &str = "leases";
-/// Folder of store data, below the temporary folder.
+/// Folder for store data, inside the temporary folder.
 const STORE_DATA: &str = "stores";
 
 /// Why a step was not completed.
@@ -77,10 +77,10 @@ impl StepError {
     }
 }
 
-/// Plans the load of a trial on its hosts. `url` is the server's URL.
+/// Plans a trial's load on the trial's hosts. `url` is the server's URL.
 ///
 /// # Errors
-/// The trial cannot be planned; the message is one line.
+/// The trial cannot be planned. The error message is a single line.
 pub fn plan_trial(trial: &Trial, hosts: &TrialHosts, url: &str) -> Result<Planned, String> {
     let spec = trial.spec(hosts.client_cpus);
     let resolved = target::resolve(url, &spec).map_err(|error| error.to_string())?;
@@ -99,7 +99,7 @@ pub fn plan_trial(trial: &Trial, hosts: &TrialHosts, url: &str) -> Result<Planne
 pub struct ExperimentOutcome {
     /// The record.
     pub record: Record,
-    /// Failures, one line each.
+    /// One-line messages about failures.
     pub failures: Vec<String>,
 }
 
@@ -107,9 +107,9 @@ pub struct ExperimentOutcome {
 pub struct ExperimentRunner<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
-    /// Version and command line of this floodmark.
+    /// Version and command line of the running floodmark.
     pub tool: ToolInfo,
-    /// Path of the running floodmark.
+    /// Path of the running executable.
     pub floodmark: PathBuf,
     /// The result to resume, if any.
     pub earlier: Option<&'a EarlierResult>,
@@ -155,8 +155,8 @@ impl<'a> ExperimentRunner<'a> {
         Ok(ExperimentOutcome { record, failures })
     }
 
-    /// Measures all trials in rounds, with fresh processes in each round. A worker's failure ends
-    /// the experiment and is returned.
+    /// Measures all trials in rounds, with fresh processes in each round. If a worker fails, ends
+    /// the experiment and returns the failure.
     fn rounds(
         &self,
         state: &mut ExperimentState<'a, '_>,
@@ -275,7 +275,8 @@ impl<'a> ExperimentRunner<'a> {
         server::start(trial, hosts, filler, paths, self.stop)
     }
 
-    /// Returns the values of the placeholders in a trial's commands, except port and folder.
+    /// Returns the values of all placeholders in a trial's commands, except the port and the
+    /// folder.
     fn filler(&self, trial: &Trial, hosts: &TrialHosts) -> Filler {
         let mut filler = Filler::default();
         filler.set("host", hosts.address.to_string());
@@ -291,19 +292,19 @@ impl<'a> ExperimentRunner<'a> {
     }
 }
 
-/// Ends processes and removes data that a killed floodmark left behind.
+/// Ends processes and removes data that were left behind when floodmark was killed.
 fn clean_up(state: &mut ExperimentState<'_, '_>) {
     match sweep(&state.leases) {
         Ok(ended) if ended.is_empty() => {}
         Ok(ended) => state.listener.on_step(&format!(
-            "ended {} left by a killed floodmark",
+            "ended {} left behind when floodmark was killed",
             match ended.len() {
                 1 => "1 process".to_owned(),
                 n => format!("{n} processes"),
             }
         )),
         Err(error) => state.listener.on_problem(&format!(
-            "cannot end processes left by a killed floodmark: {}: {error}",
+            "cannot end processes left behind when floodmark was killed: {}: {error}",
             state.leases.display()
         )),
     }
@@ -312,9 +313,9 @@ fn clean_up(state: &mut ExperimentState<'_, '_>) {
         Ok(0) => {}
         Ok(_) => state
             .listener
-            .on_step("removed store data left by a killed floodmark"),
+            .on_step("removed store data left behind when floodmark was killed"),
         Err(error) => state.listener.on_problem(&format!(
-            "cannot remove store data left by a killed floodmark: {}: {error}",
+            "cannot remove store data left behind when floodmark was killed: {}: {error}",
             data.display()
         )),
     }

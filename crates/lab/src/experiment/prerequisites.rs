@@ -7,7 +7,7 @@ use super::{ExperimentRunner, ExperimentState, StepError};
 use crate::attempt::LabError;
 use crate::manifest::{Filler, ManifestPackage, Need, Trial};
 
-/// Returns the system, store and client of a trial, each with its name for messages.
+/// Returns a trial's system, store and client, each with the name that messages use.
 fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
     let server: &ManifestPackage = &trial.server;
     let mut parts = vec![(server.name.clone(), server)];
@@ -22,7 +22,8 @@ fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
     parts
 }
 
-/// Checks and builds each system, store and client once. Skips trials that lack one of them.
+/// Checks and builds each system, store and client once. Skips trials for which one of these
+/// programs is not available.
 pub(super) fn prepare<'a>(
     runner: &ExperimentRunner<'a>,
     state: &mut ExperimentState<'a, '_>,

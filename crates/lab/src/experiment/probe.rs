@@ -12,7 +12,7 @@ use crate::manifest::WorkloadRequest;
 /// Maximum time for a complete response.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum length of a response, bytes.
+/// Maximum length of a response, in bytes.
 const RESPONSE_LIMIT: usize = 1 << 20;
 
 /// A complete response.
@@ -75,7 +75,8 @@ fn exchange(address: SocketAddr, request: &[u8]) -> io::Result<ProbeResponse> {
         }
         stream.set_read_timeout(Some(left))?;
         let n = match stream.read(&mut buffer) {
-            // A read with a timeout returns EINTR after a signal handler or a suspend (signal(7)).
+            // A read with a timeout fails with EINTR after a signal handler has run or the process
+            // was suspended (signal(7)).
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             read => read?,
         };

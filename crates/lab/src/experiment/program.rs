@@ -1,4 +1,4 @@
-//! A program that listens on a port: starts it, waits until it is ready, and stops it.
+//! Starts a program that listens on a port, waits until the program is ready, and stops it.
 
 use std::fs;
 use std::io;
@@ -25,34 +25,34 @@ const SIGKILL: i32 = 9;
 /// What to start and how.
 #[derive(Debug)]
 pub struct ProgramSpec<'a> {
-    /// Name in messages.
+    /// Name for messages.
     pub name: &'a str,
     /// The manifest's start section.
     pub start: &'a Start,
     /// Folder in which the command runs.
     pub folder: &'a Path,
-    /// Where it runs.
+    /// Where the program runs.
     pub side: &'a ProcessPlacement,
     /// Address to listen on.
     pub host: Ipv4Addr,
-    /// Fixed port; `None` for a free one.
+    /// Fixed port; `None` for a free port.
     pub port: Option<u16>,
-    /// Values of placeholders, except port and run folder.
+    /// Values of all placeholders except the port and the run folder.
     pub filler: Filler,
 }
 
 /// Paths of a program's files.
 #[derive(Debug)]
 pub struct ProgramPaths<'a> {
-    /// Its output.
+    /// Log of the program's output.
     pub log: PathBuf,
-    /// Its run folder.
+    /// Run folder of the program.
     pub run: PathBuf,
-    /// Leases of running programs.
+    /// Folder for the leases of running programs.
     pub leases: &'a Path,
 }
 
-/// A running program. Dropping it kills its processes.
+/// A running program. Dropping this value kills the program's processes.
 #[derive(Debug)]
 pub struct RunningProgram {
     child: Child,
@@ -66,7 +66,7 @@ pub struct RunningProgram {
     _run: RunFolder,
 }
 
-/// Folder of a program's files. An empty folder is removed on drop.
+/// Folder for a program's files. Dropping this value removes the folder if it is empty.
 #[derive(Debug)]
 struct RunFolder(PathBuf);
 
@@ -76,7 +76,7 @@ impl Drop for RunFolder {
     }
 }
 
-/// Checks whether a program is ready. The error says why it is not ready.
+/// Checks whether a program is ready. The error message says why the program is not ready.
 pub type ReadyCheck<'a> = dyn Fn(SocketAddr) -> Result<(), String> + 'a;
 
 impl ProgramSpec<'_> {
@@ -132,7 +132,8 @@ impl ProgramSpec<'_> {
 }
 
 impl RunningProgram {
-    /// Returns the id of the started process. This process or a descendant accepts connections.
+    /// Returns the id of the started process. Either this process or one of its descendants accepts
+    /// connections.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -148,7 +149,7 @@ impl RunningProgram {
             if let Some(status) = self.exit_status() {
                 let last_words = self.last_words();
                 return Err(StepError::Failed(format!(
-                    "exited before it was ready ({status}){last_words}; run it in the foreground"
+                    "exited before it was ready ({status}){last_words}; run the program in the foreground"
                 )));
             }
             if stop.is_set() {
@@ -178,8 +179,8 @@ impl RunningProgram {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Quotes the last line of the program's log and names the file. For a killed program, names
-    /// only the file, because the log does not explain the kill.
+    /// Quotes the last line of the program's log and names the file. For a killed program, only
+    /// names the file, because the log does not explain why the program was killed.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
         let line = match killed {
@@ -214,10 +215,10 @@ impl RunningProgram {
     }
 }
 
-/// Finds a free port of an address, or checks that the given one is free.
+/// Finds a free port on a host, or checks that the given port is free.
 pub fn free_address(host: Ipv4Addr, port: Option<u16>) -> Result<SocketAddr, String> {
     let address = SocketAddr::from((host, port.unwrap_or(0)));
-    // Binding without accepting leaves no TIME_WAIT, so the port is free again at once.
+    // Binding without accepting leaves no TIME_WAIT, so the port is free again immediately.
     TcpListener::bind(address)
         .and_then(|listener| listener.local_addr())
         .map_err(|error| match error.kind() {

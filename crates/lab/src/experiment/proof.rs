@@ -1,4 +1,4 @@
-//! Tests what limited a trial: perturbs its server, and loads a second server with a doubled
+//! Tests what limited a trial: perturbs its server, and loads a second server that has a doubled
 //! setting.
 
 use floodmark_diagnose::why::proof;
@@ -12,15 +12,15 @@ use super::{ExperimentRunner, ExperimentState, StepError, plan_trial};
 use crate::attempt::LabError;
 use crate::perturbation::{PerturbationTest, ProofOutcome};
 
-/// A running server with one doubled setting.
+/// A running server that has a doubled setting.
 struct DoubledProcess {
     server: RunningProgram,
     setting: String,
     planned: Planned,
 }
 
-/// Perturbs a measured process if this can distinguish its cause from others, and records the
-/// result.
+/// Perturbs a measured process and records the result. Skips processes for which no perturbation
+/// can distinguish the cause from others.
 pub(super) fn prove<'a>(
     runner: &ExperimentRunner<'a>,
     process: &TrialProcess<'a, '_>,
@@ -44,9 +44,10 @@ pub(super) fn prove<'a>(
             None
         }
     };
-    state
-        .listener
-        .on_step(&format!("perturbing {} to prove its cause", trial.name));
+    state.listener.on_step(&format!(
+        "perturbing {} to prove what limits it",
+        trial.name
+    ));
     let test = PerturbationTest {
         floodmark: &runner.floodmark,
         plan: &planned.plan,
@@ -73,7 +74,7 @@ pub(super) fn prove<'a>(
     Ok(())
 }
 
-/// Starts a second server with its pool's setting doubled, if the server has such a setting.
+/// Starts a second server with a doubled pool setting, if the server has a pool setting.
 fn start_doubled(
     runner: &ExperimentRunner<'_>,
     process: &TrialProcess<'_, '_>,
@@ -82,7 +83,7 @@ fn start_doubled(
     state: &mut ExperimentState<'_, '_>,
 ) -> Result<Option<DoubledProcess>, StepError> {
     let (trial, hosts) = (process.trial, process.hosts);
-    // The delay proxy and a fixed port can serve only one server.
+    // A delay proxy or a fixed port can be used by only one server.
     if trial.at.delay.is_some() || trial.port.is_some() {
         return Ok(None);
     }

@@ -1,6 +1,6 @@
-//! Reads an interrupted result, so that only the remaining processes are measured.
+//! Reads an interrupted result, so that only the remaining processes have to be measured.
 //!
-//! A server process is complete or measured again. All attempts of an incomplete process are
+//! A server process that is not complete is measured again. All its earlier attempts are
 //! superseded, because attempts are comparable only on the same process.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,17 +21,17 @@ use crate::run_events::RunEvents;
 /// The completed part of an earlier result.
 #[derive(Debug, Default)]
 pub struct EarlierResult {
-    /// Trial and process number of each complete server process.
+    /// Trial and process number of each completely measured server process.
     complete: BTreeSet<(String, u32)>,
     /// All other runs.
     pub incomplete: Vec<RunId>,
 }
 
 impl EarlierResult {
-    /// Reads which processes of an experiment a result folder contains.
+    /// Determines which processes of an experiment a result folder contains.
     ///
     /// # Errors
-    /// The folder has no result of this experiment, or the load or the host has changed.
+    /// The folder contains no result of this experiment, or the load or the host has changed.
     pub fn read(folder: &Path, experiment: &Experiment) -> Result<Self, String> {
         let events = ResultEvents::read(&folder.join(EVENTS));
         let mut events = events.map_err(|error| format!("--resume: {error}"))?;
@@ -89,13 +89,13 @@ fn check_experiment(
 ) -> Result<(), String> {
     if then.name != now.name {
         return Err(format!(
-            "the result is of the experiment \"{}\", not \"{}\"",
+            "the result belongs to the experiment \"{}\", not \"{}\"",
             then.name, now.name
         ));
     }
     if then.trials != now.trials {
         return Err(format!(
-            "the result has the trials {}",
+            "the result has different trials: {}",
             then.trials.join(", ")
         ));
     }
@@ -151,7 +151,7 @@ fn check_load(runs: &[RunEvents], experiment: &Experiment) -> Result<(), String>
     Ok(())
 }
 
-/// Returns a plan after a JSON round trip, without the fields that differ between runs of a trial.
+/// Clears the fields that differ between runs of a trial. Returns the plan after a JSON round trip.
 fn comparable(plan: &Plan) -> Option<Plan> {
     let mut plan = Plan {
         seed: 0,

@@ -34,7 +34,7 @@ pub fn start(
     spec.start(paths, &ready, stop)
 }
 
-/// Returns what is wrong with a server's response to the trial's request.
+/// Returns the fault in a server's response to the trial's request, if any.
 pub fn response_fault(
     server: &mut RunningProgram,
     trial: &Trial,

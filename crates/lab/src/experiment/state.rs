@@ -14,9 +14,9 @@ use crate::manifest::Trial;
 pub trait ExperimentListener {
     /// Called with each event.
     fn on_event(&mut self, event: &Event);
-    /// Called with one line when a step begins.
+    /// Called with a one-line message when a step begins.
     fn on_step(&mut self, step: &str);
-    /// Called with one line when something fails.
+    /// Called with a one-line message when something fails.
     fn on_problem(&mut self, problem: &str);
     /// Called when the rest of a trial is skipped.
     fn on_trial_skipped(&mut self, trial: &str);
@@ -26,13 +26,13 @@ pub trait ExperimentListener {
 pub struct ExperimentState<'a, 'b> {
     pub folder: &'b mut Folder,
     pub listener: &'b mut dyn ExperimentListener,
-    /// Temporary folder of this user.
+    /// Temporary folder of the current user.
     pub temporary: PathBuf,
-    /// Leases of running programs.
+    /// Folder for the leases of running programs.
     pub leases: PathBuf,
     /// Skipped trials.
     pub left_out: BTreeSet<&'a str>,
-    /// Failures, one line each.
+    /// One-line messages about failures.
     pub failures: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> ExperimentState<'a, '_> {
         }
     }
 
-    /// Records that something was skipped, which is not a failure.
+    /// Records a skip. A skip does not count as a failure.
     pub fn skip(&mut self, what: String) -> Result<(), LabError> {
         self.listener.on_problem(&what);
         self.folder.append(&Event::Skipped { what })?;

@@ -1,4 +1,5 @@
-//! The store of a trial, either started empty or already running, with an optional delay proxy.
+//! The store of a trial. The store is either started empty or already running, and may have a delay
+//! proxy.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -12,10 +13,10 @@ use super::program::{ProgramPaths, ProgramSpec, RunningProgram, free_address};
 use super::{ExperimentRunner, StepError, TrialHosts, child};
 use crate::manifest::{Filler, StoreSource, TrialStore};
 
-/// Timeout of a connection attempt to a store.
+/// Timeout for connecting to a store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A store ready for use. Dropping it ends the processes that floodmark started.
+/// A store that is ready for use. Dropping this value ends the processes that floodmark started.
 #[derive(Debug)]
 pub struct StoreInstance {
     /// Host and port that the server connects to.
@@ -88,13 +89,13 @@ impl StoreInstance {
         })
     }
 
-    /// Returns the id of the process that floodmark started. This process or a descendant accepts
-    /// connections.
+    /// Returns the id of the process that floodmark started. Either this process or one of its
+    /// descendants accepts connections.
     pub fn pid(&self) -> Option<u32> {
         self.program.as_ref().map(RunningProgram::pid)
     }
 
-    /// Returns what to monitor.
+    /// Returns the monitoring targets of the store.
     pub fn watched(&self, behind: &TrialStore) -> MonitoredStore {
         MonitoredStore {
             name: behind.name().to_owned(),
@@ -124,7 +125,7 @@ fn connect(address: SocketAddr) -> Result<(), String> {
     connected.map(drop).map_err(|error| error.to_string())
 }
 
-/// Returns the first address of a host and port that accepts a connection.
+/// Resolves a host and port. Returns the first address that accepts a connection.
 fn first_address(url: &str) -> Result<SocketAddr, String> {
     let mut why = "it has no address".to_owned();
     for address in url.to_socket_addrs().map_err(|error| error.to_string())? {

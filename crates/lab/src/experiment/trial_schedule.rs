@@ -1,4 +1,4 @@
-//! The order of an experiment's attempts and their total length.
+//! The order and the total duration of an experiment's attempts.
 //!
 //! Each round measures every trial once, so that drift on the host affects all trials alike.
 
@@ -9,7 +9,7 @@ use floodmark_record::events::RunId;
 use super::EarlierResult;
 use crate::manifest::Experiment;
 
-/// The attempts of an experiment in the order of measurement.
+/// The attempts of an experiment, in the order in which they are measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrialSchedule {
     entries: Vec<ScheduledAttempt>,
@@ -33,9 +33,10 @@ pub struct ScheduleProgress {
     pub number: usize,
     /// Number of attempts in total.
     pub of: usize,
-    /// Trial of the next attempt; `None` for the last attempt.
+    /// Trial of the next attempt; `None` if this attempt is the last.
     pub next: Option<String>,
-    /// Length of this and all later attempts, without server starts; `None` if unknown.
+    /// Total duration of this attempt and all later ones, excluding server starts; `None` if
+    /// unknown.
     pub left: Option<Duration>,
 }
 
@@ -60,7 +61,7 @@ impl TrialSchedule {
         }
     }
 
-    /// Removes the processes that an earlier result contains.
+    /// Removes the processes that an earlier result already contains.
     #[must_use]
     pub fn after(mut self, earlier: &EarlierResult) -> Self {
         self.entries
@@ -68,7 +69,7 @@ impl TrialSchedule {
         self
     }
 
-    /// Marks a run as started. Returns the progress if the run is scheduled.
+    /// Marks a run as started. Returns the progress, or `None` if the run is not scheduled.
     pub fn begin(&mut self, run: &RunId) -> Option<ScheduleProgress> {
         let is_run = |entry: &ScheduledAttempt| {
             Some(&entry.trial) == run.trial.as_ref()
@@ -92,7 +93,7 @@ impl TrialSchedule {
         self.entries.extend(rest);
     }
 
-    /// Returns the length of all attempts, or `None` if unknown.
+    /// Returns the total duration of all attempts, or `None` if unknown.
     #[must_use]
     pub fn length(&self) -> Option<Duration> {
         self.entries.iter().map(|entry| entry.length).sum()

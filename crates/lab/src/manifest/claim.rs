@@ -18,21 +18,22 @@ use super::trial::Trial;
 pub(super) struct ClaimSection {
     /// Text of the claim.
     text: String,
-    /// Where it was published.
+    /// Where the claim was published.
     source: Option<String>,
     /// Metric of the figure. Default: throughput.
     metric: Option<ComparedMetric>,
-    /// Names of two trials: the figure of the first is divided by the figure of the second.
+    /// Names of two trials. The first trial's figure is divided by the second trial's figure.
     ratio: Option<Located<Vec<String>>>,
-    /// Name of the trial, for a claim without ratio. Optional if there is only one trial.
+    /// Name of the trial that a claim without ratio is about. Optional if there is only one trial.
     trial: Option<Located<Name>>,
     /// Published figure: a ratio, a rate per second, or a time in microseconds.
     published: Option<Located<Number>>,
-    /// Relative tolerance: with 0.1, the claim holds if the measured figure is between published /
-    /// 1.1 and published * 1.1. Default for a ratio: 0.1. Any other figure needs within or at.
+    /// Relative tolerance. With 0.1, the claim holds if the measured figure is between published /
+    /// 1.1 and published * 1.1. The default for a ratio is 0.1. Any other figure requires within or
+    /// at.
     within: Option<Located<Number>>,
-    /// Bound, for a claim without within: the claim holds if the measured figure is at least, or at
-    /// most, the published figure.
+    /// Direction of the claim. The claim holds if the measured figure is at least, or at most, the
+    /// published figure. Conflicts with within.
     at: Option<Located<Bound>>,
 }
 
@@ -98,7 +99,7 @@ fn checked_ratio(
     }
 }
 
-/// Checks that a name is the name of a trial, or of a system with exactly one trial.
+/// Checks that a name refers to a trial, or to a system that has exactly one trial.
 fn check_trial(name: &str, trials: &[Trial]) -> Result<(), String> {
     let of_system = trials.iter().filter(|trial| trial.server.name == name);
     let names = || trials.iter().map(|trial| trial.name.as_str());
@@ -114,7 +115,7 @@ fn check_trial(name: &str, trials: &[Trial]) -> Result<(), String> {
     }
 }
 
-/// Returns the trial of a claim about a single figure.
+/// Returns the trial that a claim about a single figure refers to.
 fn claimed_trial(
     file: &TomlFile,
     section: &Located<ClaimSection>,
@@ -134,7 +135,7 @@ fn claimed_trial(
         (None, [only]) => Ok(Some(only.name.clone())),
         (None, _) => Err(file.error(
             &section.span(),
-            "the claim has no trial; write trial = \"…\", or ratio = [\"…\", \"…\"]",
+            "the claim names no trial; add trial = \"…\" or ratio = [\"…\", \"…\"]",
         )),
     }
 }

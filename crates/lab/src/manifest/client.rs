@@ -1,5 +1,5 @@
-//! `client.toml`: the commands of an external client, the loads it supports, and how to read its
-//! figures.
+//! Reads `client.toml`, which defines the commands of an external client, the loads that the client
+//! supports, and how to read the client's figures.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,10 +29,10 @@ const PLACEHOLDERS: [&str; 9] = [
     "rate-each",
 ];
 
-/// Default time that the client may run beyond the length of the load.
+/// Default time that the client may run beyond the duration of the load.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Maximum run time for a number of requests.
+/// Maximum run time of a client that sends a fixed number of requests.
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
 /// Keys of `[load]` that clients support.
@@ -50,9 +50,9 @@ const SUPPORTED: [&str; 7] = [
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientManifest {
-    /// Name of the client and of its folder.
+    /// Name of the client and its folder.
     name: Located<Name>,
-    /// Description of the client in one line.
+    /// One-line description of the client.
     #[serde(rename = "about")]
     _about: Option<String>,
     /// Programs that must be installed, such as "java >= 17". If one is missing, trials with the
@@ -65,7 +65,7 @@ pub(crate) struct ClientManifest {
     /// Command that prints the client's version. The first output line that contains a digit is
     /// recorded. Default: the version is unknown.
     pub(crate) version: Option<CommandWords>,
-    /// Path that the client's script requests. Default: the path of the trial.
+    /// Path that the client's script requests. Default: the trial's path.
     pub(crate) path: Option<Located<String>>,
     /// Commands for the closed model on kept connections. Default: not supported.
     #[serde(default)]
@@ -80,22 +80,22 @@ pub(crate) struct ClientManifest {
     #[serde(default)]
     #[schemars(with = "Vec<ScalarText>")]
     success: Vec<ExitCode>,
-    /// Maximum time that the client may take beyond the length of the load. Default: 30s. For a
-    /// number of requests, the limit is 15m in total.
+    /// Maximum time that the client may run beyond the duration of the load. Default: 30s. A client
+    /// that sends a fixed number of requests may run for at most 15m in total.
     linger: Option<PositiveDuration>,
     /// How to read the client's figures from its output.
     pub(crate) figures: ClientFigures,
 }
 
-/// Commands for one way of using connections.
+/// Commands that use connections in the same way.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Commands {
-    /// Command that sends load for a duration, run in the client's folder without a shell.
-    /// Placeholders: {url} (or {host}, {port} and {path}) for the target; {connections}, {threads}
-    /// and {seconds} for the load.
+    /// Command that sends load for a duration. It runs in the client's folder without a shell.
+    /// {url}, or {host}, {port} and {path}, stand for the target. {connections}, {threads} and
+    /// {seconds} stand for the load.
     duration: Option<Located<CommandWords>>,
-    /// Command that sends a number of requests; {requests} stands for the number.
+    /// Command that sends a fixed number of requests. {requests} stands for the number.
     requests: Option<Located<CommandWords>>,
 }
 
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Returns the command for a load, with placeholders.
+    /// Returns the command for a load, including its placeholders.
     ///
     /// # Errors
     /// The client does not support the load.
@@ -175,18 +175,18 @@ impl Client {
             .find(|key| !(SUPPORTED.contains(key) || *key == "warmup" && has_no_warmup));
         if let Some(key) = unsupported {
             return Err(format!(
-                "client {name} does not support {key}; move it into load = {{ … }} of the trials that floodmark drives"
+                "client {name} does not support {key}; move {key} to load = {{ … }} of the trials that floodmark drives"
             ));
         }
         let fresh = load.fresh == Some(true);
         if fresh && load.rate.is_some() {
             return Err(format!(
-                "client {name} cannot send at a rate on fresh connections; remove one of them"
+                "client {name} cannot send at a rate on fresh connections; remove rate or fresh"
             ));
         }
         if load.rate.is_some() && load.connections.is_none() {
             return Err(format!(
-                "client {name} needs a number of connections for a rate; add connections = …"
+                "client {name} cannot send at a rate without connections; add connections = …"
             ));
         }
         let (commands, how) = self.commands(load);
@@ -205,13 +205,14 @@ impl Client {
             .is_none_or(|length| length.subsec_nanos() == 0);
         if !whole && command.iter().any(|word| word.contains("{seconds}")) {
             return Err(format!(
-                "client {name} needs whole seconds; write a duration like \"2s\""
+                "client {name} needs a duration in whole seconds, like \"2s\""
             ));
         }
         Ok(command)
     }
 
-    /// Returns whether the client supports only a number of requests for a load, but no duration.
+    /// Returns whether `load` has a number of requests and the client cannot run for a duration
+    /// instead.
     pub(super) fn only_counts(&self, load: &LoadSpec) -> bool {
         let commands = self.commands(load).0;
         load.requests.is_some() && commands.duration.is_none()

@@ -1,4 +1,4 @@
-//! Tests of client manifests and of the figures read from client output.
+//! Tests client manifests, and the parsing of figures in client output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn clients() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clients")
 }
 
-/// Reads the figures from a file with the output of a shipped client.
+/// Reads the figures from a file that contains the output of a shipped client.
 fn read(name: &str, file: &str) -> Result<PrintedFigures, String> {
     let folder = clients().join(name).canonicalize().unwrap();
     let client = Client::read(&folder).unwrap_or_else(|error| panic!("{error}"));
@@ -22,7 +22,7 @@ fn read(name: &str, file: &str) -> Result<PrintedFigures, String> {
         .read(&fs::read_to_string(folder.join(file)).unwrap())
 }
 
-/// Returns figures from throughput, counts (responses, unexpected, errors) and times in µs.
+/// Builds figures from a throughput, counts (responses, unexpected, errors) and times in µs.
 fn said(per_s: Option<f64>, counts: [Option<u64>; 3], times: [Option<f64>; 6]) -> PrintedFigures {
     let [answers, wrong, errors] = counts;
     let [mean_us, p50_us, p90_us, p95_us, p99_us, max_us] = times;
@@ -317,7 +317,7 @@ fn names_the_line_of_an_invalid_key() {
         (
             "[\"sh\"]",
             "[\"rm -rf\"]",
-            "client.toml:2: needs: \"rm -rf\" is not a program",
+            "client.toml:2: needs: \"rm -rf\" is not a valid requirement",
         ),
         (
             "success = [0, 3]",
@@ -357,7 +357,7 @@ fn names_the_line_of_an_invalid_key() {
         (
             "^(\\d+)",
             "^(\\d+",
-            "client.toml:11: answers: not a regular expression: error: unclosed group",
+            "client.toml:11: answers: invalid regular expression: error: unclosed group",
         ),
         (
             "^(\\d+)",
@@ -436,13 +436,13 @@ fn refuses_a_load_that_the_client_does_not_support() {
         ("rate = 100", "add connections"),
         (
             "rate = 100, connections = 4, fresh = true",
-            "remove one of them",
+            "remove rate or fresh",
         ),
         (
             "rate = 100, connections = 4, requests = 7",
             "cannot send at a rate for a number of requests",
         ),
-        ("duration = \"1500ms\"", "client tool needs whole seconds"),
+        ("duration = \"1500ms\"", "in whole seconds, like \"2s\""),
         ("check = \"sequence\"", "client tool does not support check"),
         ("warmup = \"2s\"", "client tool does not support warmup"),
     ] {
@@ -454,7 +454,7 @@ fn refuses_a_load_that_the_client_does_not_support() {
     }
     let other = trial("connections = 2", "path = \"/scoring\"").unwrap_err();
     assert!(
-        other.contains("requests /scoring, and hello is /"),
+        other.contains("requests /scoring, but hello requires /"),
         "{other}"
     );
 }

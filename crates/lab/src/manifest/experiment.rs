@@ -27,21 +27,21 @@ use super::trial::{Trial, TrialReader, TrialSection};
 pub(super) struct ExperimentManifest {
     /// Question that the experiment answers.
     question: String,
-    /// Load of all trials, with the flags of floodmark load as keys. Trials can override settings.
+    /// Load for all trials. The keys are the flags of floodmark load. Trials can override settings.
     #[serde(default)]
     load: LoadSpec,
     /// Where client and server run, and how often each server is started.
     place: Option<ExperimentPlace>,
-    /// Servers to load: each trial names a system, or a command that starts your own server.
+    /// Servers to load. Each trial names a system, or a command that starts your own server.
     trial: Vec<Located<TrialSection>>,
-    /// Names of trials in order. Each trial adds one feature to the previous trial. The comparison
-    /// of the two shows the feature's cost in throughput, latency and CPU.
+    /// Ordered names of trials. Each trial adds one feature to the previous trial. Comparing the
+    /// two trials shows the feature's cost in throughput, latency and CPU.
     ladder: Option<Located<Vec<String>>>,
     /// Published figures to compare with.
     #[serde(default)]
     claim: Vec<Located<ClaimSection>>,
-    /// Whether to change the setup after each process is measured, to prove what limited the
-    /// process. Adds at least one minute per process. Default: false.
+    /// Whether to perturb each process after its measurement, to prove what limited the process.
+    /// Adds at least one minute per process. Default: false.
     #[serde(default)]
     prove: bool,
     /// Expected outcome.
@@ -53,33 +53,34 @@ pub(super) struct ExperimentManifest {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ExpectSection {
-    /// Expected causes of the limit, which are stored in the record.
+    /// Expected causes of the measured limit. The record contains these causes.
     cause: Option<Located<Vec<String>>>,
-    /// Expected outcome of the check. With violated, the experiment fails if the check holds.
+    /// Expected outcome of the check. If the value is violated, the experiment fails if the check
+    /// holds.
     check: Option<ExpectedCheck>,
 }
 
 /// An experiment and its trials.
 #[derive(Debug, Clone)]
 pub struct Experiment {
-    /// Its description for the record.
+    /// Description of the experiment for the record.
     pub description: ExperimentDescription,
     /// Trials in the order of the file.
     pub trials: Vec<Trial>,
-    /// Whether to perturb each measured process to prove its cause.
+    /// Whether to perturb each measured process to prove what limited the process.
     pub prove: bool,
 }
 
 /// Changes to an experiment from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
-    /// Names of the trials to run, or of their systems. Empty for all trials.
+    /// Names of trials or systems to run. If the list is empty, all trials run.
     pub only: Vec<String>,
     /// Number of attempts on each process.
     pub attempts: Option<u32>,
     /// Number of fresh server processes per trial.
     pub processes: Option<u32>,
-    /// Length of each attempt.
+    /// Duration of each attempt.
     pub duration: Option<Duration>,
     /// Whether to prove verdicts by perturbation.
     pub prove: bool,
@@ -280,7 +281,7 @@ fn checked_causes(file: &TomlFile, causes: Located<Vec<String>>) -> Result<Vec<S
     }
 }
 
-/// Checks that the steps of a ladder are names of trials.
+/// Checks that each step of a ladder is the name of a trial.
 fn checked_ladder(
     file: &TomlFile,
     ladder: Located<Vec<String>>,

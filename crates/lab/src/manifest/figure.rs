@@ -34,29 +34,29 @@ pub struct ClientFigures {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CountSection {
-    /// Regular expression (Rust crate regex) with the number in a capture group. ^ and $ match at
-    /// the start and end of each line.
+    /// Regular expression (Rust crate regex) with a capture group for the number. ^ and $ match the
+    /// start and end of each line.
     find: String,
-    /// Whether to add up all groups of all matches (0 without a match). Default: only the first
-    /// match counts.
+    /// Whether to add up all groups of all matches. Without a match, the sum is 0. Default: only
+    /// the first match counts.
     sum: Option<bool>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RateSection {
-    /// Regular expression (Rust crate regex) with the number in a capture group. ^ and $ match at
-    /// the start and end of each line.
+    /// Regular expression (Rust crate regex) with a capture group for the number. ^ and $ match the
+    /// start and end of each line.
     find: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct TimeSection {
-    /// Regular expression (Rust crate regex) with the number in a capture group. ^ and $ match at
-    /// the start and end of each line.
+    /// Regular expression (Rust crate regex) with a capture group for the number. ^ and $ match the
+    /// start and end of each line.
     find: String,
-    /// Unit of the number. With printed, the second capture group contains the unit.
+    /// Unit of the number. If the value is printed, the second capture group contains the unit.
     unit: TimeUnit,
 }
 
@@ -69,7 +69,7 @@ enum TimeUnit {
     Printed,
 }
 
-// Each form of section has a type of its own, with its own keys.
+// Each kind of section has its own type, because the keys differ.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "CountSection")]
 #[schemars(with = "CountSection")]
@@ -121,8 +121,8 @@ struct ClientFigure {
 impl ClientFigures {
     /// Reads the figures from a client's output.
     ///
-    /// The number of responses is missing, or a figure is not a number. The message continues a
-    /// sentence that starts with the client's name.
+    /// The number of responses is missing, or a figure is not a number. The error message continues
+    /// a sentence that starts with the client's name.
     pub fn read(&self, output: &str) -> Result<PrintedFigures, String> {
         let count = |figure: &Option<CountFigure>, name| match figure {
             Some(figure) => Ok(figure.0.read(output, name)?.map(|n| n as u64)),
@@ -160,7 +160,7 @@ impl ClientFigure {
         let find = find.map_err(|error| {
             let message = error.to_string();
             let what = message.lines().last().unwrap_or_default();
-            format!("not a regular expression: {what}")
+            format!("invalid regular expression: {what}")
         })?;
         let groups = find.captures_len() - 1;
         let wanted = if unit == Some(TimeUnit::Printed) {
@@ -178,7 +178,8 @@ impl ClientFigure {
         Ok(ClientFigure { find, unit, sum })
     }
 
-    /// Returns the figure in an output, or `None` if it is missing. Times are in microseconds.
+    /// Returns the figure that an output contains, or `None` if the figure is missing. Times are in
+    /// microseconds.
     fn read(&self, output: &str, name: &str) -> Result<Option<f64>, String> {
         if self.sum {
             let matches = self.find.captures_iter(output);
@@ -211,7 +212,7 @@ fn number(text: &str, name: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("printed \"{text}\" as {name}, which is not a number"))
 }
 
-/// Returns the number of microseconds in a unit.
+/// Returns the length of a unit in microseconds.
 fn microseconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "us" | "µs" => 1.0,

@@ -7,7 +7,7 @@ use floodmark_plan::did_you_mean;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Words of a command, with placeholders.
+/// Words of a command, including placeholders.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 pub struct CommandWords(Vec<String>);
@@ -65,13 +65,13 @@ impl Filler {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// Replaces the placeholders of a command.
+    /// Replaces the placeholders in a command.
     #[must_use]
     pub fn fill_words(&self, words: &[String]) -> Vec<String> {
         words.iter().map(|word| self.fill(word)).collect()
     }
 
-    /// Replaces known placeholders. Unknown placeholders stay, because files also use braces for
+    /// Replaces known placeholders. Unknown placeholders remain, because files also use braces for
     /// other purposes.
     #[must_use]
     pub fn fill(&self, text: &str) -> String {

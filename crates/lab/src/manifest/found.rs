@@ -10,7 +10,8 @@ use floodmark_plan::{FileError, did_you_mean};
 
 /// Manifests of one kind, each read once.
 pub(super) struct ManifestCache<T> {
-    /// Key in an experiment, such as `system` for the manifests `systems/NAME/system.toml`.
+    /// Key that names such a manifest in an experiment. For example, `system` names
+    /// `systems/NAME/system.toml`.
     key: &'static str,
     read: fn(&Path) -> Result<T, FileError>,
     known: BTreeMap<String, Arc<T>>,
@@ -25,7 +26,7 @@ impl<T> ManifestCache<T> {
         }
     }
 
-    /// Returns the content of the manifest with a name.
+    /// Returns the content of the manifest with the given name.
     pub(super) fn get(
         &mut self,
         file: &TomlFile,
@@ -41,8 +42,8 @@ impl<T> ManifestCache<T> {
     }
 }
 
-/// Finds the folder of a manifest. Searches beside the experiment's folder, then in the
-/// experiment's folder, then in the current folder.
+/// Finds a manifest's folder. Searches the parent of the experiment's folder, then the experiment's
+/// folder, then the current folder.
 fn find_folder(file: &TomlFile, key: &str, located: &Located<Name>) -> Result<PathBuf, FileError> {
     let (folder, manifest) = (format!("{key}s"), format!("{key}.toml"));
     let name = located.0.as_str();
@@ -78,7 +79,7 @@ pub(super) fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns the sorted results of `name` for the entries of a folder.
+/// Returns the sorted results of calling `name` on each entry in a folder.
 pub(super) fn names_in(
     folder: &Path,
     name: impl Fn(&Path) -> Option<&std::ffi::OsStr>,

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Flags that make a program print its version, tried in order.
 const VERSION_FLAGS: [&str; 3] = ["--version", "-version", "-v"];
 
-/// Debian packages whose name differs from the program's.
+/// Debian packages whose names differ from the program's name.
 const PACKAGES: [(&str, &str); 7] = [
     ("ab", "apache2-utils"),
     ("h2load", "nghttp2-client"),
@@ -45,8 +45,11 @@ impl TryFrom<String> for Need {
 
     /// Parses a requirement such as `java >= 17` or `mvn`.
     fn try_from(text: String) -> Result<Self, String> {
-        let wrong =
-            || format!("\"{text}\" is not a program; write it like \"mvn\" or \"java >= 17\"");
+        let wrong = || {
+            format!(
+                "\"{text}\" is not a valid requirement; use a form such as \"mvn\" or \"java >= 17\""
+            )
+        };
         let (program, least) = match text.split_once(">=") {
             Some((program, least)) => (program, Some(version(least.trim()).ok_or_else(wrong)?)),
             None => (&*text, None),
@@ -101,7 +104,8 @@ impl Need {
     }
 }
 
-/// Runs a program. Returns its exit status and output, or `None` if it does not start or times out.
+/// Runs a program and returns its exit status and output. Returns `None` if the program does not
+/// start or times out.
 pub fn ask(command: Command) -> Option<(ExitStatus, String)> {
     let folder = tempfile::tempdir().ok()?;
     let log = folder.path().join("version");
@@ -111,7 +115,7 @@ pub fn ask(command: Command) -> Option<(ExitStatus, String)> {
     Some((status, String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// Returns the Debian package of a program, if known.
+/// Returns the Debian package that contains a program, if known.
 fn package(program: &str) -> Option<&str> {
     let other = PACKAGES.iter().find(|(name, _)| *name == program);
     let own = OWN_PACKAGE.contains(&program).then_some(program);
@@ -135,11 +139,11 @@ fn version(text: &str) -> Option<Vec<u64>> {
     text.split('.').map(|part| part.parse().ok()).collect()
 }
 
-/// Returns the parts of the first version number in a text, such as 21.0.4 in `openjdk 21.0.4
-/// 2024`. Java 8 and earlier print version 8 as 1.8.
+/// Returns the parts of the first version number in a program's output, such as 21.0.4 in `openjdk
+/// 21.0.4 2024`. Java 8 and earlier versions print 8 as 1.8.
 ///
-/// Ignores color sequences, because `mvn` prints them even to a file. Also ignores the JVM's lines
-/// about options from the environment.
+/// Ignores color sequences, because `mvn` prints them even to a file. Also ignores the lines that
+/// the JVM prints about options from the environment.
 fn first_version(said: &str) -> Option<Vec<u64>> {
     let plain = without_colors(said);
     let lines = plain.lines().filter(|line| !line.contains("Picked up "));

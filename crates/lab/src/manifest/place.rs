@@ -21,16 +21,16 @@ pub(super) struct ExperimentPlace {
     /// separate: client and server each have a network namespace and half of the CPUs, unless cpus
     /// is given. A pair of virtual interfaces joins the namespaces. Default: shared.
     pub hosts: Option<HostLayout>,
-    /// CPUs of client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
+    /// CPUs for client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
     /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
     /// given.
     pub cpus: Option<CpusSection>,
-    /// Kernel settings of each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
-    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The settings of the host
-    /// itself do not change.
+    /// Kernel settings for each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
+    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
+    /// not change.
     pub sysctls: Option<Located<SysctlsSection>>,
-    /// Number of processes per server, started one after another in rounds over all trials (A B A
-    /// B). Default: 1.
+    /// Number of processes per server. They start one after another, in rounds over all trials (A B
+    /// A B). Default: 1.
     pub processes: Option<Count<1, 1000>>,
 }
 
@@ -42,23 +42,23 @@ pub(super) struct TrialPlace {
     /// separate: client and server each have a network namespace and half of the CPUs, unless cpus
     /// is given. A pair of virtual interfaces joins the namespaces. Default: shared.
     pub hosts: Option<HostLayout>,
-    /// CPUs of client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
+    /// CPUs for client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
     /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
     /// given.
     pub cpus: Option<CpusSection>,
-    /// Kernel settings of each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
-    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The settings of the host
-    /// itself do not change.
+    /// Kernel settings for each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
+    /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
+    /// not change.
     pub sysctls: Option<Located<SysctlsSection>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SysctlsSection {
-    /// Settings of the client's network namespace.
+    /// Settings for the client's network namespace.
     #[serde(default)]
     client: LocatedMap<ScalarText>,
-    /// Settings of the server's network namespace.
+    /// Settings for the server's network namespace.
     #[serde(default)]
     server: LocatedMap<ScalarText>,
 }
@@ -81,7 +81,7 @@ pub struct TrialPlacement {
     pub client: PlacementSpec,
     /// Placement of the server.
     pub server: PlacementSpec,
-    /// Added one-way latency between client and server. `None` without a proxy.
+    /// Added one-way latency between client and server; `None` without a proxy.
     pub delay: Option<Duration>,
     /// The store behind the server.
     pub store: Option<TrialStore>,
@@ -90,14 +90,14 @@ pub struct TrialPlacement {
 /// Placement of a client or server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacementSpec {
-    /// CPUs that it may use; `None` for all that floodmark may use.
+    /// CPUs that the role may use; `None` for all CPUs that floodmark may use.
     pub cpus: Option<Cpus>,
-    /// Kernel settings of the role's network namespace by name.
+    /// Kernel settings for the role's network namespace, by name.
     pub sysctls: BTreeMap<String, String>,
 }
 
 impl TrialPlacement {
-    /// Overrides the placement with the keys that a section contains.
+    /// Overrides the placement with the keys in a section.
     pub(super) fn override_with(
         &mut self,
         file: &TomlFile,
@@ -141,8 +141,8 @@ fn parse_cpus(
     text.as_ref().map(parse).transpose()
 }
 
-/// Checks and returns the kernel settings of one network. Their names are paths below
-/// `/proc/sys/net`.
+/// Checks and returns the kernel settings for one network. The names of the settings are paths
+/// under `/proc/sys/net`.
 fn settings(
     file: &TomlFile,
     section: &LocatedMap<ScalarText>,

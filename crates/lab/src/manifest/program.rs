@@ -16,24 +16,24 @@ use super::need::Need;
 
 /// Default timeout of a build.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-/// Default timeout until a program is ready.
+/// Default maximum time until a program is ready.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// Default timeout of a stop after SIGTERM.
+/// Default maximum time until a program exits after SIGTERM.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `[build]`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Build {
-    /// Build command, run in the manifest's folder without a shell.
+    /// Build command. It runs in the manifest's folder without a shell.
     pub(crate) command: Located<CommandWords>,
-    /// Files and folders that the build reads. The build is skipped if they have not changed.
-    /// Default: build every time.
+    /// Files and folders that the build reads. The build is skipped if none of the files has
+    /// changed. Default: build every time.
     inputs: Option<Located<Vec<String>>>,
     /// Files that the build writes. If one is missing, the build runs again.
     #[serde(default)]
     outputs: Vec<String>,
-    /// Maximum time of the build. Default: 15m.
+    /// Maximum build time. Default: 15m.
     within: Option<PositiveDuration>,
 }
 
@@ -72,8 +72,9 @@ impl Build {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Knob {
-    /// Value if the experiment does not set the knob. Required, unless the knob is named threads.
-    /// The default of threads is half the CPUs, or all of the server's own CPUs if it has any.
+    /// Value of the knob if the experiment does not set it. Required for every knob except threads.
+    /// The default for threads is the number of the server's own CPUs, or half the CPUs if the
+    /// server has no CPUs of its own.
     pub default: Option<ScalarText>,
     /// Allowed values.
     #[serde(default)]
@@ -106,25 +107,29 @@ impl Knob {
     }
 }
 
-/// How to start a program: `[start]` of a system, or values from a store or a trial with a command.
+/// How to start a program. The values come from a system's `[start]`, from a store, or from a trial
+/// that has a command.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Start {
-    /// Command, run in the system's folder without a shell. It must stay in the foreground.
-    /// Placeholders: {host} and {port}, the address and free port to listen on; {run}, a folder for
-    /// the files of this run; {threads}, the knob of that name, otherwise all of the server's own
-    /// CPUs if it has any, otherwise half the CPUs; {floodmark}, the path of floodmark; {workload},
-    /// the workload; {store}, the address and port of the trial's store, or none.
+    /// Command that starts the server in the system's folder, without a shell. The server must stay
+    /// in the foreground. The command can contain placeholders. {host} and {port} are the address
+    /// and a free port to listen on. {run} is a folder for the files of this run. {threads} is the
+    /// value of the knob threads. Without this knob, it is the number of the server's own CPUs, or
+    /// half the CPUs if the server has no CPUs of its own. {floodmark} is the path of floodmark.
+    /// {workload} is the name of the workload. {store} is the address and port of the trial's
+    /// store, or the word none.
     pub command: Located<CommandWords>,
-    /// Files of the system's folder to copy to {run}. Placeholders in the files are replaced.
+    /// Files in the system's folder to copy to {run}. Placeholders in these files are replaced.
     #[serde(default)]
     pub files: Vec<Located<String>>,
-    /// Request that gets a status from 200 to 399 once the server is ready, such as "GET /".
-    /// Default: the path of the workload.
+    /// Request that returns a status from 200 to 399 once the server is ready, such as "GET /".
+    /// Default: a GET of the workload's path.
     pub ready: Option<ReadyPath>,
     /// Maximum time until the server is ready. Default: 30s.
     pub ready_within: Option<PositiveDuration>,
-    /// Maximum time until the server exits after SIGTERM; then it gets SIGKILL. Default: 10s.
+    /// Maximum time until the server exits after SIGTERM. After this time, the server is killed
+    /// with SIGKILL. Default: 10s.
     pub stop_within: Option<PositiveDuration>,
 }
 
@@ -143,7 +148,7 @@ impl Start {
         limit.map_or(STOP_TIMEOUT, |limit| limit.0)
     }
 
-    /// Checks the placeholders of the command, and the files in `folder`.
+    /// Checks the placeholders in the command, and checks that the files exist in `folder`.
     fn check(&self, file: &TomlFile, folder: &Path, known: &[&str]) -> Result<(), FileError> {
         check_placeholders(file, "command", &self.command, known)?;
         for name in &self.files {
@@ -174,12 +179,12 @@ impl TryFrom<String> for ReadyPath {
     }
 }
 
-/// Returns whether a text is a valid path of a request.
+/// Returns whether a string is a valid request path.
 pub(super) fn is_path(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Checks the placeholders of a command.
+/// Checks the placeholders in a command.
 pub(super) fn check_placeholders(
     file: &TomlFile,
     key: &str,
@@ -199,7 +204,7 @@ pub struct ManifestPackage {
     pub folder: PathBuf,
     /// Programs that must be installed.
     pub needs: Vec<Need>,
-    /// How to build it.
+    /// How to build the program.
     pub build: Option<Build>,
 }
 
@@ -234,7 +239,7 @@ impl ManifestPackage {
 /// A program that floodmark starts as a server or store.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Its folder.
+    /// The program's folder.
     pub package: ManifestPackage,
     /// How to start the program.
     pub start: Start,
@@ -251,7 +256,7 @@ impl Deref for Program {
 }
 
 impl Program {
-    /// Checks the start and the knobs of a program. The command may use `placeholders` and knobs.
+    /// Checks a program's start section and knobs. The command may use `placeholders` and knobs.
     pub(super) fn new(
         file: &TomlFile,
         package: ManifestPackage,
@@ -285,14 +290,14 @@ impl Program {
         })
     }
 
-    /// Sets the placeholders of the knobs to an experiment's values, or to the defaults.
+    /// Sets the placeholder of each knob to the experiment's value, or to the default value.
     pub fn fill(&self, setting: &BTreeMap<String, String>, filler: &mut Filler) {
         for (name, value) in self.setting(setting) {
             filler.set(&name, value);
         }
     }
 
-    /// Returns an experiment's values of the knobs, or else the defaults.
+    /// Returns the value of each knob: the experiment's value, or the default value.
     #[must_use]
     pub fn setting(&self, setting: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         let knobs = self.knobs.iter();
@@ -303,10 +308,10 @@ impl Program {
         values.collect()
     }
 
-    /// Checks an experiment's value of a knob.
+    /// Checks an experiment's value for a knob.
     ///
     /// # Errors
-    /// The knob is unknown, or does not allow the value.
+    /// The knob is unknown, or the value is not allowed.
     pub fn check(&self, knob: &str, value: &str) -> Result<(), String> {
         match self.knobs.get(knob) {
             Some(known) => known.check(knob, value),

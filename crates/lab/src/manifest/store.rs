@@ -1,4 +1,4 @@
-//! `store.toml`: how to build and start a database. Also the `store` of a trial.
+//! Reads `store.toml`, which defines how to build and start a database, and the `store` of a trial.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -17,7 +17,7 @@ use super::fill::CommandWords;
 use super::need::Need;
 use super::program::{Build, Knob, ManifestPackage, Program, Start};
 
-/// Placeholders in the command of a store.
+/// Placeholders in a store's command.
 const PLACEHOLDERS: [&str; 7] = [
     "host",
     "port",
@@ -32,9 +32,9 @@ const PLACEHOLDERS: [&str; 7] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreManifest {
-    /// Name of the store and of its folder.
+    /// Name of the store and its folder.
     name: Located<Name>,
-    /// Description of the store in one line.
+    /// One-line description of the store.
     #[serde(rename = "about")]
     _about: Option<String>,
     /// Protocol that floodmark uses to read the store's own metrics. Default: only its processes
@@ -49,7 +49,8 @@ pub(super) struct StoreManifest {
     build: Option<Build>,
     /// How to start the store.
     start: StoreStart,
-    /// Settings that experiments can change; {name} in commands stands for a setting's value.
+    /// Settings that experiments can change. {name} in a command stands for the value of the
+    /// setting with this name.
     #[serde(default)]
     knobs: LocatedMap<Knob>,
 }
@@ -58,18 +59,20 @@ pub(super) struct StoreManifest {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct StoreStart {
-    /// Command, run in the store's folder without a shell. It must stay in the foreground. The
-    /// store is ready when it accepts connections. Placeholders: {host} and {port}, the address and
-    /// free port to listen on; {other-port}, a second free port; {data}, an empty folder that is
-    /// removed after the trial; {run}, a folder for the files of this run, which is kept;
-    /// {threads}, half the CPUs; {floodmark}, the path of floodmark.
+    /// Command that starts the store in its folder, without a shell. The store must stay in the
+    /// foreground. It is ready when it accepts connections. The command can contain placeholders.
+    /// {host} and {port} are the address and a free port to listen on. {other-port} is a second
+    /// free port. {data} is an empty folder that is removed after the trial. {run} is a folder for
+    /// the files of this run, and is kept after the trial. {threads} is half the number of CPUs.
+    /// {floodmark} is the path of floodmark.
     command: Located<CommandWords>,
-    /// Files of the store's folder to copy to {run}. Placeholders in the files are replaced.
+    /// Files in the store's folder to copy to {run}. Placeholders in these files are replaced.
     #[serde(default)]
     files: Vec<Located<String>>,
     /// Maximum time until the store is ready. Default: 30s.
     ready_within: Option<PositiveDuration>,
-    /// Maximum time until the store exits after SIGTERM; then it gets SIGKILL. Default: 10s.
+    /// Maximum time until the store exits after SIGTERM. After this time, the store is killed with
+    /// SIGKILL. Default: 10s.
     stop_within: Option<PositiveDuration>,
 }
 
@@ -85,16 +88,16 @@ enum StoreProduct {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreSection {
-    /// Name of the store: the folder stores/NAME beside the experiments folder. Each server process
-    /// gets a fresh, empty store.
+    /// Name of the store. Its folder is stores/NAME, next to the experiments folder. Each server
+    /// process gets a fresh, empty store.
     pub name: Option<Located<Name>>,
-    /// Host and port of a running store, such as "10.0.0.7:5432", instead of a name. The server
-    /// under test must create the content of this store.
+    /// Host and port of a running store, such as "10.0.0.7:5432". Use url instead of name. The
+    /// server under test must create the content of this store.
     pub url: Option<Located<String>>,
     /// Knobs of the store, such as { heap = "512m" }.
     pub setting: Option<Located<LocatedMap<ScalarText>>>,
-    /// Round-trip time that floodmark's proxy adds between server and store. 0s: a proxy without
-    /// delay, as a baseline. Default: no proxy.
+    /// Round-trip time that floodmark's proxy adds between server and store. With 0s, the proxy
+    /// adds no delay and serves as a baseline. Default: no proxy.
     pub delay: Option<Delay>,
 }
 
@@ -103,7 +106,7 @@ pub(super) struct StoreSection {
 pub struct Store {
     /// How to build and start the store.
     pub program: Program,
-    /// Protocol of the store; `None` if floodmark cannot read its metrics.
+    /// Protocol of the store; `None` if floodmark cannot read the store's metrics.
     pub kind: Option<StoreKind>,
 }
 
@@ -145,29 +148,29 @@ impl Store {
 /// The store of a trial.
 #[derive(Debug, Clone)]
 pub struct TrialStore {
-    /// Its origin.
+    /// Origin of the store.
     pub from: StoreSource,
-    /// Added round-trip time. `None` without a proxy.
+    /// Added round-trip time; `None` without a proxy.
     pub delay: Option<Duration>,
 }
 
 /// Origin of a store.
 #[derive(Debug, Clone)]
 pub enum StoreSource {
-    /// floodmark starts it for the trial.
+    /// A store that floodmark starts for the trial.
     Started {
         /// The store.
         store: Arc<Store>,
         /// Values of the store's knobs.
         setting: BTreeMap<String, String>,
     },
-    /// Already running at this host and port.
+    /// A store that is already running at this host and port.
     Running(String),
 }
 
 impl TrialStore {
-    /// Returns the name in the record: the name of a started store, or the address of a running
-    /// store.
+    /// Returns the store's name in the record. This is the name of a started store, or the address
+    /// of a running store.
     #[must_use]
     pub fn name(&self) -> &str {
         match &self.from {
@@ -176,7 +179,7 @@ impl TrialStore {
         }
     }
 
-    /// Returns the store to start, or `None` if it is already running.
+    /// Returns the store to start, or `None` if the store is already running.
     #[must_use]
     pub fn started(&self) -> Option<&Arc<Store>> {
         match &self.from {

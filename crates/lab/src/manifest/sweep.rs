@@ -9,10 +9,10 @@ use floodmark_record::sweep::{Sweep, SweepPoint};
 
 use super::trial::Trial;
 
-/// Maximum number of trials of one sweep.
+/// Maximum number of trials in one sweep.
 const MAX_TRIALS: usize = 100;
 
-/// `sweep`: knobs with their lists of values.
+/// The key `sweep`: knobs and their lists of values.
 pub(super) type SweepSection = LocatedMap<Vec<ScalarText>>;
 
 /// Expands a trial into the trials of its sweep.
@@ -23,15 +23,15 @@ pub(super) fn spread(
 ) -> Result<(Vec<Trial>, Sweep), FileError> {
     let invalid = |what: String| file.error(&section.span(), format!("sweep: {what}"));
     let mut lists: Vec<(&String, &Located<Vec<ScalarText>>)> = section.iter().collect();
-    // Restore the order of the file: the first knob is the axis of the curve.
+    // Restore the file's order, because the first knob is the axis of the curve.
     lists.sort_by_key(|(_, values)| values.span().start);
     if lists.is_empty() {
         return Err(invalid(
-            "no knobs; write knobs with their values, such as { threads = [8, 32] }".to_owned(),
+            "no knobs; add knobs with lists of values, such as { threads = [8, 32] }".to_owned(),
         ));
     }
     let mut all: Vec<BTreeMap<String, String>> = vec![BTreeMap::new()];
-    // Vary the first knob fastest, so that adjacent rows of the table are adjacent on its curve.
+    // Vary the first knob fastest, so that adjacent rows of the table are adjacent on the curve.
     for (knob, values) in lists.iter().rev() {
         let invalid = |what: String| file.error(&values.span(), format!("sweep: {what}"));
         let values: Vec<&String> = values.iter().map(|value| &value.0).collect();

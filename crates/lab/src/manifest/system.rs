@@ -1,4 +1,5 @@
-//! `system.toml`: how to build, start and probe a server, and its settings.
+//! Reads `system.toml`, which defines how to build, start and probe a server, and the server's
+//! settings.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -15,7 +16,7 @@ use super::program::{Build, Knob, ManifestPackage, Program, Start};
 use super::workload::Workload;
 use floodmark_plan::did_you_mean;
 
-/// Placeholders in the command of a server.
+/// Placeholders in a server's command.
 pub(super) const PLACEHOLDERS: [&str; 7] = [
     "host",
     "port",
@@ -30,9 +31,9 @@ pub(super) const PLACEHOLDERS: [&str; 7] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SystemManifest {
-    /// Name of the system and of its folder.
+    /// Name of the system and its folder.
     name: Located<Name>,
-    /// Description of the system in one line.
+    /// One-line description of the system.
     #[serde(rename = "about")]
     _about: Option<String>,
     /// Workloads that the system serves.
@@ -44,14 +45,15 @@ pub(super) struct SystemManifest {
     needs: Vec<Need>,
     /// Runtime of the server, for the record. Default: not stated.
     runtime: Option<Runtime>,
-    /// Texts such as "AskTimeoutException". For each attempt, floodmark counts the lines of the
-    /// server's log that contain one of these texts.
+    /// Strings that mark errors in the server's log, such as "AskTimeoutException". For each
+    /// attempt, floodmark counts the log lines that contain any of these strings.
     errors: Option<Located<Vec<String>>>,
     /// How to build the system. Default: nothing to build.
     build: Option<Build>,
     /// How to start the system.
     start: Start,
-    /// Settings that experiments can change; {name} in commands stands for a setting's value.
+    /// Settings that experiments can change. {name} in a command stands for the value of the
+    /// setting with this name.
     #[serde(default)]
     knobs: LocatedMap<Knob>,
 }
@@ -73,9 +75,9 @@ pub struct System {
     pub program: Program,
     /// Workloads that the system serves.
     pub workloads: Vec<Workload>,
-    /// Its runtime, if given.
+    /// Runtime of the server, if given.
     pub runtime: Option<String>,
-    /// Texts to count in lines of its log.
+    /// Strings that mark errors in the server's log.
     pub errors: Vec<String>,
 }
 
@@ -117,7 +119,7 @@ impl System {
                 .iter()
                 .any(|text| text.trim().is_empty() || text.contains('\n'))
         {
-            let what = "errors: expected texts within one line, like \"AskTimeoutException\"";
+            let what = "errors: expected single-line strings, like \"AskTimeoutException\"";
             return Err(file.error(&errors.span(), what));
         }
         Ok(System {

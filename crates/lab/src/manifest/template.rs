@@ -16,7 +16,7 @@ pub enum Template {
 }
 
 impl Template {
-    /// Returns the path of the file for a name below `root`.
+    /// Returns the path of the file for `name`, inside `root`.
     #[must_use]
     pub fn path(self, root: &Path, name: &str) -> PathBuf {
         match self {
@@ -33,10 +33,10 @@ impl Template {
     }
 }
 
-/// Writes a template below `root` and returns its path.
+/// Writes a template to its file inside `root`. Returns the path of the file.
 ///
 /// # Errors
-/// The name is invalid, the file exists, or it cannot be written.
+/// The name is invalid, or the file already exists or cannot be written.
 pub fn write_template(template: Template, root: &Path, name: &str) -> Result<PathBuf, String> {
     if !is_name(name) {
         return Err(format!(

@@ -1,4 +1,4 @@
-//! Tests of manifests.
+//! Tests that manifests are read correctly.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use floodmark_record::plan::Expect;
 
 use super::*;
 
-/// A temporary folder with `systems/one` and an experiment.
+/// A temporary folder that contains `systems/one` and an experiment.
 pub(super) struct Lab(tempfile::TempDir);
 
 impl Lab {
@@ -132,7 +132,7 @@ fn overrides_the_placement_of_a_trial() {
     let wrong = text.replace("\"3\"", "\"three\"");
     assert_eq!(
         Lab::new(SYSTEM, &wrong).read().unwrap_err(),
-        "e.toml:18: server: expected CPUs, like \"0\" or \"0,2-3\", not \"three\""
+        "e.toml:18: server: expected a list of CPUs such as \"0\" or \"0,2-3\", not \"three\""
     );
 }
 
@@ -184,7 +184,7 @@ fn applies_changes_from_the_command_line() {
     assert!(wrong.unwrap_err().contains("did you mean \"mine\"?"));
 }
 
-/// Reads an experiment with a trial of `one` and the given `store`. A store `two` exists.
+/// Reads an experiment that has a trial of `one` with the given `store`. A store `two` exists.
 fn stored(store: &str) -> Result<Experiment, String> {
     let system = SYSTEM.replace("{journal}\"", "{journal} {store}\"");
     let lab = Lab::new(
@@ -233,7 +233,7 @@ fn reads_a_store_by_name_or_address() {
         ),
         (
             "url = \"x:1\", setting = { heap = 1 }",
-            "write name in place of url",
+            "replace url with name",
         ),
         (
             "name = \"two\", setting = { heap = \"2g\" }",
@@ -270,7 +270,7 @@ fn refuses_a_post_workload_for_a_client_without_post() {
     fs::write(get.join("client.toml"), client).unwrap();
     let error = lab.read().unwrap_err();
     assert!(
-        error.contains("client get sends only GET, and scoring is POST /scoring"),
+        error.contains("client get sends only GET requests, but scoring requires POST /scoring"),
         "{error}"
     );
 }
@@ -303,7 +303,7 @@ fn expands_a_sweep_to_a_trial_per_combination() {
     };
     assert_eq!(sweep.knobs, ["threads", "journal"]);
     assert_eq!(sweep.points[3].values["journal"], "file");
-    // A sweep's name selects all its trials; a trial's name selects that trial.
+    // A sweep's name selects all trials of the sweep. A trial's name selects that trial.
     let only = |name: &str| {
         let changes = Changes {
             only: vec![name.to_owned()],

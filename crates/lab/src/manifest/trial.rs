@@ -1,4 +1,4 @@
-//! Trials: a server and how to load it.
+//! Reads trials. A trial defines a server and how to load the server.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use super::sweep::SweepSection;
 use super::system::{self, System};
 use super::workload::{Workload, WorkloadRequest};
 
-/// Path to request if a trial has neither workload nor `ready`.
+/// Path to request if a trial has neither a workload nor `ready`.
 const ROOT: &str = "/";
 
 /// A `[[trial]]`.
@@ -32,10 +32,10 @@ const ROOT: &str = "/";
 pub(super) struct TrialSection {
     /// Name of the trial in tables. Default: the system's name.
     pub name: Option<Located<Name>>,
-    /// Name of the system: the folder systems/NAME beside the experiments folder.
+    /// Name of the system. Its folder is systems/NAME, next to the experiments folder.
     system: Option<Located<Name>>,
-    /// Workload to request. Optional for a trial with a command, which then requests the path of
-    /// ready.
+    /// Workload to request. Optional for a trial that has a command. Without a workload, such a
+    /// trial requests the path of ready.
     workload: Option<Located<Workload>>,
     /// Knobs of the system, such as { threads = 2 }.
     setting: Option<Located<LocatedMap<ScalarText>>>,
@@ -46,40 +46,40 @@ pub(super) struct TrialSection {
     /// "127.0.0.1:5432" } uses a running database. In the system's command, {store} stands for the
     /// address of the database.
     store: Option<Located<StoreSection>>,
-    /// External client that sends the load instead of floodmark: the folder clients/NAME beside the
-    /// experiments folder.
+    /// External client that sends the load instead of floodmark. Its folder is clients/NAME, next
+    /// to the experiments folder.
     client: Option<Located<Name>>,
     /// Settings that override the experiment's load.
     load: Option<LoadSpec>,
     /// Settings that override the experiment's place.
     place: Option<TrialPlace>,
-    /// One-way latency that floodmark's proxy adds between client and server. 0s: a proxy without
-    /// delay, as a baseline. Default: no proxy.
+    /// One-way latency that floodmark's proxy adds between client and server. With 0s, the proxy
+    /// adds no delay and serves as a baseline. Default: no proxy.
     delay: Option<Delay>,
     /// Command that starts your own server instead of a system. It runs in the experiment's folder
-    /// without a shell. Placeholders: {host} and {port}, the address and port to listen on;
-    /// {store}, the address of the trial's store.
+    /// without a shell. {host} and {port} stand for the address and port to listen on. {store}
+    /// stands for the address of the trial's store.
     command: Option<Located<CommandWords>>,
-    /// Request that gets a status from 200 to 399 once the server is ready. Requires command.
-    /// Default: the path of the workload, otherwise GET /.
+    /// Request that returns a status from 200 to 399 once the server is ready. Requires command.
+    /// Default: a GET of the workload's path, or GET / without a workload.
     ready: Option<Located<ReadyPath>>,
     /// Maximum time until the server is ready. Requires command. Default: 30s.
     ready_within: Option<Located<PositiveDuration>>,
-    /// Port that the server listens on. Requires command. Default: a free port, which replaces
-    /// {port}.
+    /// Port that the server listens on. Requires command. Default: a free port. The command gets
+    /// this port from {port}.
     port: Option<Located<Count<1, 65535>>>,
 }
 
-/// One server with its settings and load.
+/// One server, and its settings and load.
 #[derive(Debug, Clone)]
 pub struct Trial {
     /// Name of the trial.
     pub name: String,
     /// Position of the trial in its file, as `file:line`.
     pub place: String,
-    /// The server: a system, or the user's own server as a system without workloads and knobs.
+    /// The server. The user's own server is a system without workloads and knobs.
     pub server: Arc<System>,
-    /// Fixed port of your own server; `None` for a free one.
+    /// Fixed port of the user's own server; `None` for a free port.
     pub port: Option<u16>,
     /// The workload; `None` if the load only requests [`Trial::path`].
     pub workload: Option<Workload>,
@@ -98,7 +98,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Returns the request for checking the server's response.
+    /// Returns the request that checks the server's response.
     #[must_use]
     pub fn request(&self) -> WorkloadRequest<'_> {
         match self.workload {
@@ -107,7 +107,7 @@ impl Trial {
         }
     }
 
-    /// Returns the settings of the trial's plan. By default, a client with its own CPUs has one
+    /// Returns the settings for the trial's plan. By default, a client with its own CPUs has one
     /// thread per CPU.
     #[must_use]
     pub fn spec(&self, client_cpus: Option<u32>) -> PlanSpec {
@@ -143,7 +143,7 @@ impl Trial {
     }
 }
 
-/// State while reading the trials of an experiment.
+/// State that is kept while an experiment's trials are read.
 pub(super) struct TrialReader<'a> {
     pub file: &'a TomlFile,
     pub load: LoadSpec,
@@ -154,7 +154,7 @@ pub(super) struct TrialReader<'a> {
 }
 
 impl TrialReader<'_> {
-    /// Reads a trial with its system, store and client.
+    /// Reads a trial, and its system, store and client.
     pub(super) fn trial(&mut self, section: &Located<TrialSection>) -> Result<Trial, FileError> {
         self.refuse_conflicts(section)?;
         let file = self.file;
@@ -303,7 +303,7 @@ impl TrialReader<'_> {
                 return Err(file.error(&url.span(), what));
             }
             (None, None) => {
-                let what = "store has neither name nor url; write name = \"postgresql\", or url = \"127.0.0.1:5432\" for a running one";
+                let what = "store has neither name nor url; write name = \"postgresql\", or url = \"127.0.0.1:5432\" for a running store";
                 return Err(file.error(&section.span(), what));
             }
             (Some(name), None) => {
@@ -313,8 +313,7 @@ impl TrialReader<'_> {
             }
             (None, Some(url)) => {
                 if let Some(setting) = &section.setting {
-                    let what =
-                        "setting conflicts with url, a running store; write name in place of url";
+                    let what = "setting conflicts with url, which names a running store; replace url with name";
                     return Err(file.error(&setting.span(), what));
                 }
                 let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
@@ -384,12 +383,12 @@ fn span<T>(value: &Option<Located<T>>) -> Option<Range<usize>> {
 fn check_request(client: &Client, workload: Option<Workload>) -> Result<(), String> {
     match (client.manifest.path.as_deref(), workload) {
         (None, Some(workload)) if workload.request().method != "GET" => Err(format!(
-            "client {} sends only GET, and {workload} is {}; use a client with a script, like wrk-scoring, or floodmark",
+            "client {} sends only GET requests, but {workload} requires {}; use floodmark, or a client with a script, like wrk-scoring",
             client.package.name,
             workload.request()
         )),
         (Some(path), Some(workload)) if path != workload.path() => Err(format!(
-            "client {} requests {path}, and {workload} is {}; leave the workload out",
+            "client {} requests {path}, but {workload} requires {}; remove workload",
             client.package.name,
             workload.path()
         )),

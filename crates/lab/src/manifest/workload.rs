@@ -28,7 +28,7 @@ pub enum Workload {
     Json,
     /// `GET /dispatcher` returns the next number of a sequence.
     Dispatcher,
-    /// `POST /scoring` with a score returns the average, sum and number of all scores.
+    /// `POST /scoring` adds a score, and returns the average, sum and number of all scores.
     Scoring,
     /// `GET /bars` returns the rows of a database.
     Bars,
@@ -41,7 +41,7 @@ pub struct WorkloadRequest<'a> {
     pub method: &'static str,
     /// Path.
     pub path: &'a str,
-    /// Body as JSON; empty for none.
+    /// Body as JSON, or an empty string without a body.
     pub body: &'static str,
 }
 
@@ -105,7 +105,7 @@ impl Workload {
         }
     }
 
-    /// Returns how a response violates the workload's contract, or `None` if it conforms.
+    /// Returns how a response violates the workload's contract, or `None` if the response conforms.
     #[must_use]
     pub fn fault(self, status: u16, body: &[u8]) -> Option<String> {
         let text = String::from_utf8_lossy(body);
@@ -184,7 +184,7 @@ mod tests {
         let hello = |status, body: &str| Workload::Hello.fault(status, body.as_bytes());
         assert_eq!(hello(200, "Hello World"), None);
         assert!(hello(404, "Hello World").unwrap().contains("404"));
-        // The message is one line with control characters escaped.
+        // The message is a single line, and its control characters are escaped.
         let answered = hello(200, "Hello World\n").unwrap();
         assert!(answered.contains("\"Hello World\\n\""), "{answered}");
         let json = r#"{ "message": "Hello, World!" }"#;

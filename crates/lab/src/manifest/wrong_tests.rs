@@ -173,7 +173,7 @@ fn names_line_and_fix_of_errors_in_systems() {
         (
             "[\"hello\"]",
             "[\"hello\"]\nneeds = [\"java >= new\"]",
-            "system.toml:3: needs: \"java >= new\" is not a program",
+            "system.toml:3: needs: \"java >= new\" is not a valid requirement",
         ),
         (
             "{journal}",

@@ -5,15 +5,16 @@ use floodmark_record::remote::{AlignmentMethod, ClockAlignment, ClockReading};
 /// Rounding error of a series' start, which is a whole number of milliseconds.
 const ROUNDING_MS: f64 = 0.5;
 
-/// Maximum difference between the offsets of the wall clock from the monotonic clock that two
-/// processes on one host see, ns. Clocks with a larger difference belong to a time namespace, or to
-/// copies of one virtual machine image.
+/// Maximum difference, in ns, between two readings of the same host's offset. The offset is the
+/// wall clock minus the monotonic clock. Clocks with a larger difference belong to a time
+/// namespace, or to copies of one virtual machine image.
 const SAME_HOST_NS: u128 = 100_000_000;
 
-/// Returns the offset between the series clocks: a `remote` time plus the offset is a `local` time.
+/// Returns the offset between the clocks of the series. A `remote` time plus the offset is a
+/// `local` time.
 ///
 /// # Errors
-/// The hosts differ, and one of their clocks is not synchronized.
+/// The clocks belong to different hosts, and at least one of these clocks is not synchronized.
 pub fn align(local: &ClockReading, remote: &ClockReading) -> Result<ClockAlignment, String> {
     let alignment = |method, start_ms: fn(&ClockReading) -> f64, error_ms| ClockAlignment {
         method,
@@ -43,7 +44,7 @@ fn error_us(clock: &ClockReading, host: &str) -> Result<u64, String> {
     })
 }
 
-/// Returns the start of a series on a clock that showed `ns` at the time of the reading, in ms.
+/// Returns the start of a series on a clock, in ms. The clock showed `ns` when it was read.
 fn start_ms(clock: &ClockReading, ns: u64) -> f64 {
     // Nanoseconds since 1970 need 61 bits and an `f64` has 53, so the result is exact to 256 ns.
     ns as f64 / 1e6 - clock.at_ms
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn uses_the_monotonic_clock_on_one_host() {
-        // On the monotonic clock, the remote series starts at 100 ms and the local one at 5,000 ms.
+        // On the monotonic clock, the series start at 100 ms (remote) and 5,000 ms (local).
         let local = clock(1_000.0, 6_000, UNIX_MS + 6_000);
         let remote = clock(6_100.0, 6_200, UNIX_MS + 6_200);
         let alignment = align(&local, &remote).unwrap();
@@ -91,7 +92,7 @@ mod tests {
     fn uses_synchronized_wall_clocks_on_two_hosts() {
         let local = clock(1_000.0, 6_000, UNIX_MS);
         let mut remote = clock(6_100.0, 900_000, UNIX_MS + 200);
-        // With the same boot id, only the monotonic clock reveals the time namespace.
+        // If the boot ids are equal, only the monotonic clock reveals the time namespace.
         for boot_id in [None, Some("b".to_owned()), Some("a".to_owned())] {
             remote.boot_id = boot_id;
             let alignment = align(&local, &remote).unwrap();

@@ -9,13 +9,13 @@ use super::file::ObserverFile;
 use super::series::{JoinedSeries, SeriesPiece, increase, join};
 use super::threads;
 
-/// Unobserved time that is accepted at the end of an attempt, ms. Steps there may be incomplete.
+/// Maximum unobserved time at the end of an attempt, in ms. The last steps may be incomplete.
 pub const END_SLACK_MS: f64 = 100.0;
 
-/// Maximum number of values in a series; the same limit as for local series.
+/// Maximum number of values in a series. Local series have the same limit.
 const SERIES_LIMIT: usize = 3_600;
 
-/// Times of one attempt, in ms on the clock of its own series.
+/// Times of one attempt, in ms on the clock of the attempt's own series.
 pub struct RunTimes {
     pub measured_from_ms: Option<u64>,
     pub end_ms: f64,
@@ -27,15 +27,15 @@ pub struct Excerpt<'a> {
     times: &'a RunTimes,
     /// The observed seconds that overlap the attempt.
     seconds: Vec<&'a ObservedSecond>,
-    /// Offset to add to the times of the seconds, ms.
+    /// Offset to add to the times of the observed seconds, in ms.
     offset_ms: i64,
-    /// Start of the observation within the attempt, ms.
+    /// Start of the observation within the attempt, in ms.
     pub from_ms: f64,
-    /// End of the observation within the attempt, ms.
+    /// End of the observation within the attempt, in ms.
     pub to_ms: f64,
 }
 
-/// One remote series in pieces, each from one line.
+/// A remote series in pieces. Each piece comes from one line.
 struct PiecewiseSeries<'a> {
     source: &'a str,
     series: &'a ObservedSeries,
@@ -43,7 +43,7 @@ struct PiecewiseSeries<'a> {
 }
 
 impl<'a> Excerpt<'a> {
-    /// Selects the observed seconds of an attempt.
+    /// Selects the observed seconds that overlap an attempt.
     ///
     /// # Errors
     /// Nothing was observed during the attempt.
@@ -77,7 +77,7 @@ impl<'a> Excerpt<'a> {
         for (number, group) in self.file.groups() {
             for (index, series) in group.series.iter().enumerate() {
                 let values = self.seconds.iter().flat_map(|second| &second.groups);
-                // Seconds before a series first appeared contain no values for it.
+                // A series may appear late. Earlier seconds contain no values for such a series.
                 let piece = |values: &'a GroupValues| {
                     Some(SeriesPiece {
                         start_ms: moved(values.start_ms, self.offset_ms),
@@ -98,7 +98,8 @@ impl<'a> Excerpt<'a> {
         all
     }
 
-    /// Returns the series as observations of the run. Their values have at most `room` characters.
+    /// Returns the series as observations of the run. The values have at most `room` characters in
+    /// total.
     pub fn observations(&self, room: usize) -> Vec<Observation> {
         let end_ms = self.times.end_ms as u64;
         let join = |of: &PiecewiseSeries, min_step_ms| {
@@ -177,7 +178,7 @@ impl<'a> Excerpt<'a> {
         })
     }
 
-    /// Returns the CPU that the observer used during the attempt, in seconds.
+    /// Returns the CPU time that the observer used during the attempt, in seconds.
     pub fn watcher_cpu_s(&self) -> f64 {
         let first = self.seconds.first().map_or(0.0, |s| s.watcher_cpu_s);
         let last = self.seconds.last().map_or(0.0, |s| s.watcher_cpu_s);
@@ -185,14 +186,14 @@ impl<'a> Excerpt<'a> {
     }
 }
 
-/// Returns a time on the clock of the attempt, ms.
+/// Converts a time to the clock of the attempt, in ms.
 fn moved(ms: u64, offset_ms: i64) -> i64 {
     let ms = i64::try_from(ms).unwrap_or(i64::MAX);
     ms.saturating_add(offset_ms)
 }
 
-/// Returns the share of the CPU time of `second` that was used in its part `within`. If no CPU time
-/// was used, returns the share of the second's length.
+/// Returns the share of the CPU time in `second` that was used during the interval `within`. If no
+/// CPU time was used, returns the interval's share of the second's length.
 fn share(on_cpu: &[SeriesPiece], within: (f64, f64), second: (f64, f64)) -> f64 {
     if within.0 >= within.1 {
         return 0.0;
@@ -223,13 +224,13 @@ fn observations_of(
     })
 }
 
-/// Returns the length of a series in JSON, in characters.
+/// Returns the length of a series as JSON, in characters.
 fn length(joined: &JoinedSeries) -> usize {
     let values = joined.values.iter().chain(&joined.maximum);
     values.map(json_length).sum()
 }
 
-/// Returns the length of a value and its comma in JSON, in characters.
+/// Returns the length of a value and its comma as JSON, in characters.
 pub fn json_length(value: &f64) -> usize {
     format!("{value:?},").len()
 }

@@ -14,19 +14,19 @@ use serde_json::Value;
 
 use crate::lines::{file_error, line_error, read_line};
 
-/// Maximum length of a line, bytes. A second with all its series takes a few KiB.
+/// Maximum length of a line, in bytes. A second with all its series takes a few KiB.
 const LINE_LIMIT: usize = 4 << 20;
 
-/// Number of seconds kept from before an attempt; the next attempt may need them.
+/// Number of seconds to keep after an attempt. The next attempt may need these seconds.
 const KEPT_SECONDS: usize = 60;
 
-/// Maximum number of kept messages about failed samples.
+/// Maximum number of messages about failed samples to keep.
 const MISSING_LIMIT: usize = 200;
 
 /// Interval between two reads of new lines.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Advice for a file that floodmark observe did not write.
+/// Advice if floodmark observe did not write the file.
 const NAME_THE_FILE: &str = "name the file that floodmark observe writes";
 
 /// The file of an observation in progress.
@@ -34,19 +34,19 @@ const NAME_THE_FILE: &str = "name the file that floodmark observe writes";
 pub struct ObserverFile {
     path: PathBuf,
     reader: BufReader<File>,
-    /// Start of a line whose end has not been read yet.
+    /// Beginning of a line whose end has not been read yet.
     partial: Vec<u8>,
     /// Number of lines read.
     pub lines: usize,
     /// The first line.
     pub opened: ObserverOpened,
-    /// Series groups by number, each with the expected start of its next values, ms.
+    /// Series groups by number. Each group has the expected start of its next values, in ms.
     groups: BTreeMap<u32, (SeriesGroup, Option<u64>)>,
     /// The latest seconds.
     pub seconds: VecDeque<ObservedSecond>,
-    /// Why the observation ended, if it has.
+    /// Why the observation ended; `None` while it is in progress.
     pub ended: Option<String>,
-    /// Failed samples so far, one line each.
+    /// One-line messages about the samples that have failed so far.
     pub missing: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl ObserverFile {
     /// Opens a file and reads its current content.
     ///
     /// # Errors
-    /// The file is missing, or is not an observer's file of this version.
+    /// The file is missing, or was not written by an observer of this version.
     pub fn open(path: &Path) -> Result<Self, FileError> {
         let metadata = path.metadata().map_err(|error| unreadable(path, error))?;
         if !metadata.is_file() {
@@ -137,7 +137,7 @@ impl ObserverFile {
         groups.map(|(number, (group, _))| (*number, group))
     }
 
-    /// Returns the latest known clock reading of the host.
+    /// Returns the latest clock reading from the observed host.
     pub fn clocks(&self) -> &ClockReading {
         let last = self.seconds.back();
         last.map_or(&self.opened.clocks, |second| &second.clocks)
@@ -154,7 +154,7 @@ impl ObserverFile {
         &self.path
     }
 
-    /// Returns an error about the last line read.
+    /// Returns an error about the line that was read last.
     pub fn invalid(&self, message: String) -> FileError {
         line_error(&self.path, self.lines, message)
     }
@@ -186,12 +186,12 @@ impl ObserverFile {
         Ok(())
     }
 
-    /// Checks that a second continues the previous ones.
+    /// Checks that a second directly follows the previous seconds.
     fn check_continuity(&mut self, second: &ObservedSecond) -> Result<(), String> {
         let before = self.seconds.back().map_or(second.from_ms, |s| s.to_ms);
         if second.from_ms != before || second.to_ms < second.from_ms {
             return Err(format!(
-                "a second from {} to {} ms follows one that ends at {before} ms",
+                "the second from {} to {} ms does not start where the previous second ends ({before} ms)",
                 second.from_ms, second.to_ms
             ));
         }
@@ -231,7 +231,7 @@ fn parse_opened(line: &[u8]) -> Result<ObserverOpened, String> {
     {
         return Ok(opened);
     }
-    // The first line has these fields in every version.
+    // The first line contains these fields in every version.
     let any: Value = serde_json::from_slice(line).unwrap_or_default();
     Err(match any["schema"].as_u64() {
         Some(version) if any["line"] == "opened" && version != u64::from(OBSERVER_FILE_VERSION) => {

@@ -1,4 +1,4 @@
-//! Adds observations from the server's host, made by `floodmark observe`, to a run.
+//! Adds the observations that `floodmark observe` made on the server's host to a run.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -23,11 +23,11 @@ mod threads;
 /// Timeout for the next line, which is due every second.
 const LINE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Maximum length of a run's observed values in the record, characters: 4 MiB in total minus the
-/// space for descriptions.
+/// Maximum length of a run's observed values in the record, in characters. This is 4 MiB in total,
+/// minus the space for descriptions.
 const VALUES_LIMIT: usize = 3_700_000;
 
-/// The observer on the server's host, accessed through the file that it writes.
+/// The observer on the server's host. It is accessed through the file that it writes.
 #[derive(Debug)]
 pub struct RemoteObserver(RefCell<ObserverFile>);
 
@@ -35,13 +35,14 @@ impl RemoteObserver {
     /// Opens the file of an observation in progress.
     ///
     /// # Errors
-    /// The file is missing, is not an observer's file, observes another port, or does not grow.
+    /// The file is missing or does not grow, was not written by an observer, or describes another
+    /// port.
     pub fn open(path: &Path, port: u16) -> Result<Self, FileError> {
         let mut file = ObserverFile::open(path)?;
         let observed = file.opened.port;
         if observed != port {
             let what = format!(
-                "port {observed} is observed, but port {port} is loaded; run floodmark observe --port {port}"
+                "port {observed} is observed, but the load targets port {port}; run floodmark observe --port {port}"
             );
             return Err(line_error(path, 1, what));
         }
@@ -54,7 +55,7 @@ impl RemoteObserver {
         }
         if !grows {
             return Err(file.invalid(format!(
-                "the file has not grown for {} s; check that floodmark observe runs and its output arrives here",
+                "the file has not grown for {} s; check that floodmark observe is running and writes to this file",
                 LINE_TIMEOUT.as_secs()
             )));
         }
@@ -62,7 +63,7 @@ impl RemoteObserver {
     }
 
     /// Adds remote observations to the local observations of an attempt that has just ended.
-    /// Returns one line per missing observation.
+    /// Returns a one-line message per missing observation.
     pub fn add_to(&self, observed: &mut Observed) -> Vec<String> {
         let mut file = self.0.borrow_mut();
         let missing = add_to(&mut file, observed);
@@ -73,7 +74,7 @@ impl RemoteObserver {
 
 fn add_to(file: &mut ObserverFile, observed: &mut Observed) -> Result<Vec<String>, String> {
     let clocks = observed.clocks.clone();
-    let clocks = clocks.ok_or("the clocks of this host are unknown")?;
+    let clocks = clocks.ok_or("the clock readings of this host are missing")?;
     let times = RunTimes {
         measured_from_ms: observed.measured_from_ms,
         end_ms: observed.watcher.map_or(0.0, |watcher| watcher.wall_s * 1e3),

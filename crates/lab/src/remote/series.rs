@@ -1,13 +1,15 @@
-//! Joins remote series from several lines on the clock of the run.
+//! Joins remote series whose values are spread over several lines. The joined series use the run's
+//! clock.
 
 use floodmark_record::metric::MetricKind;
 
-/// Values from one line, on the clock of the run.
+/// Values from one line, on the run's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesPiece<'a> {
-    /// Start of the first step, ms; negative if before the start of the run's own series.
+    /// Start of the first step, in ms. It is negative if the step starts before the run's own
+    /// series.
     pub start_ms: i64,
-    /// Length of each step, ms.
+    /// Length of each step, in ms.
     pub step_ms: u64,
     /// The values.
     pub values: &'a [f64],
@@ -20,7 +22,7 @@ impl SeriesPiece<'_> {
             .saturating_add(i64::try_from(length).unwrap_or(i64::MAX))
     }
 
-    /// Returns each value with the start and end of its step, in ms.
+    /// Returns the start and end of each step, in ms, and the step's value.
     fn steps(&self) -> impl Iterator<Item = (f64, f64, f64)> {
         let (start, step) = (self.start_ms as f64, self.step_ms as f64);
         (0..).zip(self.values).map(move |(i, value)| {
@@ -33,26 +35,27 @@ impl SeriesPiece<'_> {
 /// A series in which all steps have the same length.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JoinedSeries {
-    /// Start of the first step, ms.
+    /// Start of the first step, in ms.
     pub start_ms: u64,
-    /// Length of each step, ms.
+    /// Length of each step, in ms.
     pub step_ms: u64,
     /// The values.
     pub values: Vec<f64>,
-    /// Largest sample in each step, with increases as rates per second; empty if each value is a
-    /// single sample.
+    /// Largest sample in each step. Increases are converted to rates per second. The list is empty
+    /// if each value is a single sample.
     pub maximum: Vec<f64>,
 }
 
-/// Joins the part of a series between 0 and `end_ms`. Its steps are at least as long as
-/// `min_step_ms` and as the longest step in `pieces`.
+/// Joins the part of a series between 0 and `end_ms`. Each joined step is at least as long as
+/// `min_step_ms` and the longest step in `pieces`.
 ///
-/// `pieces` follow each other without gaps. In longer steps, increases are summed and other values
-/// are averaged. A sample that overlaps two steps counts in each by its share.
+/// The `pieces` follow each other without gaps. If a joined step covers several samples, their
+/// increases are summed and other values are averaged. A sample that overlaps two steps counts in
+/// proportion to each overlap.
 ///
 /// A step that starts before 0 is dropped. Its increase is added to the first step, because
-/// connections open as soon as a run starts. A level sampled after the end is dropped unless it is
-/// the only one.
+/// connections open as soon as a run starts. A level that was sampled after the end is dropped,
+/// unless it is the only level.
 pub fn join(
     kind: MetricKind,
     pieces: &[SeriesPiece],
@@ -119,7 +122,7 @@ pub fn join(
     Some(joined)
 }
 
-/// Returns the increase of a counter between two times. A step that lies partly between these times
+/// Returns the increase of a counter between two times. A step that lies partly outside these times
 /// counts in proportion. Sampling ended at `end_ms`, possibly within the last step.
 pub fn increase(pieces: &[SeriesPiece], from_ms: f64, to_ms: f64, end_ms: f64) -> f64 {
     let steps = pieces.iter().flat_map(SeriesPiece::steps);
@@ -131,7 +134,7 @@ pub fn increase(pieces: &[SeriesPiece], from_ms: f64, to_ms: f64, end_ms: f64) -
     parts.sum()
 }
 
-/// Rounds to six decimals, as in all series.
+/// Rounds to six decimal places, like the values of all series.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
@@ -174,7 +177,7 @@ mod tests {
     fn keeps_sums_and_means_in_longer_steps() {
         let pieces = [piece(0, 50, &[1.0, 2.0, 3.0]), piece(150, 100, &[8.0, 2.0])];
         for (kind, values, maximum) in [
-            // Half of the step from 150 to 250 ms counts in the second step and half in the third.
+            // The second and third joined steps each get half of the step from 150 to 250 ms.
             (
                 MetricKind::Counter,
                 [3.0, 7.0, 5.0, 1.0],

@@ -15,7 +15,7 @@ use floodmark_record::watch::Watcher;
 
 use super::*;
 
-/// Time by which the remote series start before the local ones, ms.
+/// How much earlier the remote series start than the local series, in ms.
 const HEAD_START_MS: u64 = 10_000;
 
 fn clock(at_ms: u64, boot_id: &str, synchronised: bool) -> ClockReading {
@@ -29,7 +29,7 @@ fn clock(at_ms: u64, boot_id: &str, synchronised: bool) -> ClockReading {
     }
 }
 
-/// Returns the file of an observer whose server used 0.5 CPUs for 14 s.
+/// Returns an observer's file for a server that used 0.5 CPUs for 14 s.
 fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
     let remote_clock = |at_ms| clock(at_ms, "remote", synchronised);
     let series = |figure| ObservedSeries {
@@ -86,7 +86,7 @@ fn observer_file(synchronised: bool) -> (tempfile::TempDir, ObserverFile) {
     (folder, file)
 }
 
-/// Returns the observations of a 4 s run on this host. The measurement starts after 1 s.
+/// Returns the local observations of a 4 s run. The measurement starts after 1 s.
 fn observed() -> Observed {
     Observed {
         measured_from_ms: Some(1_000),
@@ -114,7 +114,7 @@ fn moves_remote_series_to_the_client_clock() {
     assert_eq!(user.values, [0.2; 8]);
     let server = observed.server.unwrap();
     assert_eq!((server.pids, server.peak_rss_bytes), (vec![7], 1024));
-    // 0.25 CPU-seconds per 0.5 s step, over a measurement of 3 s.
+    // The server used 0.25 CPU-seconds per 0.5 s step, in a measurement of 3 s.
     let others = server.other_threads.unwrap();
     assert_eq!((others.user_s, others.system_s), (1.2, 0.3));
 }

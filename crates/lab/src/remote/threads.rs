@@ -1,4 +1,4 @@
-//! Sums the CPU time of the server's threads over a measurement from the CPU time in each second.
+//! Sums the per-second CPU time of the server's threads over a measurement.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,12 @@ use floodmark_record::watch::{OtherThreads, ServerThread};
 
 use super::series::rounded;
 
-/// Maximum number of threads named in a record.
+/// Maximum number of threads that a record names.
 const NAMED: usize = 16;
 
-/// Sums the CPU of threads over seconds, each weighted by a share. `used` is the user and system
-/// CPU of all processes, in seconds. CPU that no named thread used belongs to the other threads.
+/// Sums the CPU time of threads over seconds. Each second is weighted by a share. `used` is the
+/// user and system CPU time of all processes, in seconds. CPU time that no named thread used
+/// belongs to the other threads.
 pub fn sum<'a>(
     seconds: impl IntoIterator<Item = (&'a ObservedSecond, f64)>,
     used: (f64, f64),
@@ -119,8 +120,8 @@ mod tests {
         let of_named: f64 = named.iter().map(|thread| thread.user_s).sum();
         assert!((others.user_s + of_named - 1.0).abs() < 1e-5, "{others:?}");
         assert_eq!(others.system_s, 0.25);
-        // Includes half of the five threads that are no longer named, and the others of both
-        // seconds.
+        // The sum includes half of the run delay of the five threads that are no longer named. It
+        // also includes the run delay of the other threads in both seconds.
         assert!(
             (others.run_delay_s - (5.0 * 0.05 + 0.45)).abs() < 1e-5,
             "{others:?}"

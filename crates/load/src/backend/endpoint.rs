@@ -16,10 +16,10 @@ pub(super) struct KernelAddress {
 
 impl KernelAddress {
     /// Converts addresses to their kernel representation.
-    /// The result is boxed, because io_uring reads an address when its connect is submitted.
+    /// The result is boxed, because io_uring reads an address only when it submits the connect.
     ///
     /// # Errors
-    /// Fails if a unix socket's path exceeds 108 bytes, including its terminator (`unix(7)`).
+    /// Fails if a unix socket's path and its terminator exceed 108 bytes (`unix(7)`).
     pub fn all(addresses: &[Address]) -> io::Result<Box<[KernelAddress]>> {
         addresses.iter().map(KernelAddress::new).collect()
     }

@@ -1,5 +1,5 @@
-//! The epoll backend. It is edge-triggered, registers each socket once for reading and writing, and
-//! writes requests inline.
+//! The epoll backend. It uses edge-triggered events, registers each socket once for reading and
+//! writing, and writes requests directly.
 //!
 //! A request on a kept connection costs one `send`, one `recv` and a share of an `epoll_pwait2`.
 
@@ -25,14 +25,15 @@ use crate::clock::{Clock, NS_PER_S, Ns};
 mod unix;
 
 /// Maximum number of events per wait.
-/// A lower limit would make waits expensive for a busy thread; a higher one would delay due sends.
+/// A lower maximum would make waits expensive for a busy thread. A higher maximum would delay sends
+/// that are due.
 const EVENTS: usize = 64;
 
-/// Maximum number of bytes per read. All connections of a thread share the buffer.
+/// Size in bytes of the read buffer, which all connections of a thread share.
 const READ_BUFFER: usize = 64 * 1024;
 
 /// Maximum length in bytes of a request that Nagle's algorithm does not delay.
-/// The algorithm delays only a small write that follows another small write, but a request in one
+/// The algorithm delays only a small write that follows another small write. A request in one
 /// segment is a single write.
 const ONE_SEGMENT: usize = 1400;
 
@@ -59,16 +60,15 @@ pub struct Epoll {
 #[derive(Default)]
 struct EpollSlot {
     socket: Option<Socket>,
-    /// Incremented on each close, to tell events of a closed connection from those of its
-    /// successor.
+    /// Incremented on each close, to distinguish a closed connection's events from its successor's.
     generation: u32,
     target: u32,
     connecting: bool,
-    /// Bytes of the pending request, and the number of bytes already written.
+    /// The pending request, and the number of its bytes that have been written.
     pending: Option<(SharedBytes, usize)>,
 }
 
-/// Meaning of an event, without a borrow of the buffer.
+/// The meaning of an event. It does not borrow the buffer.
 enum SocketEvent {
     Nothing,
     Received(usize, Option<Ns>),
@@ -76,7 +76,7 @@ enum SocketEvent {
 }
 
 impl Epoll {
-    /// Creates a backend with connections to `targets`, for the calling thread.
+    /// Creates a backend for the calling thread, which will connect to `targets`.
     ///
     /// # Errors
     /// Fails if no epoll descriptor is available, or if a unix socket's path is too long.
@@ -118,7 +118,7 @@ impl Epoll {
         Ok((n, at))
     }
 
-    /// Registers a slot's socket for all events, edge-triggered.
+    /// Registers a slot's socket for all events, in edge-triggered mode.
     fn register(&self, slot: Slot) -> io::Result<()> {
         use epoll::EventFlags;
         let entry = &self.slots[slot as usize];
@@ -173,13 +173,13 @@ impl Epoll {
         }
         self.register(slot)?;
         let at = self.clock.now();
-        // On loopback the handshake is complete when connect returns, so try to send the request
+        // On loopback, the handshake is complete when `connect` returns, so try to send the request
         // now.
-        // Otherwise the socket refuses it, and the first event reports the connection.
+        // Elsewhere, the socket refuses the request, and the first event reports the connection.
         let entry = &mut self.slots[slot as usize];
         let Some(bytes) = first else {
-            // A unix socket is already connected. Its first event may report the end of the
-            // connection.
+            // A unix socket is already connected. Its first event may already report that the
+            // connection has ended.
             if is_unix {
                 self.connected(slot, at, false);
             }
@@ -192,8 +192,8 @@ impl Epoll {
                 Ok(())
             }
             Err(e) if refused_for_now(&e) => Ok(()),
-            // A refused handshake has another error (ECONNREFUSED). This connection was established
-            // and closed immediately.
+            // A refused handshake would fail with ECONNREFUSED. This connection was established and
+            // then closed immediately.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE)) => {
                 entry.pending = None;
                 self.connected(slot, at, true);
@@ -285,7 +285,7 @@ impl IoBackend for Epoll {
         if let Some(socket) = entry.socket.take()
             && how == CloseFirst::Reset
         {
-            // If this fails, the next line closes the connection in the ordinary way.
+            // If this fails, the connection is closed with FIN instead of RST.
             let _ = socket.set_linger(Some(Duration::ZERO));
         }
     }
@@ -331,9 +331,9 @@ impl IoBackend for Epoll {
                 continue;
             }
             let found = self.interpret(slot, flags);
-            // A read that filled the buffer may have left data, so process the event again
-            // (edge-triggered).
-            // An event that also announced the end is processed until the end has been read.
+            // If a read filled the buffer, more data may be available. Edge-triggered epoll does
+            // not report the rest, so process the event again.
+            // If the event also announced the end, process it until the end has been read.
             let again = match found {
                 SocketEvent::Received(n, _) => n == self.buffer.len() || flags.intersects(END),
                 SocketEvent::Other(Completion::Connected { .. }) => {

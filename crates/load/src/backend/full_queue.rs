@@ -1,18 +1,19 @@
 //! Connects to a unix socket whose accept queue is full.
 //!
-//! The kernel retries such a connect for TCP. For a non-blocking unix socket it returns EAGAIN and
-//! never reports a free place (`unix(7)`), so the backend retries periodically.
+//! For TCP, the kernel retries such a connect. For a non-blocking unix socket, the kernel returns
+//! EAGAIN and never reports that the queue has space (`unix(7)`), so the backend retries
+//! periodically.
 
 use std::collections::VecDeque;
 
 use super::Slot;
 use crate::clock::Ns;
 
-/// Retry interval in ns. A server that accepts connections frees many places of its queue in this
-/// time. A retry costs one system call.
+/// Retry interval in ns. In this time, a working server accepts many connections from its queue. A
+/// retry costs one system call.
 const AGAIN_NS: Ns = 1_000_000;
 
-/// Waiting slots in order. A slot has at most one entry per opening while the queue is full.
+/// The waiting slots in order. Each attempt to open a connection adds at most one entry.
 /// The next retry removes the entries of closed slots.
 #[derive(Default)]
 pub(super) struct FullQueue {
@@ -39,7 +40,7 @@ impl FullQueue {
     }
 
     /// Calls `attempt` for the waiting slots in order, if a retry is due.
-    /// `attempt` returns false if the accept queue is still full, so the remaining slots keep
+    /// If `attempt` returns false, the accept queue is still full and the remaining slots keep
     /// waiting.
     pub fn retry(&mut self, now: Ns, mut attempt: impl FnMut(Slot, u32) -> bool) {
         if self.waiting.is_empty() || now < self.again {

@@ -1,7 +1,7 @@
-//! Interface between the engine and the I/O backends, modelled on completions.
+//! The completion-based interface between the engine and the I/O backends.
 //!
-//! The engine issues commands to connect, send and close; a backend returns their results. io_uring
-//! works in this way, and epoll imitates it.
+//! The engine issues commands to connect, send and close. A backend returns their results. io_uring
+//! works in this way, and the epoll backend imitates it.
 //!
 //! The engine never uses a socket, and a backend never interprets bytes.
 
@@ -23,8 +23,8 @@ mod full_queue;
 mod stamps;
 pub mod uring;
 
-/// Bytes of a request, shared by all parts that may still need them.
-/// A buffer without other owners is reused.
+/// The bytes of a request, shared by all components that may still need them.
+/// A buffer is reused when it has no other owners.
 pub type SharedBytes = Rc<Vec<u8>>;
 
 /// Index of a connection within its load thread.
@@ -35,14 +35,14 @@ pub type Slot = u32;
 pub struct Route {
     /// Index of the target among the backend's addresses.
     pub target: u32,
-    /// Source address; `None` lets the kernel choose.
+    /// Source address. `None` lets the kernel choose the address.
     pub source: Option<IpAddr>,
 }
 
-/// Result of a command, or an event caused by the peer.
+/// The result of a command, or an event that the peer caused.
 #[derive(Debug)]
 pub enum Completion<'a> {
-    /// The TCP connection was established at `at`, and a TLS handshake has started.
+    /// The TCP connection was established at `at`, and the TLS handshake has started.
     /// [`Completion::Connected`] or [`Completion::ConnectFailed`] follows.
     Reached {
         /// The connection.
@@ -106,7 +106,7 @@ impl Completion<'_> {
 }
 
 /// Completions that a backend reports before its next wait, at most two per open slot.
-/// Each has the generation of its slot.
+/// Each entry contains its slot's generation.
 #[derive(Debug, Default)]
 struct EarlyCompletions(VecDeque<(u32, Completion<'static>)>);
 
@@ -116,7 +116,7 @@ impl EarlyCompletions {
         self.0.push_back((generation, completion));
     }
 
-    /// Takes the first completion whose slot has not been closed since.
+    /// Takes the first completion whose slot has not been closed since the completion was queued.
     #[inline]
     fn take(&mut self, generation: impl Fn(Slot) -> u32) -> Option<Completion<'static>> {
         while let Some((of, completion)) = self.0.pop_front() {
@@ -138,11 +138,12 @@ impl EarlyCompletions {
 pub trait IoBackend {
     /// Starts to connect.
     ///
-    /// A backend that knows the time of sending sends `first` when the connection is established
-    /// and says so in [`Completion::Connected`]. Otherwise the caller sends these bytes.
+    /// A backend that can observe the send time sends `first` as soon as the connection is
+    /// established, and reports this in [`Completion::Connected`]. Otherwise the caller sends these
+    /// bytes.
     fn open(&mut self, slot: Slot, route: Route, first: Option<&SharedBytes>);
 
-    /// Sends bytes, immediately if the socket accepts them. The backend sends the rest later.
+    /// Sends as many bytes as the socket accepts immediately, and the rest later.
     /// A backend that delays commands sends at the next [`IoBackend::submit`] or wait.
     fn send(&mut self, slot: Slot, bytes: &SharedBytes);
 
@@ -157,13 +158,13 @@ pub trait IoBackend {
     /// Closes a connection. `Reset` sends RST instead of FIN.
     fn close(&mut self, slot: Slot, how: CloseFirst);
 
-    /// Waits for an event, but not beyond `until`.
+    /// Waits for an event until `until` at the latest.
     ///
     /// # Errors
     /// The kernel refuses to wait, which ends the run.
     fn wait(&mut self, until: Ns) -> io::Result<()>;
 
-    /// Sets the batch of completions that later waits collect within the batch's time limit.
+    /// Makes later waits collect a batch of completions within the batch's time limit.
     /// Without a batch, waits return at the first event.
     /// Returns whether the backend supports batches.
     fn coalesce(&mut self, _batch: Option<Batch>) -> bool {
@@ -174,7 +175,7 @@ pub trait IoBackend {
     fn next(&mut self) -> Option<Completion<'_>>;
 
     /// Returns the time at which all events of the last wait were observed.
-    /// `None` if events are observed one by one, as they are read.
+    /// Returns `None` if the backend observes each event only when it reads the event.
     fn seen(&self) -> Option<Ns> {
         None
     }

@@ -1,7 +1,7 @@
-//! Kernel timestamps of received data (SO_TIMESTAMPNS, socket(7)).
+//! Kernel timestamps for received data (SO_TIMESTAMPNS, socket(7)).
 //!
-//! The kernel stamps a segment on arrival. The time until the thread gets a CPU and reads the
-//! response belongs to the client, so it is excluded.
+//! The kernel timestamps a segment when it arrives. Service times thus exclude the client's delay
+//! until the thread gets a CPU and reads the response.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use socket2::{Domain, Socket, Type};
 use super::calls::turn_on;
 use crate::clock::Ns;
 
-/// Size in bytes of a timestamp among the control messages of a receive.
+/// Size in bytes of the control message that contains a timestamp.
 // SAFETY: only computes a length.
 pub(super) const ROOM: usize =
     unsafe { libc::CMSG_SPACE(size_of::<libc::timespec>() as u32) } as usize;
@@ -22,11 +22,11 @@ pub(super) const ROOM: usize =
 // SAFETY: only computes a length.
 const DATA: usize = unsafe { libc::CMSG_LEN(0) } as usize;
 
-/// Keeps kernel timestamps enabled until it is dropped.
+/// Keeps kernel timestamps enabled until this value is dropped.
 pub(super) struct Stamps {
-    /// The kernel enables timestamps with the first socket that requests them, and disables them
-    /// with the last one. It does so by patching its own code.
-    /// This socket prevents a change between any two connections.
+    /// The kernel enables timestamps when the first socket requests them, and disables them when
+    /// the last such socket is closed. Each change patches kernel code.
+    /// This socket keeps timestamps enabled between connections.
     _first: Socket,
 }
 
@@ -40,7 +40,7 @@ impl Stamps {
         Some(Stamps { _first: first })
     }
 
-    /// Enables timestamps on a socket. On failure, its responses are timed when they are read.
+    /// Enables timestamps on a socket. If this fails, responses are timed when they are read.
     pub fn ask(&self, socket: &Socket) {
         let _ = turn_on(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS);
     }
@@ -54,7 +54,7 @@ pub(super) fn wall() -> Duration {
 }
 
 /// Converts a timestamp to the worker's clock by its age, which is the same on both clocks.
-/// Read `wall` before `seen`: if the thread loses its CPU in between, the result is too late, but
+/// Read `wall` before `seen`. If the thread loses its CPU in between, the result is too late, but
 /// never too early.
 /// Returns `None` for a timestamp in the future, for example after the wall clock was set back.
 #[inline]
@@ -63,12 +63,12 @@ pub(super) fn moment(stamp: Duration, wall: Duration, seen: Ns) -> Option<Ns> {
     seen.checked_sub(u64::try_from(age.as_nanos()).ok()?)
 }
 
-/// Returns the timestamp among the control messages of a receive.
-/// `None` if the first control message is missing or of another type.
+/// Returns the timestamp from the control messages of a receive.
+/// Returns `None` if the first control message is missing or has another type.
 pub(super) fn stamp(control: &[u8]) -> Option<Duration> {
     let data = control.get(DATA..DATA + size_of::<libc::timespec>())?;
-    // SAFETY: header and timestamp are plain numbers, for which any bytes are valid. The slice is
-    // long enough for both.
+    // SAFETY: the header and the timestamp consist of plain integers, for which any bytes are
+    // valid. The slice is long enough for both.
     let (header, stamp) = unsafe {
         (
             control.as_ptr().cast::<libc::cmsghdr>().read_unaligned(),
@@ -81,14 +81,14 @@ pub(super) fn stamp(control: &[u8]) -> Option<Duration> {
     Some(Duration::new(seconds, u32::try_from(stamp.tv_nsec).ok()?))
 }
 
-/// Receives available bytes into `buffer`, with the timestamp of the last byte.
-/// Returns 0 bytes at the end of the stream.
+/// Receives the available bytes into `buffer`. Returns their number and the last byte's timestamp.
+/// The number is 0 at the end of the stream.
 pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option<Duration>)> {
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
     };
-    // This array is aligned like control messages.
+    // This array has the alignment that control messages need.
     let mut control = [0u64; ROOM.div_ceil(8)];
     // SAFETY: a zeroed msghdr is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -96,12 +96,11 @@ pub(super) fn receive(fd: RawFd, buffer: &mut [u8]) -> io::Result<(usize, Option
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = ROOM as _;
-    // SAFETY: the message's pointers refer to memory that outlives the call and has the given
-    // sizes.
+    // SAFETY: the message points to memory that outlives the call and has the given sizes.
     let n = unsafe { libc::recvmsg(fd, &raw mut message, 0) };
     let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
     let filled = (message.msg_controllen as usize).min(ROOM);
-    // SAFETY: the array's bytes are initialized, and there are at least ROOM of them.
+    // SAFETY: the array consists of at least ROOM initialized bytes.
     let control = unsafe { std::slice::from_raw_parts(control.as_ptr().cast::<u8>(), filled) };
     Ok((n, stamp(control)))
 }

@@ -1,4 +1,4 @@
-//! Ends of requests and connections for reasons other than a response.
+//! Ends requests and connections for reasons other than a response.
 
 use floodmark_record::Outcome;
 use floodmark_record::plan::CloseFirst;
@@ -42,11 +42,11 @@ impl Core {
             self.pressing.remove(&mut self.connections, slot as Slot);
             self.shut(slot as Slot, CloseFirst::Client, now);
         }
-        // Connections that floodmark closes are not lost.
+        // Connections that floodmark closes do not count as lost.
         self.keep_gone(lost);
     }
 
-    /// Handles the end of the stream from the peer.
+    /// Handles the end of the peer's stream.
     pub(super) fn ended(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// Handles a connection that ended before the first byte of a response.
-    /// Retries the request once if the connection was established before the request was assigned.
+    /// If the connection was established before the request was assigned, retries the request once.
     fn lost(&mut self, slot: Slot, name: &'static str, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         if (connection.used > 0 || connection.rested) && !connection.retried {
@@ -116,8 +116,8 @@ impl Core {
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
         let connection = &self.connections[slot as usize];
         match connection.state {
-            // The backend has not submitted the request, so there can be no response. The request's
-            // time starts with its submission.
+            // The backend has not submitted the request, so no response is possible. The request's
+            // time starts only with its submission.
             ConnectionState::Busy if connection.moments.sent == 0 => {
                 self.pressing.remove(&mut self.connections, slot);
                 self.connections[slot as usize].deadline = now + self.timeout;
@@ -151,7 +151,7 @@ impl Core {
         }
     }
 
-    /// Closes a connection that is in the list of deadlines, and reuses its slot.
+    /// Closes a connection that is in the deadline list, and reuses its slot.
     pub(super) fn done_with(&mut self, slot: Slot, now: Ns) {
         self.pressing.remove(&mut self.connections, slot);
         self.shut(slot, CloseFirst::Client, now);

@@ -1,4 +1,5 @@
-//! Connections opened before they are needed: before the clock starts, or held with `--hold`.
+//! Opens connections before requests need them: before the clock starts, or to hold them
+//! (`--hold`).
 
 use std::collections::BTreeMap;
 
@@ -6,20 +7,20 @@ use super::{Core, Uses};
 use crate::clock::Ns;
 use crate::pace::OpeningPace;
 
-/// Statistics of one thread's held connections.
+/// Statistics on one thread's held connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeldSoFar {
     /// Number of connections that were open when the clock started.
     pub standing: u64,
-    /// Number of connections that failed before the clock started.
+    /// Number of connections that failed to open before the clock started.
     pub failed: u64,
-    /// Number of failures by the name of their error.
+    /// Number of failures by error name.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// Number of connections lost since the clock started, before the end of the run.
+    /// Number of connections lost between the start of the clock and the end of the run.
     pub lost: u64,
-    /// Number of connections opened to replace lost ones.
+    /// Number of connections opened to replace lost connections.
     pub reopened: u64,
-    /// Time spent on opening connections before the clock started.
+    /// Time in ns spent opening connections before the clock started.
     pub opening: Ns,
 }
 
@@ -28,7 +29,7 @@ pub struct HeldSoFar {
 pub(super) struct Ahead {
     pace: OpeningPace,
     threads: u32,
-    /// Number of connections still to open before the clock starts.
+    /// Number of connections that remain to be opened before the clock starts.
     left: usize,
     began: Ns,
     /// Whether all connections stay open throughout the run.
@@ -61,10 +62,10 @@ impl Ahead {
 
 impl Core {
     /// Starts to open kept connections before the clock starts, so that no figure includes their
-    /// setup. Each connection is tried once.
+    /// setup. Each connection has only one attempt.
     ///
-    /// These are all connections of the closed model, all held connections, and the connections
-    /// that the first arrivals of the open model need.
+    /// In the closed model or with `--hold`, these are all connections. Otherwise these are the
+    /// connections that the first arrivals of the open model need.
     pub fn prepare(&mut self, now: Ns) {
         self.preparing = true;
         self.last_life = now;
@@ -72,7 +73,7 @@ impl Core {
         self.open_ahead(now);
     }
 
-    /// Returns whether preparation has finished.
+    /// Returns whether the preparation has finished.
     #[must_use]
     pub fn prepared(&self) -> bool {
         self.ahead.left == 0 && self.opening_unclaimed == 0
@@ -84,7 +85,8 @@ impl Core {
         self.ahead.hold.then_some(&self.ahead.held)
     }
 
-    /// Returns the number of open connections, and the number that failed to open in advance.
+    /// Returns two numbers: the open connections, and the connections that failed to open in
+    /// advance.
     #[must_use]
     pub fn standing(&self) -> (u64, u64) {
         (self.recorder.open_connections(), self.ahead.held.failed)
@@ -100,7 +102,7 @@ impl Core {
         }
     }
 
-    /// Returns the number of connections still to be opened in advance.
+    /// Returns the number of connections that remain to be opened in advance.
     fn missing(&self) -> usize {
         if self.preparing {
             self.ahead.left
@@ -138,8 +140,9 @@ impl Core {
         self.ahead.held.reopened += u64::from(!self.preparing);
     }
 
-    /// Records the failure of a connection that started at `began`, with the name of its error.
-    /// Before the clock starts each connection is tried once. Later failures cause a pause.
+    /// Records that a connection attempt failed with the error `name`. `began` is the start of the
+    /// attempt.
+    /// Before the clock starts, each connection has only one attempt. Later failures cause a pause.
     pub(super) fn count_unopened(&mut self, name: &'static str, began: Ns, now: Ns) {
         if !self.preparing {
             self.ahead.pace.failed(began, now);
@@ -150,15 +153,15 @@ impl Core {
     }
 
     /// Records the loss of an established connection.
-    /// While such a connection existed, refusals of others did not mean that the server was
-    /// unreachable.
+    /// While the connection existed, the server counted as reachable, even if other connections
+    /// were refused.
     pub(super) fn gone(&mut self, now: Ns) {
         self.recorder.disconnected();
         self.refused_since = self.refused_since.map(|since| since.max(now));
         self.ahead.held.lost += u64::from(!self.preparing);
     }
 
-    /// Returns the number of established connections that were lost.
+    /// Returns the number of lost connections.
     pub(super) fn gone_so_far(&self) -> u64 {
         self.ahead.held.lost
     }
@@ -169,7 +172,7 @@ impl Core {
     }
 }
 
-/// Returns whether a plan's connections can be held.
+/// Returns whether a plan's connections are held.
 /// Connections with a limited number of requests cannot be held.
 pub(super) fn holds(hold: bool, uses: Uses) -> bool {
     hold && uses == Uses::Unlimited

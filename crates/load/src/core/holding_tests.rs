@@ -14,7 +14,7 @@ use crate::mix::Picks;
 use crate::schedule::ArrivalSchedule;
 use crate::testing::open_plan;
 
-/// Creates a core with three held connections, and executes the actions of the next iterations.
+/// Creates a core with three held connections, and starts a phase.
 fn held(plan: &Plan) -> (Lab, Ns) {
     let mut lab = Lab::new(plan);
     let now = seconds(1.0);
@@ -87,7 +87,7 @@ fn reopens_a_held_connection_that_the_server_closes() {
     stands(core, 2, start + 3);
     let held = core.held().unwrap();
     assert_eq!((held.standing, held.lost, held.reopened), (3, 1, 1));
-    // After the end of the window no request needs the connection.
+    // After the end of the window, no request needs this connection.
     core.wind_up();
     core.on(Completion::Ended { slot: 2 }, start + 4);
     core.actions.clear();
@@ -116,7 +116,7 @@ fn retries_failed_held_connections_after_a_pause() {
     assert_eq!(core.held().unwrap().standing, 0);
     let reasons = &core.held().unwrap().reasons;
     assert!(reasons.iter().eq([(&"ports_exhausted", &3)]), "{reasons:?}");
-    // During the run, a failure causes a pause.
+    // After the clock has started, a failure causes a pause.
     let fail = |core: &mut Core, at| {
         let opened: Vec<Action> = core.actions.drain(..).collect();
         for action in &opened {
@@ -132,7 +132,7 @@ fn retries_failed_held_connections_after_a_pause() {
     core.turn(start + 1);
     assert!(core.actions.is_empty(), "{:?}", core.actions);
     assert_eq!(core.next_ahead(), start + 10 * MS);
-    // Requests wait neither for these connections nor for the pause.
+    // Requests do not wait for these connections or for the pause.
     let errors = |core: &Core| core.recorder.errors["ports_exhausted"];
     let unawaited = |core: &Core| core.recorder.unawaited["ports_exhausted"];
     assert_eq!((errors(core), unawaited(core)), (6, 6));
@@ -156,7 +156,7 @@ fn a_held_connection_proves_that_the_server_is_running() {
     refuse(core, 1, start);
     refuse(core, 2, start + 2 * GONE_NS);
     assert_eq!(core.hopeless(), None);
-    // Without a connection, the wait for the server starts.
+    // When no connection is left, the wait for the server starts.
     let ended = start + 3 * GONE_NS;
     core.on(Completion::Ended { slot: 0 }, ended);
     for (at, expected) in [

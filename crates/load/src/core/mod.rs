@@ -37,23 +37,24 @@ pub use self::holding::HeldSoFar;
 pub use self::opening::ready_connections;
 
 /// Maximum number of connections opened per iteration.
-/// Opening a connection costs several times as much as a request. A thread that is behind catches
-/// up with its existing connections instead of overloading itself and the server with new ones.
+/// Opening a connection costs several times as much as a request. This limit makes a late thread
+/// catch up on its existing connections, instead of overloading itself and the server with new
+/// connections.
 const OPENS_PER_TURN: u32 = 8;
 
-/// Number of invalid responses, without any valid one, after which the run ends.
+/// Number of invalid responses after which the run ends, if no response was valid.
 const NOT_HTTP: u64 = 20;
 
 /// A command to the backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Connect, and send the request with the connect if `first`.
+    /// Open a connection. If `first`, send the request as part of the connect.
     Open {
         /// The connection.
         slot: Slot,
         /// Target and source address.
         route: Route,
-        /// Whether the request is sent with the connect.
+        /// Whether the request is sent as part of the connect.
         first: bool,
     },
     /// Send the request of the slot.
@@ -65,14 +66,14 @@ pub enum Action {
     Close {
         /// The connection.
         slot: Slot,
-        /// Peer that closes first, or a reset.
+        /// The role that closes first, or a reset.
         how: CloseFirst,
     },
 }
 
 /// State of one load thread.
 pub struct Core {
-    /// Pending commands. The engine empties the list after each call.
+    /// Pending commands. The caller empties the list after each call.
     pub actions: Vec<Action>,
     /// Counts and times.
     pub recorder: Recorder,
@@ -83,9 +84,9 @@ pub struct Core {
     connections: Vec<ConnectionSlot>,
     free: Vec<Slot>,
     idle: List,
-    /// Connections with a deadline, in the order of deadlines. All have the same timeout.
+    /// Connections with a deadline, ordered by deadline. All deadlines use the same timeout.
     pressing: List,
-    /// Slots that pause before the next connection attempt, in order.
+    /// Slots that pause before their next connection attempt, ordered by the end of the pause.
     paused: List,
     arrivals: RequestSource,
     /// One judge per request of the mix.
@@ -94,27 +95,27 @@ pub struct Core {
     uses: Uses,
     close_first: CloseFirst,
     timeout: Ns,
-    /// Number of connections in handshake without an assigned request.
+    /// Number of connections whose handshake is in progress and that have no assigned request.
     opening_unclaimed: u64,
     opens_left: u32,
     ahead: Ahead,
-    /// Number of slots in use, including pausing slots.
+    /// Number of slots in use, including paused slots.
     open: usize,
-    /// Time since which a slot has been free.
+    /// The time at which a slot last became free.
     room_since: Ns,
     in_flight: u64,
-    /// Number of requests assigned to connections in handshake.
+    /// Number of requests assigned to connections whose handshake is in progress.
     carried: u64,
     preparing: bool,
     winding_up: bool,
     ever_connected: bool,
     last_life: Ns,
     last_response: Option<Ns>,
-    /// Time since which the server has refused all connections.
+    /// The time at which the server started to refuse all connections.
     refused_since: Option<Ns>,
     gone: bool,
     not_http: u64,
-    /// Body of the current piece of a response.
+    /// Body bytes from the current piece of a response.
     body: Vec<u8>,
 }
 
@@ -136,7 +137,7 @@ impl Uses {
 }
 
 impl Core {
-    /// Creates the state of thread `thread` of `threads`, with at most `cap` connections.
+    /// Creates the state of thread `thread` of `threads`, which opens at most `cap` connections.
     #[must_use]
     pub fn new(plan: &Plan, (thread, threads): (u32, u32), cap: usize, recorder: Recorder) -> Self {
         let uses = Uses::of(plan);
@@ -180,7 +181,8 @@ impl Core {
         }
     }
 
-    /// Returns the number of requests in flight or waiting for their connection's handshake.
+    /// Returns the number of requests that are in flight or waiting for their connection's
+    /// handshake.
     #[inline]
     #[must_use]
     pub fn under_way(&self) -> u64 {
@@ -188,13 +190,13 @@ impl Core {
     }
 
     /// Returns whether a busy thread may handle responses in batches.
-    /// Only the closed model allows this, because its responses wait for the busy thread anyway.
+    /// Only the closed model allows batches, because its responses wait for the busy thread anyway.
     #[must_use]
     pub fn coalescible(&self) -> bool {
         matches!(self.arrivals, RequestSource::Closed { .. })
     }
 
-    /// Handles everything that depends only on time: arrivals, pauses, timeouts and the next row.
+    /// Handles all events that depend only on time: arrivals, pauses, timeouts and the next row.
     pub fn turn(&mut self, now: Ns) {
         self.recorder.tick(now);
         self.opens_left = OPENS_PER_TURN;
@@ -217,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Returns the latest time for the next call of [`Core::turn`], as far as it is known.
+    /// Returns the latest time at which [`Core::turn`] must be called next, as far as is known now.
     pub fn next_turn(&mut self) -> Ns {
         if let RequestSource::Open(waiting) = &self.arrivals
             && self.opens_left == 0
@@ -249,8 +251,8 @@ impl Core {
     }
 
     /// Handles a completion.
-    /// A completion for a connection whose request is not submitted yet ends the request, which
-    /// then counts as sent.
+    /// If the backend has not submitted the connection's request yet, the completion ends the
+    /// request, which then counts as sent.
     #[inline]
     pub fn on(&mut self, completion: Completion<'_>, now: Ns) {
         match completion {
@@ -291,7 +293,7 @@ impl Core {
         }
     }
 
-    /// Returns whether all requests have started and have an outcome.
+    /// Returns whether all requests have been started and have an outcome.
     #[must_use]
     pub fn finished(&mut self) -> bool {
         self.in_flight == 0 && self.carried == 0 && self.exhausted()
@@ -304,7 +306,7 @@ impl Core {
         }
     }
 
-    /// Returns the reason to end the run early, if there is one.
+    /// Returns the reason to end the run early, if any.
     #[must_use]
     pub fn hopeless(&self) -> Option<EndReason> {
         if self.gone {
@@ -316,8 +318,8 @@ impl Core {
         }
     }
 
-    /// Returns how a run ended that finished before [`Core::hopeless`] could decide.
-    /// The run is completed if a server was reached.
+    /// Returns the end reason for a run that finished before [`Core::hopeless`] found a reason.
+    /// The run counts as completed if a server was reached.
     #[must_use]
     pub fn completed(&self) -> EndReason {
         let standing = |c: &ConnectionSlot| {
@@ -335,7 +337,7 @@ impl Core {
         }
     }
 
-    /// Returns a request number greater than all numbers used so far.
+    /// Returns a request number greater than any used so far.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         match &self.arrivals {

@@ -1,4 +1,4 @@
-//! Opens connections, and handles failures of connects.
+//! Opens connections, and handles connect failures.
 
 use floodmark_record::plan::{CloseFirst, Plan};
 use floodmark_record::{Outcome, TimeKind};
@@ -13,29 +13,31 @@ use crate::mix::Pick;
 use crate::outgoing::Due;
 use crate::recorder::Moments;
 
-/// Pause of a slot after a failed connect, in ns.
-/// It is too short for a user to notice, and long enough to keep the client from spinning when a
-/// server is dead.
+/// Pause in ns of a slot after a failed connect.
+/// The pause is too short for users to notice, but long enough to keep the client from spinning if
+/// the server is dead.
 pub(super) const PAUSE_NS: Ns = 10_000_000;
 
 /// Time in ns after which the server counts as unreachable.
-/// In this time all connects are refused, and there is no connection and no response.
+/// During this time, all connects are refused, no connection exists and no response arrives.
 pub(super) const GONE_NS: Ns = 2_000_000_000;
 
-/// Time in ns after which a server counts as unreachable that was never reached.
+/// Time in ns after which a server that was never reached counts as unreachable.
 pub(super) const NEVER_THERE_NS: Ns = 300_000_000;
 
-/// Period in seconds for whose arrivals the open model opens kept connections in advance.
+/// In the open model, the kept connections for the arrivals in this period (in seconds) are opened
+/// in advance.
 const READY_FOR_S: f64 = 0.002;
 
-/// Maximum number of connections opened in advance, so that no accept queue overflows.
+/// Maximum number of connections that the open model opens in advance, so that no accept queue
+/// overflows.
 const READY_AT_MOST: f64 = 100.0;
 
-/// Returns how many of its `cap` connections each of `threads` threads opens before the clock
-/// starts.
+/// Returns the number of connections that each of `threads` threads opens before the clock starts.
+/// A thread has at most `cap` connections.
 #[must_use]
 pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
-    // Such a connection is opened together with its request.
+    // A fresh connection is opened together with its request.
     if Uses::of(plan) == Uses::Limited(1) {
         return 0;
     }
@@ -47,7 +49,7 @@ pub fn ready_connections(plan: &Plan, threads: u32, cap: usize) -> usize {
 }
 
 impl Core {
-    /// Returns the request that the slot sends after its handshake, or together with it.
+    /// Returns the request that the slot sends with its handshake or afterwards.
     #[must_use]
     pub fn due(&self, slot: Slot) -> Due {
         let connection = &self.connections[slot as usize];
@@ -82,8 +84,9 @@ impl Core {
         self.free.push(slot);
     }
 
-    /// Opens a connection for the request that has waited longest when the connection is ready.
-    /// The connection is opened `late` ns late.
+    /// Opens a connection that has no assigned request yet. When the connection is ready, it serves
+    /// the request that has been waiting longest.
+    /// floodmark opens the connection `late` ns too late.
     pub(super) fn open_unclaimed(&mut self, now: Ns, late: Ns) {
         let slot = self.slot();
         self.opening_unclaimed += 1;
@@ -99,7 +102,7 @@ impl Core {
         true
     }
 
-    /// Opens a connection for a request, `late` ns late.
+    /// Opens a connection for a request. floodmark opens the connection `late` ns too late.
     pub(super) fn open_for(&mut self, (pick, intended): (Pick, Ns), late: Ns, now: Ns) {
         let slot = self.slot();
         let connection = &mut self.connections[slot as usize];
@@ -113,7 +116,7 @@ impl Core {
         self.carry(slot, now, late);
     }
 
-    /// Opens the slot's connection for the request in its `moments`.
+    /// Opens the slot's connection for the request in the slot's `moments`.
     pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
         let last = self.close_first == CloseFirst::Server && self.uses == Uses::Limited(1);
         self.connections[slot as usize].last = last;
@@ -144,7 +147,7 @@ impl Core {
         });
     }
 
-    /// Records that TCP is connected and a TLS handshake follows.
+    /// Records that the TCP connection is established and that a TLS handshake follows.
     pub(super) fn reached(&mut self, slot: Slot, at: Ns) {
         let connection = &mut self.connections[slot as usize];
         if connection.state != ConnectionState::Connecting {
@@ -201,7 +204,7 @@ impl Core {
             return;
         }
         if self.targets.failed(connection.target, failure) {
-            // The waiting request now waits for a connection to another address.
+            // From now on, the request waits for a connection to another address.
             let (late, carries) = (connection.opened_late, connection.carries);
             self.pressing.remove(&mut self.connections, slot);
             return self.start_opening(slot, now, late, carries);
@@ -223,7 +226,7 @@ impl Core {
             }
         } else {
             self.opening_unclaimed -= 1;
-            // The arrival for which the connection was opened fails too, unless another connection
+            // The arrival for which the connection was opened also fails, unless another connection
             // has taken the arrival.
             if let RequestSource::Open(waiting) = &mut self.arrivals
                 && waiting.waiting() > self.opening_unclaimed
@@ -249,7 +252,7 @@ impl Core {
         }
     }
 
-    /// Records the refusal of a connection attempt that started at `opening`.
+    /// Records that the server refused a connection attempt. `opening` is the start of the attempt.
     fn refused(&mut self, opening: Ns, now: Ns) {
         let since = *self
             .refused_since

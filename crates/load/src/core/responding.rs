@@ -13,7 +13,7 @@ impl Core {
     pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let group = connection.moments.pick.group;
-        // A timestamp before the request means that the wall clock was set.
+        // If the timestamp is earlier than the request, the wall clock was changed.
         let sent = connection.moments.sent;
         let at = at.filter(|at| (sent..=now).contains(at)).unwrap_or(now);
         self.recorder.received(group, data.len());
@@ -38,7 +38,7 @@ impl Core {
         let fed = if self.judges[group as usize].needs_body() {
             self.body.clear();
             let fed = connection.reader.feed(data, &mut self.body);
-            // A body that arrives in one piece is judged in place. Other bodies are collected
+            // If a body arrives in one piece, it is judged in place. Other bodies are collected
             // first.
             if !connection.body.is_empty() || !matches!(&fed, Ok(fed) if fed.response.is_some()) {
                 let room = (judge::LONGEST_BODY + 1).saturating_sub(connection.body.len());
@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Counts a response that was completed by the end of the connection.
+    /// Counts a response that the end of the connection completed.
     pub(super) fn completed_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
         self.body.clear();
         self.responded(slot, status, now, now);
@@ -106,7 +106,7 @@ impl Core {
         self.pressing.remove(&mut self.connections, slot);
     }
 
-    /// Decides how to use a connection after a response.
+    /// Decides how a connection is used after a response.
     fn go_on(&mut self, slot: Slot, keep_alive: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let used_up = matches!(self.uses, Uses::Limited(n) if connection.used >= n);

@@ -42,7 +42,8 @@ impl Core {
         }
     }
 
-    /// Assigns idle connections to waiting requests. Opens further connections within the limit.
+    /// Assigns idle connections to waiting requests. If necessary, opens more connections within
+    /// the limit.
     pub(super) fn serve_waiting(&mut self, now: Ns) {
         while let RequestSource::Open(waiting) = &mut self.arrivals {
             if waiting.waiting() == 0 {
@@ -78,8 +79,8 @@ impl Core {
         }
     }
 
-    /// Handles a connection that has been idle since `free`.
-    /// The connection takes the next request, or rests if there is none.
+    /// Handles a connection that has been available since `free`.
+    /// The connection takes the next request, or becomes idle if no request is due.
     pub(super) fn vacant(&mut self, slot: Slot, free: Ns, now: Ns) {
         let next = match &mut self.arrivals {
             RequestSource::Open(waiting) => waiting.take(),
@@ -95,8 +96,8 @@ impl Core {
                 intended,
                 let_in,
             }) => {
-                // The time until admission counts as lateness, whatever the request waits for
-                // afterwards.
+                // The time until admission always counts as lateness, even if the request then
+                // waits for a connection.
                 let free = free.max(let_in) - (let_in - intended);
                 self.assign(slot, (pick, intended), free, now);
             }
@@ -105,7 +106,7 @@ impl Core {
     }
 
     /// Adds a connection to the idle connections.
-    /// The connection used last is reused first. Held connections take turns.
+    /// The most recently used connection is reused first, but held connections are used in turn.
     pub(super) fn rest(&mut self, slot: Slot) {
         let connection = &mut self.connections[slot as usize];
         connection.state = ConnectionState::Idle;
@@ -138,8 +139,8 @@ impl Core {
     pub(super) fn dispatch(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         connection.state = ConnectionState::Busy;
-        // Set a provisional deadline until the time of sending is known. Otherwise the connection's
-        // past would shorten the deadline.
+        // Set a provisional deadline until the send time is known. Otherwise the connection would
+        // keep an earlier deadline.
         connection.deadline = now + self.timeout;
         let judge = &self.judges[connection.moments.pick.group as usize];
         connection.reader.expect_response(judge.to_head());
@@ -148,7 +149,7 @@ impl Core {
     }
 
     /// Stores the time at which the slot's request was passed to the kernel.
-    /// Does nothing if the time is known or the request has ended.
+    /// Does nothing if this time is already known or the request has ended.
     #[inline]
     pub fn sent(&mut self, slot: Slot, now: Ns) {
         let connection = &mut self.connections[slot as usize];
@@ -165,7 +166,7 @@ impl Core {
         }
     }
 
-    /// Claims the next request of the closed model, if there is one.
+    /// In the closed model, claims the next request, if any.
     pub(super) fn claim(&mut self, now: Ns) -> Option<Pick> {
         let RequestSource::Closed { left, until, picks } = &mut self.arrivals else {
             return None;
@@ -183,8 +184,8 @@ impl Core {
         Some(pick)
     }
 
-    /// Uses a free slot. The closed model opens the next connection; the open model serves waiting
-    /// requests.
+    /// Reuses a free slot. In the closed model, opens the next connection. In the open model,
+    /// serves waiting requests.
     pub(super) fn refill(&mut self, now: Ns) {
         match self.arrivals {
             RequestSource::Closed { .. } => {

@@ -1,5 +1,5 @@
-//! The core in a simulated world. Whatever happens, every request is accounted for and nothing
-//! leaks.
+//! Tests of the core in a simulated world: whatever happens, every request has an outcome and
+//! nothing leaks.
 
 use std::sync::mpsc::{Receiver, channel, sync_channel};
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::schedule::ArrivalSchedule;
 use crate::slice::{SLICES, Slice};
 use crate::testing::{closed_plan, held_plan, open_plan, with_mix};
 
-/// A core with its gatherer, as in a worker with one thread.
+/// A core and its gatherer, as in a worker with one thread.
 pub(super) struct Lab {
     pub(super) core: Core,
     gatherer: Gatherer,
@@ -69,7 +69,7 @@ impl Lab {
         }
     }
 
-    /// Runs one phase like a load thread.
+    /// Runs one phase in the same way as a load thread.
     fn phase(
         &mut self,
         world: &mut World,
@@ -125,7 +125,7 @@ impl Lab {
             if over && !plan.drain {
                 break EndReason::Completed;
             }
-            assert!(world.now < start + seconds(600.0), "it never ends");
+            assert!(world.now < start + seconds(600.0), "the run never ends");
             let ends = window.filter(|end| *end > world.now).unwrap_or(Ns::MAX);
             let until = core.next_turn().min(ends).min(world.now + 50_000_000);
             world.wait(core, until);
@@ -154,7 +154,8 @@ impl Lab {
 }
 
 impl Core {
-    /// Checks that each slot is in the list of its state, and that stored counts match the slots.
+    /// Checks that each slot is in the list for its state, and that the stored counts match the
+    /// slots.
     fn check(&mut self, world: &World) {
         let lists = [
             self.idle.members(&mut self.connections),
@@ -183,12 +184,12 @@ impl Core {
         assert_eq!(carried, self.carried);
         assert_eq!(unclaimed, self.opening_unclaimed);
         assert_eq!(self.open, self.connections.len() - self.free.len());
-        assert!(self.open <= self.cap, "over the cap");
+        assert!(self.open <= self.cap, "too many connections");
         assert_eq!(self.open - lists[2].len(), world.open_sockets());
     }
 }
 
-/// Checks that the counts of each group balance, and that the groups add up to the total.
+/// Checks that each group's counts add up, and that the groups add up to the total.
 fn groups_add_up(rows: &[SecondRow], plan: &Plan, whole: &Counts) {
     let Some(mix) = &plan.mix else {
         return assert!(rows.iter().all(|row| row.groups.is_empty()));
@@ -302,7 +303,8 @@ proptest! {
         prop_assert_eq!(lab.times(TimeKind::Lateness).count(), counts.sent);
         prop_assert_eq!(lab.times(TimeKind::Error).count(),
             counts.rejected + counts.wrong + counts.malformed + counts.reset + counts.connect_failed);
-        // In this world, a request in handshake at the end may already have been sent.
+        // In this world, a request may already have been sent even if its handshake is still in
+        // progress at the end.
         prop_assert!(world.sends - before >= counts.sent + counts.reconnects);
         if let Some(n) = plan.request_limit() {
             prop_assert!(counts.intended <= n);
@@ -317,7 +319,7 @@ proptest! {
         if let Some(held) = lab.core.held() {
             prop_assert!(plan.hold() && held.standing + held.failed <= plan.connections.into(), "{:?}", held);
             prop_assert_eq!(held.failed, held.reasons.values().sum::<u64>());
-            // A connection that was abandoned with its request was not lost.
+            // A connection that was abandoned together with its request does not count as lost.
             if counts.in_flight_at_end == 0 && plan.warmup.is_zero() {
                 let standing = lab.core.recorder.open_connections();
                 prop_assert_eq!(held.standing + held.reopened, held.lost + standing);

@@ -1,5 +1,6 @@
 //! A simulated world for the core: a controlled clock, servers and a network.
-//! In seeded random order, servers and network show any behavior that is possible in reality.
+//! The servers and the network show every behavior that is possible in reality, in a random order
+//! determined by a seed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -41,19 +42,19 @@ pub struct World {
     pub sends: u64,
     /// Whether servers misbehave.
     hostile: bool,
-    /// Bit mask of targets without a listener.
+    /// Bit mask of the targets that have no listener.
     pub absent: u32,
-    /// Time from which nothing is reachable.
+    /// The time at which all servers become unreachable.
     pub dead_from: Ns,
-    /// Whether requests are sent only during a wait, as with a backend that delays commands.
+    /// Whether requests are sent only during a wait, as if the backend delayed commands.
     pub holds_back: bool,
-    /// Delayed requests, each with the generation of its slot.
+    /// Slots with a delayed request, each with its generation.
     leaving: Vec<(Slot, u32)>,
     random: Xoshiro256PlusPlus,
     sockets: Vec<SimulatedSocket>,
     ahead: BTreeMap<(Ns, u64), (Slot, u32, Happening)>,
     order: u64,
-    /// Number of consecutive passes in which nothing happened and time did not advance.
+    /// Number of consecutive passes in which no event occurred and the time did not advance.
     standstill: u32,
 }
 
@@ -79,7 +80,8 @@ impl World {
         self.random.next_u64() % n
     }
 
-    /// Returns a random delay, usually short and sometimes longer than any timeout in the tests.
+    /// Returns a random delay. The delay is usually short, but sometimes longer than any timeout in
+    /// the tests.
     fn some_time(&mut self) -> Ns {
         match self.below(20) {
             0 => self.below(400 * MS),
@@ -101,7 +103,7 @@ impl World {
             match action {
                 Action::Send { slot } => {
                     let socket = &self.sockets[slot as usize];
-                    assert!(socket.standing, "sent on no connection");
+                    assert!(socket.standing, "sent without a connection");
                     self.sends += 1;
                     self.leaving.push((slot, socket.generation));
                 }
@@ -185,7 +187,7 @@ impl World {
     }
 
     /// Simulates the server's reaction to a request that arrives after `sent`.
-    /// `last` marks the last request of the connection.
+    /// `last` marks the connection's last request.
     fn request(&mut self, slot: Slot, sent: Ns, last: bool) {
         let at = sent + self.some_time();
         let later = at + self.some_time();
@@ -251,13 +253,13 @@ impl World {
         }
     }
 
-    /// Sends delayed requests, and advances time to the next event or to `until`.
-    /// Sometimes time advances further, to simulate a stall of the thread.
+    /// Sends the delayed requests, and advances the time to the next event or to `until`.
+    /// Sometimes the time advances further, to simulate a stalled thread.
     pub fn wait(&mut self, core: &mut Core, until: Ns) {
         self.leave(core);
         let next = self.ahead.first_key_value().map_or(Ns::MAX, |(at, _)| at.0);
         let to = next.min(until);
-        assert!(to < Ns::MAX, "nothing will ever happen again");
+        assert!(to < Ns::MAX, "no event is pending");
         self.standstill = if to > self.now {
             0
         } else {
@@ -272,7 +274,7 @@ impl World {
         self.now = self.now.max(to) + late;
     }
 
-    /// Passes everything that has happened up to now to the core.
+    /// Passes all events up to now to the core.
     pub fn take_in(&mut self, core: &mut Core) {
         while let Some(entry) = self.ahead.first_entry()
             && entry.key().0 <= self.now
@@ -314,14 +316,16 @@ impl World {
                 core.arrive(now);
             }
             self.act(core);
-            // Simulate a stall while requests are delayed, sometimes longer than any timeout.
+            // While requests are delayed, sometimes simulate a stall. The stall may be longer than
+            // any timeout.
             if !self.leaving.is_empty() && self.below(50) == 0 {
                 self.now += self.below(400 * MS);
             }
         }
     }
 
-    /// Returns the number of connections of the core, including connections in handshake.
+    /// Returns the number of the core's connections, including connections whose handshake is in
+    /// progress.
     pub fn open_sockets(&self) -> usize {
         self.sockets.iter().filter(|socket| socket.open).count()
     }

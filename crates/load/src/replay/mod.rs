@@ -1,4 +1,4 @@
-//! Reads a file of timestamps, one per line, as a schedule.
+//! Reads a schedule from a file with one timestamp per line.
 
 mod timestamp;
 
@@ -14,14 +14,15 @@ use crate::clock::NS_PER_S;
 
 pub use timestamp::TimestampUnit;
 
-/// Maximum line length in bytes. It exceeds the length of servers' log lines, and bounds the memory
-/// for files without lines.
+/// Maximum line length in bytes. Lines in server logs are shorter. The maximum limits the memory
+/// needed for files without line breaks.
 const LONGEST_LINE: u64 = 64 << 10;
 
-/// Maximum length of a replay. A longer one indicates a wrong unit or an impractical speed.
+/// Maximum length of a replay in ns. A longer replay indicates a wrong unit or an impractical
+/// speed.
 const LONGEST_NS: u64 = 31 * 24 * 3600 * NS_PER_S;
 
-/// Reason why a file is not a valid schedule, with place and fix.
+/// The reason why a file is not a valid schedule, including the location and a fix.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The file cannot be read.
@@ -43,25 +44,26 @@ pub enum ReplayError {
         reason: String,
     },
     /// The file contains no timestamp.
-    #[error("{}: no timestamps; write one per line, such as 1763741296.123 or 2026-11-21T16:08:16.123Z", path.display())]
+    #[error("{}: no timestamps; write one timestamp per line, such as 1763741296.123 or 2026-11-21T16:08:16.123Z", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
 }
 
-/// A replay, with a remark for the user.
+/// A replay and a remark for the user.
 #[derive(Debug)]
 pub struct Recording {
     /// The schedule.
     pub replay: Replay,
-    /// Information that the file's timestamps lack.
+    /// A remark on what the file's timestamps lack.
     pub remark: Option<String>,
 }
 
-/// Reads the timestamps of a file, and replays them `speed` times as fast from the start.
+/// Reads the timestamps in a file. The replay starts with the first timestamp and is `speed` times
+/// as fast as the file.
 ///
-/// A line is a timestamp, or a line of an access log with a timestamp in brackets
+/// A line is a timestamp, or an access log line that contains a timestamp in brackets
 /// (`[21/Nov/2026:16:08:16 +0000]`). Blank lines and lines that start with `#` are skipped.
 ///
 /// # Errors
@@ -104,13 +106,13 @@ pub fn read(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Recording, R
     })
 }
 
-/// Returns the replayed duration in ns of an interval in the file.
+/// Converts an interval in the file to its duration in the replay, in ns.
 fn played(distance: u64, speed: f64) -> f64 {
     distance as f64 / speed
 }
 
-/// Reads all timestamps of the file in order, in ns.
-/// Fails if the last timestamp is too far from the first one to be replayed.
+/// Reads all timestamps in the file in order, in ns.
+/// Fails if the replay would be too long.
 fn stamps(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Vec<u64>, ReplayError> {
     let unread = |source| ReplayError::Read {
         path: path.to_owned(),
@@ -169,7 +171,8 @@ fn stamps(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Vec<u64>, Repl
     Ok(stamps)
 }
 
-/// Returns the length of as many mean gaps as there are arrivals; 1 s if all arrive at once.
+/// Returns the length of the window in seconds: the mean gap multiplied by the number of arrivals,
+/// or 1 s if all arrive at once.
 fn window_s(arrivals: usize, length: u64) -> f64 {
     if length == 0 {
         return 1.0;
@@ -189,13 +192,13 @@ fn most_within_a_second(times: &[u64]) -> u64 {
     counts.max().unwrap_or(0) as u64
 }
 
-/// Returns a remark if all timestamps are whole seconds, as servers log them by default.
-/// All requests of a second then appear to arrive at once.
+/// Returns a remark if all timestamps are whole seconds, which is the default in server logs.
+/// All requests in a second then seem to arrive at once.
 fn coarse(stamps: &[u64]) -> Option<String> {
     let whole = stamps.iter().all(|stamp| stamp % NS_PER_S == 0);
     let together = stamps.windows(2).filter(|two| two[0] == two[1]).count();
     (whole && together > 0).then(|| {
-        "the timestamps are whole seconds, so all requests of a second are sent at its start; to replay the true gaps, log \
+        "the timestamps are whole seconds, so all requests in a second are sent at its start; to replay the true gaps, log \
          fractions of a second ($msec in nginx, %{usec}t in Apache)"
             .to_owned()
     })

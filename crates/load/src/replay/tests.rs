@@ -1,4 +1,4 @@
-//! Valid files as users have them, and invalid files.
+//! Tests with typical valid files and with invalid files.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Reads a file with this text, and replays it `speed` times as fast.
+/// Reads a file that contains `text`, for a replay at `speed` times the file's speed.
 fn of(text: &str, unit: TimestampUnit, speed: f64) -> Result<Recording, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("times.log");
@@ -27,7 +27,7 @@ fn starts_at_the_first_timestamp() {
         replay.timetable.times(),
         [0, 250_000_000, 250_000_000, 1_000_000_000]
     );
-    // Four arrivals in a second are a third of a second apart, and the window has four such gaps.
+    // The four arrivals are a third of a second apart on average. The window has four such gaps.
     assert!((replay.window_s - 4.0 / 3.0).abs() < 1e-12);
     assert_eq!(replay.peak_per_s, 3);
     assert_eq!(recording.remark, None);
@@ -78,14 +78,22 @@ fn warns_about_whole_second_timestamps() {
 #[test]
 fn names_line_and_fix_of_each_error() {
     for (text, begin, fix) in [
-        ("", "times.log: no timestamps", "one per line"),
-        ("# nothing\n\n", "times.log: no timestamps", "one per line"),
+        ("", "times.log: no timestamps", "one timestamp per line"),
+        (
+            "# nothing\n\n",
+            "times.log: no timestamps",
+            "one timestamp per line",
+        ),
         (
             "1\nabc\n",
             "times.log:2: \"abc\" is not a timestamp",
             "1763741296.123",
         ),
-        ("1\n\n-2\n", "times.log:3: \"-2\" is negative", "from 0 on"),
+        (
+            "1\n\n-2\n",
+            "times.log:3: \"-2\" is negative",
+            "non-negative",
+        ),
         (
             "2\n1.5\n",
             "times.log:2: the timestamp is 500 ms before",
@@ -154,7 +162,7 @@ fn limits_the_duration_at_the_replay_speed() {
 }
 
 proptest! {
-    /// For any file and speed, a replay is refused, or is as long as its file at that speed.
+    /// For every file and speed, a replay is either refused or as long as the file at this speed.
     #[test]
     fn keeps_any_gaps_at_any_speed(
         first in any::<u64>(),

@@ -1,4 +1,4 @@
-//! Parses one timestamp: seconds, an ISO 8601 time as in RFC 3339, or the time of the common log
+//! Parses one timestamp: seconds, an ISO 8601 time as in RFC 3339, or a time in the common log
 //! format.
 
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::clock::NS_PER_S;
 
-/// Unit of a plain number.
+/// The unit of a plain number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimestampUnit {
     /// Seconds.
@@ -31,28 +31,28 @@ impl TimestampUnit {
     }
 }
 
-/// Reason why a text is not a timestamp.
+/// The reason why a string is not a timestamp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StampError {
-    /// The text matches no format.
+    /// The string matches no format.
     #[error(
-        "{0} is not a timestamp; write seconds (1763741296.123), an ISO 8601 time (2026-11-21T16:08:16.123Z) or lines of an \
-         access log with [21/Nov/2026:16:08:16 +0000]"
+        "{0} is not a timestamp; write seconds (1763741296.123), an ISO 8601 time (2026-11-21T16:08:16.123Z) or access \
+         log lines with [21/Nov/2026:16:08:16 +0000]"
     )]
     Unknown(String),
     /// A negative number.
-    #[error("{0} is negative; use timestamps from 0 on")]
+    #[error("{0} is negative; use non-negative timestamps")]
     Negative(String),
-    /// The number of nanoseconds does not fit into 64 bits.
+    /// The timestamp in nanoseconds does not fit into 64 bits.
     #[error("{0} is too large; if plain numbers are not seconds, set --replay-unit (ms, us, ns)")]
     TooLarge(String),
 }
 
-/// Returns nanoseconds since 1970, or since the origin of a plain number.
+/// Returns the nanoseconds since 1970, or since the origin of plain numbers.
 pub fn parse(text: &str, unit: TimestampUnit) -> Result<u64, StampError> {
     let unknown = || StampError::Unknown(shown(text));
     if text.contains('[') {
-        // In syslog lines, the process id is in brackets before the text of the server.
+        // Syslog lines contain the process id in brackets before the server's text.
         return text
             .split('[')
             .skip(1)
@@ -78,7 +78,7 @@ pub fn parse(text: &str, unit: TimestampUnit) -> Result<u64, StampError> {
     iso8601(bare).ok_or_else(unknown)
 }
 
-/// Quotes a text, shortened and without terminal control characters.
+/// Quotes a string. Long strings are shortened, and terminal control characters are escaped.
 fn shown(text: &str) -> String {
     let begin: String = text.chars().take(60).collect();
     if begin.len() < text.len() {
@@ -88,14 +88,16 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Parses a decimal number of `unit` ns exactly. Digits below the nanosecond are dropped.
-/// A double would resolve seconds since 1970 only to a quarter of a microsecond.
+/// Converts a decimal number of units to ns. The result is exact, but digits below a nanosecond are
+/// dropped.
+/// A double would represent seconds since 1970 with a resolution of only a quarter of a
+/// microsecond.
 fn decimal(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
     let whole: u64 = whole.parse().ok()?;
     whole.checked_mul(unit)?.checked_add(part(fraction, unit))
 }
 
-/// Returns the part of `unit` given by the digits after the decimal point.
+/// Returns the fraction of `unit` that the digits after the decimal point represent.
 fn part(digits: &str, unit: u64) -> u64 {
     let (mut sum, mut place) = (0, unit);
     for digit in digits.bytes() {
@@ -105,17 +107,17 @@ fn part(digits: &str, unit: u64) -> u64 {
     sum
 }
 
-/// Parses RFC 3339 with some freedom of ISO 8601.
-/// A space may replace the T, and a comma may replace the point. The offset may lack its colon or
-/// be absent (UTC).
+/// Parses RFC 3339, and also accepts some variants from ISO 8601.
+/// A space may replace the T, and a comma may replace the decimal point. The offset may lack its
+/// colon or be absent (UTC).
 fn iso8601(text: &str) -> Option<u64> {
-    // A date without a time of day also parses as a civil time, so require a colon.
+    // A date without a time of day would also parse as a civil time, so require a colon.
     text.contains(':').then_some(())?;
     let without_offset = || TimeZone::UTC.to_timestamp(text.parse().ok()?).ok();
     since_1970(text.parse().ok().or_else(without_offset)?)
 }
 
-/// Parses `21/Nov/2026:16:08:16 +0000`, with optional fractions of a second (HAProxy).
+/// Parses `21/Nov/2026:16:08:16 +0000`, which may include fractions of a second (HAProxy).
 fn common_log(text: &str) -> Option<u64> {
     const LOCAL: &str = "%d/%b/%Y:%H:%M:%S%.f";
     let at = match text.rsplit_once(' ') {
@@ -125,7 +127,7 @@ fn common_log(text: &str) -> Option<u64> {
     since_1970(at.ok()?)
 }
 
-/// Returns nanoseconds since 1970; `None` for earlier times.
+/// Returns the nanoseconds since 1970, or `None` for earlier times.
 fn since_1970(at: Timestamp) -> Option<u64> {
     u64::try_from(at.as_nanosecond()).ok()
 }

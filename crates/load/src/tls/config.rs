@@ -13,17 +13,17 @@ use super::trust::Unverified;
 /// The only application protocol offered (ALPN, RFC 7301).
 const ALPN: &[u8] = b"http/1.1";
 
-/// Number of sessions that a load thread remembers.
+/// Number of sessions that a load thread stores.
 /// rustls keeps at most 8 TLS 1.3 tickets per server.
 const SESSIONS: usize = 8;
 
-/// Reason why TLS cannot be configured as planned.
+/// The reason why TLS cannot be configured as planned.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The server's name cannot appear in a certificate.
     #[error("\"{0}\" is neither a DNS name nor an IP address")]
     Name(String),
-    /// An invalid certificate authority.
+    /// A certificate authority is invalid.
     #[error("certificate {number} is not a CA certificate: {reason}")]
     TrustAnchor {
         /// Number of the certificate, from 1.
@@ -32,27 +32,27 @@ pub enum TlsError {
         reason: String,
     },
     /// No authority is available to verify the server's certificate.
-    #[error("there is no trusted certificate authority")]
+    #[error("no trusted certificate authority is available")]
     NoRoots,
     /// rustls reported an error.
     #[error("cannot configure TLS: {0}")]
     Library(#[from] rustls::Error),
 }
 
-/// Converts a host to a name that a certificate can prove.
+/// Converts a host to a name that can appear in a certificate.
 ///
 /// # Errors
-/// The host is neither a DNS name nor an IP address.
+/// Fails if the host is neither a DNS name nor an IP address.
 pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name(host.to_owned()))
 }
 
-/// The TLS configuration of a plan.
+/// A plan's TLS configuration.
 #[derive(Debug, Clone)]
 pub struct Tls {
     config: ClientConfig,
     resumption: bool,
-    /// The name that the server must prove.
+    /// The name that the server's certificate must contain.
     pub name: ServerName<'static>,
 }
 
@@ -60,7 +60,7 @@ impl Tls {
     /// Creates the configuration. `anchors` are the trusted certificate authorities.
     ///
     /// # Errors
-    /// A name or an authority is invalid, or there is no authority.
+    /// Fails if the name or an authority is invalid, or if no authority is available.
     pub fn new(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -83,8 +83,8 @@ impl Tls {
         })
     }
 
-    /// Returns the configuration of one load thread.
-    /// Each thread has its own session cache, so that threads share no lock.
+    /// Returns the configuration for one load thread.
+    /// Each thread has its own session cache, so that threads do not share a lock.
     #[must_use]
     pub fn for_thread(&self) -> Arc<ClientConfig> {
         let mut config = self.config.clone();
@@ -96,8 +96,8 @@ impl Tls {
 }
 
 /// Builds the store of trusted authorities.
-/// An unusable authority is harmless among the many of a system, but an error in a file that the
-/// user gave.
+/// The host's store may contain unusable authorities, which are skipped. In a file that the user
+/// provides, an unusable authority is an error.
 fn store(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<RootCertStore, TlsError> {
     let mut store = RootCertStore::empty();
     for (number, anchor) in (1..).zip(anchors) {

@@ -1,4 +1,4 @@
-//! One TLS connection: converts received bytes to plaintext, and plaintext to bytes to send.
+//! One TLS connection, which decrypts received bytes and encrypts bytes to send.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::{ClientConfig, Error, HandshakeKind, ProtocolVersion};
 
 use super::failure::TlsFailure;
 
-/// Room for the overhead of a request's records: headers, nonces, tags and a key update.
+/// Size in bytes of the overhead in a request's records: headers, nonces, tags and a key update.
 const RECORD_ROOM: usize = 64;
 
 type Writer<'a> = WriteTraffic<'a, ClientConnectionData>;
@@ -25,7 +25,7 @@ pub struct TlsConnection {
     outgoing: Vec<u8>,
     /// Whether the handshake is complete.
     pub is_established: bool,
-    /// Whether the server announced the end with close_notify.
+    /// Whether the server has announced the end with close_notify.
     pub has_ended: bool,
     has_closed: bool,
 }
@@ -34,7 +34,7 @@ impl TlsConnection {
     /// Starts a handshake. [`TlsConnection::outgoing`] returns its first message.
     ///
     /// # Errors
-    /// rustls rejects the configuration.
+    /// Fails if rustls rejects the configuration.
     pub fn begin(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, TlsFailure> {
         let rustls = UnbufferedClientConnection::new(config, name)
             .map_err(|error| TlsFailure::from_rustls(&error, &[]))?;
@@ -69,11 +69,11 @@ impl TlsConnection {
     }
 
     /// Processes bytes from the server, and appends the application data to `plain`.
-    /// `records` is working memory. Everything after the server's close_notify is ignored.
+    /// `records` is working memory. All bytes after the server's close_notify are ignored.
     ///
     /// # Errors
-    /// The bytes violate the protocol or contain an alert. `plain` contains the data before them,
-    /// and [`TlsConnection::outgoing`] returns the alert for the server.
+    /// Fails if the bytes violate the protocol or contain an alert. `plain` then contains the data
+    /// up to the error, and [`TlsConnection::outgoing`] returns the alert for the server.
     pub fn receive(
         &mut self,
         data: &[u8],
@@ -86,7 +86,7 @@ impl TlsConnection {
         let mut rest = records.as_mut_slice();
         loop {
             let (discard, is_waiting) = self.advance(rest, plain).map_err(|error| {
-                // rustls has queued an alert, which this call collects.
+                // rustls has queued an alert for the server. This call collects the alert.
                 let _ = self.advance(&mut [], &mut Vec::new());
                 TlsFailure::from_rustls(&error, data)
             })?;
@@ -101,8 +101,8 @@ impl TlsConnection {
         Ok(())
     }
 
-    /// Takes one step of rustls.
-    /// Returns the number of bytes of `records` consumed, and whether more bytes are needed.
+    /// Executes one step in rustls.
+    /// Returns the number of bytes consumed from `records`, and whether more bytes are needed.
     fn advance(&mut self, records: &mut [u8], plain: &mut Vec<u8>) -> Result<(usize, bool), Error> {
         let UnbufferedStatus { mut discard, state } = self.rustls.process_tls_records(records);
         let mut is_waiting = false;
@@ -118,7 +118,7 @@ impl TlsConnection {
                 let start = self.outgoing.len();
                 if let Err(EncodeError::InsufficientSize(size)) = message.encode(&mut []) {
                     self.outgoing.resize(start + size.required_size, 0);
-                    // A buffer of the required size is long enough, so encoding cannot fail.
+                    // The buffer has the required size, so encoding cannot fail.
                     let _ = message.encode(&mut self.outgoing[start..]);
                 }
             }
@@ -139,14 +139,15 @@ impl TlsConnection {
     }
 
     /// Encrypts `plain`, and prepends the bytes that must be sent first.
-    /// A connection that needs new keys but cannot have them (TLS 1.2) announces its end instead.
+    /// A TLS 1.2 connection cannot change its keys. When it needs new keys, it announces its end
+    /// instead.
     pub fn encrypt(&mut self, plain: &[u8]) -> Vec<u8> {
         let room = plain.len() + RECORD_ROOM;
         self.write(room, |traffic, out| traffic.encrypt(plain, out))
     }
 
     /// Returns the bytes that announce the end to the server.
-    /// Empty if the end was announced before, or if the handshake is incomplete.
+    /// Returns no bytes if the end was already announced or the handshake is incomplete.
     pub fn close(&mut self) -> Vec<u8> {
         if !self.is_established || std::mem::replace(&mut self.has_closed, true) {
             return Vec::new();
@@ -154,7 +155,8 @@ impl TlsConnection {
         self.write(RECORD_ROOM, |traffic, out| traffic.queue_close_notify(out))
     }
 
-    /// Appends records to the bytes to send first. The records usually fit into `room` bytes.
+    /// Appends records to the bytes that must be sent first. The records usually fit into `room`
+    /// bytes.
     fn write(
         &mut self,
         room: usize,
@@ -174,7 +176,7 @@ impl TlsConnection {
         }
         out.truncate(start + written.as_ref().map_or(0, |n| *n));
         if written.is_err() {
-            // rustls has queued an alert instead, which this call collects.
+            // rustls has queued an alert instead. This call collects the alert.
             let _ = self.advance(&mut [], &mut Vec::new());
             out.append(&mut self.outgoing);
         }

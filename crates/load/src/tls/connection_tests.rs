@@ -18,7 +18,7 @@ fn config(suite: SupportedCipherSuite) -> ServerConfig {
     server(&IDENTITY, &[suite], true)
 }
 
-/// A client's connection and the server's end of it.
+/// The client's end and the server's end of a connection.
 struct Pair {
     client: TlsConnection,
     server: ServerConnection,
@@ -27,7 +27,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Completes a handshake. `cut` splits the server's output.
+    /// Completes a handshake. `cut` returns the sizes of the pieces in which the server's output
+    /// arrives.
     fn new(config: ServerConfig, mut cut: impl FnMut() -> usize) -> Self {
         let plan = TlsPlan {
             server_name: "localhost".to_owned(),
@@ -63,7 +64,7 @@ impl Pair {
         }
     }
 
-    /// Returns the plaintext that the server reads from these bytes.
+    /// Passes `bytes` to the server. Returns the plaintext that the server reads.
     fn pass_to_server(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut plain = Vec::new();
         for mut piece in bytes.chunks(4000) {
@@ -93,8 +94,8 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// The same bytes arrive in both directions, however the stream is split and however small its
-    /// records are.
+    /// All bytes arrive unchanged in both directions, regardless of how the stream is split and how
+    /// small its records are.
     #[test]
     fn reads_records_at_any_split(
         suite in 0..SUITES.len(),
@@ -124,15 +125,15 @@ proptest! {
         }
     }
 
-    /// A changed bit invalidates its record, and earlier data stays intact.
+    /// A changed bit invalidates its record, but not the data before.
     #[test]
     fn rejects_a_modified_record(suite in 0..SUITES.len(), at in 0usize..1000, bit in 0u32..8) {
         let mut pair = Pair::new(config(SUITES[suite]), || usize::MAX);
         let mut stream = pair.encrypted_by_server(b"before");
         let first = stream.len();
         stream.extend(pair.encrypted_by_server(b"a record that is changed on its way"));
-        // The record type (in TLS 1.2) and the version are authenticated. The length determines the
-        // record's end.
+        // Change no bit in the header. TLS authenticates the record type (in TLS 1.2) and the
+        // version, and the length determines the end of the record.
         let header = 5;
         let place = first + header + at % (stream.len() - first - header);
         stream[place] ^= 1 << bit;
@@ -169,7 +170,7 @@ fn renews_keys_at_the_servers_request() {
             pair.receive(&records).unwrap();
             assert_eq!(pair.plain, b"under new keys", "round {round}");
             pair.plain.clear();
-            // The server also asked for new keys of the client.
+            // The server has also requested new keys from the client.
             let records = pair.client.encrypt(b"a request");
             assert_eq!(pair.pass_to_server(&records), b"a request");
         }

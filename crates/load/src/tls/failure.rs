@@ -1,10 +1,10 @@
-//! TLS failures, with a name for the record and a message for the user.
+//! TLS failures. Each failure has a name for the record and a message for the user.
 
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerMisbehaved};
 
-/// webpki's name for a server that presents an authority's certificate as its own.
+/// webpki's name for the error that a server presents a CA certificate as its own.
 /// `openssl req -x509` creates such certificates.
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
@@ -16,7 +16,7 @@ pub struct TlsFailure {
     pub name: &'static str,
     /// Description of the failure.
     pub detail: String,
-    /// Whether invalid bytes arrived. The request then counts as malformed instead of reset.
+    /// Whether invalid bytes arrived. If so, the request counts as malformed instead of reset.
     pub garbled: bool,
 }
 
@@ -37,7 +37,7 @@ impl TlsFailure {
         Self::named("tls_closed_without_notify", detail)
     }
 
-    /// Interprets an error of rustls. `received` starts with the bytes that caused the error.
+    /// Interprets an error from rustls. `received` starts with the bytes that caused the error.
     pub(super) fn from_rustls(error: &Error, received: &[u8]) -> Self {
         let name = match error {
             Error::InvalidCertificate(why) => certificate(why),
@@ -68,8 +68,8 @@ impl TlsFailure {
             _ => error.to_string(),
         };
         let failure = Self::named(name, detail);
-        // An alert is a valid record with which the server ends the connection.
-        // All other errors mean invalid bytes.
+        // An alert is a valid record. The server uses it to end the connection.
+        // All other errors mean that invalid bytes arrived.
         match error {
             Error::AlertReceived(_) => failure,
             _ => failure.garbled(),
@@ -89,7 +89,7 @@ impl TlsFailure {
         self
     }
 
-    /// Returns the TLS failure in a backend's error, if any.
+    /// Returns the TLS failure that a backend's error contains, if any.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
@@ -102,14 +102,15 @@ impl From<TlsFailure> for io::Error {
     }
 }
 
-/// Explains a certificate error to users who do not know rustls.
+/// Explains a certificate error in words that users understand without knowing rustls.
 fn words(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => {
             "the certificate is not signed by a trusted authority".to_owned()
         }
         CertificateError::BadSignature => {
-            "the certificate's signature is not from the trusted authority of that name".to_owned()
+            "the certificate names a trusted authority as its issuer, but its signature is invalid"
+                .to_owned()
         }
         CertificateError::ExpiredContext { time, not_after } => {
             let days = time.as_secs().saturating_sub(not_after.as_secs()) / 86_400;
@@ -137,7 +138,7 @@ fn words(error: &CertificateError) -> String {
     }
 }
 
-/// Returns the bare name, such as `localhost` in `DnsName("localhost")`.
+/// Returns the plain name, such as `localhost` for `DnsName("localhost")`.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_matches(['"', ')'])
@@ -162,7 +163,8 @@ fn certificate(error: &CertificateError) -> &'static str {
     }
 }
 
-/// Returns the name of an alert that has a specific meaning for load tests (RFC 8446, section 6.2).
+/// Returns the error name for an alert. Alerts with a specific meaning for load tests have their
+/// own names (RFC 8446, section 6.2).
 fn alert(alert: AlertDescription) -> &'static str {
     match alert {
         AlertDescription::HandshakeFailure => "tls_alert_handshake_failure",

@@ -1,4 +1,4 @@
-//! The TLS backend, which wraps another backend.
+//! The TLS backend, which wraps an epoll or io_uring backend.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +17,8 @@ use crate::clock::{Clock, Ns};
 use crate::coalescing::Batch;
 use crate::usage::thread_cpu;
 
-/// Initial capacity in bytes for received data: one read of a backend, and the record before.
+/// Initial capacity in bytes for received data: one read from a backend and the partial record
+/// before it.
 const RECEIVED: usize = 96 * 1024;
 
 /// A backend whose connections are protected by TLS.
@@ -25,8 +26,8 @@ const RECEIVED: usize = 96 * 1024;
 /// A connection counts as connected when its handshake is complete. Before that,
 /// [`Completion::Reached`] reports the TCP connection.
 ///
-/// If the first request is known by then, it is sent together with the client's last handshake
-/// message.
+/// If the first request is already known, the backend sends it together with the client's last
+/// handshake message.
 pub struct Secured<B> {
     clock: Clock,
     inner: B,
@@ -34,31 +35,33 @@ pub struct Secured<B> {
     /// The name that servers must prove.
     name: ServerName<'static>,
     slots: Vec<TlsSlot>,
-    /// Completions to report before the inner backend is asked again, at most three per slot.
-    /// The data of a received completion is in `plain`.
+    /// Completions to report before the next completion from the inner backend, at most three per
+    /// slot.
+    /// For [`Completion::Received`], the data is in `plain`.
     events: VecDeque<Completion<'static>>,
     /// The last received records, which are decrypted in place.
     records: Vec<u8>,
-    /// Plaintext of the last received bytes.
+    /// The plaintext of the last received bytes.
     plain: Vec<u8>,
     /// Timestamp of the last received bytes.
     stamped: Option<Ns>,
     usage: TlsUse,
-    /// Connections whose server announced the end: before the last wait, and since then.
+    /// Connections whose server has announced the end, in two lists: before the last wait, and
+    /// since then.
     leaving: (Vec<Slot>, Vec<Slot>),
 }
 
 #[derive(Default)]
 struct TlsSlot {
-    /// The TLS connection. `None` while TCP connects, and after the end, when completions are
-    /// ignored.
+    /// The TLS connection. `None` during the TCP handshake and after the end of the connection,
+    /// when completions are ignored.
     connection: Option<Box<TlsConnection>>,
     /// Whether a request is sent directly after the handshake.
     carries: bool,
 }
 
 impl<B: IoBackend> Secured<B> {
-    /// Protects the connections of `inner`. Servers must prove that they are `name`.
+    /// Wraps `inner`, and protects its connections. Servers must prove that they are `name`.
     pub fn new(
         clock: Clock,
         inner: B,
@@ -80,7 +83,7 @@ impl<B: IoBackend> Secured<B> {
         }
     }
 
-    /// Passes the bytes that a connection returns to the backend.
+    /// Passes the bytes from `records` to the inner backend.
     fn send_records(&mut self, slot: Slot, records: impl FnOnce(&mut TlsConnection) -> Vec<u8>) {
         if let Some(connection) = &mut self.slots[slot as usize].connection {
             let bytes = records(connection);
@@ -91,12 +94,12 @@ impl<B: IoBackend> Secured<B> {
         }
     }
 
-    /// Passes the connection's outgoing handshake messages and alerts to the backend.
+    /// Passes the connection's outgoing handshake messages and alerts to the inner backend.
     fn flush(&mut self, slot: Slot) {
         self.send_records(slot, TlsConnection::outgoing);
     }
 
-    /// Starts the handshake of a TCP connection.
+    /// Starts the TLS handshake on a TCP connection.
     fn reached(&mut self, slot: Slot, at: Ns) {
         let (config, name) = (Arc::clone(&self.config), self.name.clone());
         match metered(&mut self.usage, || TlsConnection::begin(config, name)) {
@@ -164,7 +167,7 @@ impl<B: IoBackend> Secured<B> {
         }
     }
 
-    /// Handles the end of the inner connection, whether orderly or by an error.
+    /// Handles the end of the TCP connection. `error` is `None` if the end was orderly.
     fn handle_end(&mut self, slot: Slot, error: Option<io::Error>) {
         let Some(connection) = &self.slots[slot as usize].connection else {
             return;
@@ -172,7 +175,7 @@ impl<B: IoBackend> Secured<B> {
         if !connection.is_established {
             return self.refuse(slot, TlsFailure::closed_in_handshake(error));
         }
-        // A connection whose server announced the end has ended properly in any case.
+        // If the server has announced the end, the connection has ended properly in any case.
         let event = if connection.has_ended {
             Completion::Ended { slot }
         } else {
@@ -183,9 +186,9 @@ impl<B: IoBackend> Secured<B> {
         self.events.push_back(event);
     }
 
-    /// Answers the close_notify of servers that have not closed one iteration later.
-    /// Such a server may be waiting for the answer. Most servers close immediately: an answer would
-    /// reach a closed socket and deprive the server of its TIME_WAIT.
+    /// Answers close_notify if the server has not closed the connection one iteration later.
+    /// Such a server may be waiting for the answer. Most servers close immediately. An answer would
+    /// then reach a closed socket, and the server would have no TIME_WAIT.
     fn close_leaving(&mut self) {
         let (due, recent) = &mut self.leaving;
         std::mem::swap(due, recent);
@@ -240,7 +243,7 @@ impl<B: IoBackend> IoBackend for Secured<B> {
     fn next(&mut self) -> Option<Completion<'_>> {
         loop {
             match self.events.pop_front() {
-                // All plaintext available now arrived with the last received bytes.
+                // All plaintext in this buffer arrived with the last received bytes.
                 Some(Completion::Received { slot, at, .. }) => {
                     let data = &self.plain;
                     return Some(Completion::Received { slot, data, at });
@@ -283,7 +286,7 @@ impl<B: IoBackend> IoBackend for Secured<B> {
     }
 }
 
-/// Runs a step of a handshake and adds its CPU time to `usage`.
+/// Runs a handshake step, and adds the CPU time of the step to `usage`.
 fn metered<T>(usage: &mut TlsUse, step: impl FnOnce() -> T) -> T {
     let before = thread_cpu();
     let done = step();

@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, SupportedCipherSuite};
 
-/// All cipher suites of rustls for ECDSA certificates: TLS 1.3, then TLS 1.2.
+/// All cipher suites in rustls for ECDSA certificates: first TLS 1.3, then TLS 1.2.
 pub const SUITES: [SupportedCipherSuite; 6] = [
     TLS13_AES_128_GCM_SHA256,
     TLS13_AES_256_GCM_SHA384,
@@ -41,7 +41,7 @@ pub struct Identity {
     key: Vec<u8>,
 }
 
-/// Validity period of a certificate.
+/// A certificate's validity period.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Valid {
     Now,

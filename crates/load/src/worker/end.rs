@@ -1,4 +1,4 @@
-//! The final event of a load process, which combines the results of its threads.
+//! Creates the final event of a load process, which combines its threads' results.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::targets;
 use crate::usage::peak_rss_bytes;
 
 impl Job<'_> {
-    /// Combines the results of the phases, and writes the kept responses.
+    /// Combines the results of all phases, and writes the kept responses.
     ///
     /// # Errors
     /// Writing the responses fails.
@@ -124,7 +124,8 @@ impl Job<'_> {
     }
 }
 
-/// Combines the held connections of all threads; `None` if no connections are held.
+/// Combines the statistics on held connections from all threads. Returns `None` if no connections
+/// are held.
 fn held(cores: &[Core]) -> Option<HeldConnections> {
     let each: Option<Vec<_>> = cores.iter().map(Core::held).collect();
     let each = each.filter(|each| !each.is_empty())?;

@@ -1,4 +1,4 @@
-//! A backend that a test drives by hand.
+//! A backend that a test controls directly.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use floodmark_load::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use floodmark_load::clock::{Clock, Ns};
 use floodmark_record::plan::{self, Address, CloseFirst};
 
-/// Maximum wait for an expected event in ms, far longer than the event takes.
+/// Maximum time in ms to wait for an expected event, far longer than the event takes.
 pub const LONG: u64 = 30_000;
 
 /// A completion that owns its bytes.
@@ -35,8 +35,8 @@ impl Seen {
     }
 }
 
-/// A backend with the minimal duties of the engine.
-/// It sends a first request that did not leave with the handshake.
+/// A backend, together with the minimum of the engine's tasks.
+/// The driver sends the first request if the backend did not send it with the handshake.
 pub struct Driver {
     pub clock: Clock,
     pub backend: Box<dyn IoBackend>,
@@ -96,7 +96,7 @@ impl Driver {
         self.backend.send(slot, &Rc::new(bytes.to_vec()));
     }
 
-    /// Closes the slot's connection and submits. Ignores other events.
+    /// Closes the slot's connection, and submits the close. Ignores all events.
     pub fn close(&mut self, slot: Slot, how: CloseFirst) {
         self.backend.close(slot, how);
         self.backend.wait(self.clock.now()).unwrap();
@@ -119,7 +119,7 @@ impl Driver {
         };
         if let Some(sent) = sent {
             let first = self.firsts.remove(&seen.slot());
-            assert!(first.is_some() || !sent, "nothing was there to be sent");
+            assert!(first.is_some() || !sent, "sent without a request");
             if let Some(first) = first.filter(|_| !sent) {
                 self.backend.send(seen.slot(), &first);
             }
@@ -127,13 +127,14 @@ impl Driver {
         Some(seen)
     }
 
-    /// Returns the events within `ms` milliseconds, up to the first event that satisfies `last`.
+    /// Waits for at most `ms` milliseconds. Returns the events up to the first event that satisfies
+    /// `last`.
     pub fn until(&mut self, ms: u64, mut last: impl FnMut(&Seen) -> bool) -> Vec<Seen> {
         let end = self.clock.now() + ms * 1_000_000;
         let mut all = Vec::new();
         loop {
-            // Read the remaining events of the last wait, because a backend that waits again drops
-            // them.
+            // Read the remaining events from the last wait, because the backend drops these events
+            // when it waits again.
             while let Some(seen) = self.next() {
                 all.push(seen);
                 if last(all.last().unwrap()) {
@@ -147,7 +148,8 @@ impl Driver {
         }
     }
 
-    /// Returns the events within `ms` milliseconds, up to the `n`th event that satisfies `counts`.
+    /// Waits for at most `ms` milliseconds. Returns the events up to the `n`th event that satisfies
+    /// `counts`.
     pub fn until_nth(&mut self, n: usize, ms: u64, counts: impl Fn(&Seen) -> bool) -> Vec<Seen> {
         let mut left = n;
         self.until(ms, |seen| {
@@ -174,8 +176,8 @@ pub fn bytes(all: &[Seen]) -> Vec<u8> {
     parts.collect::<Vec<_>>().concat()
 }
 
-/// Checks that the body expected by a [slow reader](super::server::read_slowly) arrives complete,
-/// sent with the handshake or afterwards.
+/// Checks that `body` arrives completely at a [slow reader](super::server::read_slowly), whether it
+/// is sent with the handshake or afterwards.
 pub fn arrives_whole(backend: plan::Backend, target: impl Into<Address>, body: &[u8]) {
     let target = target.into();
     for carried in [true, false] {

@@ -1,5 +1,5 @@
-//! Code shared by tests with real sockets: plans, servers, and a run of a whole worker.
-#![allow(dead_code, unused_macros, reason = "each test binary uses its part")]
+//! Shared code for tests with real sockets: plans, servers, and functions that run a whole worker.
+#![allow(dead_code, unused_macros, reason = "each test binary uses only a part")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 pub mod driver;
@@ -18,7 +18,7 @@ use floodmark_load::worker::{self, StopFlag, WorkerError};
 use floodmark_record::plan::{Plan, WorkerInput};
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
 
-/// Turns each function that takes a backend into one test per backend, named after the function.
+/// Creates one test per backend from each function. The tests are named after the function.
 macro_rules! on_both_backends {
     ($($test:ident)*) => {
         mod epoll {
@@ -46,13 +46,13 @@ pub fn uring_works() -> bool {
     false
 }
 
-/// Raises the limit on open files to its maximum. Returns the new limit.
+/// Raises the soft limit on open files to the hard limit. Returns the new limit.
 pub fn raise_open_files() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: both calls receive a limit that outlives the calls.
+    // SAFETY: `limit` outlives both calls.
     unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         limit.rlim_cur = limit.rlim_max;
@@ -68,7 +68,7 @@ pub struct Run {
     pub took: Duration,
 }
 
-/// Runs a plan in this process, and checks everything that holds for every run.
+/// Runs a plan in this process, and checks the invariants of every run.
 pub fn run(plan: Plan) -> Run {
     run_with(plan, None, &StopFlag::default())
 }
@@ -130,7 +130,7 @@ pub fn try_input(input: &WorkerInput, stop: &StopFlag) -> Result<Run, WorkerErro
         row.groups.iter().for_each(|g| groups.merge(&g.counts));
         assert_eq!(
             groups, row.counts,
-            "the groups of a second add up to its total"
+            "the groups of a row add up to its total"
         );
     }
     assert!(run.end.ended_ns >= run.end.window_ns);
@@ -144,7 +144,7 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,4 +1,4 @@
-//! Servers on loopback: a fast single-threaded server, and a server controlled by a closure.
+//! Servers on loopback: a fast single-threaded server, and a server that calls a closure.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -11,7 +11,8 @@ use std::time::Duration;
 /// A complete response.
 pub const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
-/// Calls `serve` for each connection in its own thread, with the number of the connection.
+/// Calls `serve` for each connection in a separate thread. `serve` also receives the connection's
+/// number.
 pub fn serve(serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -32,7 +33,7 @@ pub fn serve_on(listener: TcpListener, serve: impl Fn(TcpStream, u64) + Send + S
     });
 }
 
-/// Reads one request without a body. Returns whether there was a request.
+/// Reads one request without a body. Returns whether a complete request arrived.
 pub fn read_request(stream: &mut impl Read) -> bool {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -45,12 +46,12 @@ pub fn read_request(stream: &mut impl Read) -> bool {
     true
 }
 
-/// Returns a body of this length in which a missing piece is detectable.
+/// Returns a body of this length. If a piece of the body is missing, a comparison detects this.
 pub fn large(bytes: u32) -> Vec<u8> {
     (0..bytes).map(|i| (i % 251) as u8).collect()
 }
 
-/// Reads a [`large`] body more slowly than it is sent.
+/// Reads a [`large`] body more slowly than the client sends it.
 /// Responds with `whole` if the body is as expected, and with `torn` otherwise.
 pub fn read_slowly(mut stream: impl Read + Write, expected: &[u8]) {
     let mut read = vec![0; expected.len()];
@@ -62,7 +63,8 @@ pub fn read_slowly(mut stream: impl Read + Write, expected: &[u8]) {
     stream.write_all(response).unwrap();
 }
 
-/// Responds to every request of a connection, and closes the connection when asked to.
+/// Responds to every request on a connection, and closes the connection when a request asks for
+/// this.
 pub fn respond_to_all(stream: &mut (impl Read + Write), responded: &AtomicU64) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
@@ -82,8 +84,9 @@ pub fn respond_to_all(stream: &mut (impl Read + Write), responded: &AtomicU64) {
     }
 }
 
-/// Responds to every read with [`RESPONSE`] until the process ends, in one thread with epoll.
-/// Used for loads that need more than one thread per connection.
+/// Responds to every read with [`RESPONSE`] until the process ends. One thread serves all
+/// connections with epoll.
+/// This server is used for loads that are too high for one thread per connection.
 pub fn fast(listener: TcpListener) {
     const LISTENER: u64 = u64::MAX;
     // SAFETY: no pointers are passed.

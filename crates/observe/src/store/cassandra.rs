@@ -13,11 +13,11 @@ use super::monitor::{SHARE, StoreTarget, TIMEOUT};
 use crate::figures::Figures;
 use crate::samples::Samples;
 
-/// Interval of thread pool queries.
+/// Interval between thread pool queries.
 const STEP: Duration = Duration::from_secs(1);
 
-/// Interval of table queries. For each of the four views, Cassandra scans all of its own tables,
-/// which takes 5 ms of CPU. A query of the thread pools takes 3 ms.
+/// Interval between table queries. For each of the four views, Cassandra scans all of its own
+/// tables, which takes 5 ms of CPU time. A query of the thread pools takes 3 ms.
 const TABLES_STEP: Duration = Duration::from_secs(4);
 
 /// Pools that execute statements. These pools always have a series.
@@ -31,10 +31,10 @@ const POOLS: &str =
 const STATEMENTS: &str = "SELECT name, value FROM system_views.cql_metrics";
 const CLIENTS: &str = "SELECT port FROM system_views.clients";
 
-/// Maximum number of tables with a series of their own; the others are reported together.
+/// Maximum number of tables with their own series. The other tables are reported together.
 const MAX_TABLES: usize = 16;
 
-/// Starts to query a node.
+/// Starts querying a node.
 ///
 /// # Errors
 /// The node does not accept a connection or does not respond.
@@ -66,8 +66,8 @@ pub(super) fn open(target: &StoreTarget, samples: &mut Samples) -> io::Result<()
 /// Connection shared by both sources.
 struct CassandraSession {
     connection: CqlConnection,
-    /// Number of floodmark's queries, including the current query. Cassandra counts these queries
-    /// as statements.
+    /// Number of queries that floodmark has sent, including the current query. Cassandra counts
+    /// these queries as statements.
     queries: u64,
     /// Local port of the connection, as Cassandra sees it.
     own_port: u16,
@@ -132,8 +132,8 @@ fn tables(
     Ok(())
 }
 
-/// Adds the tables of a view, except Cassandra's own. Percentiles cover the last minutes, as
-/// weighted by Cassandra, and not only the last step.
+/// Adds the tables in a view, except Cassandra's own tables. Cassandra weights the percentiles over
+/// the last minutes, so they cover more than the last step.
 fn add_tables(
     figures: &mut Figures,
     names: &mut Vec<String>,

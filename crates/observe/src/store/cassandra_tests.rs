@@ -73,7 +73,7 @@ fn samples_a_real_cassandra() {
     };
     let sampler = Sampler::start_at(Instant::now(), EVERY, watch);
     sampler.measuring();
-    // The first queries take long.
+    // The first queries are slow.
     std::thread::sleep(Duration::from_secs(3));
     for id in 0..200 {
         client
@@ -108,7 +108,7 @@ fn samples_a_real_cassandra() {
     assert_eq!(
         counted("regular_statements_executed"),
         250.0,
-        "own queries are subtracted"
+        "floodmark's own queries are subtracted"
     );
     assert!(max(&observed, SUBJECT, "coordinator_write p99 bars.bar") > 0.0);
     assert_eq!(

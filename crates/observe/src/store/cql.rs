@@ -1,7 +1,7 @@
-//! The subset of Cassandra's native protocol (version 4) that is needed to read virtual tables: one
-//! connection, one query at a time, rows of numbers and text.
+//! The subset of Cassandra's native protocol (version 4) that is needed to read virtual tables. It
+//! supports one connection, one query at a time, and rows of numbers and text.
 //!
-//! All lengths are checked: a damaged or foreign frame is an error.
+//! All lengths are checked. A damaged or foreign frame is an error.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ mod opcode {
     pub const RESULT: u8 = 0x08;
 }
 
-/// Flag of a response whose body starts with warnings. All other flags have to be requested.
+/// Flag of a response whose body starts with warnings. The server sets other flags only on request.
 const WARNINGS: u8 = 0x08;
 
 /// Maximum length of a response in bytes. A view has a row of a few hundred bytes per table or
@@ -31,17 +31,18 @@ const MAX_RESPONSE: usize = 4 << 20;
 /// Maximum number of columns.
 const MAX_COLUMNS: usize = 64;
 
-/// A value of a row.
+/// A value in a row.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum CqlValue {
     Text(String),
     Number(f64),
-    /// Null, or a type that no query of floodmark returns.
+    /// Null, or a value of a type that floodmark's queries never return.
     Nothing,
 }
 
 impl CqlValue {
-    /// Returns the number, or 0 if there is none. A percentile without samples has no number.
+    /// Returns the number, or 0 if there is no finite number. A percentile without samples has no
+    /// number.
     pub(crate) fn number(&self) -> f64 {
         match self {
             CqlValue::Number(number) if number.is_finite() => *number,
@@ -97,7 +98,7 @@ impl CqlConnection {
     /// Returns the rows of a query.
     ///
     /// # Errors
-    /// An error from Cassandra, or a late, damaged or oversized response.
+    /// Cassandra reports an error, or the response is late, damaged or too large.
     pub(crate) fn rows(&mut self, query: &str) -> io::Result<Vec<Vec<CqlValue>>> {
         /// Consistency level: one replica, because virtual tables belong to the queried node.
         const ONE: [u8; 2] = [0, 1];
@@ -150,7 +151,7 @@ impl CqlConnection {
     }
 }
 
-/// Gives a timeout a clear error message, and returns other errors unchanged.
+/// Replaces a timeout error with a clear message. Returns other errors unchanged.
 fn timeout_error(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
@@ -219,7 +220,7 @@ fn parse_value(kind: u16, bytes: &[u8]) -> io::Result<CqlValue> {
     })
 }
 
-/// The part of a body that is not parsed yet.
+/// The part of a body that has not been parsed yet.
 struct Body<'a>(&'a [u8]);
 
 impl<'a> Body<'a> {
@@ -262,7 +263,7 @@ impl<'a> Body<'a> {
         Ok(())
     }
 
-    /// Parses the rows of a result; other kinds of results have no rows.
+    /// Parses the rows of a result. Other kinds of results have no rows.
     fn rows(&mut self) -> io::Result<Vec<Vec<CqlValue>>> {
         const ROWS: i32 = 2;
         if self.int()? != ROWS {
@@ -280,7 +281,7 @@ impl<'a> Body<'a> {
         Ok(rows)
     }
 
-    /// Parses the type codes of the columns of a result.
+    /// Parses the type codes of a result's columns.
     fn columns(&mut self) -> io::Result<Vec<u16>> {
         const GLOBAL_TABLE: i32 = 1;
         const MORE_PAGES: i32 = 2;
@@ -304,7 +305,7 @@ impl<'a> Body<'a> {
             }
             self.string()?;
             let kind = self.short()?;
-            // Custom types and collections have more fields; no query of floodmark returns them.
+            // Custom types and collections have more fields. floodmark's queries never return them.
             if kind == 0 || kind >= 0x20 {
                 return Err(invalid("a column has an unexpected type"));
             }

@@ -15,7 +15,8 @@ fn value(bytes: Option<&[u8]>) -> Vec<u8> {
     value
 }
 
-/// A result of two rows: text, int, bigint, double, and a boolean, which floodmark never queries.
+/// Returns a result with two rows. The type of the last column is boolean, which floodmark never
+/// queries.
 fn result() -> Vec<u8> {
     let mut body = Vec::new();
     for n in [2_i32, 1, 5] {
@@ -120,8 +121,8 @@ fn skips_warnings_before_the_body() {
     }
 }
 
-/// Connects to a peer that sends these bytes and then waits for the client to close. Returns the
-/// error.
+/// Connects to a peer that sends `says` and then waits for the client to close the connection.
+/// Returns the error.
 fn open_on(says: &'static [u8], timeout: Duration) -> io::Error {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -150,7 +151,7 @@ fn refuses_a_foreign_a_protected_and_a_silent_peer() {
 }
 
 proptest! {
-    /// A damaged result gives an error, or at most as many rows as its bytes can hold.
+    /// Parsing a damaged result fails, or returns at most as many rows as its bytes can hold.
     #[test]
     fn parses_damaged_results_within_bounds(
         changes in prop::collection::vec((0_usize..200, any::<u8>()), 0..8),

@@ -60,12 +60,13 @@ mod tests {
             ("sh", &vec![burning.id()])
         );
         assert_eq!(observed.server.as_ref().unwrap().pids, [server.id()]);
-        // Slow samplers may not have noticed the end yet, but there is always exactly one line.
+        // Slow samplers may not have noticed yet that the store has ended, but there is always
+        // exactly one line.
         let ended =
             |line: &&String| line.starts_with("store: ") && line.contains("sampling stopped");
         assert_eq!(missing.iter().filter(ended).count(), 1, "{missing:?}");
 
-        // A store that has already ended is reported too.
+        // A store that has already ended is also reported.
         let (observed, missing) = Sampler::start_at(Instant::now(), EVERY, watch).stop();
         server.kill().unwrap();
         server.wait().unwrap();

@@ -17,19 +17,19 @@ use crate::samples::Samples;
 use crate::targets::{MonitoredStore, StoreKind};
 use crate::{Root, namespace};
 
-/// Minimum interval of queries.
+/// Minimum interval between queries.
 pub(super) const MIN_STEP: Duration = Duration::from_millis(250);
 
-/// Timeouts of a connection attempt and of a response. A store may pause for one or two seconds to
-/// collect garbage.
+/// Timeouts for a connection attempt and for a response. A store may pause for one or two seconds
+/// to collect garbage.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Maximum wait for a response after the run has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Maximum CPU share of queries on this host. The interval and size of the queries limit the cost
-/// in the store.
+/// Maximum CPU share for queries on this host. In the store, the interval and size of the queries
+/// limit their cost.
 pub(super) const SHARE: f64 = 0.003;
 
 /// Maximum length of a store's values in JSON, in characters.
@@ -37,10 +37,10 @@ pub(crate) const MAX_JSON_LENGTH: usize = 700_000;
 
 /// Handle of the thread.
 pub(crate) struct StoreMonitor {
-    /// Dropping it stops the thread.
+    /// Dropping the sender stops the thread.
     stop_sender: Sender<()>,
     results: Receiver<StoreSamples>,
-    /// Connection of the thread, closed to abort a query.
+    /// The thread's connection, which is closed to abort a query.
     connection: Connected,
     name: String,
 }
@@ -58,8 +58,8 @@ pub(crate) struct StoreSamples {
 type Connected = Arc<Mutex<Option<TcpStream>>>;
 
 impl StoreMonitor {
-    /// Starts to query a store, with series that start at `begin`. Returns `None` if the store's
-    /// kind is unknown.
+    /// Starts querying a store. The series start at `begin`. Returns `None` if the kind of store is
+    /// unknown.
     ///
     /// # Errors
     /// The thread can't be started.
@@ -166,13 +166,13 @@ impl StoreTarget {
         }
     }
 
-    /// Formats a line that says why the store can't be queried.
+    /// Formats a message that says why the store can't be queried.
     pub(super) fn line(&self, error: &dyn std::fmt::Display) -> String {
         let MonitoredStore { name, address, .. } = &self.store;
         format!("store: {name}: statistics from {address}: {error}")
     }
 
-    /// Connects to the store from its network namespace.
+    /// Connects to the store from the store's network namespace.
     pub(super) fn connect(&self) -> io::Result<TcpStream> {
         let address = self.store.address;
         let connect = || TcpStream::connect_timeout(&address, CONNECT_TIMEOUT);

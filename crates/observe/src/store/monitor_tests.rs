@@ -53,7 +53,7 @@ fn reports_a_missing_or_foreign_store() {
 
         let (listener, store) = silent(kind);
         let another = std::thread::spawn(move || {
-            // For PostgreSQL, a second database is tried.
+            // With PostgreSQL, a second database is tried.
             for _ in 0..if kind == StoreKind::Cassandra { 1 } else { 2 } {
                 let (mut stream, _) = listener.accept().unwrap();
                 io::Write::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();

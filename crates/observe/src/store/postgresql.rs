@@ -21,16 +21,16 @@ const SOURCE: &str = "postgresql: pg_stat_activity, pg_stat_database";
 const USER: &str = "bars";
 const DATABASE: &str = "bars";
 
-/// Database of floodmark's session. Each sample is a transaction and must not count in
+/// Database for floodmark's session. Each sample is a transaction, which must not count in
 /// [`DATABASE`].
 const MAINTENANCE: &str = "postgres";
 
-/// Maximum number of wait events with a series of their own. PostgreSQL 15 has 240.
+/// Maximum number of wait events with their own series. PostgreSQL 15 has 240 wait events.
 const MAX_EVENTS: usize = 32;
 
 /// Query that returns one row per figure: kind, name, value. Sessions of other users are `hidden`
 /// unless the user may read all statistics. The query does not read `pg_locks`, which would block
-/// other sessions. It is not needed, because a session waits for at most one lock.
+/// other sessions. `pg_locks` is not needed, because a session waits for at most one lock.
 const QUERY: &str = "\
 WITH sessions AS (
   SELECT coalesce(state, 'hidden') AS state, wait_event_type AS type, wait_event_type || ':' || wait_event AS event
@@ -57,7 +57,7 @@ const ALWAYS: [PostgresqlFigure; 6] = [
     PostgresqlFigure::Rollbacks,
 ];
 
-/// Starts to query PostgreSQL.
+/// Starts querying PostgreSQL.
 ///
 /// # Errors
 /// No session can be opened.
@@ -82,8 +82,8 @@ pub(super) fn open(target: &StoreTarget, samples: &mut Samples) -> io::Result<()
     Ok(())
 }
 
-/// Opens a session. Retries while PostgreSQL is starting: it accepts connections before it accepts
-/// sessions.
+/// Opens a session. Retries while PostgreSQL is starting, because it accepts connections before it
+/// accepts sessions.
 fn session(target: &StoreTarget, database: &str) -> io::Result<PostgresqlSession> {
     let until = Instant::now() + TIMEOUT;
     loop {
@@ -96,7 +96,7 @@ fn session(target: &StoreTarget, database: &str) -> io::Result<PostgresqlSession
     }
 }
 
-/// Error kind of a server that is still starting.
+/// Error kind for a server that is still starting.
 const STARTING: io::ErrorKind = io::ErrorKind::ResourceBusy;
 
 /// A session with a prepared statement.
@@ -159,7 +159,7 @@ async fn within_timeout<T>(answer: impl Future<Output = io::Result<T>>) -> io::R
     timeout(TIMEOUT, answer).await.map_err(late)?
 }
 
-/// Formats an error as one line: PostgreSQL's own message if there is one.
+/// Formats an error as one line. Uses PostgreSQL's own message if there is one.
 fn io_error(error: tokio_postgres::Error) -> io::Error {
     let Some(own) = error.as_db_error() else {
         return io::Error::other(error.to_string());

@@ -94,7 +94,7 @@ fn samples_a_real_postgresql_with_commits_and_a_lock_wait() {
     let holder = client(&runtime, store.address, DATABASE);
     run(&holder, "CREATE TABLE bar (id int PRIMARY KEY, name text)");
     run(&holder, "INSERT INTO bar VALUES (1, 'first')");
-    // A session publishes its counters at most one second late.
+    // A session publishes its counters after at most one second.
     std::thread::sleep(Duration::from_millis(1200));
     run(&holder, "BEGIN; UPDATE bar SET name = 'held' WHERE id = 1");
     let before = commits(&runtime, &observer);
@@ -121,7 +121,7 @@ fn samples_a_real_postgresql_with_commits_and_a_lock_wait() {
     });
     assert!(waits);
     run(&holder, "ROLLBACK");
-    // Ended and idle sessions have published their counters by then.
+    // Ended and idle sessions have published their counters by now.
     drop((writer, waiting, holder));
     runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1500)).await });
     let after = commits(&runtime, &observer);
@@ -141,7 +141,7 @@ fn samples_a_real_postgresql_with_commits_and_a_lock_wait() {
     assert_eq!(
         sum(&observed, SUBJECT, "commits"),
         (after - before) as f64,
-        "own commits are not counted"
+        "floodmark's own commits are not counted"
     );
     assert!(sum(&observed, SUBJECT, "rollbacks") >= 1.0);
     assert!(sum(&observed, SUBJECT, "tup_inserted") >= 200.0);

@@ -1,4 +1,4 @@
-//! Starts stores of this repository, for tests against real ones.
+//! Starts this repository's stores, for tests against real stores.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::targets::{MonitoredStore, StoreKind};
 
-/// Maximum time that a store may take to start on a busy host.
+/// Maximum time for a store to start on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A running store with its data in a temporary folder. Dropping it stops the store.
@@ -34,7 +34,7 @@ impl Started {
         })
     }
 
-    /// Starts a store with the command of its manifest. Returns `None` if the store can't be built.
+    /// Starts a store with the command in its manifest. Returns `None` if the store can't be built.
     fn start(
         name: &'static str,
         kind: StoreKind,

@@ -1,9 +1,9 @@
-//! The figures of each subject, with their names in a record, units and kinds.
+//! The figures for each subject. Each figure has a name in a record, a unit and a kind.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Relation between a value of a series and its step.
+/// How a value in a series relates to its step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MetricKind {
     /// Increase of a counter within the step.
@@ -30,21 +30,21 @@ macro_rules! figures {
         }
 
         impl $figures {
-            /// All figures, in the order of their definition.
+            /// All figures, in definition order.
             pub const ALL: &[Self] = &[$(Self::$figure),*];
 
-            /// Returns the name in a record, the unit and the kind.
+            /// Returns the name used in records, the unit and the kind.
             pub(super) const fn entry(self) -> (&'static str, &'static str, MetricKind) {
                 match self { $( Self::$figure => ($name, $unit, MetricKind::$kind), )* }
             }
 
-            /// Returns the name in a record, spelled as in the figure's source.
+            /// Returns the name used in records, spelled as in the figure's source.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 self.entry().0
             }
 
-            /// Returns the figure with this name in a record.
+            /// Returns the figure that has this name in records.
             #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|figure| figure.name() == name)
@@ -54,7 +54,7 @@ macro_rules! figures {
 }
 
 figures! {
-    /// Figures of a host from `/proc/stat` and `/proc/pressure`.
+    /// Figures for a host, from `/proc/stat` and `/proc/pressure`.
     HostFigure {
         /// CPUs that were busy.
         Busy = "busy", "CPUs", Mean;
@@ -62,15 +62,15 @@ figures! {
         Interrupt = "interrupt", "CPUs", Mean;
         /// CPU time that the hypervisor gave to other guests.
         Steal = "steal", "CPU-seconds", Counter;
-        /// Time in which at least one thread waited for a CPU.
+        /// Time during which at least one thread waited for a CPU.
         CpuPressure = "pressure_cpu", "s", Counter;
-        /// Time in which at least one thread waited for a disk.
+        /// Time during which at least one thread waited for a disk.
         IoPressure = "pressure_io", "s", Counter;
-        /// Time in which at least one thread waited for memory.
+        /// Time during which at least one thread waited for memory.
         MemoryPressure = "pressure_memory", "s", Counter;
     }
 
-    /// TCP counters of a network namespace from `/proc/net/netstat`, `snmp` and `sockstat`.
+    /// TCP counters for a network namespace, from `/proc/net/netstat`, `snmp` and `sockstat`.
     NetworkFigure {
         /// Connections dropped because the accept queue was full.
         ListenOverflows = "ListenOverflows", "count", Counter;
@@ -88,7 +88,7 @@ figures! {
         TimeWaitEnded = "TW", "count", Counter;
         /// Connections in TIME_WAIT that were reused.
         TimeWaitRecycled = "TWRecycled", "count", Counter;
-        /// Connections closed without TIME_WAIT because there were too many.
+        /// Connections closed without TIME_WAIT because too many connections were in TIME_WAIT.
         TimeWaitOverflows = "TCPTimeWaitOverflow", "count", Counter;
         /// Delayed acknowledgements sent.
         DelayedAcks = "DelayedACKs", "count", Counter;
@@ -116,7 +116,7 @@ figures! {
         ThrottledTime = "throttled_time", "s", Counter;
     }
 
-    /// Figures of all disks together, from `/proc/diskstats`.
+    /// Figures for all disks together, from `/proc/diskstats`.
     DiskFigure {
         /// Bytes read.
         ReadBytes = "read_bytes", "bytes", Counter;
@@ -130,7 +130,7 @@ figures! {
         Flushes = "flushes", "count", Counter;
     }
 
-    /// Figures of a process tree, from `/proc/PID` and its threads.
+    /// Figures for a process tree, from `/proc/PID` and its threads.
     ProcessFigure {
         /// CPU time in user mode.
         User = "user", "s", Counter;
@@ -146,9 +146,9 @@ figures! {
         OnCpu = "on_cpu", "s", Counter;
         /// Time during which threads were runnable but waited for a CPU.
         RunDelay = "run_delay", "s", Counter;
-        /// Context switches because a thread blocked.
+        /// Context switches that occurred because a thread blocked.
         VoluntarySwitches = "voluntary_ctxt_switches", "count", Counter;
-        /// Context switches because a thread was preempted.
+        /// Context switches that occurred because a thread was preempted.
         InvoluntarySwitches = "nonvoluntary_ctxt_switches", "count", Counter;
         /// Bytes read from storage.
         ReadBytes = "read_bytes", "bytes", Counter;
@@ -162,19 +162,19 @@ figures! {
         Responses = "answers", "answers", Counter;
     }
 
-    /// Figures of a thread group: threads whose names differ only in a trailing number.
+    /// Figures for a thread group: threads whose names differ only in a trailing number.
     ThreadGroupFigure {
         /// Threads.
         Threads = "threads", "threads", Level;
-        /// Threads with at least a fifth of the CPU use of the busiest one.
+        /// Threads that use at least a fifth as much CPU as the busiest thread.
         Working = "at work", "threads", Level;
-        /// Number of times a thread gave up the CPU to wait.
+        /// Number of times that a thread gave up the CPU to wait.
         Waits = "waits", "count", Counter;
         /// Time on a CPU.
         OnCpu = "on_cpu", "s", Counter;
     }
 
-    /// Figures of a HotSpot JVM, from `hsperfdata` and the JVM's threads.
+    /// Figures for a HotSpot JVM, from `hsperfdata` and the JVM's threads.
     JvmFigure {
         /// Garbage collections.
         Collections = "gc_count", "count", Counter;
@@ -196,7 +196,7 @@ figures! {
         CollectorTime = "collector_threads", "s", Counter;
     }
 
-    /// Figures of one end of the target's connections: counts by TCP state, and queues.
+    /// Figures for one end of the connections to the target: counts by TCP state, and queue sizes.
     SocketFigure {
         /// Connections in ESTABLISHED.
         Established = "established", "sockets", Level;
@@ -214,11 +214,11 @@ figures! {
         LastAck = "last_ack", "sockets", Level;
         /// Bytes received but not yet read.
         ReceiveQueue = "receive_queue", "bytes", Level;
-        /// Bytes sent but not acknowledged yet.
+        /// Bytes sent but not yet acknowledged.
         SendQueue = "send_queue", "bytes", Level;
     }
 
-    /// Figures from `tcp_info` of a few established connections to the target.
+    /// Figures from `tcp_info` for a few established connections to the target.
     TcpInfoFigure {
         /// Mean round-trip time.
         RoundTrip = "rtt", "µs", Level;
@@ -228,7 +228,7 @@ figures! {
         Unacknowledged = "unacked", "segments", Level;
     }
 
-    /// Figures of the target's listening sockets.
+    /// Figures for the target's listening sockets.
     ListenerFigure {
         /// Connections waiting to be accepted.
         AcceptQueue = "accept_queue", "connections", Level;
@@ -236,7 +236,7 @@ figures! {
         AcceptQueueLimit = "accept_queue_limit", "connections", Level;
     }
 
-    /// Figures of the connections that the server opened to one address.
+    /// Figures for the connections that the server opened to one address.
     UpstreamFigure {
         /// Established connections.
         Established = "established", "connections", Level;
@@ -247,7 +247,7 @@ figures! {
         PerhapsWaiting = "waiting or not", "connections", Level;
     }
 
-    /// Figures of a PostgreSQL server, from `pg_stat_activity` and `pg_stat_database`.
+    /// Figures for a PostgreSQL server, from `pg_stat_activity` and `pg_stat_database`.
     PostgresqlFigure {
         /// Sessions that execute a statement.
         Active = "active", "sessions", Level;
@@ -293,11 +293,11 @@ figures! {
         WalBytes = "wal_bytes", "bytes", Counter;
     }
 
-    /// Figures of a Cassandra node, from `system_views.cql_metrics` and `clients`.
+    /// Figures for a Cassandra node, from `system_views.cql_metrics` and `clients`.
     CassandraFigure {
         /// Prepared statements executed.
         PreparedStatements = "prepared_statements_executed", "count", Counter;
-        /// Other statements executed, excluding floodmark's.
+        /// Unprepared statements executed, excluding floodmark's.
         RegularStatements = "regular_statements_executed", "count", Counter;
         /// Client connections, excluding floodmark's.
         Connections = "connections", "connections", Level;
@@ -325,7 +325,8 @@ figures! {
 }
 
 crate::names::named! {
-    /// Operations on a table by the place where Cassandra measures them, named as in its views.
+    /// Operations on a table, by the place where Cassandra measures the operations.
+    /// The names are those of Cassandra's views.
     TableOperation {
         /// Reads, at the coordinator.
         CoordinatorRead = "coordinator_read",

@@ -1,7 +1,7 @@
 //! Metrics that samplers observe, each with a subject, a name, a unit and a kind.
 //!
 //! A record stores a metric as three strings.
-//! Only [`Metric::parse`] and the methods next to it convert between the two forms.
+//! Only [`Metric::parse`] and the adjacent methods convert between a metric and its strings.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -31,23 +31,23 @@ crate::names::named! {
     }
 }
 
-/// What a sampler observes.
+/// A metric that a sampler observes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredMetric", into = "StoredMetric")]
 pub enum Metric {
-    /// A host: the client's, or the server's if the two hosts differ.
+    /// The client's host, or the server's host if it is a different host.
     Host(Option<Role>, HostFigure),
-    /// A network namespace: floodmark's, or one that belongs to a role.
+    /// The network namespace of floodmark or of a role.
     Network(Option<Role>, NetworkFigure),
-    /// A control group: floodmark's, or one that belongs to a role.
+    /// The control group of floodmark or of a role.
     Cgroup(Option<Role>, CgroupFigure),
-    /// The disks of a host: the client's, or the server's if the two hosts differ.
+    /// The disks of the client's host, or of the server's host if it is a different host.
     Disk(Option<Role>, DiskFigure),
     /// A process tree.
     Process(Role, ProcessFigure),
     /// A thread group of a process tree.
     ThreadGroup(Role, String, ThreadGroupFigure),
-    /// Threads of a group that are waiting in a kernel function.
+    /// Threads of a group that wait in a kernel function.
     ThreadsWaitingIn {
         /// Role of the process tree.
         role: Role,
@@ -58,9 +58,9 @@ pub enum Metric {
     },
     /// A HotSpot JVM.
     Jvm(Role, JvmFigure),
-    /// One end of the target's connections.
+    /// One end of the connections to the target.
     Sockets(Role, SocketFigure),
-    /// A few established connections of the target.
+    /// A few established connections to the target.
     TcpInfo(TcpInfoFigure),
     /// The target's listening sockets.
     Listener(ListenerFigure),
@@ -68,17 +68,18 @@ pub enum Metric {
     Upstream(SocketAddr, UpstreamFigure),
     /// A PostgreSQL server.
     Postgresql(PostgresqlFigure),
-    /// Sessions of a PostgreSQL server that wait for an event, named `TYPE:EVENT`.
+    /// PostgreSQL sessions that wait for an event. The string is `TYPE:EVENT`.
     PostgresqlWait(String),
     /// A Cassandra node.
     Cassandra(CassandraFigure),
     /// A thread pool of a Cassandra node.
     CassandraPool(String, PoolFigure),
-    /// Operations on a Cassandra table, named `KEYSPACE.TABLE`; `None` for all other tables.
+    /// Operations on a Cassandra table. The string is `KEYSPACE.TABLE`; `None` stands for all other
+    /// tables.
     CassandraTable(TableOperation, Option<String>, TableFigure),
     /// CPU time of floodmark's delay proxy.
     DelayProxyCpu,
-    /// A metric that is unknown to this version, kept as in the record.
+    /// A metric that this version does not know, kept as it appears in the record.
     Other {
         /// Subject.
         subject: String,
@@ -157,7 +158,7 @@ impl Metric {
         }
     }
 
-    /// Returns whether the metric is a counter, a mean or a level; a level if unknown.
+    /// Returns the kind of the metric. An unknown metric counts as a level.
     #[must_use]
     pub fn kind(&self) -> MetricKind {
         self.figure().2
@@ -188,7 +189,8 @@ impl Metric {
         }
     }
 
-    /// Returns the metric with this subject and name; [`Metric::Other`] if the metric is unknown.
+    /// Returns the metric with this subject and name, or [`Metric::Other`] if the metric is
+    /// unknown.
     #[must_use]
     pub fn parse(subject: String, name: String, unit: String) -> Self {
         // Accept a metric only if writing it back gives the same strings.
@@ -203,7 +205,7 @@ impl Metric {
         }
     }
 
-    /// Returns the same metric of the server's host, as seen from a client on another host.
+    /// Returns the same metric for the server's host, as named by a client on another host.
     #[must_use]
     pub fn on_server_host(self) -> Self {
         match self {
@@ -214,9 +216,9 @@ impl Metric {
         }
     }
 
-    /// Returns the metric with placeholders for names that are only known while sampling.
+    /// Returns the metric with placeholders for names that are known only during sampling.
     ///
-    /// Two metrics with the same pattern differ only in thread group, kernel function, address,
+    /// Metrics with the same pattern differ only in their thread group, kernel function, address,
     /// wait event, thread pool or table.
     #[must_use]
     pub fn pattern(&self) -> Self {
@@ -278,7 +280,8 @@ fn parse_known(subject: &str, name: &str) -> Option<Metric> {
     })
 }
 
-/// Splits a name into a thread group's name, which may contain any character, and a figure.
+/// Splits a name into the name of a thread group and a figure.
+/// The name of the thread group may contain any character.
 fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
     let group = |figure: &str| Some(name.strip_suffix(figure)?.strip_suffix(' ')?.to_owned());
     let mut figures = ThreadGroupFigure::ALL.iter();
@@ -312,10 +315,10 @@ fn parse_cassandra(name: &str) -> Option<Metric> {
     Some(Metric::CassandraPool(pool.to_owned(), figure))
 }
 
-/// A metric in the form that a record stores.
+/// A metric as stored in a record.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct StoredMetric {
-    /// Subject of the metric, as in the observations of a record.
+    /// Subject of the metric, as in a record's observations.
     subject: String,
     /// Name of the metric, spelled as in its source.
     metric: String,

@@ -8,7 +8,7 @@ use super::{Metric, MetricKind};
 /// A series that was sampled during the load.
 ///
 /// A series that takes too much CPU or space is thinned out: its step doubles, and each pair of
-/// values is merged. Counters are added, other values are averaged.
+/// values is merged. Counters are added, and other values are averaged.
 /// A second observation then keeps the peaks at the original resolution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredObservation", into = "StoredObservation")]
@@ -20,7 +20,7 @@ pub struct Observation {
     pub is_peak: bool,
     /// Source of the samples.
     pub source: String,
-    /// Start of the first step in milliseconds from the start of the attempt.
+    /// Start of the first step, in milliseconds since the start of the attempt.
     pub start_ms: u64,
     /// Length of a step in milliseconds.
     pub step_ms: u64,
@@ -28,7 +28,7 @@ pub struct Observation {
     pub values: Vec<f64>,
 }
 
-/// Suffix of the metric's name in an observation of its peaks.
+/// Suffix of the metric's name in an observation that contains peaks.
 const PEAK: &str = ".max";
 
 /// A series of samples taken during the load.
@@ -43,14 +43,15 @@ struct StoredObservation {
     /// Subject of the metric.
     ///
     /// - `host`, `network`, `cgroup`, `disk`: the client's host.
-    /// - `server host`, `server network`, `server cgroup`, `server disk`: the server's, if
+    /// - `server host`, `server network`, `server cgroup`, `server disk`: the server's host, if
     ///   different.
     /// - `server`, `client`, `store`: process trees.
-    /// - `server sockets`, `client sockets`: the two ends of the target's connections on this host.
+    /// - `server sockets`, `client sockets`: the two ends of connections to the target on this
+    ///   host.
     /// - `listener`: the target's listening sockets.
     /// - `jvm`, `store jvm`: the JVM of the server or the store.
-    /// - `server threads`, `store threads`: threads by group (name without trailing number).
-    /// - `server upstreams`: connections that the server opened, by address.
+    /// - `server threads`, `store threads`: threads, grouped by name without a trailing number.
+    /// - `server upstreams`: connections that the server opened, grouped by address.
     /// - `postgresql`, `cassandra`: the store's own statistics.
     subject: String,
     /// Name of the metric, as in its source.
@@ -59,11 +60,11 @@ struct StoredObservation {
     unit: String,
     /// Source of the values.
     source: String,
-    /// Time of the first value in milliseconds from the start of the attempt.
+    /// Time of the first value, in milliseconds since the start of the attempt.
     start_ms: u64,
     /// Interval between values in milliseconds.
     step_ms: u64,
-    /// Values in chronological order. For counters, the increase within each step.
+    /// Values in chronological order. The value of a counter is the increase within the step.
     values: Vec<f64>,
 }
 

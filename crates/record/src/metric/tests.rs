@@ -88,7 +88,7 @@ fn observation(metric: Metric, is_peak: bool) -> Observation {
     }
 }
 
-/// Returns the stored form of subject, name and unit.
+/// Returns a metric in stored form.
 fn stored(subject: &str, name: &str, unit: &str) -> serde_json::Value {
     serde_json::json!({
         "subject": subject, "metric": name, "unit": unit, "source": "", "start_ms": 0, "step_ms": 1,

@@ -1,14 +1,14 @@
-//! Charts as SVG, with title, unit and key as HTML.
+//! Charts as SVG. The title, unit and key are HTML.
 //!
-//! The SVG contains only figures and generated labels. Names are HTML text, so that they wrap. The
-//! style sheet gives each class a color and each curve a dash pattern.
+//! The SVG contains only figures and generated labels. Names are HTML text, so that long names
+//! wrap. The style sheet gives each class a color and each curve a dash pattern.
 
 use maud::{Markup, html};
 
 use super::Harmless;
 use crate::model::chart::{Axis, Chart, Curve, CurvePiece, CurveRole};
 
-/// Width of a chart in drawing units; a unit is about half a pixel.
+/// Width of a chart in drawing units. One unit is about half a pixel.
 const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 500.0;
 /// Edges of the plot area.
@@ -60,7 +60,7 @@ fn svg(chart: &Chart) -> Markup {
             .map(|(at, value)| format!("{},{} ", x(at), y(value)))
             .collect::<String>()
     };
-    // Draw the offered rate below the achieved rate.
+    // Draw the offered rate first, so that the achieved rate is in front.
     let mut curves: Vec<&Curve> = chart.curves.iter().collect();
     curves.sort_by_key(|curve| curve.role != CurveRole::Offered);
     html! {

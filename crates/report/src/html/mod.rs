@@ -18,7 +18,7 @@ use crate::plain;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Returns the page of a record; `next` is the next step.
+/// Returns the page for a record; `next` is the recommended next step.
 ///
 /// # Errors
 /// Fails if a histogram in the record is damaged.

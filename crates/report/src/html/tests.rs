@@ -280,7 +280,7 @@ fn the_same_record_gives_the_same_page() {
     assert_eq!(page(&record).0, page(&record).0);
 }
 
-/// Returns a run of `n` seconds with different figures.
+/// Returns a run of `n` seconds whose figures change every second.
 fn long(n: u32) -> Run {
     let mut run = fixture::closed();
     run.series = (0..n)

@@ -63,7 +63,7 @@ fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     is_point && load.iter().all(|one| fine(one.run))
 }
 
-/// Returns the causes of sweep points, each with the names of its points.
+/// Returns each cause that limits points of a sweep, with the names of those points.
 fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
     let mut causes: BTreeMap<Cause, Vec<String>> = BTreeMap::new();
     for load in swept {
@@ -82,8 +82,8 @@ fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
     causes.into_iter().map(block).collect()
 }
 
-/// Returns the most frequent cause of a load. Includes evidence if there are few loads, and the
-/// next step unless the page already shows it.
+/// Returns the most frequent cause among the attempts at a load. The block includes the evidence if
+/// `few` is set, and also the next step if `several` is set.
 fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
     let (verdict, cause) = verdict::most_frequent(load.iter().map(|one| one.run))?;
     let mut lead = vec![plain("Why:")];
@@ -101,7 +101,7 @@ fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
     Some(Block::List(lead, items))
 }
 
-/// Returns the name of a load: a run's name without process and attempt.
+/// Returns the name of a load, which is a run's name without the process and attempt.
 fn load_name(load: &[NamedRun<'_>]) -> String {
     let name = &load[0].name;
     let cut = name.find(", process ").or_else(|| name.find(", attempt "));
@@ -111,7 +111,7 @@ fn load_name(load: &[NamedRun<'_>]) -> String {
     }
 }
 
-/// Describes throughput, times, failures and validity of a load.
+/// Describes the throughput, times, failures and validity of a load.
 fn result(load: &[NamedRun<'_>], overall: Option<&Overall>) -> Vec<Span> {
     let mut spans = match (load, overall) {
         ([one], _) => result_of_one(one.run),
@@ -174,7 +174,8 @@ fn capitalized(sentence: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// Returns the worst status of a load with the first reason. Empty if there is no figure.
+/// Returns the worst status of a load's attempts and the first reason for this status, or no spans
+/// if no throughput was measured.
 fn validity(load: &[NamedRun<'_>]) -> Vec<Span> {
     let runs = || load.iter().map(|one| one.run);
     let Some(worst) = runs().max_by_key(|run| run.validity.status) else {
@@ -199,7 +200,7 @@ fn validity(load: &[NamedRun<'_>]) -> Vec<Span> {
     spans
 }
 
-/// Returns the first violated check and the number of attempts that violate a check.
+/// Returns the first violated check and the number of attempts in which a check was violated.
 fn violation(load: &[NamedRun<'_>]) -> Vec<Span> {
     let violated = |one: &NamedRun<'_>| {
         let checks = one.run.checks.iter().zip(run::checks(one.run));

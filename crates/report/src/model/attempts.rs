@@ -1,4 +1,4 @@
-//! Several attempts at the same load: one row per attempt, and the lines common to all attempts.
+//! Several attempts at the same load: one row per attempt, and the lines that all attempts share.
 
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Status};
@@ -68,7 +68,7 @@ fn names(runs: &[Run]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// Returns the lines that are the same for all runs, or `None` if the runs differ.
+/// Returns the lines that `part` yields for every run, or `None` if the lines differ between runs.
 fn shared(runs: &[Run], part: fn(&Run) -> Vec<TextLine>) -> Option<Vec<TextLine>> {
     let mut lines = runs.iter().map(part);
     let first = lines.next()?;
@@ -101,7 +101,7 @@ pub(crate) fn throughput(overall: &Overall) -> TextLine {
     TextLine::new("throughput", spans)
 }
 
-/// Returns a table of the figures with one row per named run.
+/// Returns a table of figures with one row per named run.
 pub(crate) fn table<'a>(named: impl Iterator<Item = (String, &'a Run)>) -> FigureTable {
     let rows = named.map(|(name, run)| (name, cells(run)));
     FigureTable::of(rows, "percentiles of response time")

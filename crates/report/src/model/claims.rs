@@ -1,4 +1,4 @@
-//! Published claims with the measured figures and whether they agree.
+//! Published claims, the measured figures, and whether the figures support the claims.
 
 use floodmark_record::comparison::ClaimResult;
 
@@ -28,7 +28,7 @@ pub(crate) fn add(blocks: &mut Blocks, claims: &[ClaimResult]) {
     }
 }
 
-/// Returns the claims of an experiment as a table, or `None` without claims.
+/// Returns the claims of an experiment as a table, or `None` if there are no claims.
 pub(crate) fn table(claims: &[ClaimResult]) -> Option<FigureTable> {
     let mut table = FigureTable::new(["holds", "published", "measured"]);
     table.note = "In parentheses: the 95 % interval over server processes. A claim holds if the whole interval agrees with it, \

@@ -1,4 +1,4 @@
-//! Comparisons: one row per metric, then notes with the metrics they apply to.
+//! Comparisons: one row per metric, then notes. Each note names the metrics that it applies to.
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{
@@ -13,7 +13,7 @@ use super::{
     Blocks, Detail, Emphasis, FigureTable, TableRow, TextLine, faint, gathered, line, plain,
 };
 
-/// Metrics of an experiment that a terminal shows. The page and the record contain all metrics.
+/// Metrics that a terminal shows for an experiment. The page and the record contain all metrics.
 const ON_TERMINAL: [ComparedMetric; 4] = [
     ComparedMetric::Throughput,
     ComparedMetric::P50,
@@ -112,7 +112,7 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
     blocks.lines(notes(&shown.collect::<Vec<_>>()));
 }
 
-/// Returns the number of server processes that inconclusive metrics need.
+/// Returns the number of server processes needed to make inconclusive metrics conclusive.
 pub(crate) fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
     let needed = |c: &&Comparison| (c.metric.name(), c.repetitions_needed.map(processes_needed));
     gathered("inconclusive", comparisons.iter().map(needed))

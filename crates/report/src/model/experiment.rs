@@ -21,7 +21,7 @@ const EXPLANATION: &str = "(medians over the runs: ok responses per second in th
 /// The runs of a trial.
 type TrialRuns<'a> = Vec<&'a Run>;
 
-/// Returns the result of a record's experiment. Empty for other records.
+/// Returns the result of a record's experiment, or no blocks for other records.
 pub(crate) fn document(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
     let Some(experiment) = &record.experiment else {
@@ -141,7 +141,7 @@ pub(crate) fn resumed(record: &Record) -> Option<String> {
     ))
 }
 
-/// Returns the number of matching server log lines per text, summed over all runs of a trial.
+/// Returns the number of server log lines that contain each text, summed over all runs of a trial.
 fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for errors in runs.iter().flat_map(|run| &run.log_errors) {
@@ -153,7 +153,8 @@ fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
         .collect()
 }
 
-/// Returns one reason per trial and invalid status, and the reasons why runs ended early.
+/// Returns one reason for each status of a trial that is not valid, and the reasons why runs ended
+/// early.
 fn reasons(record: &Record) -> Vec<TextLine> {
     let mut known: Vec<(&str, Span)> = Vec::new();
     let mut lines = Vec::new();
@@ -181,7 +182,7 @@ fn attempt(run: &Run) -> String {
     format!("process {} attempt {}", run.process, run.attempt)
 }
 
-/// Returns the first violation of each trial, and one line that lists trials without violations.
+/// Returns the first violation in each trial, and one line that lists trials without violations.
 fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
     let mut held: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Figures as text with unit and precision. An unmeasured figure is "–", never zero.
+//! Figures as text with their units and precision. An unmeasured figure is "–", never zero.
 
 use std::time::Duration;
 
@@ -137,7 +137,7 @@ pub(crate) fn settings<'a>(settings: impl IntoIterator<Item = (&'a String, &'a S
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// Replaces spaces by no-break spaces, so that `text` is never wrapped.
+/// Replaces spaces with no-break spaces, so that `text` is never wrapped.
 pub(crate) fn glue(text: &str) -> String {
     text.replace(' ', "\u{a0}")
 }

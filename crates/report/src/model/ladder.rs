@@ -8,7 +8,7 @@ use super::figures::NOT_MEASURED;
 use super::ratios::{figure, interval};
 use super::{Emphasis, FigureTable, TableCell, TableRow};
 
-/// Costs of a step, with column headings.
+/// Metrics that are shown for each step, with their column headings.
 const COSTS: [(ComparedMetric, &str); 4] = [
     (ComparedMetric::Throughput, "ok/s"),
     (ComparedMetric::P50, "p50"),
@@ -57,7 +57,7 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Formats the ratio to the previous step, with its interval as a supplement.
+/// Formats the ratio to the previous step. The interval is the supplement of the cell.
 fn cost(comparison: Option<&Comparison>) -> TableCell {
     let Some((comparison, times)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
         return NOT_MEASURED.to_owned().into();

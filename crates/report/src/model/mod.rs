@@ -114,8 +114,8 @@ pub(crate) fn line(label: impl Into<String>, text: impl Into<String>) -> TextLin
     TextLine::new(label, [plain(text)])
 }
 
-/// Returns a line for each distinct text. The line starts with the names that have the text, unless
-/// all names have it.
+/// Returns a line for each distinct text. The line starts with the names that the text belongs to,
+/// unless the text belongs to all names.
 pub(crate) fn gathered<'a, T: IntoIterator<Item = String>>(
     label: &str,
     named: impl IntoIterator<Item = (&'a str, T)>,
@@ -170,7 +170,7 @@ impl Blocks {
         Blocks(tables.into_iter().map(Block::Table).collect())
     }
 
-    /// Returns the notes followed by the charts. Empty without charts.
+    /// Returns the notes followed by the charts, or no blocks if there are no charts.
     pub(crate) fn of_charts(charts: Vec<Chart>, notes: impl IntoIterator<Item = String>) -> Self {
         let mut blocks = Blocks::default();
         if !charts.is_empty() {

@@ -91,7 +91,7 @@ pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<Stri
     };
     let drawn = loads.iter().take(shown).map(median).collect();
     let which = format!(
-        "The curves show the run with median throughput for {shown} of {}. The table shows all {n}.",
+        "The curves show the run with median throughput for {shown} of {}. The table shows all {n}",
         count_of(loads.len() as u64, "load")
     );
     (drawn, Some(which))

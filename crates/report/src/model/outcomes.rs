@@ -31,10 +31,10 @@ pub(crate) const OTHER_OUTCOMES: [(&str, OutcomeCount); 9] = [
     (IN_FLIGHT, |c| c.in_flight_at_end),
 ];
 
-/// The only outcome that counts as neither ok nor failed.
+/// The only outcome that is counted neither as ok nor as failed.
 const IN_FLIGHT: &str = "in flight at the end";
 
-/// Returns the number of intended requests that were not ok, whatever their outcome.
+/// Returns the number of intended requests that did not end ok, for any reason.
 pub(crate) fn not_ok(counts: &Counts) -> u64 {
     counts.intended.saturating_sub(counts.ok)
 }
@@ -56,7 +56,7 @@ pub(crate) fn failures(n: u64) -> ColumnCell {
     ("not ok", Detail::Essential, failed.into())
 }
 
-/// Returns the lines about outcomes and bytes, summed over `runs`.
+/// Returns the lines about outcomes and bytes. The counts are summed over `runs`.
 pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     let mut counts = Counts::default();
     let mut errors: BTreeMap<&str, u64> = BTreeMap::new();

@@ -29,7 +29,7 @@ pub(crate) struct PageContent {
 }
 
 impl PageContent {
-    /// Builds the page of a record. `next` is the next step.
+    /// Builds the page for a record. `next` is the recommended next step.
     ///
     /// # Errors
     /// Fails if a histogram in the record is damaged.
@@ -80,7 +80,7 @@ impl PageContent {
     }
 }
 
-/// Returns the page title: method and URL of the requests.
+/// Returns the page title, which is the method and URL of the requests.
 fn title(all: &[NamedRun<'_>]) -> String {
     let url = |run: &Run| match run.plan.request.method.as_str() {
         "GET" => run.plan.target.url.clone(),
@@ -181,7 +181,7 @@ fn figures(all: &[NamedRun<'_>]) -> Blocks {
     blocks
 }
 
-/// Returns counts and shares of each run, followed by statuses and errors.
+/// Returns the counts and shares for each run, followed by statuses and errors.
 fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
     let mut blocks = Blocks::default();
     let named = drawn.iter().map(|one| match drawn.len() {

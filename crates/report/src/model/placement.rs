@@ -6,8 +6,8 @@ use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlaceme
 use super::figures::{count_of, duration, settings};
 use super::{TextLine, gathered};
 
-/// Returns one line per placement. With several placements, each line names its trials. Empty if no
-/// placement was requested.
+/// Returns one line per placement, or no lines if no placement was requested. If there are several
+/// placements, each line names its trials.
 pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
     if record.runs.iter().all(|run| run.place.is_none()) {
         return Vec::new();

@@ -109,7 +109,7 @@ fn connections(plan: &Plan) -> String {
         ConnectionUse::Kept => format!("{cap}{}", count_of(n, "kept connection")),
         ConnectionUse::PerConnection(each) => {
             let (connections, requests) = (count_of(n, "connection"), count_of(each, "request"));
-            format!("{cap}{connections} of {requests} each{close}")
+            format!("{cap}{connections} with {requests} each{close}")
         }
         ConnectionUse::Fresh => {
             format!("{cap}{} at once{close}", count_of(n, "fresh connection"))

@@ -1,4 +1,4 @@
-//! CPU and memory use of client, server and store, and the figures of external clients.
+//! CPU and memory use of client, server and store, and the figures that external clients report.
 
 use floodmark_record::client::ExternalRun;
 use floodmark_record::run::Run;
@@ -168,7 +168,7 @@ pub(crate) fn counted(name: &str, tool: &ExternalRun) -> Option<String> {
     ))
 }
 
-/// Describes the external client of a run and its counts.
+/// Describes the external client of a run and the counts that the client reports.
 pub(crate) fn external_client(run: &Run) -> Vec<TextLine> {
     let Some((name, tool)) = external(run) else {
         return Vec::new();

@@ -10,7 +10,7 @@ use floodmark_record::units::{show_count, show_ratio};
 use super::figures::{NOT_MEASURED, level, microseconds, optional, rate};
 use super::{Emphasis, Span};
 
-/// Range of ratios that are shown in percent.
+/// Range of the ratios that are shown as percentages.
 const SHOWN_IN_PERCENT: Range<f64> = 0.5..2.0;
 
 /// Maximum number of server processes per system for which repeating a comparison is usually
@@ -62,7 +62,7 @@ pub(crate) fn processes_needed(processes: u32) -> String {
     format!("probably needs {needed} server processes per side{advice}")
 }
 
-/// Returns one word that says whether a claim holds.
+/// Returns one word that states whether a claim holds.
 pub(crate) fn holds(holds: Holds) -> Span {
     match holds {
         Holds::Yes => Emphasis::Good.span("yes"),
@@ -71,7 +71,7 @@ pub(crate) fn holds(holds: Holds) -> Span {
     }
 }
 
-/// Returns metric and trials of a claim: `p50, a ÷ b`.
+/// Returns the metric and the trials of a claim: `p50, a ÷ b`.
 pub(crate) fn subject(claim: &ClaimResult) -> String {
     let trials = match claim.of.as_slice() {
         [a, b] => format!("{a} ÷ {b}"),
@@ -85,7 +85,7 @@ pub(crate) fn subject(claim: &ClaimResult) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the measured figure and interval of a claim, in the unit of the published figure.
+/// Returns the measured figure and interval for a claim, in the unit of the published figure.
 #[must_use]
 pub fn measured(claim: &ClaimResult) -> String {
     let show = |value| claimed(claim, value);
@@ -98,7 +98,7 @@ pub fn measured(claim: &ClaimResult) -> String {
     }
 }
 
-/// Returns the published figure of a claim with the tolerance.
+/// Returns the published figure of a claim and its tolerance.
 #[must_use]
 pub fn published(claim: &ClaimResult) -> String {
     let shown = optional(claim.published, |figure| claimed(claim, figure));
@@ -112,7 +112,7 @@ pub fn published(claim: &ClaimResult) -> String {
     }
 }
 
-/// Formats a figure of a claim, either a figure of one trial or a ratio.
+/// Formats a claim's figure, which is a ratio or the figure of one trial.
 fn claimed(claim: &ClaimResult, value: f64) -> String {
     match (claim.metric, claim.of.len()) {
         (Some(metric), 1) => figure(metric, Some(value)),

@@ -27,11 +27,11 @@ const SECRET: [&str; 7] = [
 /// Replacement for a secret value.
 const REDACTED: &str = "…";
 
-/// Maximum number of body characters shown.
+/// Maximum length of a shown request body, in characters.
 const MAX_BODY: usize = 200;
 
-/// Returns the command line of a record without --out, quoted for a shell. `None` if the record has
-/// no command line.
+/// Returns the command line of a record without --out, quoted for a shell, or `None` if the record
+/// has no command line.
 pub(crate) fn command(record: &Record) -> Option<String> {
     let (program, arguments) = record.tool.command.split_first()?;
     // The program's folder is meaningless on another host.
@@ -51,13 +51,14 @@ pub(crate) fn command(record: &Record) -> Option<String> {
     Some(words.join(" "))
 }
 
-/// Quotes a word for a shell. Zero bytes cannot occur in a command line and cannot be quoted.
+/// Quotes a word for a shell. A word with a NUL byte cannot be quoted, but command lines never
+/// contain NUL bytes.
 fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| word.to_owned(), |quoted| quoted.into_owned())
 }
 
-/// Hides the value of a header that may be a credential, in any form of the flag. Bodies and URLs
-/// contain other characters before the first colon.
+/// Hides the value of a header that may be a credential, in every form of the flag. Bodies and URLs
+/// are not changed, because they contain `{`, `"` or `/` before the first colon.
 fn redact(argument: &str) -> String {
     match argument.split_once(':') {
         Some((name, _)) if is_secret(name) && !name.contains(['{', '"', '/']) => {

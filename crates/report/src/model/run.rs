@@ -1,4 +1,4 @@
-//! Lines about one run: end, throughput, validity, checks and notes.
+//! Lines about one run: how the run ended, throughput, validity, checks and notes.
 
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Plan;
@@ -50,7 +50,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     Some(TextLine::new("ended", spans))
 }
 
-/// Describes throughput with interval and validity, and goodput.
+/// Describes goodput, and throughput with its interval and validity.
 pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     let Some(throughput) = run.throughput_per_s else {
         return vec![line("throughput", "not measured")];
@@ -88,8 +88,8 @@ pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Describes which part of the run the figures cover. Returns `None` if they cover all of a steady
-/// run, unless `always` is set.
+/// Describes which part of the run the figures cover. Returns `None` if the figures cover all of a
+/// steady run, unless `always` is set.
 pub(crate) fn window(run: &Run, always: bool) -> Option<TextLine> {
     let window = &run.window;
     let is_steady = matches!(run.steady.class, SteadyClass::Steady | SteadyClass::Varied);
@@ -109,7 +109,7 @@ pub(crate) fn held(run: &Run) -> Option<TextLine> {
     let planned = u64::from(run.plan.connections);
     let emphasis = Emphasis::Warn.when(held.standing < planned);
     let mut text = format!(
-        "{} of {} open at the start, after {}",
+        "{} of {} opened in {}",
         show_count(held.standing),
         count_of(planned, "connection"),
         glue(&show_ns(held.opening_ns as f64))
@@ -148,7 +148,7 @@ pub(crate) fn saturation(run: &Run) -> Option<TextLine> {
     })
 }
 
-/// Describes protocol, cipher suites, and the number and cost of handshakes.
+/// Describes the protocol, the cipher suites, and the number and cost of handshakes.
 pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     let tls = run.tls.as_ref().filter(|tls| tls.used.handshakes > 0)?;
     let suites: Vec<&str> = tls.used.negotiated.keys().map(String::as_str).collect();
@@ -226,9 +226,9 @@ pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Returns text such as `12 lines of the server log with AskTimeoutException`.
+/// Returns text such as `12 lines in the server log with AskTimeoutException`.
 pub(crate) fn log_lines(text: &str, lines: u64) -> String {
-    format!("{} of the server log with {text}", count_of(lines, "line"))
+    format!("{} in the server log with {text}", count_of(lines, "line"))
 }
 
 /// Describes the host monitored by `floodmark observe`, and how its clock was aligned.

@@ -1,4 +1,4 @@
-//! The table of steps of a changing rate.
+//! The table of the steps of a load whose rate changes.
 
 use floodmark_record::run::{Run, StepFigures};
 use floodmark_stats::saturation::KEPT_UP_SHARE;
@@ -17,7 +17,7 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
         from_s => format!("{} to {}", seconds(from_s), seconds(step.to_s)),
     };
     let rows = run.steps.iter().map(|step| (name(step), cells(run, step)));
-    let note = "requests are counted when they end; percentiles are of response time";
+    let note = "requests are counted when they end; percentiles are response times";
     let table = FigureTable::of(rows, note).captioned("step");
     (!run.steps.is_empty()).then(|| table.limited(MAX_SHOWN))
 }

@@ -13,7 +13,7 @@ use super::{
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
     let mut blocks = Blocks::default();
     let loads: Vec<&[Run]> = record.runs.chunk_by(same_load).collect();
-    // For one load, the next step follows the cause. For several, the next step is the last line.
+    // For one load, the next step follows the cause. For several loads, it is the last line.
     let (with_cause, last) = match loads.len() {
         1 => (next, None),
         _ => (None, next),

@@ -10,9 +10,9 @@ pub(crate) const NOTE: &str = "ok responses per second: geometric mean over serv
 
 /// Points of a sweep that differ only in the first setting.
 pub(crate) struct SweepCurve<'a> {
-    /// Values of the other settings in words. Empty if there is only one setting.
+    /// Values of the other settings in words, or an empty string if there is only one setting.
     pub(crate) others: String,
-    /// Value of the first setting with the measured point.
+    /// Pairs of a value of the first setting and the point measured with it.
     pub(crate) points: Vec<(&'a str, &'a PointThroughput)>,
 }
 
@@ -77,8 +77,8 @@ fn throughput(measured: &PointThroughput) -> TableCell {
     TableCell::new(optional(measured.throughput_per_s, rate), interval)
 }
 
-/// Names the settings with the highest throughput and the first settings that come close. Returns
-/// `None` if nothing was measured.
+/// Names the settings with the highest throughput, and the first settings that reach 95 % of this
+/// throughput. Returns `None` if nothing was measured.
 pub(crate) fn result(swept: &Swept) -> Option<String> {
     let of = |trial: &String| {
         let mut points = swept.sweep.points.iter().zip(&swept.measured);
@@ -110,7 +110,7 @@ pub(crate) mod tests {
     use crate::fixture;
     use crate::terminal::tests::drawn_tables;
 
-    /// A sweep of threads 1, 2 and 4 by connections 10 and 20. One point was not measured.
+    /// A sweep with 1, 2 and 4 threads and with 10 and 20 connections. One point was not measured.
     pub(crate) fn swept() -> Swept {
         let per_s = |threads: f64, connections: f64| match (threads, connections) {
             (4.0, 20.0) => None,

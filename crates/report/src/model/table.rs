@@ -136,7 +136,7 @@ impl FigureTable {
         self
     }
 
-    /// Keeps at most `most` rows and notes how many more the record contains.
+    /// Keeps at most `most` rows. A note states how many more rows the record contains.
     pub(crate) fn limited(mut self, most: usize) -> Self {
         if let Some(more) = self.rows.len().checked_sub(most).filter(|n| *n > 0) {
             self.rows.truncate(most);

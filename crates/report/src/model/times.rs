@@ -1,4 +1,4 @@
-//! All measured kinds of times with percentiles.
+//! Percentiles of each kind of time that was measured.
 
 use floodmark_record::plan::{ConnectionUse, Plan};
 use floodmark_record::run::Run;
@@ -8,10 +8,10 @@ use floodmark_record::units::show_count;
 use super::figures::{count_of, time};
 use super::{ColumnCell, Detail, Emphasis, FigureTable, TableCell};
 
-/// Minimum p99 of blocked time that a terminal shows, microseconds.
+/// Minimum p99 of blocked time that a terminal shows, in microseconds.
 const BLOCKED_MATTERS_US: f64 = 1_000.0;
-/// Minimum p99 of lateness that a terminal shows, microseconds: a tenth of the lateness that can
-/// invalidate a run.
+/// Minimum p99 of lateness that a terminal shows, in microseconds. This is a tenth of the lateness
+/// that can invalidate a run.
 const LATENESS_MATTERS_US: f64 = 100.0;
 
 /// Returns the table, or `None` if nothing was timed.
@@ -32,12 +32,7 @@ pub(crate) fn table(run: &Run) -> Option<FigureTable> {
             &run.first_byte_us,
             false,
         ),
-        (
-            "blocked",
-            "intended to a free connection",
-            blocked,
-            is_blocked,
-        ),
+        ("blocked", "waiting for a connection", blocked, is_blocked),
         ("lateness", "delay caused by floodmark", lateness, is_late),
         ("connect", "TCP", &run.connect_time_us, reconnects),
         ("handshake", "TLS", &run.handshake_time_us, reconnects),
@@ -82,7 +77,7 @@ fn cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
     ]
 }
 
-/// Returns the cells with the percentiles that every table of times contains.
+/// Returns the cells for the percentiles that every table of times contains.
 pub(crate) fn percentiles(times: &Times, plan: &Plan) -> [ColumnCell; 4] {
     let cell = |us| percentile(us, times, plan);
     [

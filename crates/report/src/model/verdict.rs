@@ -11,7 +11,7 @@ use super::{Blocks, Emphasis, TextLine, faint, line, plain};
 /// Maximum number of loads for which a result includes evidence and next steps.
 pub(crate) const FEW: usize = 3;
 
-/// Returns the causes of runs. `None` stands for a run without a verdict.
+/// Returns the causes that limited runs. `None` stands for a run without a verdict.
 pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Verdict>)>) -> Blocks {
     let mut blocks = Blocks::default();
     for (i, (run, verdict)) in judged.into_iter().enumerate() {
@@ -96,7 +96,7 @@ fn perturbation(tested: &Tested) -> String {
     format!("{change}: throughput {measured}, {predicted}{agrees}")
 }
 
-/// Returns the cause of each trial, with evidence and next step if there are few trials.
+/// Returns the cause that limited each trial, with evidence and next step if there are few trials.
 pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
     let few = trials.len() <= FEW;
     let mut lines = Vec::new();

@@ -22,13 +22,13 @@ const GAP: usize = 2;
 /// No-break space; printed as an ordinary space.
 const NO_BREAK: char = '\u{a0}';
 
-/// Draws the summary of a record. `next` is the next step.
+/// Draws the summary of a record. `next` is the recommended next step.
 #[must_use]
 pub fn summary(record: &Record, next: Option<&str>, style: Style) -> String {
     draw(&model::summary::document(record, next), style)
 }
 
-/// Draws the result of a record's experiment. Empty for other records.
+/// Draws the result of a record's experiment. Returns an empty string for other records.
 #[must_use]
 pub fn experiment(record: &Record, style: Style) -> String {
     draw(&model::experiment::document(record), style)

@@ -73,7 +73,7 @@ pub struct TestClient {
     left: Vec<u8>,
 }
 
-/// Returns the end of an address in `/proc/net/tcp`: the port in hexadecimal.
+/// Returns the port as `/proc/net/tcp` shows it: a colon and hexadecimal digits.
 fn port(address: std::io::Result<SocketAddr>) -> String {
     format!(":{:04X}", address.unwrap().port())
 }
@@ -115,8 +115,8 @@ impl TestClient {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Waits until the server has read all that was sent: until the receive queue of its socket is
-    /// empty.
+    /// Waits until the server has read everything that was sent. The receive queue of the server's
+    /// socket is then empty.
     pub fn wait_until_read(&self) {
         let server = port(self.stream.peer_addr());
         let client = port(self.stream.local_addr());

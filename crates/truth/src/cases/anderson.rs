@@ -1,13 +1,13 @@
 //! The Anderson–Darling test for exponential gaps with a known rate.
 
-/// Returns A² of `samples` against the exponential distribution with this mean. This is case 0,
-/// with all parameters known (Stephens: EDF statistics for goodness of fit and some comparisons,
-/// JASA 69, 1974).
+/// Returns the statistic A² for `samples` and the exponential distribution with this mean. This is
+/// case 0, with all parameters known (Stephens: EDF statistics for goodness of fit and some
+/// comparisons, JASA 69, 1974).
 pub fn statistic(samples: &[f64], mean: f64) -> f64 {
     let mut shares: Vec<f64> = samples.iter().map(|x| 1.0 - (-x / mean).exp()).collect();
     shares.sort_by(f64::total_cmp);
     let n = shares.len();
-    // Two requests that are read at once have a gap of 0. The logarithm of 0 is undefined.
+    // Two requests that are read together have a gap of 0. The logarithm of 0 is undefined.
     let bounded = |u: f64| u.clamp(1e-9, 1.0 - 1e-12);
     let sum: f64 = (0..n)
         .map(|i| {
@@ -23,9 +23,9 @@ pub fn statistic(samples: &[f64], mean: f64) -> f64 {
 const SMALL: [f64; 6] = [2.00012, 0.247_105, -0.064_982_1, 0.034_796_2, -0.011_672, 0.001_686_91];
 const LARGE: [f64; 6] = [1.0776, -2.30695, 0.43424, -8.2433e-2, 8.056e-3, -3.146e-4];
 
-/// Returns the probability that exponential samples have a larger A².
+/// Returns the probability that exponential samples have a larger A² than `a2`.
 ///
-/// The approximation of the limit distribution is by Marsaglia and Marsaglia (Evaluating the
+/// The approximation of the limiting distribution is by Marsaglia and Marsaglia (Evaluating the
 /// Anderson–Darling distribution, J. Stat. Software 9, 2004).
 pub fn p_value(a2: f64) -> f64 {
     let polynomial =

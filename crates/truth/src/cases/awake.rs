@@ -1,4 +1,4 @@
-//! Keeps CPUs out of idle states during measurements of a few microseconds.
+//! Keeps CPUs out of idle states while times of a few microseconds are measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use crate::sys;
 
-/// One thread per CPU that spins at the lowest priority.
+/// Threads that spin at the lowest priority, one per CPU.
 ///
 /// An idle CPU takes about 50 µs to wake up. In a virtual machine, most of this delay is in the
 /// hypervisor. The delay is as long as the measured times, but is caused neither by the client nor

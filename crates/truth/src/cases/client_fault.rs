@@ -1,4 +1,4 @@
-//! T7: faults of the client. The client must report each fault.
+//! T7: client faults. The client must report each fault.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -33,8 +33,8 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     measured.all_ok(RATE * SECONDS);
     measured.bytes_agree();
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
-    // Overdue requests are sent at once. K = rate · S requests are late. Their lateness falls from
-    // S to 0.
+    // Overdue requests are sent at once. K = rate · S requests are late. Their lateness decreases
+    // from S to 0.
     let delayed = RATE as f64 * stopped_us / 1e6;
     let formula = stopped_us * (1.0 - 0.01 * (RATE * SECONDS) as f64 / delayed);
     let p99 = run.lateness_us.p99;
@@ -83,7 +83,7 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
     let client = environment.start(server.address(), &flags, SECONDS, Some((CPU, 10)))?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     let offered = rates(&measured, RATE as f64);
-    // The missing CPU time is intended in this case.
+    // In this case, CPU time is missing on purpose.
     measured.findings.disturbance = None;
     let (run, findings) = (&measured.run, &mut measured.findings);
     findings.exactly("requests.intended", RATE * SECONDS, run.requests.intended);
@@ -111,8 +111,8 @@ fn start_competitor(environment: &CaseEnvironment, cpu: usize) -> Result<ChildGu
     Ok(ChildGuard(child))
 }
 
-/// Offers more than the client's maximum rate. The achieved rate must be lower, and the run
-/// invalid.
+/// Offers more than the client's maximum rate. The achieved rate must then be lower than the
+/// offered rate, and the run must be invalid.
 pub fn overload(environment: &CaseEnvironment) -> CaseResult {
     const SECONDS: u64 = 2;
     let maximum = environment.measure(Scenario::default(), "-c 50 -d 1s", 1)?;

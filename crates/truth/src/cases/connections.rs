@@ -8,10 +8,11 @@ use crate::scenario::{CloseAfter, FaultShare, ResponseFault, Scenario, Service};
 /// Requests per connection.
 const EACH: u64 = 7;
 
-/// Number of connections needed for these requests.
+/// Number of connections that the requests of a run need.
 const CONNECTIONS: u64 = 100;
 
-/// Closes connections after a number of requests, with or without `Connection: close`.
+/// Makes the server close each connection after a number of requests. If `announced` is set, the
+/// last response has `Connection: close`.
 pub fn closing(environment: &CaseEnvironment, announced: bool) -> CaseResult {
     let requests = EACH;
     let scenario = Scenario {
@@ -45,8 +46,8 @@ pub fn closing(environment: &CaseEnvironment, announced: bool) -> CaseResult {
 /// Time to the first byte, in microseconds.
 const FIRST_BYTE_US: u64 = 10_000;
 
-/// Sends responses that take long after the first byte. The first byte may belong to an interim
-/// response.
+/// Makes the server send each response with a long time between the first byte and the last. The
+/// first byte may belong to an interim response.
 pub fn slow(environment: &CaseEnvironment, fault: ResponseFault) -> CaseResult {
     const RATE: u64 = 200;
     const SECONDS: u64 = 3;

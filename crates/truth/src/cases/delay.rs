@@ -8,7 +8,7 @@ use crate::scenario::Service;
 const RATE: u64 = 200;
 const SECONDS: u64 = 4;
 
-/// Returns the tolerance of a median, in microseconds.
+/// Returns the tolerance for a median, in microseconds.
 pub fn tolerance_us(truth_us: f64) -> f64 {
     (truth_us * 0.01).max(50.0)
 }
@@ -21,10 +21,10 @@ pub fn run(environment: &CaseEnvironment, delay_us: u64) -> CaseResult {
     measured.all_ok(RATE * SECONDS);
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
     let delay = delay_us as f64;
-    let what = "p50 of the server's log, µs, against the injected delay";
+    let what = "p50 in the server's log, µs, compared with the injected delay";
     let logged = reference::service(log).quantile(0.5);
     findings.near(what, delay, Some(logged), tolerance_us(delay));
-    let what = "service_time_us.p50, against the log and a plain client's overhead";
+    let what = "service_time_us.p50, compared with the log plus a plain client's overhead";
     let service = truth(log).quantile(0.5);
     let bounds = overhead.around(service, tolerance_us(service));
     findings.between(what, bounds, run.service_time_us.p50);

@@ -5,10 +5,10 @@ use floodmark_record::{Metric, Run};
 
 use crate::log::Log;
 
-/// Fraction of the run for which a thread waits for a CPU. A smaller wait is no disturbance.
+/// A thread that waits for a CPU for less than this fraction of the run is not disturbed.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
-/// Fraction of one CPU taken by the hypervisor within a second. Less stolen time is no disturbance.
+/// Stolen time below this fraction of one CPU within a second is not a disturbance.
 const STEAL_SHARE: f64 = 0.02;
 
 /// Returns the disturbance that the client's record or the server's log shows, if any.
@@ -46,7 +46,9 @@ fn steal(run: &Run) -> Option<String> {
         let (at, worst) = seconds.enumerate().max_by(|a, b| a.1.total_cmp(&b.1))?;
         (worst > STEAL_SHARE * length_s).then(|| {
             let at_s = at as f64 * length_s + o.start_ms as f64 / 1e3;
-            format!("{worst:.2} s of CPU were stolen within {length_s} s, starting at {at_s:.0} s")
+            format!(
+                "{worst:.2} s of CPU time was stolen within {length_s} s, starting at {at_s:.0} s"
+            )
         })
     })
 }

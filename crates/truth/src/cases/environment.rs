@@ -26,7 +26,7 @@ pub struct CaseEnvironment {
     pub floodmark: PathBuf,
     /// Backend that floodmark uses.
     pub backend: Option<String>,
-    /// Path of this binary, which also serves as the server in a separate process.
+    /// Path of this binary, which can also run as a separate server process.
     pub truth: PathBuf,
 }
 
@@ -36,7 +36,7 @@ pub struct ChildGuard(pub Child);
 
 impl Drop for ChildGuard {
     fn drop(&mut self) {
-        // Errors mean that the process has ended.
+        // An error means that the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -53,8 +53,8 @@ pub struct RunningClient {
 }
 
 impl CaseEnvironment {
-    /// Starts a load of about `seconds`. There is no warm-up unless `flags` contains one. Flags are
-    /// separated by spaces. `confined` contains a CPU and a nice value.
+    /// Starts a load of about `seconds`. There is no warm-up unless `flags` contains `--warmup`.
+    /// Flags are separated by spaces. `confined` contains a CPU and a nice value.
     pub fn start(
         &self,
         to: SocketAddr,
@@ -139,13 +139,14 @@ impl Drop for RunningClient {
         if let Ok(None) = self.child.0.try_wait()
             && let Some(worker) = self.worker()
         {
-            // Reading fails only if the process has just ended.
+            // Sending the signal fails only if the process has just ended.
             let _ = sys::signal(worker, Signal::KILL);
         }
     }
 }
 
-/// Returns the text of a file. After a read error, the text is empty and has no record.
+/// Returns the text of a file. After a read error, the text is incomplete and contains no valid
+/// record.
 fn text(file: &mut File) -> String {
     let mut bytes = Vec::new();
     if file.rewind().is_ok() {

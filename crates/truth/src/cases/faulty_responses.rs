@@ -1,4 +1,4 @@
-//! T5: faulty responses. Each is counted under its outcome.
+//! T5: faulty responses. Each response must be counted under its outcome.
 
 use super::measured::CaseMeasurement;
 use super::{CaseEnvironment, CaseResult};
@@ -39,8 +39,8 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
         faults: FAULTS
             .map(|(share, fault)| FaultShare { share, fault })
             .to_vec(),
-        // Shortly before the end, every response misses the deadline. Goodput is then independent
-        // of delays of a few milliseconds.
+        // From shortly before the end, every response misses the deadline. A delay of a few
+        // milliseconds then does not change goodput.
         change: Some(ServiceChange {
             at_ms: SECONDS * 1_000 - 100,
             service: Service::Fixed {
@@ -99,7 +99,7 @@ fn goodput(measured: &mut CaseMeasurement) {
     );
 }
 
-/// Checks that the timeout counts as the lower bound of a missing response's response time.
+/// Checks that the timeout of a missing response counts as a lower bound for the response time.
 fn censored(measured: &mut CaseMeasurement) {
     let (run, findings) = (&measured.run, &mut measured.findings);
     let (requests, times) = (&run.requests, &run.response_time_us);

@@ -28,7 +28,7 @@ pub struct CaseReport {
 pub struct CaseAttempt {
     /// Failed findings. The list is empty if the attempt passed.
     pub failed: Vec<String>,
-    /// Disturbance of the host because of which the attempt is void.
+    /// Disturbance of the host that makes the attempt void, if any.
     pub void: Option<String>,
 }
 

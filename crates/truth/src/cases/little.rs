@@ -3,7 +3,7 @@
 use super::{CaseEnvironment, CaseResult};
 use crate::scenario::Service;
 
-/// Maximum of |N − X·R| / N.
+/// Maximum accepted value of |N − X·R| / N.
 const TOLERANCE: f64 = 0.02;
 
 /// Duration of each run, in seconds.
@@ -16,7 +16,7 @@ pub fn run(environment: &CaseEnvironment, n: u64, service: Service) -> CaseResul
     measured.bytes_agree();
     let run = &measured.run;
     let product = run.throughput_per_s.zip(run.response_time_us.mean);
-    // Use thousandths, because findings show only one decimal.
+    // Use thousandths, because findings show only one decimal place.
     let thousandths = n as f64 * 1e3;
     let (what, tolerance) = (
         "X·R in thousandths of a connection",

@@ -1,4 +1,4 @@
-//! Runs a load against the truth server, with the checks that apply to every case.
+//! Runs a load against the truth server, and performs the checks that apply to every case.
 
 use floodmark_record::Run;
 
@@ -32,7 +32,7 @@ impl CaseEnvironment {
         Ok(CaseMeasurement::new(client.finish()?, server.stop()?))
     }
 
-    /// Runs a load like `measure` with all CPUs kept awake. Also measures the overhead of a plain
+    /// Runs a load like `measure`, but keeps all CPUs awake and measures the overhead of a plain
     /// client before and after the load. `truth` reads the server's times from the log.
     pub fn measure_times(
         &self,
@@ -78,8 +78,8 @@ impl CaseMeasurement {
         }
     }
 
-    /// Checks the counts of bytes and connections. The counts agree only if no connection ended
-    /// with unread data.
+    /// Checks the byte and connection counts. The counts agree only if no connection ended with
+    /// unread data.
     pub fn bytes_agree(&mut self) {
         let (bytes, totals) = (&self.run.bytes, &self.log.totals);
         let (findings, opened) = (&mut self.findings, self.run.connections.opened);

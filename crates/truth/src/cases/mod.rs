@@ -94,23 +94,23 @@ const CASES: &[Case] = &[
     ("T2/short", "1,000/s for 12 s, stalls of 100 ms every second", |e| stall::run(e, SHORT_STALL)),
     ("T2/long", "1,000/s for 12 s, stalls of 1 s every 4 s", |e| stall::run(e, LONG_STALL)),
     ("T2/sigstop", "39,500 requests at 2,000/s, server stopped for 1.4 s (wrk2's example)", stall::stopped),
-    ("T3/0.5", "one exponential server at 0.5 of its capacity", |e| queue::run(e, 0.5)),
-    ("T3/0.8", "one exponential server at 0.8 of its capacity", |e| queue::run(e, 0.8)),
-    ("T3/0.9", "one exponential server at 0.9 of its capacity", |e| queue::run(e, 0.9)),
+    ("T3/0.5", "one exponential server at 50 % of its capacity", |e| queue::run(e, 0.5)),
+    ("T3/0.8", "one exponential server at 80 % of its capacity", |e| queue::run(e, 0.8)),
+    ("T3/0.9", "one exponential server at 90 % of its capacity", |e| queue::run(e, 0.9)),
     ("T4/1-null", "Little's law, one connection, no delay", |e| little::run(e, 1, INSTANT)),
     ("T4/1", "Little's law, one connection, 1 ms", |e| little::run(e, 1, DELAY)),
     ("T4/20", "Little's law, 20 connections, exponential service", |e| little::run(e, 20, EXPONENTIAL)),
     ("T5", "rejected, wrong, truncated, malformed, reset, slow and missing responses, counted exactly", faulty_responses::run),
     ("T6/announced", "the server closes after 7 requests and announces it", |e| connections::closing(e, true)),
     ("T6/silent", "the server closes after 7 requests without announcing it", |e| connections::closing(e, false)),
-    ("T6/drip", "bodies in five pieces, 20 ms apart, after 10 ms: first and last byte", |e| connections::slow(e, DRIP)),
-    ("T6/continue", "100 Continue after 10 ms, the response 20 ms later", |e| connections::slow(e, CONTINUE)),
+    ("T6/drip", "bodies in five pieces, 20 ms apart, starting after 10 ms", |e| connections::slow(e, DRIP)),
+    ("T6/continue", "100 Continue after 10 ms, and the response 20 ms later", |e| connections::slow(e, CONTINUE)),
     ("T7/stopped", "the load process is stopped for 500 ms", client_fault::stopped),
     ("T7/starved", "the load process has a tenth of a CPU", client_fault::starved),
     ("T7/overload", "ten times the client's maximum rate", client_fault::overload),
     ("T8/poisson", "Poisson arrivals have exponential intervals at the server; counts and bytes agree", poisson::run),
-    ("T8/ramp", "a ramp from 0 to 1,000/s arrives as its integral requires", varying_rate::ramp),
-    ("T8/steps", "three steps arrive on schedule, each with its own figures", varying_rate::steps),
+    ("T8/ramp", "on a ramp from 0 to 1,000/s, arrivals follow its integral", varying_rate::ramp),
+    ("T8/steps", "arrivals of three steps are on schedule, and each step has its own figures", varying_rate::steps),
     ("T9", "the server becomes faster 12 s into a run of 20 s", speedup::run),
     ("T10", "an instant server: the client's maximum rate", ceiling::run),
 ];
@@ -120,8 +120,8 @@ const CASES: &[Case] = &[
 /// `only` and `skip` contain names such as `T2` or `T2/short`; without `only`, all cases run. The
 /// cases use the binary `floodmark` with `backend`. Returns no report if no case matches.
 ///
-/// Call this function only from `floodmark-truth`: case T2 starts the same program as a server
-/// process, and stops that process.
+/// Call this function only from `floodmark-truth`: case T2 starts and stops a server process that
+/// runs the same program.
 #[must_use]
 pub fn run_cases(
     floodmark: &Path,

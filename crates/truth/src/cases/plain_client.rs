@@ -53,7 +53,7 @@ impl Overhead {
         Ok(Overhead { min_us, max_us })
     }
 
-    /// Returns the smallest range that contains two measurements.
+    /// Returns the smallest range that contains both measurements.
     pub fn with(self, other: Self) -> Self {
         Overhead {
             min_us: self.min_us.min(other.min_us),
@@ -61,8 +61,8 @@ impl Overhead {
         }
     }
 
-    /// Returns the bounds, in microseconds, of a time that is `truth` plus this overhead. The
-    /// tolerance covers the overhead if the overhead is shorter than the tolerance.
+    /// Returns the bounds, in microseconds, for a time that is `truth` plus this overhead. The
+    /// upper bound allows for the tolerance or for the overhead, whichever is greater.
     pub fn around(&self, truth: f64, tolerance: f64) -> (f64, f64) {
         (
             truth + self.min_us - tolerance,
@@ -70,7 +70,7 @@ impl Overhead {
         )
     }
 
-    /// Returns a description of the disturbance if the overhead is too long.
+    /// Returns a description of the disturbance if the overhead is too large.
     pub fn disturbance(&self) -> Option<String> {
         let max_us = self.max_us;
         (max_us > MAX_US).then(|| {
@@ -89,8 +89,8 @@ impl fmt::Display for Overhead {
     }
 }
 
-/// Returns the times in microseconds from writing a request until the kernel has received the whole
-/// response.
+/// Sends the requests and returns a time for each, in microseconds: from writing the request until
+/// the kernel has received the whole response.
 fn times(to: SocketAddr) -> io::Result<Vec<f64>> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;

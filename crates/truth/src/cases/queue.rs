@@ -11,9 +11,9 @@ const SERVICE_US: f64 = 2_000.0;
 /// Duration of each run, in seconds.
 const SECONDS: u64 = 15;
 
-/// Tolerance against the server's log: a fraction or a number of microseconds, whichever is
-/// greater. The tolerance covers a plain client's overhead if the overhead is shorter than the
-/// tolerance.
+/// Tolerance for differences from the server's log: a fraction or a number of microseconds,
+/// whichever is greater. If a plain client's overhead is smaller than the tolerance, the tolerance
+/// covers the overhead.
 const TOLERANCE: f64 = 0.03;
 const TOLERANCE_US: f64 = 50.0;
 

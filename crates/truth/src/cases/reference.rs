@@ -32,7 +32,7 @@ impl Sorted {
     }
 }
 
-/// Returns the service time at the server (departure − arrival) of every request with a response.
+/// Returns the service time at the server (departure − arrival) for every request with a response.
 /// The client's times also include the network path (about 10 µs on loopback), and the wake-up
 /// times of the client's and the server's threads.
 #[must_use]
@@ -92,7 +92,7 @@ pub fn response(log: &Log, rate: f64) -> Sorted {
 /// starting with the first request in the log.
 ///
 /// A request that is due during a stall waits until the stall ends. Every other request is served
-/// immediately. Only the stalls of the log are used, so the times at which the actual client sent
+/// immediately. Only the stalls in the log are used, so the times at which the actual client sent
 /// its requests do not matter.
 #[must_use]
 pub fn even(log: &Log, rate: f64, count: u64) -> Sorted {
@@ -161,8 +161,8 @@ mod tests {
             begin_ns: begin * ms,
             end_ns: end * ms,
         };
-        // The rate is 1000/s, and requests are due at 5, 6, … 24 ms. Five requests are due in the
-        // first stall, and two in the second.
+        // The rate is 1000/s, and requests are due at 5, 6, … 24 ms. Five requests are due during
+        // the first stall, and two during the second.
         let log = Log {
             requests: vec![entry(6 * ms, 6 * ms), entry(5 * ms, 5 * ms)],
             stalls: vec![stall(1, 2), stall(10, 15), stall(20, 22), stall(90, 99)],

@@ -15,10 +15,10 @@ use crate::log::Log;
 use crate::scenario::{Scenario, Stall};
 use crate::sys;
 
-/// Tolerance of percentiles compared with the server's log.
+/// Tolerance for percentiles, relative to the server's log.
 const TOLERANCE: f64 = 0.03;
 
-/// Tolerance of the 99th percentile compared with the formula.
+/// Tolerance for the 99th percentile, relative to the formula.
 const FORMULA_TOLERANCE: f64 = 0.05;
 
 pub fn run(environment: &CaseEnvironment, stall: Stall) -> CaseResult {

@@ -9,18 +9,19 @@ use super::reference::Sorted;
 use super::{CaseEnvironment, CaseResult};
 use crate::scenario::{Scenario, Service};
 
-/// Final rate of the ramp per second, and duration of each case in seconds.
+/// Final rate of the ramp, in requests per second, and duration of each case, in seconds.
 const MAX_RATE: f64 = 1_000.0;
 const SECONDS: u64 = 10;
 
-/// Rates of the steps per second. The steps have equal durations and do not end on whole seconds.
+/// Rates of the steps, in requests per second. The steps have equal durations and do not end on
+/// whole seconds.
 const STEPS: [f64; 3] = [200.0, 1_000.0, 500.0];
 
 /// Service time during the steps, in microseconds.
 const DELAY_US: u64 = 2_000;
 
-/// Maximum 99th percentile of the lateness of arrivals, in microseconds. The value is ten times the
-/// wake-up time of a thread on an idle host.
+/// Maximum p99 of the arrivals' lateness, in microseconds: ten times a thread's wake-up time on an
+/// idle host.
 const LATE_US: f64 = 1_000.0;
 
 pub fn ramp(environment: &CaseEnvironment) -> CaseResult {
@@ -30,7 +31,7 @@ pub fn ramp(environment: &CaseEnvironment) -> CaseResult {
     let length = SECONDS as f64;
     let n = (MAX_RATE * length / 2.0) as u64;
     measured.all_ok(n);
-    // The number of arrivals until t is the area under the ramp: k = MAX_RATE · t² / (2 · length).
+    // The number of arrivals by t is the area under the ramp: k = MAX_RATE · t² / (2 · length).
     let due = |k: u64| (2.0 * length * k as f64 / MAX_RATE).sqrt();
     on_time(&mut measured, &(0..n).map(due).collect::<Vec<_>>());
     let saturation = &measured.run.saturation;
@@ -63,8 +64,8 @@ pub fn steps(environment: &CaseEnvironment) -> CaseResult {
     let (steps, findings) = (&measured.run.steps, &mut measured.findings);
     findings.equal("steps in the record", STEPS.len(), steps.len());
     for (step, rate) in steps.iter().zip(STEPS) {
-        // The counts may differ by the requests in flight at both ends of the step. The difference
-        // is the change of the rate times the service time, plus one for rounding.
+        // The counts may differ by the requests in flight at both ends of the step. That difference
+        // is at most the maximum rate times the service time, plus one per end for rounding.
         let ends = MAX_RATE * DELAY_US as f64 / 1e6 + 2.0;
         let what = format!("step of {rate}/s: throughput_per_s");
         findings.near(&what, rate, Some(step.throughput_per_s), ends / each);

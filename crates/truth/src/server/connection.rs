@@ -15,7 +15,7 @@ use crate::sys;
 /// this limit by pipelining.
 const INPUT_LIMIT: usize = 4 * HEAD_LIMIT;
 
-/// A connection, with its current request.
+/// A connection and its current request.
 #[derive(Debug)]
 pub struct ServerConnection {
     pub stream: TcpStream,
@@ -25,7 +25,7 @@ pub struct ServerConnection {
     pub requests: u64,
     /// Remaining steps of the current response; empty between requests.
     pub steps: VecDeque<ResponseStep>,
-    /// Whether epoll is asked to report that the connection is writable.
+    /// Whether epoll reports when the connection becomes writable.
     pub awaits_writable: bool,
     /// Kernel timestamp of the last input, if available.
     pub stamp_ns: Option<u64>,
@@ -98,8 +98,8 @@ impl ServerConnection {
         Ok(self.head.take())
     }
 
-    /// Writes the rest of `bytes`, the current step. Returns the number of bytes that the kernel
-    /// accepted, and whether all bytes have been written.
+    /// Writes the rest of the current step, whose content is `bytes`. Returns the number of bytes
+    /// that the kernel accepted, and whether all bytes have been written.
     ///
     /// # Errors
     /// The client has closed the connection.

@@ -25,7 +25,7 @@ use event_loop::EventLoop;
 /// Length of the accept queue. The queue must hold all connections that arrive during a stall.
 const BACKLOG: i32 = 4096;
 
-/// An error at the start of a server or later.
+/// An error while a server starts or runs.
 #[derive(Debug, thiserror::Error)]
 pub enum TruthError {
     /// The scenario is invalid.
@@ -34,7 +34,7 @@ pub enum TruthError {
     /// A system call failed.
     #[error("truth server: {0}")]
     Io(#[from] io::Error),
-    /// A bug in this crate.
+    /// The server thread panicked, which is a bug in this crate.
     #[error("truth server: its thread panicked")]
     Panicked,
 }

@@ -1,4 +1,4 @@
-//! Tests of every framing and every rejection, each with the smallest input that shows it.
+//! Tests for every kind of framing and every rejection. Each test uses the smallest possible input.
 
 use super::*;
 use crate::{MAX_HEADERS, MAX_SECTION_BYTES};
@@ -104,7 +104,8 @@ fn reads_responses_without_a_body() {
         let text = format!("HTTP/1.1 {status} x\r\nTransfer-Encoding: chunked\r\n\r\n");
         assert_eq!(response(&text), (status, true, String::new(), text.len()));
     }
-    // The end is known without the close that a response to GET would need.
+    // A response to HEAD ends with its head. The same response to GET would end when the connection
+    // closes.
     let (got, ..) = read(b"HTTP/1.1 200 OK\r\n\r\n", true).unwrap();
     assert!(got.unwrap().keep_alive);
 }
@@ -263,7 +264,7 @@ fn limits_heads_and_trailers() {
         let whole = longest(room);
         assert_eq!(response(&whole).3, whole.len());
         assert_eq!(error(&longest(room + 1)), too_large);
-        // The input has no line end, and an illegal byte beyond the limit.
+        // The input has no line ending, and the illegal byte is beyond the limit.
         let endless = format!("{start}{before}A: {}\0", "b".repeat(MAX_SECTION_BYTES));
         assert_eq!(error(&endless), too_large);
     }

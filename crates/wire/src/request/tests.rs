@@ -1,4 +1,4 @@
-//! Tests of encoded requests, and of every rejection.
+//! Tests for encoded requests, and for every rejection.
 
 use super::*;
 use proptest::prelude::*;

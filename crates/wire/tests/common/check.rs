@@ -4,7 +4,7 @@
 
 use floodmark_wire::{ReadError, Reader, Response};
 
-/// The result of reading all bytes of one connection.
+/// The result of reading all bytes on one connection.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Transcript {
     /// Complete responses with their bodies.
@@ -13,7 +13,7 @@ pub struct Transcript {
     pub ends: Vec<usize>,
     /// The bytes after the last complete response.
     pub rest: Vec<u8>,
-    /// Reason for the end of reading: an error, or the close of the connection.
+    /// Why reading ended: an error, or `Ok` if the connection was closed.
     pub end: Result<(), ReadError>,
 }
 
@@ -48,17 +48,27 @@ pub fn read(
                 Ok(fed) => fed,
                 Err(error) => break 'read Err(error),
             };
-            assert!(fed.consumed <= piece.len(), "consumed more than was fed");
+            assert!(
+                fed.consumed <= piece.len(),
+                "the reader consumed more bytes than it was fed"
+            );
             at += fed.consumed;
             match fed.response {
                 Some(response) => {
                     responses.push((response, std::mem::take(&mut body)));
                     ends.push(at);
-                    assert!(!reader.started(), "started before the next response");
+                    assert!(
+                        !reader.started(),
+                        "a response started before it was expected"
+                    );
                     reader.expect_response(to_head_request);
                 }
                 None => {
-                    assert_eq!(fed.consumed, piece.len(), "left input without a response");
+                    assert_eq!(
+                        fed.consumed,
+                        piece.len(),
+                        "input was left although no response was complete"
+                    );
                     assert!(reader.started());
                 }
             }
@@ -72,7 +82,8 @@ pub fn read(
     }
 }
 
-/// Checks one input: every split gives the same result, and every response matches its bytes.
+/// Checks that every split of an input gives the same result, and that each response matches its
+/// bytes.
 ///
 /// # Panics
 /// Panics if a property does not hold.
@@ -100,7 +111,7 @@ fn check_response(response: &Response, body: &[u8], raw: &[u8], to_head_request:
     if to_head_request || matches!(response.status, 204 | 304) {
         assert!(
             body.is_empty() && after.is_empty(),
-            "a body where none can be"
+            "a response that cannot have a body has one"
         );
         return;
     }
@@ -117,13 +128,13 @@ fn check_response(response: &Response, body: &[u8], raw: &[u8], to_head_request:
         }
         None => assert!(
             body == after && !response.keep_alive,
-            "an end that was not marked"
+            "nothing marks the end of the body"
         ),
     }
 }
 
-/// Returns the lines of the last head, skipping 1xx, and the bytes after that head.
-/// The split is simple, and independent of the reader's code.
+/// Returns the lines of the final head, after any 1xx responses, and the bytes after that head.
+/// This simple parser is independent of the reader's code.
 fn final_head(mut raw: &[u8]) -> (Vec<String>, &[u8]) {
     loop {
         let mut lines = Vec::new();
@@ -151,12 +162,15 @@ fn declared_length(head: &[String]) -> Option<u64> {
     let value = head
         .iter()
         .find_map(|line| line.strip_prefix("content-length:"))?;
-    let first = value.split(',').next().expect("split gives at least one");
+    let first = value
+        .split(',')
+        .next()
+        .expect("`split` yields at least one part");
     Some(first.trim().parse().expect("a length"))
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014). It is good enough to choose splits and mutations from a
-/// seed.
+/// The random number generator SplitMix64 (Steele, Lea, Flood 2014). Its quality is sufficient for
+/// choosing splits and mutations.
 pub struct Random(pub u64);
 
 impl Random {

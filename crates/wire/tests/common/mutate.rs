@@ -1,4 +1,4 @@
-//! Damages responses in the ways that attackers and broken servers do.
+//! Damages responses in the same ways as attackers and broken servers.
 
 use super::check::Random;
 
@@ -48,7 +48,7 @@ pub fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
             )),
             3 => bytes.extend_from_within(at..to),
             4 => {
-                // Choose a place within a line, where most of the meaning is.
+                // Choose a place within a line, because most of the meaning is there.
                 let start = bytes[..at]
                     .iter()
                     .rposition(|&b| b == b'\n')

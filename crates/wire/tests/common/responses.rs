@@ -1,4 +1,4 @@
-//! Valid responses of every framing, with the expected result of reading each of them.
+//! Valid responses with every kind of framing, and the expected result of reading each response.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,10 +14,10 @@ pub struct Sample {
 
 #[derive(Debug, Clone)]
 enum Framing {
-    /// Number of repeated `Content-Length` headers.
+    /// Number of times that the `Content-Length` header occurs.
     Length(usize),
     Chunked {
-        /// Length and extension of each chunk. The body may end before the last one.
+        /// Length and extension of each chunk. The body may end before the last chunk.
         chunks: Vec<(usize, String)>,
         trailers: Vec<String>,
     },
@@ -26,7 +26,8 @@ enum Framing {
     None(u16),
 }
 
-/// Generates any valid response. Only with `until_close`, the close may mark the end.
+/// Generates any valid response. If `until_close` is set, the end of the connection may mark the
+/// end of the response.
 pub fn sample(until_close: bool) -> impl Strategy<Value = Sample> {
     let interim = vec(
         prop_oneof![

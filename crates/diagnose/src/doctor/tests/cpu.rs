@@ -1,4 +1,4 @@
-//! Tests of the CPU findings: number, quota, frequency, steal and other load.
+//! Tests for the CPU findings: number, quota, frequency, steal and other load.
 
 use floodmark_record::host::{BusyProcess, CpuFacts, FrequencyFacts, QuotaFacts};
 
@@ -227,7 +227,7 @@ fn judges_other_load() {
         "0.08 of 8",
         "",
     );
-    // On a host with two CPUs, a background load of 0.3 CPUs is worth a warning.
+    // On a host with two CPUs, a background load of 0.3 CPUs causes a warning.
     let mut facts = sound();
     facts.cpus.online = Some(2);
     load(0.31, &[("a", 7, 0.3)])(&mut facts);

@@ -1,4 +1,4 @@
-//! Tests of the connection findings: open files, ports, queues and tables.
+//! Tests for the connection findings: open files, ports, queues and tables.
 
 use floodmark_record::host::{ConntrackFacts, LimitFacts, PortFacts};
 
@@ -49,7 +49,7 @@ fn judges_local_ports() {
                 high,
                 reserved,
             });
-            // At this delay, the rate of fresh connections has no effect on the finding.
+            // With such a short delay, the rate of fresh connections does not affect the finding.
             facts.time_wait.reuse_delay_ms = Some(10);
         }
     };

@@ -1,4 +1,4 @@
-//! Tests of the io_uring and clock findings.
+//! Tests for the io_uring and clock findings.
 
 use floodmark_record::host::{ClockFacts, IoUringFacts};
 

@@ -72,8 +72,8 @@ fn checks_littles_law_only_if_it_applies() {
     case.notes_nothing();
     case.run.response_time_us.mean = Some(40_000.0);
     case.notes_one(&["gives 40.0 requests", "50 connections", "20 %"]);
-    // Little's law is not checked with failures, fresh connections, an open schedule, or response
-    // times close to the length of the run.
+    // Little's law is not checked if there are failures, fresh connections, an open-model schedule,
+    // or response times close to the length of the run.
     case.run.requests.reconnects = 1;
     case.notes_nothing();
     case.run.requests.reconnects = 0;
@@ -108,7 +108,7 @@ fn notes_missing_run_delay_and_stalls() {
     );
     let mut died = Case::good(open());
     died.run.longest_stall_ns = None;
-    died.notes_one(&["stalls of the client are unknown"]);
+    died.notes_one(&["client stalls are unknown"]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn notes_unused_addresses() {
         "[::1]:8080 (connect refused, 25 connections)",
         "used instead: 127.0.0.1:8080",
     ]);
-    // If no address accepts connections, the reason for the early end already reports this.
+    // If no address accepts connections, the reason for the early end already reports the problem.
     case.run.connections.addresses[0].opened = 0;
     case.notes_nothing();
 }

@@ -31,8 +31,8 @@ impl<'a> WindowSamples<'a> {
         self.series_of(metric, false)
     }
 
-    /// Returns the peaks of a metric at the original resolution. Returns the values if no steps
-    /// were merged.
+    /// Returns a metric's peaks at the original resolution, or the metric's values if no steps were
+    /// merged.
     pub fn peaks(&self, metric: &Metric) -> Option<&'a Observation> {
         self.series_of(metric, true).or_else(|| self.series(metric))
     }
@@ -42,15 +42,15 @@ impl<'a> WindowSamples<'a> {
         self.run.observations.iter().find(of)
     }
 
-    /// Returns all metrics of the run, including metrics whose name contains data, such as a thread
-    /// group.
+    /// Returns all metrics of the run, including metrics whose names contain variable parts, such
+    /// as the name of a thread group.
     pub(super) fn metrics(&self) -> impl Iterator<Item = &'a Metric> {
         let series = self.run.observations.iter().filter(|of| !of.is_peak);
         series.map(|of| &of.metric)
     }
 
-    /// Returns the values of the steps within the window, each with the step's length in seconds.
-    /// Empty if the steps are longer than the window.
+    /// Returns the value and the length, in seconds, of each step within the window. Returns
+    /// nothing if the steps are longer than the window.
     fn within(&self, series: &Observation) -> Vec<(f64, f64)> {
         let step = series.step_ms as f64;
         let beyond = |by: f64| -> Vec<(f64, f64)> {
@@ -58,7 +58,7 @@ impl<'a> WindowSamples<'a> {
             let inside = steps.filter_map(|(i, value)| {
                 let begin = series.start_ms as f64 + f64::from(i) * step;
                 let mut end = begin + step;
-                // The last step ends together with the load.
+                // The last step ends when the load ends.
                 if i as usize + 1 == series.values.len() && begin < self.to_ms {
                     end = end.min(self.to_ms);
                 }
@@ -72,7 +72,7 @@ impl<'a> WindowSamples<'a> {
         if steps.is_empty() { beyond(0.5) } else { steps }
     }
 
-    /// Returns the mean of a rarely sampled level. A value is the level at the end of a step.
+    /// Returns the mean of a rarely sampled level. Each value is the level at the end of a step.
     pub fn level(&self, metric: Metric) -> Option<f64> {
         let series = self.series(&metric)?;
         let (start, step) = (series.start_ms as f64, series.step_ms as f64);
@@ -105,27 +105,28 @@ impl<'a> WindowSamples<'a> {
             .or_else(|| self.mean(Metric::Network(None, figure)))
     }
 
-    /// Returns the rate of a counter of the server's control group. Falls back to floodmark's own.
+    /// Returns the rate of a counter in the server's control group. Falls back to floodmark's
+    /// control group.
     pub fn cgroup(&self, figure: CgroupFigure) -> Option<f64> {
         self.mean(Metric::Cgroup(Some(Role::Server), figure))
             .or_else(|| self.mean(Metric::Cgroup(None, figure)))
     }
 
-    /// Returns the mean of a metric of the target's connections at one end. Returns `None` for an
-    /// unobserved server on a remote host.
+    /// Returns the mean of a socket metric for connections to the target, measured in the given
+    /// role. Returns `None` for an unobserved server on a remote host.
     pub fn sockets(&self, role: Role, figure: SocketFigure) -> Option<f64> {
         let mean = self.mean(Metric::Sockets(role, figure));
         mean.filter(|_| role != Role::Server || self.is_server_local())
     }
 
-    /// Returns the mean of a metric of the server's accept queue. Returns `None` for an unobserved
+    /// Returns the mean of a metric for the server's accept queue. Returns `None` for an unobserved
     /// server on a remote host.
     pub fn listener(&self, figure: ListenerFigure) -> Option<f64> {
         let mean = self.mean(Metric::Listener(figure));
         mean.filter(|_| self.is_server_local())
     }
 
-    /// Returns whether the kernel counters include the server. Counters of this host say nothing
+    /// Returns whether the kernel counters include the server. Counters on this host say nothing
     /// about an unobserved server on a remote host.
     pub fn is_server_local(&self) -> bool {
         let exists = |metric| self.mean(metric).is_some_and(|n| n > 0.0);

@@ -11,12 +11,12 @@ use super::WindowSamples;
 pub struct ThreadGroupFacts {
     pub name: String,
     pub threads: f64,
-    /// Number of threads with at least a fifth of the activity of the busiest thread.
+    /// Number of threads that are at least a fifth as active as the busiest thread.
     pub at_work: f64,
     /// Voluntary context switches per second.
     pub waits_per_s: f64,
     pub on_cpu: f64,
-    /// Mean number of threads that wait in each kernel function, highest first.
+    /// Mean number of threads that wait in each kernel function, in descending order.
     pub waits_in: Vec<(String, f64)>,
 }
 
@@ -37,12 +37,12 @@ pub struct UpstreamFacts {
     /// Number of connections that wait for a response. `None` if most responses arrive within one
     /// clock tick.
     pub waiting: Option<f64>,
-    /// Number of connections that wait for a response or received one within a clock tick of the
-    /// request.
+    /// Number of connections that wait for a response, or received a response within a clock tick
+    /// of the request.
     pub perhaps_waiting: f64,
 }
 
-/// Mean numbers of PostgreSQL sessions in different states.
+/// Mean number of PostgreSQL sessions in each state.
 #[derive(Debug)]
 pub struct DatabaseSessions {
     pub active: f64,

@@ -1,4 +1,4 @@
-//! Limits of the client: CPU, stalls, local ports, open files.
+//! Limits in the client: CPU, stalls, local ports and open files.
 
 use floodmark_record::metric::{Role, SocketFigure};
 use floodmark_record::plan::{ConnectionUse, Sources};
@@ -10,7 +10,7 @@ use crate::validity::{ClientThreads, STALL_S};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{RunFacts, used};
 
-/// Minimum share of the intended requests affected by an error that limits throughput.
+/// Minimum share of the intended requests that an error must affect to limit throughput.
 const AFFECTED: f64 = 0.01;
 
 /// Detects a client that is limited by its CPU.
@@ -54,9 +54,9 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         if client.busiest.is_some() && f64::from(threads) < client.allowed {
             format!("add a client thread: -t {}", threads + 1)
         } else if external {
-            "use floodmark as the client, or several hosts".to_owned()
+            "use floodmark as the client, or run the client on several hosts".to_owned()
         } else {
-            "run the client on another host, or on several".to_owned()
+            "run the client on another host, or on several hosts".to_owned()
         },
     )
     .with_utilization(busy, facts.responses_per_s)
@@ -70,16 +70,16 @@ pub(super) fn stall(facts: &RunFacts<'_>) -> Option<Finding> {
     let window = facts.run.sending_s;
     let longest = show_ns(longest_ns);
     if stall_s < STALL_S || stall_s < 0.02 * window {
-        return ruled_out(format!("longest stall of the client: {longest}"));
+        return ruled_out(format!("longest client stall: {longest}"));
     }
     Candidate::new(
-        // A stall reduces throughput by its share of the time.
+        // Throughput falls by the stall's share of the time.
         EvidenceRank::Counted.unless_minor(stall_s < PAUSED * window),
         format!("the load generator stalled for {longest}: it neither sent nor received"),
         vec![format!(
             "longest_stall_ns: a client thread woke up {longest} late"
         )],
-        "find what stopped it (another program, a paused host, SIGSTOP), then repeat",
+        "find out what stopped the client (another program, a paused host, SIGSTOP), then repeat",
     )
     .found()
 }
@@ -103,12 +103,13 @@ pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
             "client sockets in TIME_WAIT: {sockets:.0} on average (sock_diag)"
         ));
     }
-    // Open connections also occupy ports, so TIME_WAIT must hold the majority.
+    // Open connections also occupy ports, so most of the ports must be in TIME_WAIT.
     let all_ports = ports.map(|n| n as f64 * sources as f64);
     let in_time_wait = all_ports
         .zip(time_wait)
         .is_some_and(|(ports, sockets)| sockets >= ports / 2.0);
-    // TIME_WAIT lasts 60 s (TCP_TIMEWAIT_LEN), so each port is used at the start and once a minute.
+    // TIME_WAIT lasts 60 s (TCP_TIMEWAIT_LEN), so each port can be used at the start and then once
+    // a minute.
     let seconds = run.sending_s;
     let limit = all_ports
         .filter(|_| in_time_wait && seconds > 0.0)
@@ -116,7 +117,7 @@ pub(super) fn ports(facts: &RunFacts<'_>) -> Option<Finding> {
     if let Some(limit) = limit {
         let limit = per_s(limit);
         evidence.push(format!(
-            "upper bound in a run of {seconds:.0} s: {limit}, since TIME_WAIT lasts 60 s"
+            "upper bound in a run of {seconds:.0} s: {limit}, because TIME_WAIT lasts 60 s"
         ));
     }
     let number = ports

@@ -11,12 +11,12 @@ use super::{HALF, NEAR_LIMIT, per_s, percent, show_us, working};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, used};
 
-/// Minimum share of connects that met a full accept queue. Each such connect waits at least a
-/// second, which dominates throughput or p99.
+/// Minimum share of new connections that met a full accept queue. Each such connection waits at
+/// least a second, which dominates throughput or p99.
 const OVERFLOWED: f64 = 0.01;
 
-/// Minimum number of new connections per request at which connecting takes half of the CPU. A
-/// request on a fresh connection costs about five times as much as on a kept connection
+/// Minimum number of new connections per request at which connecting takes half of the CPU time. A
+/// request on a fresh connection costs about five times as much as a request on a kept connection
 /// (docs/peers.md).
 const REOPENED: f64 = 0.2;
 
@@ -57,7 +57,7 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     let retransmits = samples.network(Role::Client, NetworkFigure::SynRetransmits);
     let retransmits = retransmits.map(|rate| {
         let rate = per_s(rate);
-        format!("TCPSynRetrans: {rate} connects retried after a second or more")
+        format!("TCPSynRetrans: {rate} (connection requests sent again after a second or more)")
     });
     let limit = queue_limit
         .map(|n| format!(" ({n:.0})"))
@@ -73,7 +73,7 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects a server that closes connections after a number of requests.
+/// Detects a server that closes connections after a certain number of requests.
 pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     let run = facts.run;
     if run.plan.connection_use != ConnectionUse::Kept {
@@ -111,17 +111,17 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Minimum share of the connections that wait to be accepted.
+/// Minimum share of connections that wait to be accepted.
 const NOT_ACCEPTED: f64 = 0.1;
 
-/// Minimum time in the accept queue that is not just scheduling delay, seconds.
+/// Minimum time in the accept queue, in seconds, that is longer than an ordinary scheduling delay.
 const LONG_WAIT_S: f64 = 0.1;
 
-/// Minimum used share of an exhausted limit on open files. The process still opens and closes some
-/// files at its limit.
+/// Minimum used share at which the limit on open files counts as exhausted. A process at this limit
+/// still opens and closes some files.
 const FILES_EXHAUSTED: f64 = 0.98;
 
-/// Detects established connections that the server does not accept because it reached a limit on
+/// Detects established connections that the server does not accept because of a limit on
 /// connections or open files.
 pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     let Some(waiting) = facts.samples.listener(ListenerFigure::AcceptQueue) else {
@@ -142,8 +142,9 @@ pub(super) fn not_accepted(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
     let run = facts.run;
     let connections = f64::from(run.plan.connections);
-    // If connections come and go with the requests, some are always in the queue. Little's law
-    // gives their waiting time. Connections that ended with a failed request are excluded.
+    // If connections are short-lived, some connections are always in the queue. Little's law gives
+    // the waiting time of these connections. Connections that ended with a failed request are
+    // excluded.
     let broken = 2 * broken_connections(run);
     let opened = run.connections.opened.saturating_sub(broken) as f64;
     let wait_s = waiting * run.sending_s / opened.max(1.0);
@@ -183,7 +184,7 @@ fn broken_connections(run: &Run) -> u64 {
     run.requests.reset + run.requests.timed_out + run.requests.malformed
 }
 
-/// Range in which a number of new connections per response counts as one.
+/// Range in which the number of new connections per response counts as one.
 const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
 
 /// Detects a server that opens an upstream connection for each request.
@@ -192,8 +193,8 @@ pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
     let per_response = opened / facts.responses_per_s.max(f64::MIN_POSITIVE);
     let addresses: Vec<&str> = facts.upstreams.iter().map(|u| u.address.as_str()).collect();
     let addresses = addresses.join(", ");
-    // Connections shorter than a millisecond are rarely sampled. Connections of an external client
-    // look the same.
+    // Connections that last less than a millisecond are rarely sampled. The connections of an
+    // external client cannot be distinguished from such connections.
     let one_each = ONE_PER_RESPONSE.contains(&per_response) && facts.run.client.name.is_none();
     if addresses.is_empty() && !one_each {
         return None;
@@ -207,7 +208,8 @@ pub(super) fn proxy(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(figure);
     }
     let source = match &*addresses {
-        "" => "the upstream is unknown, as its connections were too short to be sampled".to_owned(),
+        "" => "the upstream is unknown, because its connections were too short to be sampled"
+            .to_owned(),
         addresses => format!("the server has connections to {addresses} (sock_diag)"),
     };
     Candidate::new(

@@ -1,4 +1,5 @@
-//! The rules. Each rule detects one cause, or several that depend on each other.
+//! The rules for verdicts. Each rule detects one cause, or several causes that depend on each
+//! other.
 
 mod client;
 mod connections;
@@ -21,22 +22,22 @@ use crate::text::{per_s, percent};
 /// Minimum busy share of a saturated thread or CPU ([`crate::validity::SATURATED_SHARE`]).
 const SATURATED: f64 = crate::validity::SATURATED_SHARE;
 
-/// Minimum used share of a resource near its limit. Two limits within a tenth of each other are
-/// named together.
+/// Minimum used share at which a resource is near its limit. Two limits within a tenth of each
+/// other are named together.
 const NEAR_LIMIT: f64 = 0.9;
 
 /// Minimum idle share of the CPUs at which a runnable thread can find an idle CPU.
 const IDLE: f64 = 0.25;
 
-/// Minimum share of a resource used by its main consumer, and minimum share of the requests in the
-/// place where most of them wait.
+/// A consumer that uses at least this share of a resource is the main consumer. A place with at
+/// least this share of the requests holds most of the requests.
 const HALF: f64 = 0.5;
 
 /// Minimum ratio of run delay to CPU time at which a process competes for CPUs.
 const CONTENDED: f64 = 0.2;
 
-/// Minimum share of the time that all threads are paused. Throughput falls by the same share, which
-/// exceeds the variation between runs.
+/// Minimum share of the time for which all threads are paused. Throughput falls by the same share,
+/// which exceeds the variation between runs.
 const PAUSED: f64 = 0.1;
 
 enum Rule {
@@ -89,10 +90,12 @@ pub(super) fn apply(facts: &RunFacts<'_>) -> Findings {
     findings
 }
 
-/// Returns the number of CPUs available to a process: those it may use, minus those used by others.
+/// Returns the number of CPUs available to a process: the CPUs that the process may use, minus the
+/// CPUs that others use.
 ///
 /// `host_busy` is the number of busy CPUs on the process's host. If the process has dedicated CPUs
-/// or the host was not monitored, `others` (the known CPU use of others) applies instead.
+/// or the host was not monitored, the function subtracts `others` instead, which is the known CPU
+/// use of other processes.
 ///
 /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
 fn available_cpus(host_busy: Option<f64>, side: &CpuUse, own_cpus: bool, others: f64) -> f64 {

@@ -8,15 +8,18 @@ use crate::next::{MET_SHARE, STEP_UP};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, Findings, ruled_out};
 use crate::why::facts::RunFacts;
 
-/// Minimum share of failures whose effect on throughput exceeds noise.
+/// Minimum share of failures at which the effect on throughput exceeds noise.
 const FAILED_SHARE: f64 = 0.1;
 
-/// Detects a rate limiter by responses with status 429 or 503.
+/// Detects a rate limiter from responses with status 429 or 503.
 pub(super) fn rate_limiter(facts: &RunFacts<'_>) -> Option<Finding> {
     let counts = &facts.run.requests;
     let responses = counts.ok + counts.rejected + counts.wrong + counts.malformed;
     let share = counts.rejected as f64 / responses.max(1) as f64;
-    let rejected = format!("{:.1} % of the responses were 429 or 503", share * 100.0);
+    let rejected = format!(
+        "{:.1} % of the responses had status 429 or 503",
+        share * 100.0
+    );
     if share < FAILED_SHARE {
         return ruled_out(rejected);
     }
@@ -98,7 +101,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
         .map(|(outcome, n)| format!("{} {outcome}", show_count(*n)))
         .collect();
     if outcomes.is_empty() {
-        return ruled_out("no request got a response or failed");
+        return ruled_out("no request received a response or failed");
     }
     let errors = run.errors.iter();
     let errors: Vec<String> = errors
@@ -110,10 +113,10 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     let target = &run.plan.target;
     Candidate::new(
-        // Causes that prevent the client from sending or the server from accepting are more
-        // specific.
+        // A cause that prevents the client from sending or the server from accepting connections is
+        // more specific.
         EvidenceRank::Minor,
-        "no request got a response, so nothing about the server was measured",
+        "no request received a response, so nothing about the server was measured",
         evidence,
         format!(
             "check that the server listens on {} (curl -i {})",
@@ -142,11 +145,11 @@ pub(super) fn offered_rate_met(facts: &RunFacts<'_>, findings: &mut Findings) {
             share * 100.0
         )],
         format!(
-            "to find the limit, offer more (--rate {:.0}) or omit the rate",
+            "to find the limit, offer a higher rate (--rate {:.0}) or omit the rate",
             offered * STEP_UP
         ),
     );
-    // An external client reports the requested rate as if it were measured.
+    // An external client reports the requested rate as the measured rate.
     let cause = match facts.run.client.name {
         Some(_) => Cause::OfferedRate,
         None => Cause::None,

@@ -31,7 +31,8 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         percent(client_delay),
         percent(server_delay)
     );
-    // With separate CPUs, the larger consumer would gain what the smaller one uses now.
+    // With separate CPUs, the larger consumer would gain the CPU time that the smaller consumer
+    // uses now.
     let store = used(&facts.store);
     let smaller = server.used.min(client.used);
     let share = smaller / (server.used + client.used + store).max(1e-9);
@@ -49,8 +50,8 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
     let busy = facts.host_busy?;
     let cpus = facts.cpus;
     let busy_share = (busy / cpus).min(1.0);
-    // Threads that hand work to each other leave CPUs idle for short times. Contention still
-    // dominates if the idle time is short and less than the smaller consumer uses.
+    // Threads that hand work to each other leave CPUs idle for short periods. Contention still
+    // dominates if the idle time is short and less than the smaller consumer's CPU time.
     let idle = (cpus - busy).max(0.0);
     let momentarily_idle = idle < IDLE * cpus && idle < smaller;
     let busy_text = format!("{busy:.2} of {cpus:.0} CPUs busy (/proc/stat)");
@@ -132,19 +133,19 @@ fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     })
 }
 
-/// CPU use of threads that run one at a time: one CPU, minus the cost of handing over.
+/// CPU use of threads that run one at a time: one CPU, minus the cost of handovers between threads.
 const ONE_CPU: std::ops::Range<f64> = 0.9..1.05;
 
 /// Maximum number of concurrent requests if threads run one at a time.
 const FEW_REQUESTS: f64 = 3.0;
 
-/// Detects threads that run one at a time, such as under an interpreter's global lock. No single
-/// thread is saturated, but together the threads use one CPU.
+/// Detects threads that run one at a time, for example under an interpreter's global lock. No
+/// single thread is saturated, but together the threads use one CPU.
 fn one_thread_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let (idle, cpus) = facts.idle_cpus()?;
-    // Even a single request alternates with the threads that read and write, so the shortest
-    // service time is a few times the CPU time of the request.
+    // A single request takes turns with the threads that read and write, so the shortest service
+    // time is a few times the CPU time of the request.
     let few = working::ONE.start..FEW_REQUESTS;
     let concurrency = facts
         .concurrency
@@ -207,7 +208,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects throttling by the CPU quota of the control group.
+/// Detects throttling by the control group's CPU quota.
 pub(super) fn quota(facts: &RunFacts<'_>) -> Option<Finding> {
     let times = facts.samples.cgroup(CgroupFigure::ThrottledPeriods)?;
     let throttled = facts.samples.cgroup(CgroupFigure::ThrottledTime)?;
@@ -238,7 +239,7 @@ pub(super) fn steal(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(figure);
     }
     Candidate::new(
-        // Below half, the consumer of the remaining CPU time matters more.
+        // If less than half is stolen, the consumer of the remaining CPU time matters more.
         EvidenceRank::Mechanism.unless_minor(share < HALF),
         format!("the hypervisor gives {stolen} of this host's CPU time to other guests"),
         vec![figure],

@@ -8,14 +8,15 @@ use super::{HALF, NEAR_LIMIT, PAUSED, percent, saturated_thread, server_availabl
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{CpuUse, RunFacts, used};
 
-/// Minimum share of the server's CPU used by a compiler that still has much code to compile.
+/// Minimum share of the server's CPU time that a compiler uses while much code is still uncompiled.
 const COMPILING: f64 = 0.2;
 
-/// Minimum share of compilation while the server warms up or a compiler thread is never idle.
+/// Minimum share of the server's CPU time that a compiler uses while the server warms up or a
+/// compiler thread is never idle.
 const COMPILING_WHILE_COLD: f64 = 0.05;
 
-/// Returns whether the server is the main consumer of its CPUs and saturates the CPUs or one
-/// thread. Only such a server can be limited by a consumer of its CPU.
+/// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs or
+/// one thread. Only such a server can be limited by a consumer of the server's CPU time.
 fn is_saturated(facts: &RunFacts<'_>, server: &CpuUse) -> bool {
     let all = server.used + facts.client_on_server_cpus() + used(&facts.store);
     let cpus = server.used >= NEAR_LIMIT * server_available_cpus(facts, server);
@@ -32,8 +33,8 @@ pub(super) fn jit(facts: &RunFacts<'_>) -> Option<Finding> {
         server.used
     );
     let warming = facts.run.steady.class == SteadyClass::Warming;
-    // Interpreted code costs more than its compilation. If CPUs are idle, requests do not wait for
-    // the compiler.
+    // Running interpreted code costs more CPU time than compiling it. If CPUs are idle, requests do
+    // not wait for the compiler.
     let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= NEAR_LIMIT);
     let cold = warming || never_idle.is_some();
     let compiles = share >= COMPILING || (cold && share > COMPILING_WHILE_COLD);
@@ -135,7 +136,7 @@ pub(super) fn tls(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     Candidate::new(
         EvidenceRank::Mechanism,
-        format!("the server is busy with TLS handshakes: {per_request:.2} full ones per request"),
+        format!("the server is busy with TLS: {per_request:.2} full handshakes per request"),
         vec![
             figure + " (tls.handshakes, tls.resumed)",
             format!(

@@ -15,7 +15,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let available = available_cpus(facts.server_host_busy, store, own_cpus, server);
     let share = (store.used / available).min(1.0);
     let figure = show_available("store", store.used, available);
-    // If the server uses more of the same CPUs, the server is the one that lacks CPU time.
+    // If the server uses more of the same CPUs, the server lacks CPU time, not the store.
     if share < NEAR_LIMIT || server > store.used {
         return ruled_out(figure);
     }
@@ -23,7 +23,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
         EvidenceRank::Saturated,
         "the store is CPU-bound",
         vec![figure],
-        "reduce the cost of its queries (check for missing indexes), or give the store more CPUs",
+        "reduce the cost of the store's queries (check for missing indexes), or give the store more CPUs",
     )
     .with_utilization(share, facts.responses_per_s)
     .found()
@@ -47,7 +47,7 @@ pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
     // A session that holds a lock while it commits releases the lock after the commit.
     if lock_holder_commits(sessions) {
         return ruled_out(format!(
-            "{figure}; its holder was committing ({:.1} sessions; {:.1} idle in a transaction)",
+            "{figure}; the lock holder was committing ({:.1} sessions; {:.1} idle in a transaction)",
             sessions.committing, sessions.idle_in_transaction
         ));
     }
@@ -91,7 +91,8 @@ pub(super) fn commits(facts: &RunFacts<'_>) -> Option<Finding> {
 /// samples miss this in one of eighteen runs.
 const SAMPLES: usize = 10;
 
-/// Minimum number of requests in flight for many of them to wait for the one in the store.
+/// Minimum number of requests in flight at which many requests wait for the single request in the
+/// store.
 const MANY_IN_FLIGHT: f64 = 10.0;
 
 /// Detects requests that reach the store one at a time while CPUs are idle and many requests wait.
@@ -117,7 +118,7 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Waiting,
         format!(
-            "the store never has more than one of {in_flight:.0} requests in flight: a single writer waits for it"
+            "the store never has more than one of {in_flight:.0} requests in flight: a single writer waits for the store"
         ),
         vec![
             format!("maximum concurrent requests in Cassandra: {most:.0}, in {n} samples (thread_pools)"),
@@ -132,14 +133,15 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns the number of waiting sessions that limits throughput: half of the sessions in use, and
-/// at least half a session on average. Sessions idle in a transaction count as in use.
+/// Returns the minimum number of waiting sessions that limits throughput: half of the sessions in
+/// use, and at least half a session on average. Sessions that are idle in a transaction count as in
+/// use.
 fn limiting_sessions(sessions: &DatabaseSessions) -> f64 {
     (HALF * (sessions.active + sessions.idle_in_transaction)).max(HALF)
 }
 
-/// Returns whether most lock holders are committing: at least half a session on average, and more
-/// than are idle in a transaction.
+/// Returns whether most lock holders are committing. On average, at least half a session must be
+/// committing. More sessions must be committing than idle in a transaction.
 fn lock_holder_commits(sessions: &DatabaseSessions) -> bool {
     sessions.committing >= HALF && sessions.committing > sessions.idle_in_transaction
 }

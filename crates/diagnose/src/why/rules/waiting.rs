@@ -8,7 +8,7 @@ use super::{HALF, per_s, show_us, working};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::RunFacts;
 
-/// Minimum median service time with delayed ACKs, µs. Linux delays an ACK by at least 40 ms
+/// Range of the median service time with delayed ACKs, in µs. Linux delays an ACK by at least 40 ms
 /// (`TCP_DELACK_MIN`, HZ/25).
 const DELAYED_ACK_US: std::ops::Range<f64> = 39_000.0..48_000.0;
 
@@ -68,7 +68,7 @@ const WRITING: [&str; 8] = [
     "submit_bio_wait",
 ];
 
-/// Detects server threads that are blocked in writes.
+/// Detects server threads that are blocked while writing.
 pub(super) fn logging(facts: &RunFacts<'_>) -> Option<Finding> {
     let is_write = |function: &str| WRITING.iter().any(|name| function.starts_with(name));
     let groups = facts.thread_groups.iter();
@@ -93,12 +93,13 @@ pub(super) fn logging(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Payload of an Ethernet segment, bytes. The client's kernel may delay the ACK of a response that
-/// fits into one segment, so unacknowledged bytes of such a response do not indicate a full link.
+/// Payload of a TCP segment on Ethernet, in bytes. The client's kernel may delay the ACK of a
+/// response that fits into one segment, so unacknowledged bytes of such a response do not indicate
+/// a full link.
 const SEGMENT: f64 = 1_448.0;
 
-/// Maximum size of a response that the rule considers, bytes. Socket buffers limit the data that a
-/// connection has in transit. The value is a choice, not a kernel constant.
+/// Maximum response size, in bytes, that the rule considers. Socket buffers limit the data that a
+/// connection has in transit. The value is an estimate, not a kernel constant.
 const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
 
 /// Detects a saturated link: responses have left the server but have not reached the client.

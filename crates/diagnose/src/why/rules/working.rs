@@ -1,4 +1,4 @@
-//! Limits on the number of concurrent requests in the server, while no resource is saturated.
+//! Limits on the number of concurrent requests in the server when no resource is saturated.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,18 @@ use super::{HALF, IDLE, per_s, percent, saturated_thread, show_idle};
 use crate::why::candidate::{Candidate, EvidenceRank, Findings, not_available, ruled_out};
 use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts, used};
 
-/// Minimum share of requests in flight that are in progress if none waits for another.
+/// Minimum share of the requests in flight that the server works on if no request waits for
+/// another.
 const NO_QUEUE: f64 = 0.8;
 
-/// Range of mean numbers that count as one.
+/// Range of means that count as one.
 pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
 
-/// Range of the ratio of two numbers that count as equal. Both numbers are means of samples, and
-/// service times vary.
+/// Two numbers count as equal if their ratio is in this range. Both numbers are means of samples,
+/// and service times vary.
 const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 
-/// Minimum number of waits per response for threads that take part in the work.
+/// Minimum number of waits per response at which threads take part in the work.
 const TAKES_PART: f64 = 0.3;
 
 /// Causes that this rule distinguishes.
@@ -90,7 +91,7 @@ pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
         let candidate = Candidate::new(
             EvidenceRank::Demand,
             format!(
-                "{connections:.0} concurrent requests are too few: each takes {shortest}, and none \
+                "{connections:.0} concurrent requests are too few: each takes {shortest}, and no request \
                  waits for another"
             ),
             evidence,
@@ -115,7 +116,7 @@ pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
     let others = CAUSES.iter().filter(|cause| !named.contains(cause));
     if others.clone().count() == CAUSES.len() {
         let missing = format!(
-            "the limit of {concurrency:.1} requests at once: no pool of this size was found"
+            "the cause that limits the server to {concurrency:.1} requests at once: no pool of this size was found"
         );
         findings.add(Cause::Concurrency, not_available(missing));
     }
@@ -166,7 +167,7 @@ fn limits_in_server(
         let (address, count) = (&upstream.address, upstream.established.round());
         add(
             Cause::ConnectionPool,
-            &format!("all {count:.0} connections of the server to {address} are in use"),
+            &format!("all {count:.0} connections from the server to {address} are in use"),
             vec![format!(
                 "{:.1} of {count:.0} connections to {address} wait for a response (sock_diag)",
                 upstream.perhaps_waiting
@@ -189,7 +190,7 @@ fn limits_in_server(
                 upstream.address
             ))
         });
-        let set_to = format!("setting `{name}` of the server: {value}");
+        let set_to = format!("server setting `{name}`: {value}");
         add(
             Cause::WorkerPool,
             &format!("`{name}` ({value}) limits concurrency: {figure}"),
@@ -201,15 +202,15 @@ fn limits_in_server(
     if ONE.contains(&concurrency) && pool.is_none() && used(&facts.server) < HALF {
         add(
             Cause::Serialised,
-            "the server processes one request at a time, as behind a lock or a single writer",
+            "the server processes one request at a time, for example because of a lock or a single writer",
             Vec::new(),
-            "find what all requests share (a lock, an actor, a queue), and split or shorten it",
+            "find out what all requests share (a lock, an actor, a queue), and split or shorten it",
         );
     }
     found
 }
 
-/// Returns the next step for a limit. Names the setting whose value is near the limit.
+/// Returns the next step for a limit. The step names a setting whose value is near the limit.
 fn raise(facts: &RunFacts<'_>, concurrency: f64, kind: &str) -> String {
     setting_near(&facts.run.setting, concurrency, kind).map_or_else(
         || "raise the limit, or make requests shorter".to_owned(),
@@ -237,7 +238,7 @@ pub(in crate::why) fn setting_near<'a>(
 const EVENT_LOOP: f64 = 0.25;
 
 /// Returns whether a thread group is an exhausted pool: its size equals the number of concurrent
-/// requests, its threads take part in the work, and they do not wait for events.
+/// requests, its threads take part in the work, and the threads do not wait for events.
 pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let takes_part =
         |group: &ThreadGroupFacts| group.waits_per_s >= TAKES_PART * facts.responses_per_s;
@@ -246,8 +247,8 @@ pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFac
         return false;
     }
     if ONE.contains(&concurrency) {
-        // A pool of one thread is the only thread group at work. Otherwise, other threads wait for
-        // it.
+        // A pool of one thread must be the only thread group at work. Otherwise, other threads wait
+        // for that thread.
         let groups = facts.thread_groups.iter();
         return groups.filter(|of| takes_part(of)).count() == 1 && group.threads < ONE.end;
     }
@@ -255,11 +256,11 @@ pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFac
 }
 
 /// Minimum share of an exhausted pool's connections that are in use. Between two uses, the server
-/// holds the connection.
+/// still holds a connection.
 const IN_USE: f64 = 0.75;
 
-/// Returns whether a pool's connections all wait for responses and their number equals the number
-/// of concurrent requests. A connection reused within a clock tick counts as waiting.
+/// Returns whether all connections of a pool wait for responses, and the size of the pool equals
+/// the number of concurrent requests. A connection reused within a clock tick counts as waiting.
 fn is_exhausted(upstream: &UpstreamFacts, concurrency: f64) -> bool {
     upstream.perhaps_waiting >= IN_USE * upstream.established
         && same(concurrency, upstream.established)

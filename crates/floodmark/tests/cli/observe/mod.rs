@@ -18,7 +18,7 @@ use crate::support::{
 };
 use crate::watching::cpu_s;
 
-/// Maximum time to wait until other tests need fewer sockets.
+/// Maximum time to wait for other tests to close their sockets.
 const CROWDED: Duration = Duration::from_secs(150);
 
 /// A running observer that is killed on drop.
@@ -44,8 +44,8 @@ impl Observe {
         observe
     }
 
-    /// Waits until connections are sampled every second. They are sampled less often while other
-    /// tests hold thousands of sockets.
+    /// Waits until connections are sampled every second. The interval is longer while other tests
+    /// hold thousands of sockets.
     fn settled(self) -> Self {
         let end = Instant::now() + CROWDED;
         while self.step_of("server sockets").is_none_or(|ms| ms > 1_000) {
@@ -55,7 +55,7 @@ impl Observe {
         self
     }
 
-    /// Returns the interval between the latest values of a subject, ms.
+    /// Returns the interval between a subject's latest values, in milliseconds.
     fn step_of(&self, subject: &str) -> Option<u64> {
         let text = self.text();
         // The last line may be incomplete, so it is ignored.
@@ -110,8 +110,8 @@ impl Drop for Observe {
     }
 }
 
-/// Runs a load. Returns it with the server's CPU time in seconds. Repeats a load whose connections
-/// were sampled less than once per second, because samples can then miss connections.
+/// Runs a load. Returns the load and the server's CPU time in seconds. If connections were sampled
+/// less than once per second, repeats the load, because samples may have missed connections.
 fn observed(server: &Serve, send: impl Fn() -> Load) -> (Load, f64) {
     let end = Instant::now() + CROWDED;
     loop {
@@ -301,7 +301,7 @@ fn a_killed_observer_leaves_its_lines() {
     let run = load.run();
     assert_eq!(
         run.server, None,
-        "nothing is known about the whole measurement"
+        "the observation covers only part of the measurement"
     );
     assert!(grown(run, "server", "on_cpu") > 0.0);
     let known: Vec<bool> = run

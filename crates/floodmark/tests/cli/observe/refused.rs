@@ -1,4 +1,4 @@
-//! Invalid uses of `floodmark observe` and `--with`.
+//! Tests of invalid uses of `floodmark observe` and `--with`.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Observations from a host whose clock is not synchronized.
+//! Tests of observations from a host whose clock is not synchronized.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! Experiments that compare trials, and claims.
+//! Tests of experiments that compare trials, and of claims.
 
 use floodmark_record::comparison::{ComparedMetric, Conclusion, Holds};
 

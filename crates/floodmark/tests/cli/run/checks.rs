@@ -1,4 +1,4 @@
-//! Experiments with checks of responses.
+//! Tests of experiments that check responses.
 
 use super::ExperimentFolder;
 use crate::scoring::SERVER;

@@ -1,4 +1,4 @@
-//! Experiments with external clients.
+//! Tests of experiments with external clients.
 
 use floodmark_record::Metric;
 use floodmark_record::events::EndReason;

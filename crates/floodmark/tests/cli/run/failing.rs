@@ -1,4 +1,4 @@
-//! Experiments with failing trials.
+//! Tests of experiments with failing trials.
 
 use super::{ExperimentFolder, NATIVE, processes_of, python};
 use crate::support::{code, finish, floodmark, text};

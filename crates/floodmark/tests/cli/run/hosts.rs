@@ -1,4 +1,4 @@
-//! Placement of client and server on CPUs and behind a proxy.
+//! Tests of client and server placement: on CPUs, and with a proxy between them.
 
 use super::{ExperimentFolder, NATIVE};
 use crate::support::{code, finish, text};

@@ -1,4 +1,4 @@
-//! No process survives the end of an experiment, no matter in which phase it ends.
+//! Tests that no process outlives an experiment, whichever phase the experiment ends in.
 
 use std::path::Path;
 use std::process::Child;
@@ -8,19 +8,19 @@ use floodmark_record::run::Status;
 use super::{ExperimentFolder, NATIVE, leases, processes_of, python};
 use crate::support::{alive, code, finish, folded, signal, text, valid, wait_for};
 
-/// Phase in which the experiment is ended.
+/// Phase in which the test ends the experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExperimentPhase {
     Building,
     Starting,
     Loading,
-    /// The load by an external client.
+    /// An external client is sending the load.
     Driving,
     Stopping,
 }
 
 impl ExperimentPhase {
-    /// Returns the number of leases: one for the server and one for an external client.
+    /// Returns the number of leases in this phase. An external client has its own lease.
     fn leases(self) -> usize {
         match self {
             ExperimentPhase::Driving => 2,
@@ -32,8 +32,8 @@ impl ExperimentPhase {
 /// Python code that creates the file `begun` and starts a process that outlives its parent.
 const BEGIN: &str = "subprocess.Popen(['sleep', '300'])\nopen('begun', 'w').close()";
 
-/// Starts an experiment that remains in the given phase. Returns it with the IDs of the processes
-/// that it started.
+/// Starts an experiment that remains in the given phase. Returns its folder, the floodmark process,
+/// and the IDs of the processes that floodmark started.
 fn start_and_wait(phase: ExperimentPhase) -> (ExperimentFolder, Child, Vec<u32>) {
     let lab = ExperimentFolder::new("");
     let folder = lab.0.path();
@@ -142,7 +142,8 @@ fn ctrl_c_ends_an_external_client() {
     ctrl_c(ExperimentPhase::Driving);
 }
 
-/// Kills floodmark. Expects the next start to end the remaining processes and to measure.
+/// Kills floodmark. Expects the next run to end the remaining processes and to complete a
+/// measurement.
 fn sigkill(phase: ExperimentPhase) {
     let (lab, mut child, started) = start_and_wait(phase);
     child.kill().unwrap();
@@ -168,7 +169,10 @@ fn sigkill(phase: ExperimentPhase) {
     let (code, record, printed) = lab.run(&["--only", "native", "--duration", "200ms"]);
     assert_eq!(code, 0, "{printed}");
     assert_eq!(record.runs.len(), 1);
-    assert!(printed.contains("left by a killed floodmark"), "{printed}");
+    assert!(
+        printed.contains("left behind when floodmark was killed"),
+        "{printed}"
+    );
     assert_eq!(left(), 0, "{phase:?}: {printed}");
     assert_eq!(leases(&lab), 0);
 }

@@ -1,4 +1,4 @@
-//! Counts of lines in a server's log.
+//! Tests of the error counts from a server's log.
 
 use super::{ExperimentFolder, python};
 
@@ -35,13 +35,13 @@ fn counts_log_lines_in_each_attempt() {
             .collect();
         let lines = counted[0].1;
         assert_eq!(counted, [("java.lang.Boom", lines), ("never said", 0)]);
-        // The last lines of an attempt may be counted in the next one.
+        // The last lines of an attempt may be counted in the next attempt.
         assert!((28..=32).contains(&lines), "{counted:?}");
         all += lines;
     }
     assert!(
         printed.contains(&format!(
-            "loud: {all} lines of the server log with java.lang.Boom"
+            "loud: {all} lines in the server log with java.lang.Boom"
         )),
         "{printed}"
     );
@@ -61,7 +61,7 @@ fn refuses_an_empty_log_pattern() {
     assert_eq!(crate::support::code(&output), 2);
     let printed = crate::support::text(&output.stderr);
     assert!(
-        printed.contains("system.toml:3: errors: expected texts within one line"),
+        printed.contains("system.toml:3: errors: expected single-line strings"),
         "{printed}"
     );
 }

@@ -26,7 +26,7 @@ impl ExperimentFolder {
     fn new(experiment: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("tmp")).unwrap();
-        // Use the systems that are shipped with floodmark.
+        // Use the systems and clients that ship with floodmark.
         std::fs::create_dir(folder.path().join("systems")).unwrap();
         for name in ["native", "nginx"] {
             let shipped = root().join("systems").join(name);
@@ -88,7 +88,7 @@ impl ExperimentFolder {
         self.ended(self.start(arguments))
     }
 
-    /// Waits for the end of a run. Returns its exit code, record and output.
+    /// Waits for the experiment to end. Returns its exit code, record and output.
     fn ended(&self, child: Child) -> (i32, Record, String) {
         let output = finish(child);
         let json = std::fs::read(self.result().join("record.json"));
@@ -106,7 +106,7 @@ fn root() -> PathBuf {
 
 const NATIVE: &str = "[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\n";
 
-/// Writes a Python server that runs the code in `does` at start. Returns a trial that uses this
+/// Writes a Python server that runs the code in `does` at startup. Returns a trial that uses this
 /// server.
 fn python(folder: &Path, does: &str) -> String {
     let script = format!(

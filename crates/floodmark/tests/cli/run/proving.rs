@@ -1,4 +1,4 @@
-//! Experiments that prove their verdicts.
+//! Tests of experiments that prove their verdicts.
 
 use floodmark_record::proof::Perturbation;
 use floodmark_truth::{Scenario, scenario::Service};

@@ -1,4 +1,4 @@
-//! Experiments that are interrupted and resumed.
+//! Tests of experiments that are interrupted and resumed.
 
 use floodmark_record::events::Event;
 
@@ -27,7 +27,7 @@ fn keeps_complete_processes_and_repeats_the_rest() {
     for kill in [libc::SIGINT, libc::SIGKILL] {
         let lab = experiment();
         let mut child = lab.start(&["--quiet"]);
-        // The fourth run is the second attempt of the second trial on its first process.
+        // The fourth run is the second attempt on the second trial's first process.
         wait_for("the fourth run", || {
             (count(&lab, "run_began") == 4).then_some(())
         });
@@ -97,7 +97,7 @@ fn refuses_to_resume_another_experiment() {
         ),
         (
             [&only[..], &["--only", "second"]].concat(),
-            "the result has the trials native, second",
+            "the result has different trials: native, second",
         ),
         ([&only[..], &["--out", "other"]].concat(), "--out"),
     ] {

@@ -1,4 +1,4 @@
-//! Experiments with client and server in separate network namespaces.
+//! Tests of experiments with client and server in separate network namespaces.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -129,9 +129,9 @@ fn separate_client(trial: &str) {
             .find(|seen| seen.metric.name() == "tw")
             .unwrap();
         let most = waiting.values.iter().copied().fold(0.0, f64::max);
-        // TIME_WAIT sockets belong to the namespace of client or server, never to that of the host.
+        // TIME_WAIT sockets belong to the client's or the server's namespace, never to the host's.
         assert!(most > 0.0 && most <= 1000.0, "{waiting:?}");
-        // Each of the two probes uses a connection. The last value may be the mean of two samples
+        // Each of the two probes uses one connection. The last value may be the mean of two samples
         // that are a fifth of the run apart.
         let ok = run.requests.ok as f64;
         let expected = 0.9 * ok..=ok + PROBES;
@@ -159,7 +159,7 @@ fn separate_client(trial: &str) {
         assert!(subjects("server sockets") && subjects("client sockets"));
         assert!(
             !subjects("client network"),
-            "the counter is that of the monitoring thread"
+            "the counter belongs to the monitoring thread"
         );
     }
     assert!(printed.contains("separate network namespaces"), "{printed}");
@@ -175,7 +175,7 @@ fn refuses_an_unknown_network_setting() {
         (
             "\"net.core.rmem_max\" = 1",
             5,
-            "it is not a setting of a network namespace",
+            "network namespaces have no such setting",
         ),
         (
             "\"net.ipv4.tcp_tw_reuse\" = \"x\"",
@@ -265,7 +265,7 @@ fn ctrl_c_leaves_no_process_or_namespace() {
     nothing_is_left(&started, &entered, &had);
 }
 
-/// Returns a command that runs as the user nobody from a copy that this user can read.
+/// Returns a command that runs a copy of floodmark as the user nobody, who can read the copy.
 fn as_nobody(lab: &ExperimentFolder) -> Command {
     const NOBODY: u32 = 65_534;
     let program = lab.0.path().join("floodmark");

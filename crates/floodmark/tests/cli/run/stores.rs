@@ -1,4 +1,4 @@
-//! Experiments with stores behind the servers.
+//! Tests of experiments with stores behind the servers.
 
 use std::path::Path;
 
@@ -110,7 +110,7 @@ fn each_server_process_has_an_empty_store_and_its_delay() {
         assert!(run.requests.ok > 0, "{printed}");
         // An empty store starts at 1, and the probe takes this number.
         let check = &run.checks[0];
-        let numbers = check.detail.split_once(" numbers, ").unwrap().1;
+        let numbers = check.detail.split_once(" numbers from ").unwrap().1;
         let first: u64 = numbers.split(' ').next().unwrap().parse().unwrap();
         assert!(check.held && first < 10, "{check:?}");
         let store = run.place.as_ref().unwrap().store.as_ref().unwrap();

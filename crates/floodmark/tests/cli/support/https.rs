@@ -1,4 +1,4 @@
-//! An HTTPS server in threads of the test.
+//! An HTTPS server that runs in threads of the test process.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -14,14 +14,14 @@ pub mod https;
 #[path = "../../../../load/src/tls/testing.rs"]
 pub mod tls;
 
-/// Time limit of any command, much longer than any command needs.
+/// Time limit for each command, much longer than any command should need.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Environment variable that sets the validity of each run of a debug build.
+/// Environment variable that sets the validity of all runs in a debug build.
 pub const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
-/// Returns the command without a terminal. Its temporary folder is in the build folder, and its runs
-/// are valid whatever else loads this host.
+/// Returns the command without a terminal. Its temporary folder is in the build folder. Its runs
+/// count as valid even under other load on this host.
 pub fn floodmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
     command
@@ -128,7 +128,7 @@ impl Load {
     }
 }
 
-/// Runs `floodmark load` and validates the record, which must be all of stdout.
+/// Runs `floodmark load` and validates the record, which must be the only output on stdout.
 pub fn load(url: &str, arguments: &[&str]) -> Load {
     start_load(url, arguments).end()
 }
@@ -158,7 +158,7 @@ pub fn limited(command: &mut Command, soft: u64, hard: u64) {
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure makes only a system call.
+    // SAFETY: the closure only makes a system call.
     unsafe { command.pre_exec(set) };
 }
 

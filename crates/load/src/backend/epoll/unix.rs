@@ -1,4 +1,4 @@
-//! Unix sockets that do not accept a connect immediately.
+//! Retries for unix sockets that do not accept a connection immediately.
 
 use super::{Completion, Epoll, refused_for_now};
 

@@ -1,4 +1,4 @@
-//! Availability of io_uring, with the reason if it is unavailable.
+//! Checks whether io_uring is available, and explains why it is not.
 
 use std::io;
 
@@ -10,11 +10,11 @@ use crate::budget::SocketLocation;
 use crate::clock::Clock;
 
 impl Uring {
-    /// Checks whether io_uring works on this host, and returns its abilities.
+    /// Checks whether io_uring works on this host, and returns the optional features of its kernel.
     /// The check creates everything that a load thread needs.
     ///
     /// # Errors
-    /// The reason why io_uring does not work; see [`Uring::new`].
+    /// Returns the reason why io_uring does not work; see [`Uring::new`].
     pub fn probe(most: usize) -> io::Result<Abilities> {
         let uring = Self::new(Clock::start(), &[], most, 0)?;
         Ok(Abilities {
@@ -23,15 +23,15 @@ impl Uring {
     }
 }
 
-/// Abilities of io_uring that not every supported kernel has.
+/// Features of io_uring that only some supported kernels have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abilities {
-    /// Whether sockets in a ring's table can be bound to source addresses (Linux 6.11).
+    /// Whether sockets in a ring's table can be bound to source addresses (since Linux 6.11).
     pub bind: bool,
 }
 
 impl Abilities {
-    /// Returns where a plan's sockets are kept. Its requests have at most `longest` bytes.
+    /// Returns the location of a plan's sockets. The plan's requests have at most `longest` bytes.
     #[must_use]
     pub fn sockets(self, plan: &Plan, longest: usize) -> SocketLocation {
         let unix = plan.target.addresses().any(|to| to.unix().is_some());
@@ -44,7 +44,7 @@ impl Abilities {
     }
 }
 
-/// Explains why io_uring cannot be used, with a fix.
+/// Explains why io_uring cannot be used, and suggests a fix.
 #[must_use]
 pub fn unavailable(error: &io::Error) -> String {
     let (why, fix) = match error.raw_os_error() {

@@ -1,4 +1,4 @@
-//! Sockets in the ring's table that are bound to a source address (Linux 6.11).
+//! Sockets in the ring's table that are bound to a source address (since Linux 6.11).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,8 +13,8 @@ use super::{ENTRIES, Uring};
 use crate::backend::Slot;
 use crate::backend::calls::ON;
 
-/// Source addresses of binds that the kernel has not read yet.
-/// The kernel copies an address when its bind is submitted, so the list is as long as the
+/// Source addresses for bind operations that the kernel has not read yet.
+/// The kernel copies an address when the bind is submitted, so the list is as long as the
 /// submission queue.
 pub(super) struct Addresses {
     held: Box<[SockAddr]>,
@@ -30,7 +30,7 @@ impl Addresses {
         }
     }
 
-    /// Stores an address at a place that does not change while its bind may be in the queue.
+    /// Stores an address in memory that does not change while the bind may still be in the queue.
     fn hold(&mut self, source: IpAddr) -> &SockAddr {
         self.next = (self.next + 1) % self.held.len();
         let held = &mut self.held[self.next];
@@ -42,17 +42,17 @@ impl Addresses {
 /// Returns whether sockets in the ring's table can be bound.
 pub(super) fn can_bind(ring: &IoUring) -> bool {
     let mut probe = Probe::new();
-    // Of the operations needed, bind is the newest. A kernel without it may also lack the command
-    // for socket options.
+    // Bind is the newest of the required operations. A kernel without bind may also lack the
+    // command for socket options.
     ring.submitter().register_probe(&mut probe).is_ok() && probe.is_supported(opcode::Bind::CODE)
 }
 
 impl Uring {
     /// Connects the slot's socket, which is in the ring's table, from `source`.
     ///
-    /// Bind and connect form a chain, which is submitted as a whole. After a failed bind, the chain
-    /// prevents a connect from an address that the kernel chooses. Only the failed part of a broken
-    /// chain is reported.
+    /// The bind and the connect form a chain, which is submitted as a whole. If the bind fails, the
+    /// chain prevents a connect from an address that the kernel would choose. Only the failed
+    /// operation of a chain is reported.
     /// [`Uring::push_socket`] explains why the chain does not include the socket's creation.
     pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {
         let generation = self.slots[slot as usize].generation;

@@ -8,17 +8,19 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Number of buffers, a power of two. It exceeds the completions that a thread has at once.
+/// Number of buffers, a power of two. It exceeds the number of completions that a thread handles at
+/// once.
 const COUNT: u16 = 512;
 
-/// Size of each buffer in bytes. It fits a typical response; longer ones arrive in pieces.
+/// Size of each buffer in bytes. A typical response fits. Longer responses arrive in pieces.
 const BYTES: usize = 4096;
 
-/// Distance between buffers in bytes. It is not a multiple of the page size, because the starts of
-/// all buffers, which short responses fill, would then share a few sets of the CPU caches.
+/// Distance between buffers in bytes. Short responses use only the starts of the buffers. If this
+/// distance were a multiple of the page size, these starts would share a few sets of the CPU
+/// caches.
 const STRIDE: usize = BYTES + 5 * 64;
 
-/// Id of the buffer group within its io_uring.
+/// Id of the buffer group within the ring.
 pub const GROUP: u16 = 0;
 
 /// Provided buffers (`IORING_REGISTER_PBUF_RING`, Linux 5.19).
@@ -36,7 +38,8 @@ impl ReceiveBuffers {
     /// Allocates the buffers and passes all of them to the kernel.
     ///
     /// # Errors
-    /// Fails without memory, or on a kernel without provided buffer rings.
+    /// Fails if there is not enough memory, or if the kernel does not support provided buffer
+    /// rings.
     pub fn register(ring: &IoUring) -> io::Result<Self> {
         // SAFETY: an anonymous private mapping overlaps no other memory.
         let memory = unsafe {
@@ -51,8 +54,8 @@ impl ReceiveBuffers {
             return Err(io::Error::from_raw_os_error(libc::ENOMEM));
         };
         let mut buffers = ReceiveBuffers { memory, tail: 0 };
-        // SAFETY: the entries start a page-aligned mapping that lives as long as `buffers`. The
-        // owner drops `buffers` after the io_uring.
+        // SAFETY: the entries are at the start of a page-aligned mapping that lives as long as
+        // `buffers`. The owner drops `buffers` after the io_uring.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(
                 memory.as_ptr() as u64,
@@ -72,7 +75,7 @@ impl ReceiveBuffers {
     pub fn filled(&self, id: u16, length: usize) -> &[u8] {
         let start = ENTRIES_BYTES + usize::from(id % COUNT) * STRIDE;
         // SAFETY: the range is within the mapping. The kernel does not write to a filled buffer
-        // until the buffer is returned, which takes `&mut self`.
+        // until the buffer is returned, which requires `&mut self`.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(start), length.min(BYTES)) }
     }
 
@@ -82,8 +85,8 @@ impl ReceiveBuffers {
         let start = ENTRIES_BYTES + usize::from(id % COUNT) * STRIDE;
         // SAFETY: `index` is within the entries, which the kernel reads only up to the published
         // tail.
-        // Address, length and id are set without changing the tail, which shares the first entry's
-        // reserved field.
+        // The tail occupies the first entry's reserved field. Setting only address, length and id
+        // does not change the tail.
         unsafe {
             let entry = &mut *self.memory.as_ptr().cast::<BufRingEntry>().add(index);
             entry.set_addr(self.memory.as_ptr().add(start) as u64);

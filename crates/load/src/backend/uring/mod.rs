@@ -1,18 +1,18 @@
 //! The io_uring backend: one `io_uring_enter` per loop iteration submits all commands and waits.
 //! It needs Linux 6.1.
 //!
-//! Sockets are direct descriptors in a table of the ring. One multishot receive per TCP connection
-//! fills provided buffers. Sends and closes produce a completion only on failure. Task work is
-//! deferred to the enter call, because only one thread submits.
+//! Sockets are direct descriptors in the ring's table. One multishot receive per TCP connection
+//! fills provided buffers. Sends and closes produce a completion only on failure. Because only one
+//! thread submits, task work is deferred to the enter call.
 //!
-//! The first send is not linked to `connect`. No thread reads the clock when a linked send leaves,
-//! so its delay would be attributed to the server or lost. Sending one iteration later costs no
-//! additional system call.
+//! The first send is not linked to the connect. No thread would read the clock when a linked send
+//! leaves, so its delay would be attributed to the server or lost. Sending one iteration later
+//! costs no additional system call.
 //!
-//! Direct descriptors have no TCP_NODELAY and need none. Linux delays a small segment only behind
-//! another unacknowledged small segment. A request in one write has one small segment at its end,
-//! and the response acknowledges it. Requests too long for one write use ordinary descriptors with
-//! TCP_NODELAY.
+//! Direct descriptors neither have nor need TCP_NODELAY. Linux delays a small segment only while
+//! another small segment is unacknowledged. A request in one write has one small segment at its
+//! end, and the response acknowledges this segment. Requests too long for one write use ordinary
+//! descriptors with TCP_NODELAY.
 
 use std::io;
 use std::os::fd::IntoRawFd;
@@ -49,11 +49,11 @@ mod unix;
 
 pub use self::availability::{Abilities, unavailable};
 
-/// Number of entries of the submission queue.
+/// Number of entries in the submission queue.
 const ENTRIES: u32 = 256;
 
-/// Number of entries of the completion queue.
-/// The kernel keeps completions that do not fit until there is space.
+/// Number of entries in the completion queue.
+/// The kernel keeps completions that do not fit until the queue has space.
 const COMPLETIONS: u32 = 8 * ENTRIES;
 
 /// The io_uring backend.
@@ -77,28 +77,28 @@ pub struct Uring {
     at: usize,
     /// The buffer that the last completion borrowed.
     lent: Option<u16>,
-    /// Replaced requests, kept until the submission queue is empty.
+    /// Replaced requests, which are kept until the submission queue is empty.
     retired: Vec<SharedBytes>,
-    /// Requests whose send was cancelled, with the send's user data.
-    /// They are kept until the kernel confirms the cancellation.
+    /// Requests whose send was cancelled, and the user data of the send.
+    /// These requests are kept until the kernel confirms the cancellation.
     cancelled: Vec<(u64, SharedBytes)>,
     /// The batch of responses to wait for while coalescing.
     coalesced: Option<Batch>,
     /// Kernel timestamps of responses, if enabled.
     stamping: Option<Stamping>,
-    /// Error of the kernel if it accepted no submissions.
+    /// The kernel's error if it accepted no submissions.
     failed: Option<io::Error>,
 }
 
 impl Uring {
     /// Creates a backend for at most `most` connections to `targets`.
-    /// Its requests have at most `longest` bytes.
+    /// The requests have at most `longest` bytes.
     ///
     /// # Errors
-    /// The kernel is too old or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the limit on
-    /// locked memory), or the limit on open files is below `most`. [`unavailable`] explains these
-    /// errors.
-    /// A unix socket's path is too long.
+    /// Fails if the kernel is too old or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the
+    /// limit on locked memory), or if the limit on open files is below `most`. [`unavailable`]
+    /// explains these errors.
+    /// Also fails if a unix socket's path is too long.
     pub fn new(clock: Clock, targets: &[Address], most: usize, longest: usize) -> io::Result<Self> {
         fire_when_due()?;
         let ring = IoUring::builder()
@@ -148,7 +148,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Submits delayed closes. Otherwise the last connections would not be closed as requested.
+    /// Submits the delayed closes, so that the last connections are closed as requested.
     fn drop(&mut self) {
         self.enter();
     }
@@ -229,7 +229,7 @@ impl IoBackend for Uring {
         {
             self.cancelled.push((data(RingOperation::Send), request));
         }
-        // An armed operation would keep the socket open after its close.
+        // Cancel the armed operations, which would otherwise keep the socket open.
         for (_, op) in pending.into_iter().filter(|(armed, _)| *armed) {
             let cancel = opcode::AsyncCancel::new(data(op)).build();
             self.push(

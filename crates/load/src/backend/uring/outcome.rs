@@ -16,7 +16,7 @@ use crate::clock::Ns;
 pub(super) enum RingEvent {
     /// The completion belongs to a closed connection, or there is nothing to report.
     Nothing,
-    /// Received bytes: slot, buffer id, range within the buffer, and the kernel's timestamp.
+    /// Bytes were received: slot, buffer id, range within the buffer, and the kernel's timestamp.
     Received(Slot, u16, Range<usize>, Option<Ns>),
     Other(Completion<'static>),
 }
@@ -37,12 +37,12 @@ impl Uring {
         let error = || io::Error::from_raw_os_error(-result);
         match op {
             RingOperation::Socket => {
-                // The following connect fails because there is no socket. This error is the reason,
-                // so it is reported first.
+                // The connect that follows also fails, because there is no socket. This error is
+                // the cause, so it is reported first.
                 entry.socket = Descriptor::None;
                 self.connect_failed(slot, error())
             }
-            // The kernel cancels the following connect without a completion.
+            // The kernel cancels the connect that follows, and reports no completion for it.
             RingOperation::Bind => self.connect_failed(slot, error()),
             RingOperation::Connect if result < 0 => self.connect_failed(slot, error()),
             RingOperation::Connect => {
@@ -63,7 +63,7 @@ impl Uring {
         RingEvent::Other(Completion::ConnectFailed { slot, error })
     }
 
-    /// Handles the end of a watched send, or of a send that the socket accepted only in part.
+    /// Handles a finished watched send, or a send of which the socket accepted only a part.
     fn sent(&mut self, slot: Slot, result: i32) -> RingEvent {
         let entry = &mut self.slots[slot as usize];
         entry.sending = false;
@@ -101,7 +101,8 @@ impl Uring {
                 self.give_back(buffer);
                 RingEvent::Other(Completion::Ended { slot })
             }
-            // All buffers are in use. They are returned before the kernel handles the new receive.
+            // All buffers are in use. The buffers are returned before the kernel handles the new
+            // receive.
             (n, _) if n == -libc::ENOBUFS => {
                 self.push_receive(slot);
                 RingEvent::Nothing

@@ -1,4 +1,4 @@
-//! Entries of the submission queue, and their submission.
+//! Adds entries to the submission queue, and submits them.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,12 +17,12 @@ use super::tag::{RingOperation, user_data};
 use crate::backend::{SharedBytes, Slot};
 use crate::clock::Ns;
 
-/// Maximum request size in bytes that fits into an empty socket buffer in one write.
-/// This is the smallest default of `net.ipv4.tcp_wmem`.
+/// Maximum size in bytes of a request that fits into an empty socket buffer in one write.
+/// This is the lowest default size in `net.ipv4.tcp_wmem`.
 pub(super) const AT_ONCE: usize = 16 * 1024;
 
-/// An address without a family. Connecting a TCP socket to this address disconnects the socket,
-/// with RST if the peer still uses the connection.
+/// An address without a family. Connecting a TCP socket to this address disconnects the socket, and
+/// sends RST if the peer still uses the connection.
 static NOWHERE: libc::sockaddr = libc::sockaddr {
     sa_family: libc::AF_UNSPEC as libc::sa_family_t,
     sa_data: [0; 14],
@@ -35,8 +35,8 @@ impl Uring {
 
     /// Pushes entries that must be submitted together. The end of a submission also ends a chain.
     pub(super) fn push_chain(&mut self, entries: &[squeue::Entry]) {
-        // SAFETY: everything that entries refer to lives until the kernel has finished with it.
-        // Addresses live as long as the ring or as documented at `Addresses`, requests as
+        // SAFETY: all memory that the entries refer to lives until the kernel has finished with it.
+        // Addresses live as long as the ring or as documented at `Addresses`. Requests live as
         // documented at `Uring::hold` and `Uring::cancelled`.
         let mut pushed = unsafe { self.ring.submission().push_multiple(entries) };
         if pushed.is_err() {
@@ -45,8 +45,8 @@ impl Uring {
             pushed = unsafe { self.ring.submission().push_multiple(entries) };
         }
         if pushed.is_err() {
-            // The kernel accepts nothing, although the queue has several times as many entries as
-            // there are delayed commands.
+            // The kernel accepts no entries, although the queue has room for several times the
+            // number of delayed commands.
             self.failed
                 .get_or_insert(io::Error::from_raw_os_error(libc::EBUSY));
         }
@@ -54,7 +54,7 @@ impl Uring {
 
     /// Submits the queue without waiting.
     pub(super) fn enter(&mut self) {
-        // The queue may contain a receive that found no buffer.
+        // The queue may contain a receive that found no free buffer before.
         self.buffers.publish();
         match self.ring.submit() {
             Err(error) if !passing(&error) => {
@@ -77,7 +77,7 @@ impl Uring {
         }
     }
 
-    /// Drops replaced requests, which the kernel does not need after a submission.
+    /// Drops replaced requests. The kernel does not need these requests after a submission.
     pub(super) fn submitted(&mut self) {
         if !self.retired.is_empty() && self.ring.submission().is_empty() {
             self.retired.clear();
@@ -104,12 +104,13 @@ impl Uring {
 
     /// Creates a socket in the ring's table.
     ///
-    /// The following connect is not linked to this entry, because the kernel creates a socket
+    /// The connect that follows is not linked to this entry, because the kernel creates a socket
     /// before it handles the next entry. A link would only cost another pass.
-    /// If a submission ended within the chain, the rest would find no socket (EBADF).
+    /// If a submission ended within such a chain, the remaining entries would find no socket
+    /// (EBADF).
     pub(super) fn push_socket(&mut self, slot: Slot) {
         let Ok(place) = DestinationSlot::try_from_slot_target(slot) else {
-            // No table is that long. The connect fails because there is no socket.
+            // No table is long enough. The connect that follows fails, because there is no socket.
             return;
         };
         let data = user_data(
@@ -133,8 +134,8 @@ impl Uring {
         });
     }
 
-    /// Resets the slot's connection with RST, like a close with SO_LINGER.
-    /// Unlike SO_LINGER, this also works for sockets in the ring's table.
+    /// Ends the slot's connection with RST, as a close with SO_LINGER would.
+    /// Unlike SO_LINGER, this method also works for sockets in the ring's table.
     pub(super) fn push_disconnect(&mut self, slot: Slot) {
         let (address, length) = (&raw const NOWHERE, size_of::<libc::sockaddr>() as u32);
         self.push_on(slot, RingOperation::Other, Flags::SKIP_SUCCESS, |fd| {
@@ -142,9 +143,9 @@ impl Uring {
         });
     }
 
-    /// Arms the slot's receive. It is multishot except on a unix socket.
-    /// There a multishot receive could miss an end directly after data until a fix of March 2026
-    /// (liburing issue 1549).
+    /// Arms the slot's receive. The receive is multishot, except on a unix socket.
+    /// On a unix socket, a multishot receive can miss the end of the stream directly after data,
+    /// unless the kernel has a fix from March 2026 (liburing issue 1549).
     pub(super) fn push_receive(&mut self, slot: Slot) {
         let entry = &mut self.slots[slot as usize];
         entry.receiving = true;
@@ -156,7 +157,7 @@ impl Uring {
             Flags::empty()
         };
         self.push_on(slot, RingOperation::Receive, flags, |fd| match message {
-            // The kernel uses the length of a buffer in the group.
+            // The kernel uses the size of the group's buffers instead of this length.
             _ if is_unix => opcode::Recv::new(fd, std::ptr::null_mut(), 0)
                 .buf_group(GROUP)
                 .build(),
@@ -167,15 +168,16 @@ impl Uring {
 
     /// Sends the rest of the slot's request.
     ///
-    /// If `watched`, the kernel continues until everything is written, and reports the end.
-    /// Otherwise it accepts what fits immediately, and reports only if it did not accept
-    /// everything. In that case it never reads the bytes after the submission.
+    /// If `watched`, the kernel continues until all bytes are written, and then reports a
+    /// completion.
+    /// Otherwise the kernel accepts the bytes that fit immediately, and never reads the bytes after
+    /// the submission. It reports a completion only if some bytes did not fit.
     pub(super) fn push_send(&mut self, slot: Slot, watched: bool) {
         let entry = &mut self.slots[slot as usize];
         let Some(rest) = entry.request.as_deref().and_then(|r| r.get(entry.sent..)) else {
             return;
         };
-        // Bytes beyond 4 GiB are sent after the completion.
+        // Bytes beyond 4 GiB are sent after this send's completion.
         let (start, length) = (rest.as_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX));
         entry.sending = watched;
         let whole = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
@@ -190,8 +192,8 @@ impl Uring {
     }
 
     /// Stores `bytes` as the slot's request.
-    /// The previous request may still be in the queue and is kept until its submission, at most one
-    /// per queue entry.
+    /// The previous request may still be in the queue, so it is kept until its submission. At most
+    /// one such request exists per queue entry.
     pub(super) fn hold(&mut self, slot: Slot, bytes: &SharedBytes) {
         let entry = &mut self.slots[slot as usize];
         entry.sent = 0;
@@ -204,7 +206,7 @@ impl Uring {
     }
 }
 
-/// Returns whether an enter call ended without a failure: the time is up, a signal arrived, or
+/// Returns whether the error of an enter call is harmless: the time is up, a signal arrived, or
 /// completions must be read first.
 pub(super) fn passing(error: &io::Error) -> bool {
     matches!(

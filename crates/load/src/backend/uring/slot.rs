@@ -4,10 +4,11 @@ use socket2::Socket;
 
 use crate::backend::SharedBytes;
 
-/// The slot of a connection. It is small, because there may be a hundred thousand slots.
+/// The backend's state for one connection. It is small, because there may be 100,000 slots.
 #[derive(Default)]
 pub(super) struct RingSlot {
-    /// Incremented on each close, to tell completions of a closed connection from its successor's.
+    /// Incremented on each close, to distinguish a closed connection's completions from its
+    /// successor's.
     pub generation: u32,
     /// Index of the target address.
     pub target: u32,
@@ -17,9 +18,10 @@ pub(super) struct RingSlot {
     pub receiving: bool,
     /// Whether a watched send is in progress.
     pub sending: bool,
-    /// The last request. The part that the socket has not accepted is sent from here.
+    /// The latest request. It contains the bytes that the socket has not accepted yet.
     pub request: Option<SharedBytes>,
-    /// Number of bytes that the socket has accepted. A send without completion accepted all bytes.
+    /// Number of request bytes that the socket has accepted. A send without a completion accepted
+    /// all bytes.
     pub sent: usize,
 }
 
@@ -28,8 +30,8 @@ pub(super) struct RingSlot {
 pub(super) enum Descriptor {
     #[default]
     None,
-    /// The ring's table, at the index of the slot.
+    /// The socket is in the ring's table. Its index is the slot.
     Direct,
-    /// An ordinary descriptor, needed for options that must be set before connecting.
+    /// The socket has an ordinary descriptor, because some options must be set before the connect.
     Plain(Socket),
 }

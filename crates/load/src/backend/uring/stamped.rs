@@ -17,8 +17,8 @@ use crate::clock::Ns;
 /// State of receives with timestamps.
 pub(super) struct Stamping {
     pub stamps: Stamps,
-    /// Layout of a receive: the room for data besides the bytes.
-    /// The kernel reads it when a receive is submitted.
+    /// Layout of a receive: the space for control data in addition to the received bytes.
+    /// The kernel reads this header when a receive is submitted.
     message: Box<libc::msghdr>,
     /// The wall-clock time directly before the worker's clock timed the last batch.
     wall: Duration,
@@ -48,7 +48,7 @@ impl Stamping {
 
 impl Uring {
     /// Enables kernel timestamps of responses if the kernel supports them.
-    /// Sockets in the ring's table support timestamps since Linux 6.11.
+    /// Since Linux 6.11, sockets in the ring's table support timestamps.
     #[must_use]
     pub fn stamped(mut self) -> Self {
         if self.plain || !self.plain_bound {
@@ -58,7 +58,7 @@ impl Uring {
     }
 
     /// Enables timestamps on the slot's socket, which is in the ring's table.
-    /// After a failure the slot's responses have no timestamps.
+    /// If this fails, the slot's responses have no timestamps.
     pub(super) fn push_stamp(&mut self, slot: Slot) {
         let (on, length) = (&raw const ON, size_of::<libc::c_int>() as u32);
         let (level, option) = (libc::SOL_SOCKET as u32, libc::SO_TIMESTAMPNS as u32);
@@ -67,7 +67,7 @@ impl Uring {
         });
     }
 
-    /// Returns the position of the slot's bytes in a buffer filled up to `length`, and the
+    /// Returns the range of the slot's bytes in a buffer that is filled up to `length`, and the
     /// timestamp of the last byte.
     /// Returns `None` if the buffer does not have the requested layout.
     pub(super) fn payload(

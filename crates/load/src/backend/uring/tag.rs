@@ -1,4 +1,4 @@
-//! User data of a completion: its operation and its connection.
+//! The user data of a completion, which identifies its operation and its connection.
 
 use crate::backend::Slot;
 
@@ -10,7 +10,7 @@ pub(super) enum RingOperation {
     Connect = 2,
     Send = 3,
     Receive = 4,
-    /// Closes and cancels. Their results are ignored.
+    /// Close, cancel, or another operation whose result is ignored.
     Other = 5,
     /// Binds a socket to its source address before the connect.
     Bind = 6,
@@ -41,7 +41,7 @@ pub(super) fn parts(user_data: u64) -> (RingOperation, Slot, u32) {
     (op, user_data as Slot, generation)
 }
 
-/// Returns the next generation. Generations repeat after 2²⁹ closes of one slot.
+/// Returns the next generation. Generations repeat after a slot has been closed 2²⁹ times.
 pub(super) fn next_generation(generation: u32) -> u32 {
     generation.wrapping_add(1) & GENERATION_MASK
 }

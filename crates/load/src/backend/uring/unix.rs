@@ -1,7 +1,7 @@
 //! Unix sockets, which are connected by ordinary system calls.
 //!
-//! Such a connect takes no time. In the ring, a full accept queue would occupy one kernel worker
-//! thread per connection. All other operations use the ring, as for TCP sockets.
+//! Such a system call never blocks. A connect in the ring would occupy one kernel worker thread per
+//! connection if the accept queue is full. All other operations use the ring, as for TCP sockets.
 
 use std::io;
 
@@ -12,12 +12,12 @@ use super::slot::Descriptor;
 use crate::backend::{Completion, Slot};
 
 impl Uring {
-    /// Connects a slot to its target, which is a unix socket.
+    /// Connects the slot to its target, which is a unix socket.
     pub(super) fn open_unix(&mut self, slot: Slot) {
         let entry = &self.slots[slot as usize];
         let (generation, target) = (entry.generation, entry.target as usize);
         let endpoint = &self.endpoints[target];
-        // The connected socket is blocking, so that the ring waits for it.
+        // After the connect, the socket is made blocking, so that the ring waits for its data.
         let made = endpoint.socket(Type::STREAM.nonblocking(), false, None);
         let connected = made.and_then(|socket| {
             let connected = socket.connect(&endpoint.address);

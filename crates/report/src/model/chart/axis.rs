@@ -14,7 +14,7 @@ const STEPS: f64 = 5.0;
 /// Minimum ratio of the largest to the smallest time on a logarithmic axis.
 const LOG_FROM: f64 = 20.0;
 
-/// Possible distances between ticks of a time axis, seconds.
+/// Possible distances between the ticks of a time axis, in seconds.
 const CLOCK_S: [f64; 15] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0,
     21600.0,
@@ -118,8 +118,8 @@ impl Axis {
         Axis::linear(from, to, ticks.map(|at| (at, label_s(at, step))))
     }
 
-    /// Returns an axis for shares of requests: 0 %, 90 %, 99 %, … up to `decades` nines. Each
-    /// further nine has the same width.
+    /// Returns an axis for shares of requests: 0 %, 90 %, 99 %, …, up to `decades` nines. Each
+    /// additional nine has the same width.
     pub(crate) fn of_shares(decades: f64) -> Self {
         let ticks = (0..=decades.floor() as usize).map(|n| {
             let label = match n {
@@ -136,7 +136,7 @@ impl Axis {
     }
 }
 
-/// Returns the smallest of 1, 2, 5 times a power of ten that is not below `rough`.
+/// Returns the smallest number that is at least `rough` and is 1, 2 or 5 times a power of ten.
 fn round_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let of = [1.0, 2.0, 5.0, 10.0].map(|m| m * power);

@@ -1,4 +1,4 @@
-//! Curves of per-second measurements: a step per measurement, and a gap where none exists.
+//! Curves of per-second measurements. Each measurement is a step; missing measurements are gaps.
 
 use floodmark_record::run::{Run, SeriesRow};
 
@@ -8,10 +8,10 @@ use super::axis::drawable;
 /// Maximum number of steps in a curve; more would be narrower than a pixel.
 pub(crate) const MAX_STEPS: usize = 300;
 
-/// Maximum distance between consecutive steps, seconds.
+/// Maximum distance between consecutive steps, in seconds.
 const ADJACENT_S: f64 = 1e-3;
 
-/// Minimum length of a step whose rate is meaningful, seconds.
+/// Minimum length of a step whose rate is meaningful, in seconds.
 const SLIVER_S: f64 = 0.05;
 
 /// How several measurements are merged into one step.
@@ -31,7 +31,7 @@ pub(crate) struct CurveStep {
     pub(crate) value: Option<f64>,
 }
 
-/// Returns the curve of `value` for a run's seconds.
+/// Returns the curve of `value` over the seconds of a run.
 pub(crate) fn of_series(
     run: &Run,
     by: Aggregation,

@@ -1,4 +1,4 @@
-//! The distribution of response times by percentile. Each further nine has the same width.
+//! The distribution of response times by percentile. Each additional nine has the same width.
 
 use floodmark_record::run::Run;
 use floodmark_stats::Histogram;

@@ -16,7 +16,7 @@ pub(crate) const MAX_CURVES: usize = 5;
 /// What a curve represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CurveRole {
-    /// A measurement, with the index of the curve's color.
+    /// A measured curve. The index selects its color.
     Measured(usize),
     /// The rate offered by the plan.
     Offered,
@@ -38,7 +38,7 @@ impl CurvePiece {
     }
 }
 
-/// A curve. Gaps between pieces were not measured.
+/// A curve. Nothing was measured in the gaps between pieces.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     pub(crate) name: String,

@@ -13,13 +13,13 @@ use super::{Chart, Curve};
 use crate::model::figures::seconds;
 use crate::model::names::NamedRun;
 
-/// Maximum share of the warm-up in a sample that counts as part of the measurement.
+/// A sample counts as part of the measurement if at most this share of the sample is warm-up.
 const OF_WARMUP: f64 = 0.05;
 
 /// Maximum number of charts. The record contains all metrics.
 const MAX_CHARTS: usize = 8;
 
-/// Returns the rank of a metric's chart. Metrics that explain waiting or failed requests rank
+/// Returns the rank of a metric's chart. Metrics that explain why requests waited or failed come
 /// first.
 fn priority(metric: &Metric) -> usize {
     let pending = |pool: &str| Metric::CassandraPool(pool.to_owned(), PoolFigure::Pending);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(whole.len(), 2);
         assert_eq!(whole[0], (0.0, Some(1.0)));
         assert_eq!(whole[1].1, Some(2.0));
-        // Skip a value that spans both warm-up and measurement.
+        // Skip a value that covers part of the warm-up and part of the measurement.
         assert_eq!(drawn(2.5, &mut run), [(0.5, Some(2.0))]);
         // The measured start is more accurate than the sum of the step lengths.
         run.measured_from_ms = Some(1000);

@@ -14,7 +14,7 @@ use crate::model::names::NamedRun;
 /// Maximum share of the time axis for the warm-up. Per-second data of the warm-up is not recorded.
 const MAX_WARMUP: f64 = 0.2;
 
-/// Returns the charts of the given runs. Empty without per-second data.
+/// Returns the charts of the given runs, or no charts if the runs have no per-second data.
 pub(crate) fn charts(drawn: &[NamedRun<'_>]) -> Vec<Chart> {
     let has_series = drawn.iter().any(|one| !one.run.series.is_empty());
     let Some(time) = TimeAxis::of(drawn).filter(|_| has_series) else {
@@ -142,7 +142,7 @@ impl TimeAxis {
         let fell_behind = match &run.saturation {
             Some(Saturation::FellBehind(found)) => {
                 let offered = show_rate(found.offered_per_s);
-                let what = format!("the server fell behind, at {offered}/s offered");
+                let what = format!("the server fell behind at an offered rate of {offered}/s");
                 Some((found.at_s, what))
             }
             _ => None,
@@ -188,7 +188,7 @@ pub(crate) fn notes(drawn: &[NamedRun<'_>]) -> Vec<String> {
     notes
 }
 
-/// A curve's name, and the function that returns the value of a second.
+/// The name of a curve, and a function that returns the value for one second.
 type CurveSpec<'a> = (&'a str, fn(&SeriesRow) -> Option<f64>);
 
 fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
@@ -208,7 +208,7 @@ fn throughput(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Chart {
     time.chart_from_zero("Throughput", "ok responses per second", curves)
 }
 
-/// Returns the curve of the offered rate if all runs have the same one.
+/// Returns the curve of the offered rate if the rate is the same in all runs.
 fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
     let run = drawn.first()?.run;
     let offer = |run: &Run| {
@@ -224,7 +224,7 @@ fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
         Schedule::Replay { .. } => return None,
         Schedule::Ramp { .. } | Schedule::Steps { .. } => {
             let segments = schedule.segments();
-            // The axis of an interrupted run ends before the schedule.
+            // The time axis of an interrupted run ends before the schedule does.
             let begun = segments.iter().filter(|s| s.from_s < sending_s);
             let ends = begun.flat_map(|s| {
                 let length_s = s.length_s.min(sending_s - s.from_s);

@@ -7,8 +7,8 @@ use super::{Axis, Chart, Curve, CurvePiece, MAX_CURVES, largest};
 use crate::model::figures::per_second;
 use crate::model::sweep::curves;
 
-/// Returns a chart of throughput by the first setting, with a curve per combination of the others.
-/// Returns `None` if the first setting is not a number.
+/// Returns a chart of throughput by the first setting, with one curve per combination of the other
+/// settings. Returns `None` if the first setting is not a number.
 pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
     let all = curves(swept);
     let first = swept.sweep.knobs.first()?;
@@ -64,6 +64,9 @@ mod tests {
         for point in &mut sweep.sweep.points {
             point.values.insert("threads".to_owned(), "many".to_owned());
         }
-        assert!(chart(&sweep).is_none(), "text values have no axis");
+        assert!(
+            chart(&sweep).is_none(),
+            "a setting with text values cannot be an axis"
+        );
     }
 }
