@@ -35,7 +35,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "" if value == 0.0 => 0.0,
         "" => {
             return Err(format!(
-                "\"{text}\" has no unit; add ns, us, ms, s, m or h, as in \"{text}s\""
+                "\"{text}\" has no unit; add ns, us, ms, s, m or h, as in \"{text}s\" or \"{text}ms\""
             ));
         }
         "ns" => value * 1e-9,

@@ -108,7 +108,7 @@ fn refuses_invalid_values() {
         ("--expect", "json={", "JSON"),
         ("--expect", "header=x", "json=VALUE"),
         ("--fail-if", "p99", "p99 > 50ms"),
-        ("--fail-if", "p99 > 50", "add ns, us, ms"),
+        ("--fail-if", "p99 > 50", "50ms"),
         ("--fail-if", "p98 > 50ms", "unknown figure"),
         ("--fail-if", "p99 >> 50ms", "unknown operator"),
         ("--arrivals", "random", "poisson"),
