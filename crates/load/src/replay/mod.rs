@@ -26,7 +26,7 @@ const LONGEST_NS: u64 = 31 * 24 * 3600 * NS_PER_S;
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}; name a readable file", path.display())]
     Read {
         /// The file.
         path: PathBuf,
