@@ -6,9 +6,11 @@
 //! Invariant: this crate never judges. It returns figures and names the sources that it could not
 //! read.
 
+mod blocked;
 mod cgroup;
 mod clock;
 pub mod cpu;
+mod descriptors;
 pub mod environment;
 mod figures;
 mod host;

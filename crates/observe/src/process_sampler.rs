@@ -14,6 +14,7 @@ use procfs_core::FromRead;
 use procfs_core::process::Io;
 use rustix::param::page_size;
 
+use crate::blocked::BlockedThreads;
 use crate::cpu::ticks_per_s;
 use crate::figures::Figures;
 use crate::jvm::Jvm;
@@ -24,7 +25,7 @@ use crate::thread_groups::ThreadGroups;
 use crate::threads::{NAMED, Threads};
 use crate::tree::{ENDED, Ticks, Tree};
 use crate::upstreams::Upstreams;
-use crate::{Root, cgroup, host, jvm, limits, thread_groups};
+use crate::{Root, cgroup, host, jvm, limits, namespace, thread_groups};
 
 /// Interval between searches for new child processes. A search takes 0.1 to 0.3 ms per hundred
 /// processes on the host. The tree's CPU time includes children that end between searches.
@@ -33,9 +34,11 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Interval between samples of figures that are expensive to read and change slowly.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// Maximum CPU shares for sampling processes, threads, slowly changing values and threads by name.
+/// Maximum CPU shares for sampling processes, threads, system calls of threads, slowly changing
+/// values and threads by name.
 const PROCESSES: f64 = 0.003;
 const THREADS: f64 = 0.004;
+const SYSTEM_CALLS: f64 = 0.004;
 const SELDOM: f64 = 0.002;
 const NAMES: f64 = 0.004;
 
@@ -188,6 +191,7 @@ impl ProcessSampler {
             let all = [sums.on_cpu_ns, sums.waiting_ns].into_iter().chain(jvm);
             Ok(all.take(count).map(|ns| ns as f64 / 1e9))
         });
+        let blocked = (role != Role::Client).then(|| self.open_blocked(samples, &threads));
         let tree = Rc::clone(&self.tree);
         let mut groups = (role != Role::Client).then(|| ThreadGroups::of(role));
         let source = self.source("/proc/PID/task/TID/{stat,status,wchan}");
@@ -203,8 +207,34 @@ impl ProcessSampler {
                 threads.report_activity(|activity| groups.add(activity, figures));
                 groups.end(figures);
             }
+            if let Some(blocked) = &blocked {
+                blocked.borrow_mut().report(figures);
+            }
             Ok(())
         });
+    }
+
+    /// Starts sampling what blocked threads wait for.
+    fn open_blocked(
+        &self,
+        samples: &mut Samples,
+        threads: &Rc<RefCell<Threads>>,
+    ) -> Rc<RefCell<BlockedThreads>> {
+        let process = self.pids.first().copied();
+        let namespace_of = process.filter(|pid| namespace::is_other(&self.root, *pid));
+        // Without sock_diag, sockets are not identified. Other samplers report the error.
+        let diag = namespace::within(&self.root, namespace_of, SockDiag::open).ok();
+        let blocked = BlockedThreads::new(&self.root, self.role, diag);
+        let blocked = Rc::new(RefCell::new(blocked));
+        let (source, timing) = (
+            self.source("/proc/PID/task/TID/syscall"),
+            (samples.step, SYSTEM_CALLS),
+        );
+        let (sampled, threads) = (Rc::clone(&blocked), Rc::clone(threads));
+        samples.add(&source, timing, Vec::new(), move |_| {
+            sampled.borrow_mut().sample(&mut threads.borrow_mut())
+        });
+        blocked
     }
 
     /// Starts sampling the first JVM among the processes.

@@ -39,6 +39,9 @@ const SOCKET_ID: usize = 48;
 /// Size of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
 
+/// State from `tcp_states.h`.
+const LISTEN: u32 = 1 << 10;
+
 /// Size of the receive buffer. The kernel sends at most 32 KiB per datagram.
 const ROOM: usize = 32 << 10;
 
@@ -165,6 +168,14 @@ impl SockDiag {
                 on(socket);
             }
         })
+    }
+
+    /// Calls `on` for every listening TCP socket in this network namespace.
+    ///
+    /// # Errors
+    /// The kernel reports an error.
+    pub(crate) fn each_listener(&mut self, on: impl FnMut(Socket)) -> io::Result<()> {
+        self.dump(&other_ports_filter(u16::MAX), LISTEN, on)
     }
 
     fn dump(&mut self, filter: &[u8], states: u32, mut on: impl FnMut(Socket)) -> io::Result<()> {

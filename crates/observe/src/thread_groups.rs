@@ -1,7 +1,10 @@
-//! Activity of thread groups. Threads whose names differ only in a trailing number form a group.
+//! Activity of thread groups. Threads whose names differ only in a trailing number form a group. The
+//! main thread of a process with several threads is a group of its own.
+
+use std::borrow::Cow;
 
 use floodmark_record::Metric;
-use floodmark_record::metric::{Role, ThreadGroupFigure};
+use floodmark_record::metric::{Role, ThreadGroupFigure, WaitKind, WaitObject};
 
 use crate::figures::Figures;
 use crate::threads::ThreadActivity;
@@ -10,7 +13,7 @@ use crate::threads::ThreadActivity;
 /// idle.
 const MAX_GROUPS: usize = 24;
 
-/// Maximum number of kernel functions with a series per group.
+/// Maximum number of kernel functions per group that have a series.
 const MAX_FUNCTIONS: usize = 6;
 
 /// Minimum activity of a working thread, as a share of the busiest thread's activity.
@@ -24,6 +27,7 @@ struct ThreadGroupState {
     /// Sums over all threads since the first sample.
     waits: u64,
     on_cpu_ns: u64,
+    run_delay_ns: u64,
     /// Waits and CPU time of each thread since the previous sample.
     activities: Vec<(u64, u64)>,
 }
@@ -43,16 +47,21 @@ impl ThreadGroupState {
     }
 }
 
-/// Returns the metrics of a role's thread groups. The names of group and kernel function are empty.
+/// Returns the metrics of a role's thread groups. Group and kernel function names are empty.
 pub(crate) fn produced(role: Role) -> impl Iterator<Item = Metric> {
     let waiting = Metric::ThreadsWaitingIn {
         role,
         group: String::new(),
         function: String::new(),
     };
+    let blocked = Metric::ThreadsBlocked {
+        role,
+        group: String::new(),
+        object: WaitObject::Kind(WaitKind::Other),
+    };
     let figures = ThreadGroupFigure::ALL.iter();
     let groups = figures.map(move |figure| Metric::ThreadGroup(role, String::new(), *figure));
-    groups.chain([waiting])
+    groups.chain([waiting, blocked])
 }
 
 /// The thread groups of a process tree.
@@ -79,7 +88,7 @@ impl ThreadGroups {
 
     /// Adds a thread.
     pub(crate) fn add(&mut self, activity: ThreadActivity<'_>, figures: &mut Figures) {
-        let name = group_name(activity.name);
+        let name = activity.group;
         let known = self.groups.iter().position(|group| group.name == name);
         let at = known.unwrap_or(self.groups.len());
         if at == MAX_GROUPS {
@@ -94,6 +103,7 @@ impl ThreadGroups {
         let group = &mut self.groups[at];
         group.waits += activity.waits;
         group.on_cpu_ns += activity.on_cpu_ns;
+        group.run_delay_ns += activity.run_delay_ns;
         group.activities.push((activity.waits, activity.on_cpu_ns));
         let Some(function) = activity.waits_in else {
             return;
@@ -120,6 +130,7 @@ impl ThreadGroups {
                 (ThreadGroupFigure::Working, group.working() as f64),
                 (ThreadGroupFigure::Waits, group.waits as f64),
                 (ThreadGroupFigure::OnCpu, group.on_cpu_ns as f64 / 1e9),
+                (ThreadGroupFigure::RunDelay, group.run_delay_ns as f64 / 1e9),
             ] {
                 let metric = Metric::ThreadGroup(self.role, group.name.clone(), figure);
                 figures.set(metric, value);
@@ -128,12 +139,17 @@ impl ThreadGroups {
     }
 }
 
-/// Returns a thread's name without its trailing number.
-fn group_name(name: &str) -> &str {
+/// Returns the name of a thread's group: the thread's name without a trailing number.
+pub(crate) fn group_of(name: &str, is_main: bool) -> Cow<'_, str> {
     let group = name
         .trim_end_matches(|c: char| c.is_ascii_digit())
         .trim_end_matches(['-', '_', '#', ':', '/', '.', ' ']);
-    if group.is_empty() { name } else { group }
+    let group = if group.is_empty() { name } else { group };
+    if is_main {
+        format!("{group} (main)").into()
+    } else {
+        group.into()
+    }
 }
 
 #[cfg(test)]
@@ -142,10 +158,11 @@ mod tests {
 
     fn activity<'a>(name: &'a str, waits: u64, waits_in: Option<&'a str>) -> ThreadActivity<'a> {
         ThreadActivity {
-            name,
+            group: name,
             waits_in,
             waits,
             on_cpu_ns: 1_000_000 * waits,
+            run_delay_ns: 2_000_000 * waits,
         }
     }
 
@@ -157,15 +174,16 @@ mod tests {
 
     #[test]
     fn groups_threads_by_name_without_number() {
+        assert_eq!(group_of("node", true), "node (main)");
         for (name, group) in [
-            ("pool-1-thread-3", "pool-1-thread"),
+            ("pool-1-thread", "pool-1-thread"),
             ("GC Thread#0", "GC Thread"),
             ("worker_12", "worker"),
             ("node", "node"),
             ("7", "7"),
             ("", ""),
         ] {
-            assert_eq!(group_name(name), group);
+            assert_eq!(group_of(name, false), group);
         }
     }
 
@@ -177,9 +195,9 @@ mod tests {
             figures.begin();
             groups.begin();
             for (name, waits, waits_in) in [
-                ("pool-1-thread-1", 50, Some("futex_wait_queue")),
-                ("pool-1-thread-2", 45, Some("futex_wait_queue")),
-                ("pool-1-thread-3", 1, Some("futex_wait_queue")),
+                ("pool-1-thread", 50, Some("futex_wait_queue")),
+                ("pool-1-thread", 45, Some("futex_wait_queue")),
+                ("pool-1-thread", 1, Some("futex_wait_queue")),
                 ("main", 0, Some("do_epoll_wait")),
                 ("busy", 9, None),
             ] {
@@ -197,6 +215,7 @@ mod tests {
         assert!(!names.iter().any(|name| name == "main at work"));
         assert!(!names.iter().any(|name| name.starts_with("busy in")));
         assert!((value(&figures, "busy on_cpu") - 0.018).abs() < 1e-9);
+        assert!((value(&figures, "busy run_delay") - 0.036).abs() < 1e-9);
     }
 
     #[test]
@@ -212,6 +231,6 @@ mod tests {
         }
         groups.end(&mut figures);
         assert_eq!(groups.groups.len(), MAX_GROUPS);
-        assert!(figures.values().len() <= MAX_GROUPS * (4 + MAX_FUNCTIONS));
+        assert!(figures.values().len() <= MAX_GROUPS * (5 + MAX_FUNCTIONS));
     }
 }

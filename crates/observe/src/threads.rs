@@ -12,9 +12,10 @@ use procfs_core::process::Stat;
 use crate::Root;
 use crate::kernel_file::KernelFile;
 use crate::process::{parse_schedstat, parse_switches};
+use crate::thread_groups::group_of;
 use crate::tree::{Ticks, Tree};
 
-/// Maximum number of threads whose files stay open, so that floodmark doesn't run out of file
+/// Maximum number of threads whose two files stay open, so that floodmark doesn't run out of file
 /// descriptors.
 const MAX_OPEN_FILES: usize = 256;
 
@@ -59,14 +60,15 @@ struct Thread {
     tid: u32,
     name: String,
     schedstat: Option<KernelFile>,
+    syscall: Option<KernelFile>,
     /// Usage at the mark.
     base: ThreadCounters,
     used: ThreadCounters,
     switches: (u64, u64),
     /// State in the last `stat` file.
     state: char,
-    /// Waits and CPU time at the last call to [`Threads::report_activity`].
-    reported: Option<(u64, u64)>,
+    /// Waits and usage at the last call to [`Threads::report_activity`].
+    reported: Option<(u64, ThreadCounters)>,
     ended: bool,
 }
 
@@ -103,12 +105,13 @@ impl Thread {
 /// Current state of a thread, and its activity since the previous sample.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThreadActivity<'a> {
-    pub name: &'a str,
+    pub group: &'a str,
     /// Kernel function in which the thread waits; `None` if it is running or runnable.
     pub waits_in: Option<&'a str>,
     /// Voluntary context switches.
     pub waits: u64,
     pub on_cpu_ns: u64,
+    pub run_delay_ns: u64,
 }
 
 /// Sums over all threads. These values never decrease.
@@ -122,8 +125,8 @@ pub(crate) struct ThreadSums {
     pub collecting_ns: u64,
 }
 
-/// The threads of a process tree. A thread that starts and ends between two listings counts only in
-/// the tree's CPU time.
+/// The threads of a process tree. If a thread starts and ends between two listings, it is included
+/// only in the tree's CPU time.
 #[derive(Debug)]
 pub(crate) struct Threads {
     root: Root,
@@ -170,6 +173,7 @@ impl Threads {
                 let open = self.threads.iter().filter(|t| t.schedstat.is_some());
                 if open.count() < MAX_OPEN_FILES {
                     thread.schedstat = KernelFile::open(&self.root, thread.path("schedstat")).ok();
+                    thread.syscall = KernelFile::open(&self.root, thread.path("syscall")).ok();
                 }
                 thread.read_stat(&self.root);
                 self.threads.push(thread);
@@ -206,7 +210,7 @@ impl Threads {
         for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
             if thread.read_schedstat(&self.root).is_none() {
                 thread.ended = true;
-                thread.schedstat = None;
+                (thread.schedstat, thread.syscall) = (None, None);
             }
         }
         if self.threads.iter().all(|thread| thread.ended) {
@@ -254,22 +258,55 @@ impl Threads {
         }))
     }
 
+    /// Reads the `syscall` file of each thread. Passes the process, the thread's group and the text.
+    ///
+    /// # Errors
+    /// No file is readable.
+    pub(crate) fn read_system_calls(
+        &mut self,
+        mut each: impl FnMut(u32, &str, &str),
+    ) -> io::Result<()> {
+        let mut failed = Some(io::Error::other(UNREADABLE));
+        for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
+            let closed: String;
+            let text = match &mut thread.syscall {
+                Some(file) => file.text(),
+                None => {
+                    closed = self.root.read(thread.path("syscall")).unwrap_or_default();
+                    Ok(&*closed)
+                }
+            };
+            match text {
+                Ok(text) => {
+                    let is_main = is_main(thread.pid, thread.tid, &self.listed);
+                    each(thread.pid, &group_of(&thread.name, is_main), text);
+                    failed = None;
+                }
+                Err(error) => failed = failed.map(|_| error),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
     /// Reports each thread's state from its last `stat` file, and its activity since the previous
     /// call. The activity of a new thread starts at 0.
     pub(crate) fn report_activity(&mut self, mut each: impl FnMut(ThreadActivity<'_>)) {
         for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
-            let now = (thread.switches.0, thread.used.on_cpu_ns);
+            let now = (thread.switches.0, thread.used);
             let before = thread.reported.replace(now).unwrap_or(now);
+            let used = now.1.since(before.1);
             let waits_in = matches!(thread.state, 'S' | 'D').then(|| {
                 let function = self.root.line(thread.path("wchan"));
                 let known = function.filter(|function| !matches!(function.as_str(), "" | "0"));
                 known.unwrap_or_else(|| HIDDEN.to_owned())
             });
+            let is_main = is_main(thread.pid, thread.tid, &self.listed);
             each(ThreadActivity {
-                name: &thread.name,
+                group: &group_of(&thread.name, is_main),
                 waits_in: waits_in.as_deref(),
                 waits: now.0.saturating_sub(before.0),
-                on_cpu_ns: now.1.saturating_sub(before.1),
+                on_cpu_ns: used.on_cpu_ns,
+                run_delay_ns: used.waiting_ns,
             });
         }
     }
@@ -280,14 +317,14 @@ impl Threads {
         self.count_from_now();
     }
 
-    /// Restarts the period that [`Threads::busiest`] covers at the last sample.
+    /// Moves the start of the period that [`Threads::busiest`] covers to the last sample.
     pub(crate) fn count_from_now(&mut self) {
         for thread in &mut self.threads {
             thread.base = thread.used;
         }
     }
 
-    /// Returns the `named` busiest threads since the mark, and the remaining threads together.
+    /// Returns the `named` busiest threads since the mark, and the sum of all others.
     /// `used` is the CPU time of the whole tree.
     pub(crate) fn busiest(
         &self,
@@ -321,10 +358,15 @@ impl Threads {
             system_s: left(used.system, |thread| thread.system_s),
             run_delay_s: others.iter().map(|(_, used)| used.waiting_ns).sum::<u64>() as f64 / 1e9,
         };
-        // Differences below one tick may be rounding errors.
+        // Differences of one tick may be rounding errors.
         let any = rest.count > 0 || (rest.user_s + rest.system_s) * ticks_per_s > 1.5;
         (named, any.then_some(rest))
     }
+}
+
+/// Returns whether a thread is the main thread of a process with several threads.
+fn is_main(pid: u32, tid: u32, listed: &HashMap<u32, i64>) -> bool {
+    pid == tid && listed.get(&pid).is_some_and(|threads| *threads > 1)
 }
 
 /// Returns whether a HotSpot compiler thread has this name. The kernel truncates names to 15 bytes.

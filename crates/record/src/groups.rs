@@ -8,7 +8,7 @@ use crate::run::HttpBytes;
 use crate::times::Times;
 
 /// Figures for a group in one second.
-/// [`SecondRow`](crate::SecondRow) defines in which second a request counts.
+/// [`SecondRow`](crate::SecondRow) defines the second in which a request is counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupRow {
     /// Counts of requests.

@@ -166,12 +166,14 @@ figures! {
     ThreadGroupFigure {
         /// Threads.
         Threads = "threads", "threads", Level;
-        /// Threads that use at least a fifth as much CPU as the busiest thread.
+        /// Threads with at least a fifth of the busiest thread's CPU time or number of waits.
         Working = "at work", "threads", Level;
         /// Number of times that a thread gave up the CPU to wait.
         Waits = "waits", "count", Counter;
         /// Time on a CPU.
         OnCpu = "on_cpu", "s", Counter;
+        /// Time during which threads were runnable but waited for a CPU.
+        RunDelay = "run_delay", "s", Counter;
     }
 
     /// Figures for a HotSpot JVM, from `hsperfdata` and the JVM's threads.
@@ -325,7 +327,7 @@ figures! {
 }
 
 crate::names::named! {
-    /// Operations on a table, by the place where Cassandra measures the operations.
+    /// Operations on a table, as measured at the coordinator or at the replica.
     /// The names are those of Cassandra's views.
     TableOperation {
         /// Reads, at the coordinator.

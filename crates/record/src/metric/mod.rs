@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 mod figures;
 mod observation;
+mod wait_object;
 
 pub use figures::{
     CassandraFigure, CgroupFigure, DiskFigure, HostFigure, JvmFigure, ListenerFigure, MetricKind,
@@ -18,6 +19,7 @@ pub use figures::{
     TableOperation, TcpInfoFigure, ThreadGroupFigure, UpstreamFigure,
 };
 pub use observation::Observation;
+pub use wait_object::{WaitKind, WaitObject};
 
 crate::names::named! {
     /// A role in a measurement.
@@ -55,6 +57,15 @@ pub enum Metric {
         group: String,
         /// Kernel function.
         function: String,
+    },
+    /// Number of threads of a group that wait for an object: the mean since the previous value.
+    ThreadsBlocked {
+        /// Role of the process tree.
+        role: Role,
+        /// Name of the thread group.
+        group: String,
+        /// Object for which the threads wait.
+        object: WaitObject,
     },
     /// A HotSpot JVM.
     Jvm(Role, JvmFigure),
@@ -107,9 +118,9 @@ impl Metric {
             Self::Cgroup(scope, _) => scoped(scope, "cgroup"),
             Self::Disk(scope, _) => scoped(scope, "disk"),
             Self::Process(role, _) => role.name().into(),
-            Self::ThreadGroup(role, ..) | Self::ThreadsWaitingIn { role, .. } => {
-                scoped(&Some(*role), "threads")
-            }
+            Self::ThreadGroup(role, ..)
+            | Self::ThreadsWaitingIn { role, .. }
+            | Self::ThreadsBlocked { role, .. } => scoped(&Some(*role), "threads"),
             Self::Jvm(Role::Server, _) => "jvm".into(),
             Self::Jvm(role, _) => scoped(&Some(*role), "jvm"),
             Self::Sockets(role, _) => scoped(&Some(*role), "sockets"),
@@ -133,6 +144,9 @@ impl Metric {
             Self::ThreadsWaitingIn {
                 group, function, ..
             } => format!("{group} in {function}").into(),
+            Self::ThreadsBlocked { group, object, .. } => {
+                format!("{group} on {}", object.name()).into()
+            }
             Self::Upstream(address, figure) => format!("{address} {}", figure.name()).into(),
             Self::PostgresqlWait(event) => format!("waiting {event}").into(),
             Self::CassandraPool(pool, figure) => format!("{pool} {}", figure.name()).into(),
@@ -158,7 +172,7 @@ impl Metric {
         }
     }
 
-    /// Returns the kind of the metric. An unknown metric counts as a level.
+    /// Returns the kind of the metric. The kind of an unknown metric is [`MetricKind::Level`].
     #[must_use]
     pub fn kind(&self) -> MetricKind {
         self.figure().2
@@ -174,6 +188,7 @@ impl Metric {
             Self::Process(_, figure) => figure.entry(),
             Self::ThreadGroup(_, _, figure) => figure.entry(),
             Self::ThreadsWaitingIn { .. } => ThreadGroupFigure::Threads.entry(),
+            Self::ThreadsBlocked { .. } => ("", "threads", MetricKind::Level),
             Self::Jvm(_, figure) => figure.entry(),
             Self::Sockets(_, figure) => figure.entry(),
             Self::TcpInfo(figure) => figure.entry(),
@@ -205,7 +220,7 @@ impl Metric {
         }
     }
 
-    /// Returns the same metric for the server's host, as named by a client on another host.
+    /// Returns the metric that a client on another host uses for this metric of the server's host.
     #[must_use]
     pub fn on_server_host(self) -> Self {
         match self {
@@ -218,8 +233,8 @@ impl Metric {
 
     /// Returns the metric with placeholders for names that are known only during sampling.
     ///
-    /// Metrics with the same pattern differ only in their thread group, kernel function, address,
-    /// wait event, thread pool or table.
+    /// Metrics with the same pattern differ only in their thread group, kernel function, wait object,
+    /// address, wait event, thread pool or table.
     #[must_use]
     pub fn pattern(&self) -> Self {
         let any = String::new;
@@ -229,6 +244,11 @@ impl Metric {
                 role: *role,
                 group: any(),
                 function: any(),
+            },
+            Self::ThreadsBlocked { role, .. } => Self::ThreadsBlocked {
+                role: *role,
+                group: any(),
+                object: WaitObject::Kind(WaitKind::Other),
             },
             Self::Upstream(_, figure) => Self::Upstream(ANY_ADDRESS, *figure),
             Self::PostgresqlWait(_) => Self::PostgresqlWait(any()),
@@ -287,6 +307,18 @@ fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
     let mut figures = ThreadGroupFigure::ALL.iter();
     if let Some((group, figure)) = figures.find_map(|of| Some((group(of.name())?, *of))) {
         return Some(Metric::ThreadGroup(role, group, figure));
+    }
+    let mut splits = name.match_indices(" on ");
+    let blocked = splits.find_map(|(at, on)| {
+        let object = WaitObject::from_name(&name[at + on.len()..])?;
+        Some((name[..at].to_owned(), object))
+    });
+    if let Some((group, object)) = blocked {
+        return Some(Metric::ThreadsBlocked {
+            role,
+            group,
+            object,
+        });
     }
     let (group, function) = name.rsplit_once(" in ")?;
     Some(Metric::ThreadsWaitingIn {

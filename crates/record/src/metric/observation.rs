@@ -50,7 +50,8 @@ struct StoredObservation {
     ///   host.
     /// - `listener`: the target's listening sockets.
     /// - `jvm`, `store jvm`: the JVM of the server or the store.
-    /// - `server threads`, `store threads`: threads, grouped by name without a trailing number.
+    /// - `server threads`, `store threads`: threads, grouped by name without a trailing number. The
+    ///   metric `GROUP on OBJECT` is the mean number of threads that wait for an object.
     /// - `server upstreams`: connections that the server opened, grouped by address.
     /// - `postgresql`, `cassandra`: the store's own statistics.
     subject: String,

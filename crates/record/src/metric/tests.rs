@@ -15,6 +15,18 @@ fn name() -> impl Strategy<Value = String> {
     ".{0,12}".prop_filter("peaks end like this", |name| !name.ends_with(".max"))
 }
 
+/// Generates what a blocked thread waits for.
+fn wait_object() -> impl Strategy<Value = WaitObject> {
+    prop_oneof![
+        select(WaitKind::ALL.to_vec()).prop_map(WaitObject::Kind),
+        any::<u64>().prop_map(WaitObject::Lock),
+        address().prop_map(WaitObject::Connection),
+        "/[!-~]{0,12}".prop_map(WaitObject::UnixSocket),
+        "/[!-~]{0,12}".prop_map(WaitObject::File),
+        any::<u32>().prop_map(WaitObject::SystemCall),
+    ]
+}
+
 /// Generates the name of a kernel function that is not the name of a thread-group figure.
 fn function() -> impl Strategy<Value = String> {
     "[a-z_][a-z0-9_]{1,12}(\\.isra\\.0)?".prop_filter("a figure", |name| {
@@ -45,6 +57,11 @@ pub(crate) fn known() -> impl Strategy<Value = Metric> {
             role,
             group,
             function
+        }),
+        (role(), name(), wait_object()).prop_map(|(role, group, object)| Metric::ThreadsBlocked {
+            role,
+            group,
+            object
         }),
         (address(), figure!(UpstreamFigure)).prop_map(|(to, of)| Metric::Upstream(to, of)),
     ];

@@ -1,0 +1,330 @@
+//! What blocked threads wait for, from `/proc/PID/task/TID/syscall`.
+//!
+//! The file contains the system call in which a thread waits, and its arguments. Reading the file
+//! requires permission to trace the process.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use floodmark_record::Metric;
+use floodmark_record::metric::{Role, WaitKind, WaitObject};
+
+use crate::Root;
+use crate::descriptors::{Descriptors, Direction};
+use crate::figures::Figures;
+use crate::sock_diag::SockDiag;
+use crate::threads::Threads;
+
+/// Maximum number of objects with a series per group.
+const MAX_OBJECTS: usize = 12;
+
+/// Maximum number of locks that are remembered as shared.
+const MAX_LOCKS: usize = 1024;
+
+/// A line of a thread's `syscall` file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SystemCall {
+    /// The thread is running or runnable.
+    Running,
+    /// The thread is blocked outside a system call.
+    None,
+    /// The number and the arguments of the system call in which the thread is blocked.
+    Blocked(i64, [u64; 6]),
+}
+
+impl SystemCall {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split_ascii_whitespace();
+        let number = match words.next()? {
+            "running" => return Some(Self::Running),
+            "-1" => return Some(Self::None),
+            number => number.parse().ok()?,
+        };
+        let mut arguments = [0; 6];
+        for argument in &mut arguments {
+            *argument = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+        }
+        Some(Self::Blocked(number, arguments))
+    }
+}
+
+/// A lock of a process: the process's PID and the lock's address.
+type ProcessLock = (u32, u64);
+
+/// What the blocked threads of a process tree wait for, since the last report.
+pub(crate) struct BlockedThreads {
+    root: Root,
+    role: Role,
+    descriptors: Descriptors,
+    /// Number of samples since the last report.
+    samples: u32,
+    /// Number of samples in which a thread waited for an object, by thread group.
+    counts: HashMap<String, HashMap<WaitObject, u32>>,
+    /// Locks for which several threads waited at once.
+    shared_locks: HashSet<ProcessLock>,
+    /// Objects with a series, by thread group.
+    reported: HashMap<String, HashSet<WaitObject>>,
+}
+
+impl BlockedThreads {
+    /// Returns a sampler. `diag` must be in the network namespace of the processes.
+    pub(crate) fn new(root: &Root, role: Role, diag: Option<SockDiag>) -> Self {
+        Self {
+            root: root.clone(),
+            role,
+            descriptors: Descriptors::new(root, diag),
+            samples: 0,
+            counts: HashMap::new(),
+            shared_locks: HashSet::new(),
+            reported: HashMap::new(),
+        }
+    }
+
+    /// Samples each thread once.
+    ///
+    /// # Errors
+    /// No thread can be traced.
+    pub(crate) fn sample(&mut self, threads: &mut Threads) -> io::Result<()> {
+        let mut waits = Vec::new();
+        threads.read_system_calls(|pid, group, line| {
+            let object = match SystemCall::parse(line) {
+                None | Some(SystemCall::Running) => return,
+                Some(SystemCall::None) => WaitObject::Kind(WaitKind::PageFault),
+                Some(SystemCall::Blocked(number, arguments)) => self.object(pid, number, arguments),
+            };
+            waits.push((pid, group.to_owned(), object));
+        })?;
+        let mut waiters: HashMap<ProcessLock, u32> = HashMap::new();
+        for (pid, _, object) in &waits {
+            if let WaitObject::Lock(address) = object {
+                *waiters.entry((*pid, *address)).or_default() += 1;
+            }
+        }
+        let shared = waiters.iter().filter(|(_, waiting)| **waiting > 1);
+        self.shared_locks
+            .extend(shared.map(|(lock, _)| *lock).take(MAX_LOCKS));
+        for (pid, group, object) in waits {
+            let object = match object {
+                WaitObject::Lock(address) if !self.shared_locks.contains(&(pid, address)) => {
+                    WaitObject::Kind(WaitKind::OwnLock)
+                }
+                object => object,
+            };
+            *self
+                .counts
+                .entry(group)
+                .or_default()
+                .entry(object)
+                .or_default() += 1;
+        }
+        self.samples += 1;
+        Ok(())
+    }
+
+    /// Reports the mean number of threads that waited for each object since the last report.
+    pub(crate) fn report(&mut self, figures: &mut Figures) {
+        let samples = f64::from(std::mem::take(&mut self.samples).max(1));
+        for (group, objects) in &mut self.counts {
+            let mut objects: Vec<(WaitObject, u32)> = objects.drain().collect();
+            objects.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+            let reported = self.reported.entry(group.clone()).or_default();
+            for (object, count) in objects {
+                if reported.len() < MAX_OBJECTS {
+                    reported.insert(object.clone());
+                }
+                let other = WaitObject::Kind(WaitKind::Other);
+                let object = if reported.contains(&object) {
+                    object
+                } else {
+                    other
+                };
+                let metric = Metric::ThreadsBlocked {
+                    role: self.role,
+                    group: group.clone(),
+                    object,
+                };
+                figures.set(metric, f64::from(count) / samples);
+            }
+        }
+        self.shared_locks.clear();
+        self.descriptors.refresh();
+    }
+
+    /// Returns what a thread waits for in a system call.
+    fn object(&mut self, pid: u32, number: i64, arguments: [u64; 6]) -> WaitObject {
+        use WaitKind::{Accept, Child, Events, Signal, TimedLock, Timer};
+        let kind = WaitObject::Kind;
+        let descriptor = arguments[0] as i32;
+        match number {
+            libc::SYS_futex if arguments[3] != 0 => kind(TimedLock),
+            libc::SYS_futex => WaitObject::Lock(arguments[0]),
+            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => kind(Timer),
+            libc::SYS_accept | libc::SYS_accept4 => kind(Accept),
+            libc::SYS_wait4 | libc::SYS_waitid => kind(Child),
+            libc::SYS_rt_sigtimedwait | libc::SYS_rt_sigsuspend => kind(Signal),
+            libc::SYS_read
+            | libc::SYS_readv
+            | libc::SYS_pread64
+            | libc::SYS_recvfrom
+            | libc::SYS_recvmsg
+            | libc::SYS_connect
+            | libc::SYS_flock => self.descriptors.object(pid, descriptor, Direction::Read),
+            libc::SYS_write
+            | libc::SYS_writev
+            | libc::SYS_pwrite64
+            | libc::SYS_sendto
+            | libc::SYS_sendmsg
+            | libc::SYS_sendfile
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync => self.descriptors.object(pid, descriptor, Direction::Write),
+            libc::SYS_ppoll => self.polled(pid, arguments),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll => self.polled(pid, arguments),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_epoll_wait | libc::SYS_select => kind(Events),
+            libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2
+            | libc::SYS_pselect6
+            | libc::SYS_io_uring_enter => kind(Events),
+            number => WaitObject::SystemCall(number as u32),
+        }
+    }
+
+    /// Returns what a thread waits for in poll(2). Many runtimes poll a single descriptor to limit
+    /// the time of a read or write.
+    fn polled(&mut self, pid: u32, [address, count, ..]: [u64; 6]) -> WaitObject {
+        let mut polled = [0; 8];
+        let memory = std::fs::File::open(self.root.path(format!("/proc/{pid}/mem")));
+        let read = memory.and_then(|memory| memory.read_exact_at(&mut polled, address));
+        if count != 1 || read.is_err() {
+            return WaitObject::Kind(match count {
+                0 => WaitKind::Timer,
+                _ => WaitKind::Events,
+            });
+        }
+        // struct pollfd: descriptor, requested events, returned events.
+        let [a, b, c, d, events, ..] = polled;
+        let to = match i16::from(events) & libc::POLLIN {
+            0 => Direction::Write,
+            _ => Direction::Read,
+        };
+        self.descriptors
+            .object(pid, i32::from_ne_bytes([a, b, c, d]), to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::Tree;
+    use std::io::Read;
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::{Arc, Barrier, Mutex};
+    use std::time::Duration;
+
+    #[test]
+    fn parses_system_calls() {
+        let blocked = SystemCall::parse("202 0x7f10 0x80 0x2 0x0 0x0 0x1 0x7ffe 0x7f11\n");
+        let arguments = [0x7f10, 0x80, 2, 0, 0, 1];
+        assert_eq!(blocked, Some(SystemCall::Blocked(202, arguments)));
+        assert_eq!(SystemCall::parse("running\n"), Some(SystemCall::Running));
+        assert_eq!(
+            SystemCall::parse("-1 0x7ffe 0x7f11"),
+            Some(SystemCall::None)
+        );
+        for wrong in ["", "x", "202", "202 0x1 0x2", "202 1 2 3 4 5 6"] {
+            assert_eq!(SystemCall::parse(wrong), None, "{wrong:?}");
+        }
+    }
+
+    /// Runs a function on a named thread that is never joined.
+    fn blocked(name: &str, wait: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        thread.spawn(wait).unwrap();
+    }
+
+    #[test]
+    fn identifies_what_threads_wait_for() {
+        let store = TcpListener::bind("127.77.0.3:0").unwrap();
+        let store_address = store.local_addr().unwrap();
+        let listener = TcpListener::bind("127.77.0.3:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut accepted = listener.accept().unwrap().0;
+        blocked("bk-client", move || drop(accepted.read(&mut [0; 1])));
+        let mut upstream = TcpStream::connect(store_address).unwrap();
+        blocked("bk-store", move || drop(upstream.read(&mut [0; 1])));
+        let polled_listener = listener.try_clone().unwrap();
+        blocked("bk-listener", move || {
+            let mut polled = [rustix::event::PollFd::new(
+                &polled_listener,
+                rustix::event::PollFlags::IN,
+            )];
+            let _ = rustix::event::poll(&mut polled, None);
+        });
+        blocked("bk-accept", move || drop(listener.accept()));
+        blocked("bk-timer", || std::thread::sleep(Duration::from_mins(1)));
+        let (pipe, _writer) = std::io::pipe().unwrap();
+        blocked("bk-pipe", move || drop((&pipe).read(&mut [0; 1])));
+        let polled = TcpStream::connect(store_address).unwrap();
+        blocked("bk-poll", move || {
+            let mut polled = [rustix::event::PollFd::new(
+                &polled,
+                rustix::event::PollFlags::IN,
+            )];
+            let _ = rustix::event::poll(&mut polled, None);
+        });
+        let lock = Arc::new(Mutex::new(()));
+        let held = lock.lock().unwrap();
+        let barrier = Arc::new(Barrier::new(4));
+        for _ in 0..3 {
+            let (lock, barrier) = (Arc::clone(&lock), Arc::clone(&barrier));
+            blocked("bk-lock", move || {
+                barrier.wait();
+                drop(lock.lock());
+            });
+        }
+        barrier.wait();
+        std::thread::sleep(Duration::from_millis(200));
+
+        let root = Root::host();
+        let tree = Tree::new(&root, &[std::process::id()], None).unwrap();
+        let mut threads = Threads::new(&root, &tree).unwrap();
+        let diag = SockDiag::open().unwrap();
+        let mut sampler = BlockedThreads::new(&root, Role::Server, Some(diag));
+        for _ in 0..4 {
+            sampler.sample(&mut threads).unwrap();
+        }
+        let mut figures = Figures::default();
+        sampler.report(&mut figures);
+        let found = |group: &str| -> Vec<(WaitObject, f64)> {
+            let metrics = figures.metrics().iter().zip(figures.values());
+            let of_group = metrics.filter_map(|(metric, value)| match metric {
+                Metric::ThreadsBlocked {
+                    group: of, object, ..
+                } if of == group => Some((object.clone(), *value)),
+                _ => None,
+            });
+            of_group.collect()
+        };
+        let kind = WaitObject::Kind;
+        let to_store = WaitObject::Connection(store_address);
+        for (group, object) in [
+            ("bk-client", kind(WaitKind::ClientRead)),
+            ("bk-store", to_store.clone()),
+            ("bk-poll", to_store),
+            ("bk-accept", kind(WaitKind::Accept)),
+            ("bk-listener", kind(WaitKind::Accept)),
+            ("bk-timer", kind(WaitKind::Timer)),
+            ("bk-pipe", kind(WaitKind::PipeRead)),
+        ] {
+            assert_eq!(found(group), [(object, 1.0)], "{group}");
+        }
+        let locks = found("bk-lock");
+        let [(WaitObject::Lock(address), 3.0)] = locks[..] else {
+            panic!("{locks:?}");
+        };
+        assert_eq!(address & !0xfff, (Arc::as_ptr(&lock) as u64) & !0xfff);
+        drop((held, client));
+    }
+}

@@ -1,0 +1,166 @@
+//! File descriptors of other processes: which socket, pipe or file they refer to.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use floodmark_record::metric::{WaitKind, WaitObject};
+use rustix::net::{SocketAddrUnix, getpeername, getsockname};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use crate::Root;
+use crate::sock_diag::SockDiag;
+
+/// Maximum number of sockets and processes that are remembered.
+const MAX_KNOWN: usize = 4096;
+
+/// Whether a thread waits for data or for space in a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    fn choose(self, read: WaitKind, write: WaitKind) -> WaitObject {
+        WaitObject::Kind(match self {
+            Self::Read => read,
+            Self::Write => write,
+        })
+    }
+}
+
+/// The other end of a socket.
+#[derive(Debug, Clone)]
+enum SocketEnd {
+    /// None: the socket waits for connections.
+    Listener,
+    /// A client of the process.
+    Client,
+    /// A server that the process connected to.
+    Server(WaitObject),
+    /// A socket pair.
+    Pair,
+    Unknown,
+}
+
+/// Resolves file descriptors of other processes.
+///
+/// A socket's addresses are read from a duplicate of the socket (pidfd_getfd(2)), once per socket.
+/// This requires permission to trace the process.
+pub(crate) struct Descriptors {
+    root: Root,
+    diag: Option<SockDiag>,
+    processes: HashMap<u32, OwnedFd>,
+    /// Other ends of sockets, by inode.
+    sockets: HashMap<u64, SocketEnd>,
+    /// Local ports of listening sockets.
+    listening: HashSet<u16>,
+}
+
+impl Descriptors {
+    /// Returns a resolver. `diag` must be in the network namespace of the processes.
+    pub(crate) fn new(root: &Root, diag: Option<SockDiag>) -> Self {
+        let mut descriptors = Self {
+            root: root.clone(),
+            diag,
+            processes: HashMap::new(),
+            sockets: HashMap::new(),
+            listening: HashSet::new(),
+        };
+        descriptors.refresh();
+        descriptors
+    }
+
+    /// Reads the ports of listening sockets. A connection with such a local port was accepted.
+    pub(crate) fn refresh(&mut self) {
+        if self.sockets.len() > MAX_KNOWN || self.processes.len() > MAX_KNOWN {
+            self.sockets.clear();
+            self.processes.clear();
+        }
+        let Some(diag) = &mut self.diag else {
+            return;
+        };
+        let mut listening = HashSet::new();
+        let read = diag.each_listener(|socket| {
+            listening.insert(socket.local.port());
+        });
+        if read.is_ok() {
+            self.listening = listening;
+        }
+    }
+
+    /// Returns what a thread waits for if it reads from or writes to a descriptor of its process.
+    pub(crate) fn object(&mut self, pid: u32, descriptor: i32, to: Direction) -> WaitObject {
+        let path = self.root.path(format!("/proc/{pid}/fd/{descriptor}"));
+        let target = std::fs::read_link(path).unwrap_or_default();
+        let target = target.to_string_lossy();
+        let other = WaitObject::Kind(WaitKind::Other);
+        let inode = |prefix| target.strip_prefix(prefix)?.strip_suffix(']')?.parse().ok();
+        if let Some(inode) = inode("socket:[") {
+            return match self.end(pid, descriptor, inode) {
+                SocketEnd::Listener => WaitObject::Kind(WaitKind::Accept),
+                SocketEnd::Client => to.choose(WaitKind::ClientRead, WaitKind::ClientWrite),
+                SocketEnd::Server(object) => object,
+                SocketEnd::Pair => to.choose(WaitKind::PipeRead, WaitKind::PipeWrite),
+                SocketEnd::Unknown => other,
+            };
+        }
+        match &*target {
+            pipe if pipe.starts_with("pipe:[") => {
+                to.choose(WaitKind::PipeRead, WaitKind::PipeWrite)
+            }
+            "anon_inode:[timerfd]" => WaitObject::Kind(WaitKind::Timer),
+            events if events.starts_with("anon_inode:[") => WaitObject::Kind(WaitKind::Events),
+            path if path.starts_with('/') => WaitObject::File(path.to_owned()),
+            _ => other,
+        }
+    }
+
+    fn end(&mut self, pid: u32, descriptor: i32, inode: u64) -> SocketEnd {
+        if let Some(end) = self.sockets.get(&inode) {
+            return end.clone();
+        }
+        let end = self.read_end(pid, descriptor).unwrap_or(SocketEnd::Unknown);
+        self.sockets.insert(inode, end.clone());
+        end
+    }
+
+    fn read_end(&mut self, pid: u32, descriptor: i32) -> io::Result<SocketEnd> {
+        let process = match self.processes.entry(pid) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let process = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+                new.insert(pidfd_open(process, PidfdFlags::empty())?)
+            }
+        };
+        let socket = pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?;
+        let local = getsockname(&socket)?;
+        // A listening socket has no peer.
+        let remote = getpeername(&socket).ok().flatten();
+        if let Ok(local) = SocketAddr::try_from(local.clone()) {
+            if self.listening.is_empty() {
+                return Ok(SocketEnd::Unknown);
+            }
+            if self.listening.contains(&local.port()) {
+                return Ok(match remote {
+                    Some(_) => SocketEnd::Client,
+                    None => SocketEnd::Listener,
+                });
+            }
+            let mut remote = SocketAddr::try_from(remote.ok_or(io::ErrorKind::NotConnected)?)?;
+            remote.set_ip(remote.ip().to_canonical());
+            return Ok(SocketEnd::Server(WaitObject::Connection(remote)));
+        }
+        let path = |address: SocketAddrUnix| Some(address.path()?.to_string_lossy().into_owned());
+        if SocketAddrUnix::try_from(local).is_ok_and(|local| path(local).is_some()) {
+            return Ok(SocketEnd::Client);
+        }
+        let remote = remote.and_then(|remote| path(SocketAddrUnix::try_from(remote).ok()?));
+        Ok(remote.map_or(SocketEnd::Pair, |path| {
+            SocketEnd::Server(WaitObject::UnixSocket(path))
+        }))
+    }
+}
