@@ -67,7 +67,7 @@ pub(crate) const CLIENT_ERRORS: [ClientError; 4] = [
     ),
     (
         "connect_not_permitted",
-        "a rule on this host does not permit {}",
+        "a firewall or security rule blocked {}",
         "connection",
         "check the firewall and security rules of this host",
     ),
@@ -173,6 +173,9 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
         }
         false => reasons.extend(stalled(judged)),
     }
+    if reasons.is_empty() {
+        reasons.extend(nothing_ok(run));
+    }
     let mut status = Status::Invalid;
     if reasons.is_empty() {
         reasons.extend(saturated(judged));
@@ -189,6 +192,26 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     }
 }
 
+/// Reports that no response was ok, and what the server sent instead.
+fn nothing_ok(run: &Run) -> Option<String> {
+    let counts = &run.requests;
+    let statuses = counts.statuses.iter();
+    let statuses = statuses.map(|(status, n)| (format!("status {status}"), *n));
+    let errors = run.errors.iter();
+    let errors = errors.map(|(error, n)| (error.replace('_', " "), *n));
+    let most_frequent = statuses.chain(errors).max_by_key(|(_, n)| *n);
+    (counts.ok == 0).then(|| match most_frequent {
+        Some((what, n)) => format!("no response was ok (mostly {what}: {})", show_count(n)),
+        None => "no response was ok".to_owned(),
+    })
+}
+
+/// Returns whether a run is invalid only because no response was ok.
+#[must_use]
+pub fn is_only_not_ok(run: &Run) -> bool {
+    nothing_ok(run).is_some_and(|reason| run.validity.reasons == [reason])
+}
+
 /// Judges a run of an external client.
 ///
 /// External clients are run to show their limits, so saturation neither bounds nor invalidates
@@ -200,7 +223,15 @@ fn of_external_client(name: &str, run: &Run) -> Validity {
     );
     let (status, reasons, notes) = match &run.ended.detail {
         Some(detail) => (Status::Invalid, vec![detail.clone()], Vec::new()),
-        None => (Status::Valid, Vec::new(), vec![note]),
+        None => {
+            let reasons: Vec<String> = nothing_ok(run).into_iter().collect();
+            let status = if reasons.is_empty() {
+                Status::Valid
+            } else {
+                Status::Invalid
+            };
+            (status, reasons, vec![note])
+        }
     };
     Validity {
         status,

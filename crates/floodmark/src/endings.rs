@@ -1,5 +1,6 @@
 //! Derives exit statuses from records.
 
+use floodmark_diagnose::validity::is_only_not_ok;
 use floodmark_host::Stop;
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
@@ -100,11 +101,13 @@ pub fn failed_threshold(
     Some(Ending::new(Exit::Check, message))
 }
 
-/// Returns an [`Ending`] if the run is invalid. Its message includes `what`.
+/// Returns an [`Ending`] if the run is invalid. Its message includes `what`. If only the responses
+/// make the run invalid, the exit code is that of a failed check.
 pub fn invalid(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
+    let exit = match is_only_not_ok(run) {
+        true => Exit::Check,
+        false => Exit::Invalid,
+    };
     let is_invalid = run.validity.status == Status::Invalid;
-    is_invalid.then(|| {
-        let message = format!("the result is invalid: {}", what());
-        Ending::new(Exit::Invalid, message)
-    })
+    is_invalid.then(|| Ending::new(exit, format!("the result is invalid: {}", what())))
 }

@@ -233,7 +233,7 @@ fn client_errors_invalidate_a_run() {
             .is(Status::Invalid, &["no memory for 200 sockets"]);
         Case::good(plan.clone())
             .unsent(200, Some("connect_not_permitted"))
-            .is(Status::Invalid, &["does not permit 200 connections"]);
+            .is(Status::Invalid, &["rule blocked 200 connections"]);
         Case::good(plan)
             .unsent(100, Some("ports_exhausted"))
             .is(Status::Valid, &[]);
@@ -403,4 +403,26 @@ fn short_run_does_not_saturate_a_thread() {
     case.is(Status::Bound, &["the client was the limit"]);
     case.set_seconds(0.003);
     case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn a_run_without_ok_responses_is_invalid() {
+    for plan in [closed(), open()] {
+        let mut case = Case::good(plan);
+        let sent = case.run.requests.sent;
+        (case.run.requests.ok, case.run.requests.wrong) = (0, sent);
+        case.run.requests.statuses = [(404, sent - 1), (500, 1)].into();
+        case.is(
+            Status::Invalid,
+            &["no response was ok (mostly status 404: 9,999)"],
+        );
+        case.run.validity = case.judge();
+        assert!(is_only_not_ok(&case.run));
+        // If the client did not send the load as planned, that fault decides.
+        case.run.lateness_us.p99 = Some(50_000.0);
+        case.run.longest_stall_ns = Some(5_000_000_000);
+        case.run.validity = case.judge();
+        assert_eq!(case.run.validity.status, Status::Invalid);
+        assert!(!is_only_not_ok(&case.run));
+    }
 }

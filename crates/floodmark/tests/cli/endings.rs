@@ -1,4 +1,4 @@
-//! Tests of exit codes and their precedence. Every exit code except 2 leaves a record.
+//! Tests of exit codes and their precedence. A record is written for every exit code except 2.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -48,6 +48,17 @@ fn a_missing_figure_fails_a_threshold() {
     let load = load(&listener.url, &["-n", "10", "--fail-if", "p99 > 1h"]);
     load.ends_with(1);
     assert!(load.stderr().contains("not measured"), "{}", load.stderr());
+}
+
+#[test]
+fn a_run_without_ok_responses_is_invalid() {
+    let listener = Listener::answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let load = start_load_as(&listener.url, &["-n", "10", "--quiet"], judging).end();
+    load.ends_with(1);
+    assert_eq!(load.run().validity.status, Status::Invalid);
+    let reason = "no response was ok (mostly status 404: 10)";
+    assert_eq!(load.run().validity.reasons, [reason]);
+    assert!(load.stderr().contains(reason), "{}", load.stderr());
 }
 
 #[test]
