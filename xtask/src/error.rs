@@ -62,7 +62,7 @@ impl TaskError {
         }
     }
 
-    /// Returns each error, with the essential part of the output of the failed command.
+    /// Returns each error, with the essential output of the failed command.
     pub fn digest(&self) -> Vec<String> {
         match self {
             TaskError::Several(errors) => errors.iter().flat_map(TaskError::digest).collect(),

@@ -97,7 +97,7 @@ fn fuzz(
         Ok((_, report)) => {
             let missing = || TaskError::output(&fuzzer, format!("no line `{INPUTS} N`"));
             let inputs = inputs(&report).ok_or_else(missing)?;
-            println!("{name}: {inputs} inputs in {seconds} s, no finding");
+            println!("{name}: {inputs} inputs in {seconds} s, no findings");
             return Ok(Vec::new());
         }
         Err(error) => error,

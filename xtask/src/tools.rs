@@ -56,7 +56,7 @@ fn provide_tool(&SystemTool(program, package, needed_for): &SystemTool) -> Resul
         return Ok(());
     }
     Err(format!(
-        "{program} is missing; it is needed for {needed_for}: run `apt-get install {package}` as root, or install the equivalent package for your system"
+        "{program} is missing, but needed for {needed_for}; run `apt-get install {package}` as root, or install the equivalent package for your system"
     ))
 }
 

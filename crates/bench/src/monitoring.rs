@@ -25,8 +25,8 @@ const RATE_PER_S: u32 = 10_000;
 /// Maximum CPU use of monitoring with few and with many connections, as a fraction of one CPU.
 const MAX_SHARES: [f64; 2] = [0.01, 0.03];
 
-/// Accepted range of the ratio of throughput with monitoring to throughput without monitoring. The
-/// whole interval must lie within this range.
+/// Accepted range of the throughput ratio (with ÷ without monitoring). The whole interval must lie
+/// within this range.
 const RATIO: (f64, f64) = (0.97, 1.03);
 
 /// Options of `cargo xtask watching`.

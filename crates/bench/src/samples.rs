@@ -64,7 +64,7 @@ fn sample(run: &Run, result: &Path) -> Option<PeerSample> {
     })
 }
 
-/// Returns the run in the record that floodmark printed to `log` as the external client.
+/// Returns the run that floodmark recorded as the external client and printed to the file `log`.
 pub fn own_run(result: &Path, log: &str) -> Option<Run> {
     let text = read(&result.join(log)).ok()?;
     let record = text.get(text.find('{')?..=text.rfind('}')?)?;

@@ -11,7 +11,7 @@
 //! 3. the order of the numbers agrees with real time: if request A was answered before request B
 //!    was sent, A has the smaller number.
 //!
-//! Point 3 needs one scan in number order. The scan keeps the latest send time among the smaller
+//! Point 3 needs one scan in number order. The scan tracks the latest send time among the smaller
 //! numbers. A number returned before that time was drawn too early. If there is no such number, the
 //! requests can take effect in number order. Sorting dominates the cost: O(n log n). Two requests
 //! overlap if one is sent in the same nanosecond in which the other is answered. The first number

@@ -83,7 +83,7 @@ pub fn scoring(
 #[derive(Debug, Default)]
 struct TotalScan {
     /// Expected distance of the totals from the line, in scores.
-    /// `None` if no whole number of scores is known.
+    /// `None` if no distance is a whole number of scores.
     expected: Option<i32>,
     /// Number of totals at a different distance from the line.
     wrong: u64,
@@ -91,7 +91,7 @@ struct TotalScan {
     first: Vec<(u64, Option<i32>)>,
     /// Number of totals whose distance is a whole number of scores.
     whole: u64,
-    /// Smallest and largest of these totals, converted to numbers of scores.
+    /// Smallest and largest of these totals, in scores.
     range: Option<(i128, i128)>,
 }
 

@@ -11,12 +11,12 @@ use crate::asking;
 use crate::notes::SHORT_RUN_S;
 use crate::text::per_s;
 use crate::tls;
-use crate::validity::{CLIENT_ERRORS, ClientThreads};
+use crate::validity::{CLIENT_ERRORS, ClientThreads, is_only_not_ok};
 
 /// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
 
-/// Minimum share of requests with an ok response at which the offered rate counts as met.
+/// Minimum share of requests that get an ok response if the server meets the offered rate.
 pub(crate) const MET_SHARE: f64 = 0.99;
 
 /// Share of the maximum throughput at which requests hardly queue.
@@ -82,6 +82,7 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
     let repeat = "check this host (floodmark doctor) and repeat";
     match (run.validity.status, error) {
         (Status::Valid, _) => None,
+        (Status::Invalid, _) if is_only_not_ok(run) => None,
         (Status::Bound, _) => Some(ClientThreads::of(&run.client.threads)?.fix(cpus)),
         (Status::Invalid, Some((.., fix))) => Some((*fix).to_owned()),
         (Status::Invalid, None) if !run.plan.is_open() => Some(repeat.to_owned()),

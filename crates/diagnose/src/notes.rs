@@ -19,8 +19,8 @@ pub(crate) const SHORT_RUN_S: f64 = 5.0;
 /// Maximum relative deviation from Little's law (in flight = throughput × response time).
 const LITTLE_SHARE: f64 = 0.02;
 
-/// Maximum mean response time at which Little's law is checked, as a share of the window. Up to one
-/// response time is missing at each end of the window.
+/// Maximum mean response time at which Little's law is checked, as a share of the window. At each
+/// end of the window, up to one response time per connection is not counted.
 const LITTLE_EDGE: f64 = 0.005;
 
 /// Returns the notes on a run. The most important note comes first.

@@ -46,7 +46,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<RatioCondition>,
 
-    /// Also exit with 4 if floodmark was the limit in a compared run (bound)
+    /// Also exit with code 4 if floodmark limited a compared run (validity `bound`)
     #[arg(long)]
     pub strict: bool,
 

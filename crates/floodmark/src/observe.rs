@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// Samples 20 times a second and writes one line per second until Ctrl-C. To stream the lines to
 /// the client's host, run there: ssh SERVER floodmark observe --port 8080 --out - > server.jsonl.
-/// Meanwhile, run on the same host: floodmark load URL --with server.jsonl
+/// Meanwhile, run on the client's host: floodmark load URL --with server.jsonl
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ObserveArgs {

@@ -96,7 +96,7 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
     match proved {
         ProofOutcome::Measured => Ok(record),
         ProofOutcome::NothingToChange => {
-            out::note("no available change can distinguish this cause from others\n");
+            out::note("no available perturbation can distinguish this cause from others\n");
             Ok(record)
         }
         ProofOutcome::Failed(_) if stop.is_set() => Err(Ending::new(

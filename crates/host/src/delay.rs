@@ -1,6 +1,6 @@
 //! A TCP proxy that adds one-way latency in both directions.
 //!
-//! One thread forwards each byte `delay` after reading the byte. The delay is constant, so one
+//! A single thread reads bytes and forwards them after `delay`. The delay is constant, so one
 //! chronological queue holds all bytes in transit. Bytes and the ends of streams are delayed, but
 //! new connections are not.
 

@@ -79,7 +79,7 @@ fn forwards_a_large_body_at_full_speed() {
     let took = begin.elapsed();
     assert_eq!(body.len(), SIZE);
     assert!(body.iter().enumerate().all(|(i, byte)| *byte == i as u8));
-    // At 64 KiB per delay, the transfer would take 20 s.
+    // If the proxy forwarded only 64 KiB per `DELAY`, the transfer would take 20 s.
     assert!(
         took > 2 * DELAY && took < Duration::from_secs(5),
         "{took:?}"

@@ -50,7 +50,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // A leftover file is harmless, because its owner and its process group have ended.
+        // A leftover file is harmless: its process group has ended, and a sweep removes the file.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -20,8 +20,8 @@ pub fn lock(file: &File) -> io::Result<bool> {
 }
 
 /// Runs `create` while no other process creates or sweeps entries in a folder.
-/// Creates the folder if necessary. Returns the locked entry. An entry counts as abandoned once its
-/// file is closed.
+/// Creates the folder if necessary. Returns the locked entry. Once its file is closed, the entry is
+/// abandoned.
 pub(crate) fn create_in_use(
     folder: &Path,
     create: impl FnOnce() -> io::Result<File>,

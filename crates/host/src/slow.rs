@@ -27,7 +27,7 @@ pub const RUNNING: Duration = Duration::from_millis(4);
 /// Name of the floodmark subcommand that runs [`serve`].
 pub const COMMAND: &str = "slow";
 
-/// Processes that continue when this value is dropped.
+/// Processes to stop and resume. Dropping this value resumes them.
 /// A process file descriptor never refers to a different process (pidfd_open(2)).
 struct ContinueOnDrop(Vec<OwnedFd>);
 

@@ -20,7 +20,7 @@ pub struct ExitMonitor {
 }
 
 impl ExitMonitor {
-    /// Starts monitoring `processes`. For each process, the list has a name for messages and an id.
+    /// Starts monitoring processes. Each entry is a name for messages and a process id.
     #[must_use]
     pub fn start(mut processes: Vec<(String, u32)>) -> Self {
         let exits: Arc<Mutex<Vec<(String, Instant)>>> = Arc::default();
@@ -45,8 +45,8 @@ impl ExitMonitor {
         }
     }
 
-    /// Describes the processes that have ended, and when each one ended after `begin`. Returns
-    /// `None` if all processes are running.
+    /// Describes which processes have ended, and when relative to `begin`. Returns `None` if all
+    /// processes are running.
     #[must_use]
     pub fn describe(&self, begin: Instant) -> Option<String> {
         let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);

@@ -24,8 +24,8 @@ use crate::worker;
 const WINDOW_S: (f64, f64) = (1.0, 4.0);
 
 /// Minimum and maximum duration of the load before a window, in seconds. During this time,
-/// connections open and the server finishes earlier requests. After a pause, responses to earlier
-/// requests would be missing from all windows.
+/// connections open and the server finishes earlier requests. If the load paused instead, no window
+/// would include the responses to earlier requests.
 const LEAD_S: (f64, f64) = (1.0, 4.0);
 
 /// Minimum length of a window, in mean service times. With twice the connections, the service time
@@ -217,7 +217,7 @@ impl PerturbationTest<'_> {
         };
         let slow = |pids: &[u32]| {
             Slowed::start(self.floodmark, pids)
-                .map_err(|error| format!("a process cannot be slowed down: {error}"))
+                .map_err(|error| format!("cannot slow down a process: {error}"))
         };
         let slowed = match change {
             Some(Perturbation::SlowedServer) => self.server,

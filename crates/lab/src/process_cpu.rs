@@ -176,7 +176,7 @@ mod tests {
         near(rows[1].server_user_cpus, 0.7);
         near(rows[1].server_system_cpus, 0.25);
         assert_eq!(rows[2].server_user_cpus, None, "sampling has ended");
-        // 0.95 s were sampled: 40 % of a 0.4 CPU-second step, and both following steps.
+        // The row has 0.95 s of samples: 40 % of the third step, and both following steps.
         near(rows[3].server_user_cpus, (0.4 * 0.4 + 0.4 + 0.1) / 0.95);
     }
 

@@ -112,8 +112,8 @@ impl ResponsesSoFar {
     }
 }
 
-/// Returns the number of requests that may have taken a number but did not return it. A 5xx
-/// response may follow a completed write, for example after a journal timeout.
+/// Returns how many requests may have used up a dispatcher number that no response contained. A
+/// 5xx response may follow a completed write, for example after a journal timeout.
 fn unknown(counts: &Counts) -> u64 {
     let failed: u64 = counts.statuses.range(500..600).map(|(_, n)| n).sum();
     counts.unknown() + counts.reconnects + failed

@@ -1,4 +1,4 @@
-//! Returns one-line descriptions of why a run ended.
+//! One-line descriptions of why a run ended.
 
 use floodmark_record::WorkerEnd;
 use floodmark_record::client::ClientRan;

@@ -33,9 +33,9 @@ pub struct RunEvents {
     pub driven_by: Option<String>,
     pub client: Option<ClientRan>,
     pub observed: Observed,
-    /// CPU time that the server used in the second of the next row.
+    /// CPU time of the server during the next row.
     server_used: Option<ServerUsed>,
-    /// CPU time that the store used in the second of the next row.
+    /// CPU time of the store during the next row.
     store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
     /// Throughput with and without a perturbation, measured after the run.
@@ -210,7 +210,7 @@ impl RunEvents {
             (None, Some(end)) => (end.reason, None),
             (None, None) => {
                 let detail = match &self.driven_by {
-                    Some(name) => format!("floodmark ended before {name}"),
+                    Some(name) => format!("floodmark ended before {name} did"),
                     None => "the client process died".to_owned(),
                 };
                 (EndReason::Interrupted, Some(detail))

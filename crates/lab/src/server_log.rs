@@ -9,7 +9,7 @@ use floodmark_record::logged::{LogErrors, Logged};
 /// Number of bytes that are searched in each line.
 const LINE_LIMIT: usize = 64 * 1024;
 
-/// A server's log. Reading starts at the end of the log at the start of the attempts.
+/// A server's log. Lines written before the attempts started are skipped.
 #[derive(Debug)]
 pub struct ServerLog {
     path: PathBuf,

@@ -19,8 +19,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum time between a stop request and the last event.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum length of an event, in bytes. The largest event is the end event of a mix. It has 64
-/// requests with 7 histograms each.
+/// Maximum length of an event, in bytes. The largest event is the end event of a mix with 64
+/// requests, which contains 7 histograms per request.
 pub const EVENT_LIMIT: usize = 64 << 20;
 
 /// Maximum number of events queued for the listener. The worker blocks when the queue is full.

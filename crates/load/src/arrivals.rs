@@ -6,11 +6,11 @@ use crate::clock::Ns;
 use crate::mix::{Pick, Picks};
 use crate::schedule::ArrivalSchedule;
 
-/// Maximum admission delay in ns that counts as the normal duration of one loop iteration.
+/// Maximum admission delay in ns that is normal for one loop iteration.
 /// A longer delay is caused by floodmark, and is recorded.
 const LATE_NS: Ns = 100_000;
 
-/// Maximum number of stalls stored at once. Only a thread that stalls constantly has more.
+/// Maximum number of stalls stored at once. Only a thread that stalls constantly exceeds it.
 /// Time lost in further stalls counts as waiting for a connection.
 const STANDSTILLS: usize = 4096;
 

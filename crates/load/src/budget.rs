@@ -99,8 +99,8 @@ fn most_sockets(plan: &Plan, sockets: SocketLocation, fds: u64) -> u64 {
     }
 }
 
-/// Returns two numbers: the closes that a plan's threads may delay while they open the next
-/// connections, and the open files that the delaying backend needs (one io_uring per thread).
+/// Returns two numbers: how many closes a plan's threads may delay while they open the next
+/// connections, and how many open files the backend needs for its rings (one per thread).
 fn held_back(plan: &Plan) -> (u64, u64) {
     let threads = u64::from(plan.threads.max(1));
     match plan.backend {

@@ -286,7 +286,7 @@ proptest! {
         let needed = files_needed(&plan, sockets);
         let offer = |fds| Offer { ports: None, fds: Some(fds), sockets, ..OFFER };
         prop_assert_eq!(shortage(&plan, &offer(needed)), None);
-        // Below this limit, the rings need more open files than their tables have entries.
+        // Otherwise, the needed limit is set by the rings, not by the connections.
         if needed > OTHER_FDS + u64::from(threads) {
             prop_assert!(shortage(&plan, &offer(needed - 1)).is_some());
         }

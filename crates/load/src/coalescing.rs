@@ -1,15 +1,15 @@
 //! Response coalescing: a busy thread handles several responses per system call.
 //!
-//! If a thread near its CPU limit asks the kernel after every response, it needs a full loop
+//! If a thread near its CPU limit polls the kernel after every response, it needs a full loop
 //! iteration per response, although other responses are already waiting. Handling several responses
 //! at once takes less CPU time per response. Adaptive interrupt coalescing in network drivers works
 //! in the same way.
 //!
-//! If each request uses a fresh connection, a completed connect counts like a response.
+//! If each request uses a fresh connection, batches also include completed connects.
 //!
 //! Coalescing is used only in the closed model, and only on a thread that is busy most of the time.
-//! A response waits for at most an eighth of the mean response time. This wait counts as part of
-//! the response time and the service time. The record contains the time that each thread spent
+//! A response waits for at most an eighth of the mean response time. Both the response time and
+//! the service time include this wait. The record contains the time that each thread spent
 //! coalescing.
 
 use crate::clock::Ns;
@@ -27,11 +27,11 @@ const AT_EASE: f64 = 0.5;
 /// Maximum number of responses per batch. Larger batches save little more CPU.
 const MOST: u64 = 64;
 
-/// Divisor for the maximum share of the requests in flight whose responses may wait.
+/// Limits a batch to the number of requests in flight divided by this value.
 /// This limit ensures that the server does not run out of requests.
 const PART_IN_FLIGHT: u64 = 2;
 
-/// Divisor for the maximum wait of a response, as a share of the mean response time.
+/// Limits a response's wait to the mean response time divided by this value.
 const PART_OF_RESPONSE: u64 = 8;
 
 /// Maximum time in ns for which a response may wait.

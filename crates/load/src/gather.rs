@@ -198,7 +198,7 @@ mod tests {
         assert!(gatherer.take(slice(0, 1, 2)).is_empty());
         assert!(
             gatherer.take(slice(1, 0, 4)).is_empty(),
-            "the last complete row is not emitted"
+            "the last complete row is not emitted yet"
         );
         // Thread 1 stalled and reports no data for seconds 1 to 3.
         let rows = gatherer.take(slice(1, 4, 8));
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(
             receivers[0].try_iter().count() + receivers[1].try_iter().count(),
             4,
-            "empty slices are returned"
+            "emptied slices go back to their threads"
         );
     }
 

@@ -48,7 +48,7 @@ impl List {
         (self.front != NONE).then_some(self.front)
     }
 
-    /// Appends an item that is in no list.
+    /// Appends an item, which must not be in any list.
     pub fn push_back<T: Linked>(&mut self, all: &mut [T], index: u32) {
         *all[index as usize].link() = Link {
             before: self.back,
@@ -61,7 +61,7 @@ impl List {
         self.back = index;
     }
 
-    /// Prepends an item that is in no list.
+    /// Prepends an item, which must not be in any list.
     pub fn push_front<T: Linked>(&mut self, all: &mut [T], index: u32) {
         *all[index as usize].link() = Link {
             before: NONE,

@@ -1,7 +1,7 @@
 //! Order of the requests of a mix: a pure function of plan, seed and position in the schedule.
 //!
 //! ```text
-//! weights a 2, b 1     a b a | b a a | a a b | a b a | …     each cycle contains each request as often as its weight says,
+//! weights a 2, b 1     a b a | b a a | a a b | a b a | …     each cycle contains each request as many times as its weight,
 //! requests 0, 1, 2, …  0     | 3     | 6     | 9             in its own order
 //! ```
 //!

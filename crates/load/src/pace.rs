@@ -15,7 +15,7 @@ const PER_S: u64 = 10_000;
 const AT_ONCE: u64 = 100;
 
 /// Maximum number of concurrent handshakes over all threads.
-/// Thus at most this number of handshakes are retried together if the accept queue is full.
+/// This also limits how many handshakes are retried together if the accept queue is full.
 const UNDER_WAY: u64 = 500;
 
 /// Minimum number of connections opened per second over all threads, regardless of drops.
@@ -35,7 +35,7 @@ pub struct OpeningPace {
     /// Time between connections.
     gap: Ns,
     longest_gap: Ns,
-    /// Maximum time in ns by which a connection may be opened before `due`.
+    /// How long before `due` a connection may be opened, in ns.
     ahead: Ns,
     /// Time at which the next connection is due if connections are opened evenly.
     due: Ns,

@@ -57,9 +57,9 @@ pub struct Recorder {
     pub total_connects: u64,
     /// Number of errors by name.
     pub errors: BTreeMap<String, u64>,
-    /// Number of errors by name, only for connections that no request waited for.
+    /// Number of errors by name on connections that no request was waiting for.
     pub unawaited: BTreeMap<String, u64>,
-    /// Times of the groups during the measurement.
+    /// Histograms of each group's times, without the warm-up.
     pub group_times: GroupTimes,
 }
 
@@ -220,7 +220,7 @@ impl Recorder {
         self.time_of(group, TimeKind::FirstByte, first_byte);
     }
 
-    /// Records a request that was sent, and whose outcome is not ok.
+    /// Records a sent request whose outcome is not ok.
     pub fn failed(&mut self, moments: &Moments, done: Ns, outcome: Outcome) {
         self.tick(done);
         let group = moments.pick.group;
@@ -276,7 +276,7 @@ impl Recorder {
         count_name(&mut self.errors, name);
     }
 
-    /// Marks the last error with this name as an error of a connection that no request waited for.
+    /// Records that no request was waiting for the connection of the last error with this name.
     #[cold]
     pub fn error_unawaited(&mut self, name: &str) {
         count_name(&mut self.unawaited, name);

@@ -1,4 +1,4 @@
-//! One load thread's data for one second, in the form in which the gatherer receives it.
+//! One load thread's data for one second, as passed to the gatherer.
 
 use floodmark_record::TimeKind;
 use floodmark_record::events::Phase;

@@ -43,7 +43,7 @@ fn nth(first: IpAddr, n: u128) -> IpAddr {
     }
 }
 
-/// Returns the first address in a range from which this host cannot send.
+/// Returns the first address in the range that this host cannot send from.
 /// The error explains why no socket can be bound to that address.
 #[must_use]
 pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {

@@ -12,7 +12,7 @@
 //!
 //! RFC 8305 (section 5) would start a parallel attempt after 250 ms. floodmark waits for its own
 //! timeout or the operating system's, because two handshakes per connection would distort the
-//! server's count.
+//! server's connection count.
 
 use floodmark_record::events::AddressUse;
 use floodmark_record::plan::{Address, Plan};

@@ -39,7 +39,7 @@ pub(crate) const HELD_BACK_COALESCING: usize = 160;
 const REPORT_EVERY: Ns = 500_000_000;
 
 /// State that a worker's threads share.
-/// Under load, each thread only reads two flags once per iteration.
+/// Under load, each thread reads only two flags, once per iteration.
 pub struct SharedState {
     /// Set to end the run immediately.
     pub stop: Arc<AtomicBool>,
@@ -160,7 +160,7 @@ pub struct LoadThread<B> {
     leaving: Vec<Slot>,
     /// Maximum number of delayed commands.
     hold_back: usize,
-    /// The latest timestamp, which is stored so that time never goes backwards.
+    /// The latest timestamp, stored so that time never goes backwards.
     latest: Ns,
     /// Number of receive completions so far.
     received: u64,
@@ -340,7 +340,7 @@ impl<B: IoBackend> LoadThread<B> {
             (ThreadReading::now(), ended)
         });
         self.coalesce(None);
-        // If the run was interrupted, or if a number of requests ends a closed run, the window ends
+        // If the run was interrupted, or if a closed run has sent all its requests, the window ends
         // here.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
         Ok(Box::new(PhaseEnd {

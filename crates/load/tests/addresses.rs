@@ -124,8 +124,8 @@ fn reports_an_immediate_end_after_the_data(backend: Backend) {
         let _ = stream.write_all(RESPONSE);
     });
     for target in [unix(&here.path), tcp.into()] {
-        // When the receive on a unix socket polled first, about one end of stream in fifty was
-        // missed.
+        // On unix sockets, a receive that polls first would miss about one in fifty ends of
+        // stream.
         for round in 0..200 {
             let mut driver = Driver::new(backend, target.clone());
             driver.open(0, None);

@@ -266,7 +266,7 @@ fn releases_replaced_requests() {
         let held = given.iter().filter(|request| request.strong_count() > 0);
         assert!(
             held.count() <= 257,
-            "one for the slot and one per queue entry"
+            "at most one request for the slot and one per queue entry"
         );
     }
     driver.backend.wait(driver.clock.now()).unwrap();

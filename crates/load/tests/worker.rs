@@ -246,7 +246,7 @@ fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
         }
     });
     let killer = thread::spawn(move || {
-        // Start the time at the first response, because a run may start late on a busy host.
+        // Start timing at the first response, because a run may start late on a busy host.
         while responded.load(Ordering::Relaxed) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -271,7 +271,7 @@ fn keeps_the_measurements_of_a_run_whose_server_dies(backend: Backend) {
     assert!(run.took < Duration::from_secs(20), "{:?}", run.took);
     let gone = run.end.server_gone_since_ns.unwrap();
     assert!(gone >= 400_000_000, "{gone}");
-    // The server counts as unreachable after two seconds of silence, however slow the host is.
+    // The server is considered unreachable after two seconds of silence, even on a slow host.
     let ended = run.end.ended_ns;
     assert!(gone + 2_000_000_000 <= ended, "{gone}, ended {ended}");
     let counts = &run.end.counts;

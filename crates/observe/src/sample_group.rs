@@ -170,7 +170,7 @@ impl SampleGroup {
     }
 
     /// Doubles the step if there are too many values or samples cost too much. Waits for an even
-    /// number of steps, so that no value moves in time.
+    /// number of steps, so that every value keeps its time.
     fn thin_out(&mut self, now: Instant) {
         let every = if self.drained { usize::MAX } else { 2 };
         while self.steps_done.is_multiple_of(every)
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(
             expensive[0].values.len() as u64,
             6400 / expensive[0].step_ms,
-            "values moved in time: {expensive:?}"
+            "the number of values does not match the step: {expensive:?}"
         );
     }
 

@@ -324,7 +324,7 @@ mod tests {
             ..MonitorTargets::default()
         };
         let sampler = start(20, targets);
-        // Sockets are counted for any client process.
+        // The sockets are counted regardless of which process is the client.
         let mut client = std::process::Command::new("sleep")
             .arg("60")
             .spawn()

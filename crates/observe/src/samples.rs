@@ -255,7 +255,7 @@ mod tests {
             assert_eq!(new.len(), usize::from(at == 20), "described once");
             assert_eq!(missing.len(), usize::from(at == 200), "reported once");
             for values in values {
-                assert_eq!(values.start_ms, next_ms, "lines have no gap and no overlap");
+                assert_eq!(values.start_ms, next_ms, "lines have no gap or overlap");
                 next_ms += values.step_ms * values.values[0].len() as u64;
                 sum += values.values[0].iter().sum::<f64>();
                 steps.push(values.step_ms);

@@ -14,7 +14,7 @@ pub(crate) const MAX_VALUES: usize = 3_600;
 pub(crate) struct Series {
     pub metric: Metric,
     values: Vec<f64>,
-    /// Largest sample within each value, per second for counters. Empty until values are merged.
+    /// Largest sample merged into each value, per second for counters. Empty before any merge.
     largest: Vec<f64>,
 }
 

@@ -186,14 +186,14 @@ mod tests {
                 vec![(3, 1.5), (1, 0.5)],
             ),
             (
-                "a new process counts from its start; an ended one is ignored",
+                "a new process is measured from its start; an ended process is ignored",
                 &[(1, 5.0), (2, 9.0)],
                 &[(1, 6.0), (7, 1.5)],
                 0.0,
                 vec![(7, 0.75), (1, 0.5)],
             ),
             (
-                "the own process is reported separately",
+                "floodmark's own process is reported separately",
                 &[(4, 1.0), (9, 1.0)],
                 &[(4, 3.0), (9, 2.0)],
                 1.0,
@@ -230,7 +230,7 @@ mod tests {
             assert!(all.is_sorted_by_key(|(pid, ..)| *pid), "sorted by PID");
             all.into_iter().find(|(each, ..)| *each == pid)
         };
-        // On a busy host the child may wait for a CPU, but it gets some time.
+        // On a busy host, the child may have to wait for a CPU, so allow up to 30 s.
         let until = Instant::now() + Duration::from_secs(30);
         let begin_s = used().unwrap().2;
         let mut now = used().unwrap();

@@ -13,7 +13,7 @@ pub struct MonitorTargets {
     pub addresses: Vec<Address>,
     /// PID of the server. Without a PID, the server is found by its address.
     pub server_pid: Option<u32>,
-    /// Whether a remote observer samples the server and its ends of the connections.
+    /// Whether a remote observer samples the server and the server's end of each connection.
     pub observed_remotely: bool,
     /// The store behind the server.
     pub store: Option<MonitoredStore>,
@@ -52,7 +52,7 @@ pub enum StoreKind {
     Postgresql,
 }
 
-/// CPU time that a role's processes have used up to a moment, including ended processes.
+/// Total CPU time that a role's processes have used so far, including ended processes.
 #[derive(Debug, Clone, Copy)]
 pub struct UsedCpu {
     /// Time of the sample.

@@ -8,13 +8,13 @@ use floodmark_record::host::PortFacts;
 use crate::Root;
 use crate::listener::parse;
 
-/// State `TIME_WAIT` in `/proc/net/tcp` (`TCP_TIME_WAIT` of the kernel's `tcp_states.h`).
+/// State `TIME_WAIT` in `/proc/net/tcp` (`TCP_TIME_WAIT` in the kernel's `tcp_states.h`).
 const TIME_WAIT: &str = "06";
 
 /// Counts the ports in a range that connections in TIME_WAIT hold. Considers only the local address
 /// with the most such ports.
 ///
-/// `texts` contains the contents of `/proc/net/tcp` and `/proc/net/tcp6`. A port counts once, even
+/// `texts` contains the contents of `/proc/net/tcp` and `/proc/net/tcp6`. Counts a port once, even
 /// if it has many connections in TIME_WAIT. This matters if a server's port lies in the range.
 fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
     let mut held: HashMap<IpAddr, HashSet<u16>> = HashMap::new();

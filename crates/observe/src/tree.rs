@@ -63,7 +63,7 @@ pub(crate) struct Member {
     file: KernelFile,
     /// Last sample of the file.
     pub stat: Stat,
-    /// Increase in the children's CPU time, in clock ticks, that no ended member accounts for yet.
+    /// CPU time charged for children but not yet matched to an ended member, in clock ticks.
     unexplained: u64,
 }
 
@@ -104,13 +104,13 @@ struct EndedProcess {
 ///
 /// When a child ends, its CPU time moves to its parent if the parent waits for it. If the parent
 /// ignores `SIGCHLD`, the child's last sample is kept. A child that starts and ends between two
-/// searches counts only in its parent's CPU time.
+/// searches is included only in its parent's CPU time.
 #[derive(Debug)]
 pub(crate) struct Tree {
     root: Root,
     /// Running processes. The initial processes come first.
     pub members: Vec<Member>,
-    /// Processes that are excluded, with their descendants.
+    /// Processes to exclude, including their descendants.
     excluded: HashSet<u32>,
     /// PIDs seen by the last search.
     seen: HashSet<u32>,
@@ -242,7 +242,7 @@ impl Tree {
         });
     }
 
-    /// Returns the resident memory of all members, in pages. Shared pages count for each member.
+    /// Returns the resident memory of all members, in pages. Counts shared pages once per member.
     pub(crate) fn rss_pages(&self) -> u64 {
         let each = self.members.iter().map(|member| member.stat.rss);
         each.sum()

@@ -15,9 +15,8 @@ use crate::listener::socket_inodes;
 use crate::sock_diag::{SockDiag, Socket};
 use crate::tree::Tree;
 
-/// States from `tcp_states.h`.
+/// State from `tcp_states.h`.
 const ESTABLISHED: u32 = 1 << 1;
-const LISTEN: u32 = 1 << 10;
 
 /// Maximum number of addresses with their own series.
 const MAX_ADDRESSES: usize = 8;
@@ -63,7 +62,7 @@ impl Upstreams {
             return Ok(sockets);
         }
         let mut listened = HashSet::new();
-        self.diag.each_of_others(self.port, LISTEN, |socket| {
+        self.diag.each_listener(|socket| {
             listened.insert(socket.local.port());
         })?;
         // A socket on the port of a local listener is the accepting end.
@@ -180,10 +179,10 @@ mod tests {
         };
         assert_eq!(value(UpstreamFigure::Established), 3.0);
         assert_eq!(value(UpstreamFigure::Waiting), 1.0);
-        // On a connection without traffic, both times are the time since the connect.
+        // On a connection without traffic, both times are measured from the connect.
         assert!(value(UpstreamFigure::PerhapsWaiting) <= 1.0);
 
-        // Another process has no such connections.
+        // A process that opened no connections has no metrics.
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()

@@ -54,7 +54,7 @@ impl FromStr for HostAddresses {
 }
 
 impl HostAddresses {
-    /// Returns the addresses in the flag's form.
+    /// Formats the addresses in the syntax of the flag.
     fn list(&self) -> String {
         let each: Vec<String> = self
             .addresses

@@ -233,7 +233,7 @@ fn drop_unreachable_addresses(
     let name = spec.name("sources");
     let Some(first) = reachable.next() else {
         return Err(PlanError::invalid(format!(
-            "{name} {}-{}: the address family differs from {}; use source addresses from the target's family",
+            "{name} {}-{}: the address family differs from that of {}; use source addresses of the same family",
             sources.first,
             sources.last,
             target.show_addresses()
@@ -343,7 +343,7 @@ fn unknown_limits(target: &Target, offer: &Offer) -> Vec<String> {
         ),
         (
             by_ports && offer.time_wait_s.is_none(),
-            "net.ipv4.tcp_tw_reuse cannot be read; the TIME_WAIT duration of ports is unknown",
+            "net.ipv4.tcp_tw_reuse cannot be read; the duration of TIME_WAIT is unknown",
         ),
         (
             offer.fds.is_none(),

@@ -337,7 +337,7 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
     begun.next().is_none().then_some(only)
 }
 
-/// Minimum length of a prefix that stands for a whole word.
+/// Minimum length of a prefix that [`nearest`] completes to a whole word.
 const MIN_PREFIX: usize = 3;
 
 /// A table of values with their positions, ordered by key.

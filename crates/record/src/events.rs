@@ -249,7 +249,7 @@ pub struct ThreadUsage {
     pub coalesced_s: Option<f64>,
     /// Number of receive calls that returned a kernel timestamp (`SO_TIMESTAMPNS`), as used in the
     /// open model.
-    /// For other receive calls, floodmark takes the time when it reads the data. Null for threads
+    /// For other receive calls, floodmark uses the time when it reads the data. Null for threads
     /// that send no load.
     pub kernel_stamped: Option<u64>,
 }
@@ -303,7 +303,7 @@ pub struct WorkerEnd {
     pub longest_stall_ns: u64,
     /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Connect failures in `errors` for connections that no request was waiting for.
+    /// Connect failures, included in `errors`, of connections that no request was waiting for.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
     /// User-mode CPU time of the worker during the measurement, in seconds.
@@ -317,7 +317,7 @@ pub struct WorkerEnd {
     /// Use of each address of the target.
     #[serde(default)]
     pub addresses: Vec<AddressUse>,
-    /// File of the responses kept for a check; null if there is no such file.
+    /// File with the responses kept for a check; null if there is none.
     pub answers: Option<AnswersFile>,
     /// Number of responses that arrived out of order on their connection (`--check`).
     pub out_of_order: u64,
@@ -356,7 +356,7 @@ pub struct AddressUse {
     pub left_out: Option<String>,
 }
 
-/// File of the responses kept for a check. Each response is a triple of little-endian 64-bit
+/// File with the responses kept for a check. Each response is a triple of little-endian 64-bit
 /// integers.
 ///
 /// For `sequence`, a triple contains the number, the send time in ns and the completion time in ns.

@@ -44,7 +44,7 @@ pub struct Resumed {
     pub tool: ToolInfo,
     /// Wall-clock time of the resumption in milliseconds since 1970.
     pub unix_ms: u64,
-    /// Superseded runs. The measurement of their server process was interrupted and is repeated.
+    /// Superseded runs of server processes whose measurement was interrupted and is repeated.
     pub anew: Vec<RunId>,
 }
 

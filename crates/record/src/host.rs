@@ -197,7 +197,7 @@ pub struct TimeWaitFacts {
     pub max: Option<u64>,
     /// Number of connections in TIME_WAIT on this host, on either the client or the server side.
     pub now: Option<u64>,
-    /// Number of local ports in TIME_WAIT: the maximum for any one source address.
+    /// Number of local ports in TIME_WAIT on the source address that has the most.
     /// Connections that the server closed first are excluded, because they hold the server's port.
     pub ports_held: Option<u64>,
 }

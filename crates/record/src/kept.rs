@@ -28,7 +28,7 @@ const MAX_ROUNDING: f64 = 0.25;
 pub struct TotalLine {
     /// Score of each request: finite and not 0.
     pub score: f64,
-    /// Total before number 1, derived from the response that defined the line.
+    /// Total before the first score, computed from the response that defined the line.
     pub before: f64,
     /// Number of the response that defined the line.
     /// `before` includes the rounding errors up to this number.
@@ -163,12 +163,12 @@ pub struct ScoringSummary {
     pub wrong_averages: u64,
     /// The first responses with a wrong average, as text.
     pub first_wrong_averages: Vec<String>,
-    /// Totals that are not a whole number of scores from the line.
+    /// Totals whose distance from the line is not a whole number of scores.
     /// Only the totals with the lowest numbers are kept, in ascending order of number.
     pub first_strange_totals: Vec<StrangeTotal>,
 }
 
-/// A total that is not a whole number of scores from the line.
+/// A total whose distance from the line is not a whole number of scores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StrangeTotal {
     /// Number of the response.
@@ -181,7 +181,7 @@ pub struct StrangeTotal {
 pub const SHOWN: usize = 5;
 
 impl ScoringSummary {
-    /// Keeps a total if its number is among the lowest numbers.
+    /// Keeps a total if its number is among the [`SHOWN`] lowest.
     pub fn strange(&mut self, total: StrangeTotal) {
         let shown = &mut self.first_strange_totals;
         let place = shown.partition_point(|t| t.number <= total.number);

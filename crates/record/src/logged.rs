@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The server's runtime, and the errors in the server's log. The server's manifest configures both.
+/// Runtime and logged errors of the server. Its manifest names the runtime and the error strings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Logged {
     /// Runtime of the server, such as `jvm`; null if not stated in the manifest.

@@ -26,7 +26,7 @@ pub struct MixRequest {
     /// Name of the request. The request's group has the same name.
     pub name: String,
     /// Number of times the request is sent per cycle.
-    /// The weights of a mix have no common divisor.
+    /// The weights of a mix have no common divisor greater than 1.
     pub weight: u32,
     /// Path and query.
     pub path: String,

@@ -35,7 +35,7 @@ pub enum Outcome {
 pub struct Counts {
     /// Requests that were due.
     pub intended: u64,
-    /// Requests handed to the kernel; a retried request counts once.
+    /// Requests handed to the kernel; a retried request is counted once.
     pub sent: u64,
     /// Requests that were due but not sent because no connection was available.
     pub unsent: u64,
@@ -56,7 +56,7 @@ pub struct Counts {
     /// Requests that an external client reported as failed without a more specific outcome.
     #[serde(default, skip_serializing_if = "crate::times::is_zero")]
     pub failed: u64,
-    /// Requests in flight when the run was ended early.
+    /// Requests in flight when the run ended without waiting for them.
     pub in_flight_at_end: u64,
     /// Requests sent again because the server had closed the kept connection between requests.
     pub reconnects: u64,

@@ -334,7 +334,7 @@ pub struct Sources {
 
 impl Sources {
     /// Returns the number of addresses.
-    /// Returns 0 if the two ends have different families or are in the wrong order.
+    /// Returns 0 if the addresses have different families or are in the wrong order.
     #[must_use]
     pub fn count(&self) -> u128 {
         match (self.first, self.last) {

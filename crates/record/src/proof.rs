@@ -44,7 +44,7 @@ pub struct Windows {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
     /// Number of connections in the windows without the perturbation.
-    /// The number is higher than in the run if the run's requests in flight would not keep the
+    /// The number is higher than in the run if the run's requests in flight are too few to keep the
     /// other processes busy during a pause.
     pub connections: u32,
     /// Ok responses per second in each window without the perturbation, in chronological order.

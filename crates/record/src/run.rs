@@ -295,7 +295,7 @@ pub struct Connections {
     pub fd_limit_before: Option<u64>,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
-    /// Connect failures in `errors` for connections that no request was waiting for.
+    /// Connect failures, included in `errors`, of connections that no request was waiting for.
     /// These failures lost no requests.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
@@ -373,7 +373,7 @@ pub struct SeriesRow {
 }
 
 /// Figures for one rate step. The figures cover the requests that ended in the step.
-/// Drained requests count in the last step.
+/// Requests drained at the end are counted in the last step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepFigures {
     /// Start time, in seconds since the start of the measurement.
@@ -398,7 +398,7 @@ pub struct StepFigures {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Saturation {
-    /// Above some rate, fewer responses arrived than there were requests due.
+    /// Above a certain rate, fewer responses arrived than requests were due.
     FellBehind(FellBehind),
     /// The server kept up with the offered rate, up to the highest rate measured.
     KeptUp {

@@ -12,7 +12,7 @@ pub struct Verdict {
     /// The cause whose removal would increase throughput the most.
     pub cause: Cause,
     /// Other causes, most likely first.
-    /// These causes limit the run nearly as much, or are resources that the main cause uses up.
+    /// Each one limits the run nearly as much, or names a resource that the main cause uses up.
     pub also: Vec<Cause>,
     /// Confidence in the cause.
     pub confidence: Confidence,

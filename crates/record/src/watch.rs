@@ -16,7 +16,7 @@ pub struct Observed {
     pub measured_from_ms: Option<u64>,
     /// The server's processes; null if they were not found or could not be read.
     pub server: Option<ServerSeen>,
-    /// The store's processes; null without a store, or if the processes were not found or readable.
+    /// The store's processes; null without a store, or if they were not found or could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<ServerSeen>,
     /// Cost of monitoring; null if not measured.
@@ -59,7 +59,7 @@ pub struct ServerSeen {
     /// Maximum number of simultaneous processes, including descendants.
     pub processes: u64,
     /// Peak total resident memory of all processes, in bytes.
-    /// A page shared by several processes counts once per process.
+    /// A page shared by several processes is counted once per process.
     pub peak_rss_bytes: u64,
     /// The threads with the highest CPU use during the measurement, at most 16.
     pub threads: Vec<ServerThread>,

@@ -31,9 +31,9 @@ const COLUMNS: [(&str, SeriesValue); 17] = [
     ("open_connections", |row| Some(row.open_connections as f64)),
 ];
 
-/// Returns a header line, followed by the lines for each second of each run: one line about all
-/// requests, and one line per group of a mix. The last column names the group; in a line about all
-/// requests, this column is empty. Unmeasured values are empty.
+/// Returns a header line, followed by the lines for each second of each run: one line for all
+/// requests, and one line per group of a mix. The last column names the group and is empty in a
+/// line for all requests. Unmeasured values are empty.
 #[must_use]
 pub fn of_record(record: &Record) -> String {
     let mut out = format!(

@@ -43,7 +43,7 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
         let timeout = seconds(run.plan.timeout.as_secs_f64());
         let _ = writeln!(
             out,
-            "# {n} timed out: counted at the timeout of {timeout}, a lower bound of the response time"
+            "# {n} timed out: recorded as the timeout ({timeout}), a lower bound on the response time"
         );
     }
     match &times.histogram {
@@ -59,7 +59,7 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
     Ok(out)
 }
 
-/// Decodes a histogram for its cumulative counts, which [`floodmark_stats::Histogram`] lacks.
+/// Decodes a histogram with cumulative counts, which [`floodmark_stats::Histogram`] lacks.
 fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
     Deserializer::new()
@@ -67,8 +67,8 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
         .map_err(|e| e.to_string())
 }
 
-/// Writes the layout of `outputPercentileDistribution` in HdrHistogram's Java and C sources. Values
-/// have six decimals instead of three, to keep microseconds.
+/// Writes a histogram in the layout of HdrHistogram's `outputPercentileDistribution` (Java and C).
+/// Values have six decimals instead of three, to keep nanoseconds.
 fn distribution(out: &mut String, histogram: &Histogram<u64>) {
     let ms = |ns: f64| ns / 1e6;
     let _ = writeln!(

@@ -1,4 +1,4 @@
-//! Drawing style of text: color and width. The caller determines both from the terminal.
+//! Text style: color and width. The caller derives both from the terminal.
 
 use crate::model::Emphasis;
 
@@ -30,7 +30,7 @@ impl Style {
     }
 }
 
-/// Use only the eight basic colors, which every terminal has and themes keep readable.
+/// Uses only the eight basic colors, which every terminal supports and themes keep readable.
 fn sgr(emphasis: Emphasis) -> Option<&'static str> {
     match emphasis {
         Emphasis::Plain => None,

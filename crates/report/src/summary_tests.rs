@@ -210,8 +210,7 @@ fn several_processes_and_windows() {
     }
     runs[0].process = 9;
     runs[0].steady.class = SteadyClass::Unsteady;
-    runs[0].window.why =
-        "the whole run: level changed at 3 s, 8 s, without a steady part".to_owned();
+    runs[0].window.why = "the whole run: never steady; the level first changed at 3 s".to_owned();
     runs[1].window.from_s = 2.5;
     runs[1].window.why = "steady from 2.5 s; slower before that".to_owned();
     runs[1].client.cpu_us_per_request = Some(5.25);

@@ -32,7 +32,7 @@ pub enum ServeError {
         reserve: usize,
     },
     /// A state file was given for a workload without state.
-    #[error("{0} keeps no state; omit --state, or serve dispatcher")]
+    #[error("{0} keeps no state; omit --state, or use `floodmark serve dispatcher`")]
     NoState(NativeWorkload),
     /// A shared port was requested for a workload that keeps state.
     #[error("{0} has state, which servers cannot share; omit --share-port")]

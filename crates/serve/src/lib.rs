@@ -6,7 +6,7 @@
 //! `response.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
 //! `state_file.rs`.
 //!
-//! Invariant: the server does not know the client, and all queues and buffers are bounded.
+//! Invariants: the server does not use the load engine, and all queues and buffers are bounded.
 
 mod connection;
 mod error;

@@ -207,7 +207,7 @@ mod tests {
         }
         assert!(
             paces.iter().all(|p| !p.is_cut()),
-            "within a second and a step"
+            "not cut until one step after the limit"
         );
         for step in 0..10 {
             register.step(Duration::from_millis(1200 + step), &limits);

@@ -90,7 +90,7 @@ fn immediate<B>(worker: &Worker, request: &Request<B>) -> Option<HttpResponse> {
     if request.method() != Method::GET && (workload.has_state() || !is_head) {
         let (allow, reason) = match workload.has_state() {
             false => ("GET, HEAD", "method not allowed; use GET"),
-            true => ("GET", "method not allowed; use GET, which takes a number"),
+            true => ("GET", "method not allowed; use GET to take a number"),
         };
         let header = Some((ALLOW, allow));
         return Some(refusal(StatusCode::METHOD_NOT_ALLOWED, reason, header));

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 use crate::worker::{MAX_LINGERING_REFUSALS, ServerState, Worker};
 
 /// Number of file descriptors that the server reserves for refused connections, event loops, the
-/// state file and others.
+/// state file and other uses.
 const RESERVED_FILES: usize = MAX_LINGERING_REFUSALS + 64;
 
 /// Totals of a server from start to shutdown.
@@ -95,7 +95,7 @@ pub fn serve(
         numbers: Arc::clone(&numbers),
     });
     let ran = run(&shared, listener, shutdown, || on_ready(address));
-    // No worker takes numbers any more, even after an error.
+    // All workers have stopped, even after an error, so the next number is final.
     let next = match reserver {
         Some(reserver) => reserver.finish()?,
         None => numbers.next(),

@@ -77,7 +77,7 @@ impl ConnectionSocket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if let SocketState::New(Some(stream)) = &self.state {
-            // SAFETY: `recv` initializes the bytes that it counts.
+            // SAFETY: `recv` initializes as many bytes as it reports.
             let received = unsafe {
                 let free = buffer.unfilled_mut();
                 let received = SockRef::from(stream).recv(free);

@@ -49,7 +49,7 @@ pub enum StateError {
     #[error("{} is in use by another server; stop that server or choose another path", .0.display())]
     Locked(PathBuf),
     /// The next number exceeds 64 bits.
-    #[error("{} has reached the last number; choose another path", .0.display())]
+    #[error("{} has too few 64-bit numbers left; choose another path", .0.display())]
     Exhausted(PathBuf),
     /// A system call failed.
     #[error("cannot {doing} {}: {source}; check that its folder exists, is writable and has free space", .path.display())]

@@ -183,7 +183,7 @@ impl Worker {
                 self.shed(stream);
                 continue;
             }
-            // A connection counts from the moment it is accepted.
+            // Count the connection now, even if another worker serves it.
             self.accepted.set(self.accepted.get() + 1);
             let own = if self.closing.get() {
                 Some(stream)

@@ -118,13 +118,13 @@ fn repeats_no_number_over_many_kills() {
         let before = highest;
         for client in clients {
             for number in client.join().unwrap() {
-                assert!(seen.insert(number), "{number} came twice, round {round}");
+                assert!(seen.insert(number), "round {round} repeated {number}");
                 assert!(number > before, "{number} is not above {before}");
                 highest = highest.max(number);
             }
         }
-        assert!(highest > before, "round {round} took no number");
+        assert!(highest > before, "no number was taken in round {round}");
     }
     let most = seen.len() as u64 + ROUNDS * (BLOCK + BLOCK / 2 + 4);
-    assert!(highest <= most, "gaps are at most a block and a half each");
+    assert!(highest <= most, "each gap is at most a block and a half");
 }

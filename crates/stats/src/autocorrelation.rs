@@ -3,7 +3,7 @@
 /// Returns the statistical inefficiency τ of residuals.
 ///
 /// The variance of the residuals' mean is τ times the variance for independent values. The `n`
-/// values therefore count as `n`/τ.
+/// values are therefore worth `n`/τ independent values.
 ///
 /// Autocorrelations are summed in pairs of lags while the pairs are positive and do not grow. This
 /// is the initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo",
@@ -21,7 +21,7 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
         return 1.0;
     }
     let lags = (n / 2).min(MOST_LAGS);
-    // Computed on demand, because few lags are needed.
+    // Compute products on demand, because few lags are needed.
     let mut products: Vec<f64> = Vec::new();
     let mut product = move |lag: usize| {
         while products.len() <= lag {

@@ -24,7 +24,7 @@ pub const POWER: f64 = 0.9;
 /// Confidence level of the upper limit on the variance. Repetitions are computed from this limit.
 ///
 /// The variance measured with few processes is often too small. This level is the lowest multiple
-/// of 0.1 at which the simulations in docs/decisions/0010-comparisons.md keep [`POWER`].
+/// of 0.1 at which the simulations in docs/decisions/0010-comparisons.md reach [`POWER`].
 const VARIANCE_LIMIT: f64 = 0.8;
 
 /// Maximum number of repetitions. This value means "this many or more".

@@ -177,7 +177,7 @@ const ONE_OUTLIER: Processes = |normal, process| {
     let level = if process == 0 { 80.0 } else { 100.0 };
     level + 2.0 * normal.next()
 };
-/// Number of simulated comparisons per share.
+/// Number of comparisons simulated to estimate a share.
 const SIMULATIONS: usize = 4_000;
 
 /// Compares a system with itself.
@@ -208,7 +208,7 @@ fn a_system_is_not_different_from_itself() {
     for (name, processes_of) in [("normal", NORMAL), ("log-normal", LOG_NORMAL)] {
         for processes in [5, 10] {
             let (held, different) = against_itself(processes_of, processes_of, processes);
-            // Welch's t is conservative with few processes: by about 0.6 % with five.
+            // With five processes, Welch's t is conservative: coverage is about 0.6 % too high.
             assert!(held >= 0.95 - binomial(0.95), "{name} {processes}: {held}");
             assert!(
                 held <= 0.957 + binomial(0.957),
@@ -254,8 +254,8 @@ fn correlated_rounds_only_widen_the_interval() {
 
 #[test]
 fn variance_limit_has_its_stated_coverage() {
-    // With equal variances, Satterthwaite's degrees of freedom hold on average, which is
-    // conservative. If one system has no variance, the degrees of freedom are exact.
+    // With equal variances, Satterthwaite's degrees of freedom are correct only on average, so the
+    // limit is conservative. If one system has no variance, the degrees of freedom are exact.
     for (other, most) in [(0.0, VARIANCE_LIMIT), (1.0, 0.9)] {
         let mut normal = Normal::new(6);
         let above = (0..SIMULATIONS)
@@ -337,7 +337,7 @@ fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) ->
     asked.sort_unstable();
     let at = |share: f64| asked.get((share * asked.len() as f64) as usize);
     println!(
-        "{processes} processes each: {at_once} found at once, {anew} of {} found when repeated; suggested processes: median {:?}, p90 {:?}",
+        "{processes} processes per system: slowdown found in {at_once} first comparisons and in {anew} of {} repeated comparisons; suggested number of processes: median {:?}, p90 {:?}",
         asked.len(),
         at(0.5),
         at(0.9)
@@ -363,7 +363,7 @@ fn suggested_repetitions_find_a_slow_down_of_5_percent() {
         ("3 %, three processes", |normal| 0.03 * normal.next(), 3),
         ("5 %, three processes", |normal| 0.05 * normal.next(), 3),
         (
-            "3 %, and one in ten 8 % slower",
+            "3 %, with a tenth of the processes also slower by 8 %",
             |normal| 0.03 * normal.next() - if normal.uniform() < 0.1 { 0.08 } else { 0.0 },
             5,
         ),

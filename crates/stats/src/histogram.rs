@@ -39,7 +39,7 @@ impl Histogram {
         Histogram { inner }
     }
 
-    /// Records a duration in ns. A duration above 1 h counts as 1 h. Does not allocate.
+    /// Records a duration in ns; durations above 1 h are recorded as 1 h. Does not allocate.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.inner.saturating_record(ns);

@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn interval_has_its_stated_coverage() {
-        // Tolerance bands around the coverage in 2,000 seeded series, which has a standard error of
-        // 0.5 %. Ten seconds with φ = 0.8 contain about one independent value, so coverage is low.
+        // Tolerance bands for the coverage in 2,000 seeded series (standard error 0.5 %). Ten
+        // seconds with φ = 0.8 contain about one independent value, so coverage is low.
         for (phi, n, least, most) in [
             (0.0, 10, 0.94, 0.985),
             (0.0, 60, 0.94, 0.985),

@@ -1,15 +1,15 @@
-//! Finds the rate of a growing ramp at which the server falls behind.
+//! Finds the rate at which the server falls behind during a rising ramp.
 
 use floodmark_record::profile::Ramp;
 use floodmark_record::run::{FellBehind, Saturation};
 
 use crate::steady::SHORTEST_ROW_S;
 
-/// Minimum ratio of ok responses to due requests in a second in which the server kept up.
+/// Minimum ratio of ok responses to due requests per second for a server that keeps up.
 /// Smaller shortfalls may be noise.
 pub const KEPT_UP_SHARE: f64 = 0.95;
 
-/// Minimum shortfall in a second in which the server fell behind, in standard deviations of a
+/// Minimum shortfall per second for a server that falls behind, in standard deviations of a
 /// Poisson count.
 const BY_CHANCE: f64 = 2.0;
 
@@ -31,10 +31,10 @@ pub struct RampRow {
 
 /// Returns whether the server fell behind by the end of the ramp; `None` if the rate does not grow.
 ///
-/// `expected_by` returns the number of requests that are due by a time in seconds. Due requests are
-/// counted one response time earlier, because responses to a growing rate lag by that time. This
-/// response time is the smallest median of all rows. Growing response times are not compensated
-/// for, because they are a sign of saturation.
+/// `expected_by` returns the number of requests due by a given time, in seconds. Due requests are
+/// counted one response time earlier, because responses lag behind the rising rate by that time.
+/// The smallest median of all rows is used as the response time. Increasing response times are not
+/// compensated for, because they are a sign of saturation.
 #[must_use]
 pub fn saturation(
     ramp: &Ramp,
@@ -95,8 +95,8 @@ pub fn saturation(
                 offered_per_s: rate_at(from_s),
                 achieved_per_s: ok as f64 / (last.to_s - from_s),
                 method: format!(
-                    "from this second to the end of the ramp, less than {share:.0} % of the requests due{earlier} \
-                     were ok, by more than two standard deviations"
+                    "in each second from then to the end, fewer than {share:.0} % of the requests due{earlier} \
+                     were ok, a shortfall of more than two standard deviations"
                 ),
             }))
         }
@@ -166,8 +166,8 @@ mod tests {
             }
         };
         let found = fell_behind(&rows(200.0, limited));
-        // The limit is 600/s and the rate grows by 50/s. One second later, a twentieth of the
-        // responses is therefore missing.
+        // The limit is 600/s, and the rate rises by 50/s per second. One second later, a twentieth
+        // of the responses is therefore missing.
         assert!((12.0..=13.0).contains(&found.at_s), "{found:?}");
         assert!((600.0..=650.0).contains(&found.offered_per_s), "{found:?}");
         assert!((found.achieved_per_s - 600.0).abs() < 2.0, "{found:?}");

@@ -48,7 +48,7 @@ const SAME_CHANGE: usize = 2;
 
 /// Judges the rows of a run in chronological order.
 ///
-/// Nothing is trimmed, so a run with stalls throughout is `steady`. With fewer than [`FEWEST_ROWS`]
+/// Outliers are kept, so a run with stalls throughout is `steady`. With fewer than [`FEWEST_ROWS`]
 /// whole rows, the run is `unsteady` and has no changes.
 #[must_use]
 pub fn steady(series: &[SeriesPoint]) -> Steady {
@@ -137,7 +137,7 @@ fn of_class(class: SteadyClass) -> Steady {
     }
 }
 
-/// A series in which higher values are faster, and the rows at which its level changes.
+/// A series in which higher values mean a faster server, and the rows at which its level changes.
 struct SpeedSignal {
     scale: Scale,
     /// Row and value.

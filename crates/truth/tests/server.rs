@@ -1,4 +1,4 @@
-//! Tests each fault through raw sockets, and checks the count of the fault in the log.
+//! Tests each fault through raw sockets, and checks the fault's count in the log.
 #![allow(clippy::unwrap_used, reason = "test helpers may panic")]
 
 use std::io::{Read, Write};
@@ -108,7 +108,7 @@ fn settled(server: TruthServer, seen: impl Fn(&Log) -> bool) -> Log {
     log
 }
 
-/// Maximum fraction of the time for which the server waits for a CPU in a valid attempt.
+/// Maximum fraction of a valid attempt for which the server waits for a CPU.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
 /// Maximum number of disturbed attempts.

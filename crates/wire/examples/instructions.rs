@@ -1,6 +1,7 @@
-//! Repeats one computation of a request a given number of times, to count its instructions.
+//! Repeats one part of a request's processing a given number of times, to count instructions.
 //!
-//! `cargo xtask performance` runs this program twice under callgrind and divides the difference.
+//! `cargo xtask performance` runs this program under callgrind with two numbers of requests, and
+//! divides the difference in instructions by the difference in requests.
 
 use std::hint::black_box;
 use std::process::ExitCode;

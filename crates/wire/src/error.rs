@@ -82,10 +82,10 @@ pub enum ReadError {
     /// The trailers exceed [`MAX_SECTION_BYTES`].
     #[error("the trailers are longer than {MAX_SECTION_BYTES} bytes")]
     TrailersTooLarge,
-    /// The connection was closed within the head of a response.
-    #[error("the connection was closed within the head of a response")]
+    /// The connection was closed before the whole head of a response arrived.
+    #[error("the connection was closed before the whole response head arrived")]
     TruncatedHead,
-    /// The connection was closed before the body was as long as `Content-Length` states.
+    /// The connection was closed before the body reached the length in `Content-Length`.
     #[error("the connection was closed before the whole body (Content-Length) arrived")]
     TruncatedBody,
     /// The connection was closed within a chunked body or its trailers.

@@ -49,8 +49,8 @@ impl Section for Head {
         Err(ReadError::IllegalVersion)
     }
 
-    // This function is inlined, because returning the result through memory would cost a tenth of
-    // the whole response.
+    // This function is inlined, because returning the result through memory would account for a
+    // tenth of the cost of reading a response.
     #[inline(always)]
     fn parse(bytes: &[u8]) -> Result<Option<(usize, Head)>, ReadError> {
         let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];

@@ -94,7 +94,7 @@ impl Reader {
     }
 
     /// Reads bytes from the connection, and passes the body to `body`. One call consumes at most
-    /// the rest of one response. Feed the remaining bytes after the next call of
+    /// the rest of one response. Feed the remaining bytes after the next call to
     /// [`expect_response`](Self::expect_response).
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Reader {
     ///
     /// # Errors
     /// Returns a `Truncated…` error if the response is incomplete, or the error that an earlier
-    /// call of [`feed`](Self::feed) returned.
+    /// call to [`feed`](Self::feed) returned.
     pub fn end(&mut self) -> Result<Option<Response>, ReadError> {
         let error = match self.state {
             State::UntilClose => return Ok(Some(self.finish())),

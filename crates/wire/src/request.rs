@@ -51,7 +51,7 @@ pub enum RequestError {
     /// A header that may appear only once appears twice.
     #[error("header {0:?} is given twice")]
     Repeated(String),
-    /// A `Content-Length` header contradicts the length of the body.
+    /// A `Content-Length` header differs from the length of the body.
     #[error(
         "header \"Content-Length: {given}\" does not match the body length of {actual} bytes; remove the header"
     )]
@@ -71,7 +71,7 @@ pub enum RequestError {
         "header \"Transfer-Encoding\" cannot be given; the body is sent with its Content-Length"
     )]
     TransferEncoding,
-    /// A `Connection` header contradicts [`RequestSpec::close`].
+    /// A `Connection` header conflicts with [`RequestSpec::close`].
     #[error(
         "header \"Connection: {given}\" conflicts with {}; remove the header",
         if *close { "connections that close after each response" } else { "kept connections" }
@@ -93,17 +93,17 @@ pub enum RequestError {
 /// 9110 section 8.6).
 ///
 /// # Errors
-/// The request would be illegal, or a header contradicts the request that is sent.
+/// The request would be invalid, or a header conflicts with the rest of the request.
 pub fn request_bytes(spec: &RequestSpec<'_>) -> Result<Vec<u8>, RequestError> {
     let mut bytes = lines(spec, Some(spec.body.len()))?.concat().into_bytes();
     bytes.extend_from_slice(spec.body);
     Ok(bytes)
 }
 
-/// Encodes a head in two parts. The decimal length of the body belongs between the parts.
+/// Encodes a head in two parts. The decimal length of the body goes between the parts.
 ///
-/// This form is for bodies that are generated per request. The spec's body only decides whether
-/// there is a body.
+/// Use this form for bodies that are generated per request. The content of `spec.body` is ignored,
+/// except for whether it is empty.
 ///
 /// # Errors
 /// Returns the errors of [`request_bytes`]. A `Content-Length` header given by the user is an

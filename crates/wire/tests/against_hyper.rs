@@ -60,7 +60,7 @@ fn hyper_reads(
     };
     runtime
         .block_on(async { tokio::time::timeout(Duration::from_secs(5), exchange).await })
-        .expect("hyper ends when the connection does")
+        .expect("hyper finishes when the connection closes")
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -38,7 +38,7 @@ pub struct JudgedCase {
     pub causes: Vec<Cause>,
     /// Causes named by the baselines, in the order of [`baseline::NAMES`].
     pub baselines: [Cause; 3],
-    /// Whether the case is set aside, so that the rules are not fitted to the case.
+    /// Whether the case is set aside (held out) so that the rules are not fitted to it.
     pub is_set_aside: bool,
     /// Whether the case has no fault.
     pub is_clean: bool,
@@ -104,7 +104,7 @@ impl JudgedCase {
             return verdict.summary.clone();
         }
         let ids: Vec<&str> = self.causes.iter().map(|cause| cause.name()).collect();
-        format!("the processes have different verdicts: {}", ids.join(", "))
+        format!("verdicts differ between processes: {}", ids.join(", "))
     }
 }
 
@@ -132,7 +132,7 @@ fn judge(record: &Record, name: &str) -> Result<JudgedCase, Failure> {
     let is_clean = control.is_empty();
     if !is_clean && !has_effect(&fault, &control) {
         let (fault, control) = (rates(&fault), rates(&control));
-        return Err(format!("the fault changed neither throughput nor p99 beyond the control's range ({fault}; control {control})").into());
+        return Err(format!("the fault changed neither throughput nor p99 beyond the control's range (with the fault: {fault}; control: {control})").into());
     }
     let verdict = most_frequent(&fault);
     let judged = verdict.as_ref().map(|v| (v.cause, v.confidence));

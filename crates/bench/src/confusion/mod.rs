@@ -58,7 +58,7 @@ pub struct ConfusionOptions {
     write: bool,
 }
 
-/// The part of the cases that runs on every change; 11 cases.
+/// The shard that runs on every change, with 11 cases.
 const CHANGE_SHARD: (usize, usize) = (1, 9);
 /// Maximum number of wrong verdicts in the step `causes`.
 ///

@@ -16,20 +16,17 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
     let mut rows = vec![
         row("all", Accuracy::of(cases)),
         row(
-            "all, by the rules at the time of measurement",
+            "all, with the rules when measured",
             Accuracy::of(&pass.as_measured),
         ),
-        row(
-            "visible during work on the rules",
-            Accuracy::of(aside(false)),
-        ),
+        row("visible (not set aside)", Accuracy::of(aside(false))),
         row("set aside", Accuracy::of(aside(true))),
         row("with a fault", Accuracy::of(clean(false))),
         row("clean", Accuracy::of(clean(true))),
     ];
     for (i, name) in baseline::NAMES.iter().enumerate() {
         let accuracy = Accuracy::by(cases, |case| (case.baselines[i], Confidence::Likely));
-        rows.push(row(&format!("all, by the baseline: {name}"), accuracy));
+        rows.push(row(&format!("all, baseline: {name}"), accuracy));
     }
     let mut text = include_str!("introduction.md").to_owned();
     text.push_str(&table(
@@ -37,8 +34,8 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
         rows,
     ));
     text.push_str(
-        "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the accuracy by the \
-         rules at the time of measurement is independent of the pass. ",
+        "\nRules are improved based on the visible cases of a pass, so later rules are fitted to the pass. Only the verdicts made \
+         when the pass was measured are independent of it. ",
     );
     text.push_str(&agreement(cases, other));
     if !proofs.is_empty() {
@@ -94,7 +91,7 @@ fn agreement(cases: &[JudgedCase], other: &Pass) -> String {
         )
     };
     format!(
-        "In another pass, the verdict was the same in {}. Accuracy of that pass: {}; by the rules at the time of that pass: {}.\n",
+        "Another pass gave the same verdict in {}. Accuracy of that pass: with the current rules, {}; with the rules when it was measured, {}.\n",
         Proportion::of(same),
         shares(&other.cases),
         shares(&other.as_measured)
@@ -179,9 +176,9 @@ mod tests {
             "| gc | 1 right, **1 jit** |",
             "| set aside | 0 of 1: 0.0 %",
             "- y: it had no effect",
-            "the same in 2 of 3: 66.7 %",
-            "time of measurement | 0 of 2: 0.0 %",
-            "by the rules at the time of that pass: right 1 of 2: 50.0 %",
+            "the same verdict in 2 of 3: 66.7 %",
+            "with the rules when measured | 0 of 2: 0.0 %",
+            "with the rules when it was measured, right 1 of 2: 50.0 %",
             "other pass\n\n- x: jit instead of gc",
             "- z: unknown instead of gc",
         ] {

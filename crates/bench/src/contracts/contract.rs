@@ -226,12 +226,12 @@ fn dispatcher(check: &mut ContractCheck) {
         let counted = last.saturating_sub(*first) + 1;
         check.that(
             counted <= requested + others,
-            format!("{requested} requests used {counted} numbers: numbers are missing"),
+            format!("{requested} requests raised the counter by {counted}: numbers are missing"),
         );
     }
 }
 
-/// Checks the refusals that every workload requires.
+/// Checks that the server refuses the requests that every workload must refuse.
 fn refusals(check: &mut ContractCheck, workload: Workload) {
     let path = workload.path();
     let allowed: &[&str] = match workload {

@@ -19,9 +19,9 @@ use crate::table::cell;
 
 /// Fraction of the time for which the slower server is stopped.
 const STOPPED: f64 = 0.05;
-/// Number of comparisons of identical servers for which one reported difference is accepted. At 95
-/// % confidence, 1 of 20 comparisons is expected to report a difference. By chance, more than 2 of
-/// 20 do so in 8 % of all runs.
+/// One reported difference is accepted per this many comparisons of identical servers. At 95 %
+/// confidence, 1 of 20 comparisons is expected to report a difference. The probability that more
+/// than 2 of 20 do so by chance is 8 %.
 const ONE_IN: usize = 10;
 /// Maximum factor by which the number of processes grows per step.
 const GROWTH: u32 = 4;
@@ -100,7 +100,7 @@ impl ComparisonSeries<'_> {
     /// Compares the server with a slower copy and returns whether floodmark detects the difference.
     fn slower(&self, mut processes: u32) -> Result<bool, Failure> {
         println!(
-            "Native server stopped for {:.0} % of the time: throughput",
+            "Native server and a copy stopped for {:.0} % of the time: throughput",
             STOPPED * 100.0
         );
         let bench = std::env::current_exe()?;

@@ -1,5 +1,5 @@
-//! `floodmark-bench slowed`: runs a command and stops its process many times per second, in total
-//! for a given fraction of the time.
+//! `floodmark-bench slowed`: runs a command and stops its process many times per second, so that
+//! the process is stopped for a given fraction of the time.
 //!
 //! The command is not modified. The measured fraction is printed at the end.
 

@@ -74,7 +74,7 @@ impl PeersPage<'_> {
         let mut others = vec![("server", server), ("TLS", tls)];
         others.extend(self.runs(|run| cell(run.version.clone(), |version| version)));
         if self.peers.iter().any(|peer| peer.name == "oha") {
-            others.push(("oha, built with release-ci", OHA.to_owned()));
+            others.push(("oha (profile release-ci)", OHA.to_owned()));
         }
         let table = table("what | value", self.conditions.rows(others));
         let mut text = format!("\n## Conditions\n\n{table}");

@@ -22,7 +22,7 @@ pub struct StallSample {
     reported: [Option<f64>; 2],
     /// Response times of an ideal client with a constant schedule, given the stalls of this run.
     even: [f64; 2],
-    /// Times from when requests were due until their responses.
+    /// Times from when a request was due until the response.
     due: [f64; 2],
     /// Times from a request's arrival in the server's kernel to the response.
     sent: [f64; 2],
@@ -145,7 +145,7 @@ that the peer sent late, for example in bursts.\n\
     unable.retain(|name| page.stalls.iter().all(|rounds| rounds.peer != *name));
     if !unable.is_empty() {
         text.push_str(&format!(
-            "\nPeers without a fixed rate: {}.\n",
+            "\nPeers that cannot send at a fixed rate: {}.\n",
             unable.join(", ")
         ));
     }

@@ -54,7 +54,7 @@ pub struct Variant {
 pub struct VariantRun {
     /// The run as recorded by `floodmark run`, with the CPU time of the whole process tree.
     pub outer: Run,
-    /// The same run as recorded by floodmark as the client.
+    /// The same run as recorded by the `floodmark` process that sent the load.
     pub own: Run,
 }
 
@@ -113,7 +113,7 @@ pub fn measure(
     let trials = variants.iter().enumerate();
     let trials: Result<_, Failure> = trials.map(|(i, variant)| variant.trial(bench, i)).collect();
     let setup = Setup {
-        question: "Where does the time of a request go?",
+        question: "What does each request spend its time on?",
         load: format!("connections = 100\nduration = \"{seconds}s\""),
         processes: rounds,
         trials: trials?,

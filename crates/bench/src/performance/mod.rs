@@ -1,4 +1,4 @@
-//! `cargo xtask performance`: measures where the time of a request goes.
+//! `cargo xtask performance`: measures how floodmark spends time on a request.
 
 mod callgrind;
 mod cpu;

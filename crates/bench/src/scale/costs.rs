@@ -77,13 +77,13 @@ impl fmt::Display for ConnectionCosts {
         let [few_open, many_open] = [few, many].map(open);
         writeln!(
             f,
-            "memory       {each} bytes of client memory per connection: {} with {many_open}, {} with {few_open}",
+            "memory       {each} bytes of client memory per connection: {} with {many_open} connections, {} with {few_open}",
             memory(many),
             memory(few)
         )?;
         writeln!(
             f,
-            "monitoring   {} of one CPU with {many_open}, {} with {few_open}",
+            "monitoring   {} of one CPU with {many_open} connections, {} with {few_open}",
             monitoring(many),
             monitoring(few)
         )

@@ -8,7 +8,7 @@ use floodmark_stats::comparison::{geometric_mean, over_processes};
 use super::process_figures::ProcessFigures;
 use super::{RunGroup, compare, run_groups, select, too_few};
 
-/// Default criterion for ratios. The margin allows for published ratios from other hosts.
+/// Default criterion for ratios. Published ratios come from other hosts, so a margin is allowed.
 pub const RATIO_WITHIN: Agreement = Agreement::Within(0.1);
 
 /// Judges the published claims in a record's experiment.

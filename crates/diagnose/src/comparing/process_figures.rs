@@ -11,8 +11,8 @@ use crate::text::{per_s, plural, show_s};
 
 /// A group's figures, one per server process.
 pub(super) struct ProcessFigures {
-    /// Figures in the metric's unit. A time above the timeout is infinite. A throughput without
-    /// responses is 0.
+    /// Figures in the metric's unit. A time above the timeout is infinite. The throughput of a run
+    /// without responses is 0.
     pub(super) values: Vec<f64>,
     /// Number of attempts included in the figures.
     pub(super) attempts: usize,

@@ -8,7 +8,7 @@ use floodmark_stats::comparison::{geometric_mean, over_processes};
 use super::process_figures::ProcessFigures;
 use super::run_group::{RunGroup, run_groups};
 
-/// Share of the highest throughput that counts as sufficient. Throughput varies by about 5 %
+/// Minimum share of the highest throughput that is sufficient. Throughput varies by about 5 %
 /// between fresh processes on one host.
 const ENOUGH: f64 = 0.95;
 

@@ -180,8 +180,8 @@ impl Figure {
             FigureUnit::Rate if value == 0.0 => "0/s".to_owned(),
             FigureUnit::Rate => per_s(value),
             FigureUnit::Share if value == 0.0 => "0 %".to_owned(),
-            // Use three significant digits, so that the figure looks different from the condition's
-            // value.
+            // Use three significant digits, so that a figure close to the condition's value does
+            // not look equal to that value.
             FigureUnit::Share => {
                 let percent = value * 100.0;
                 let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0);

@@ -100,7 +100,7 @@ impl Condition {
     /// the figure.
     ///
     /// The result contains the figure of the first decisive run. A percentile or maximum that falls
-    /// among timed-out requests counts as infinite.
+    /// among timed-out requests is infinite.
     #[must_use]
     pub fn judge(&self, record: &Record) -> Threshold {
         let runs = &record.runs;

@@ -74,7 +74,7 @@ pub(super) fn quota(facts: &HostFacts) -> Option<HostFinding> {
         Level::Warning,
         found,
         format!(
-            "once exhausted, client and server pause until the next period: latencies rise by up to {:.0} ms, and the quota limits throughput",
+            "when the quota is exhausted, client and server pause until the next period: latencies rise by up to {:.0} ms, and throughput is limited",
             quota.period_ms
         ),
         &[

@@ -133,7 +133,7 @@ pub(super) fn time_wait(facts: &HostFacts) -> Option<HostFinding> {
         return Some(problem(
             Level::Note,
             found,
-            "with --close-first client, a higher rate of fresh connections fails for lack of ports",
+            "with --close-first client, a higher rate of fresh connections exhausts the local ports",
             &[
                 "sudo sysctl -w net.ipv4.tcp_tw_reuse_delay=1000",
                 MORE_SOURCES,

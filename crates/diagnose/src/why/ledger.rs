@@ -46,7 +46,7 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
         add(
             &format!("in the server, waiting for {}", upstream.address),
             upstream.waiting,
-            "sock_diag: sent after the last receive",
+            "connections whose last send follows their last receive (sock_diag)",
         );
     }
     // The requests that wait for the store include the requests that the store works on.

@@ -400,7 +400,7 @@ fn handshakes_and_upstream_connections_rank_before_the_cpu() {
     let mut run = run_with(3.98, 3.8, 0.6);
     run.observations[6] = series("network", "ActiveOpens", 600.0);
     is(&run, Cause::ServerCpu);
-    // Short connections are rarely sampled, but there is one new connection per response.
+    // Short-lived connections are rarely sampled, but there is one new connection per response.
     let mut at_once = run.clone();
     at_once.observations[6] = series("network", "ActiveOpens", 1_000.0);
     is(&at_once, Cause::ProxyHop);

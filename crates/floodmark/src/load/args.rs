@@ -237,7 +237,7 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Safety")]
     pub public: bool,
 
-    /// Run despite too few ports or open files, or a run longer than 7 days [default: refuse]
+    /// Run even with too few ports, a low open-file limit or more than 7 days [default: refuse]
     #[arg(long, help_heading = "Safety")]
     pub anyway: bool,
 }

@@ -225,12 +225,11 @@ fn ending(
         Some(reason) if args.quiet => reason.clone(),
         _ => "see the reasons above".to_owned(),
     };
-    if let Some(run) = worst {
-        all.extend(endings::invalid(run, || reason(run)));
-        if run.validity.status == Status::Bound && args.strict {
-            let message = format!("the result is bound (--strict): {}", reason(run));
-            all.push(Ending::new(Exit::Invalid, message));
-        }
+    let invalid = |run| endings::invalid(run, || reason(run));
+    all.extend(record.runs.iter().filter_map(invalid));
+    if let Some(run) = worst.filter(|run| run.validity.status == Status::Bound && args.strict) {
+        let message = format!("the result is bound (--strict): {}", reason(run));
+        all.push(Ending::new(Exit::Invalid, message));
     }
     let mut checks = record.runs.iter().flat_map(|run| &run.checks);
     all.extend(checks.find(|check| !check.held).map(endings::failed_check));

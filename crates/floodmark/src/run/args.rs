@@ -10,8 +10,8 @@ use floodmark_plan::values::{attempts, count_from_one, positive_duration};
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
 ///
 /// An experiment is a TOML file; `floodmark init experiment` writes one to start from. Servers run
-/// one at a time on 127.0.0.1 and are restarted in rounds over all trials (A B A B). If a trial
-/// fails, the others continue.
+/// one at a time on 127.0.0.1, and each round restarts them all (A B A B). If a trial fails, the
+/// others continue.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = crate::exit::HELP)]
 pub struct RunArgs {

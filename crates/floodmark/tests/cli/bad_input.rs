@@ -1,4 +1,4 @@
-//! Invalid input causes a one-line message with place and fix, exit code 2, and no files.
+//! Tests that invalid input produces a one-line message (place and fix), exit code 2 and no files.
 
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;

@@ -91,7 +91,7 @@ fn a_ramp_follows_its_schedule() {
 
 #[test]
 fn steps_have_rows_that_add_up() {
-    // A row of the series ends with its step: here after a third of a second, not after a second.
+    // Rows of the series end at step boundaries, here every 1/3 s instead of every second.
     let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s"]);
     let first = (0..100).map(|k| f64::from(k) / 300.0);
     let last = (0..300).map(|k| 2.0 / 3.0 + f64::from(k) / 900.0);

@@ -84,7 +84,7 @@ fn compares_several_results_per_side() {
             comparison.conclusion == Conclusion::Undecided
         );
     }
-    // The figure is the geometric mean of the records' figures.
+    // A side's figure is the geometric mean over its records.
     let logs = (0..3).map(|i| {
         let record = read(&a.join(i.to_string()).join("record.json"));
         record.runs[0].throughput_per_s.unwrap().ln()

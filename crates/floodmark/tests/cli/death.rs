@@ -78,7 +78,7 @@ fn a_killed_proof_leaves_no_process_stopped() {
     let mut proving = floodmark(&["why", out, "--prove", "--server-pid", &pid])
         .spawn()
         .unwrap();
-    let stopper = wait_for("the server to be stopped", || stopper(server.pid()));
+    let stopper = wait_for("the helper to pause the server", || stopper(server.pid()));
     proving.kill().unwrap();
     proving.wait().unwrap();
     wait_for("the stopper's end", || (!alive(stopper)).then_some(()));

@@ -28,7 +28,7 @@ pub fn read(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Result<
     let text = String::from_utf8_lossy(&response.body);
     text.trim().parse().map_err(|_| {
         let status = response.status;
-        format!("GET {path} returned status {status}, but the response is not a number")
+        format!("GET {path} returned status {status} and a body that is not a number")
     })
 }
 

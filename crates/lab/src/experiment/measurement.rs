@@ -48,7 +48,7 @@ impl TrialProcess<'_, '_> {
     }
 }
 
-/// Measures one process of a trial. If the experiment requests proof, then perturbs the process.
+/// Measures one process of a trial, and then perturbs it if the experiment requests proof.
 pub(super) fn measure<'a>(
     runner: &ExperimentRunner<'a>,
     process: &mut TrialProcess<'a, '_>,

@@ -1,5 +1,5 @@
-//! Tests what limited a trial: perturbs its server, and loads a second server that has a doubled
-//! setting.
+//! Tests what limited a trial: perturbs its server, and loads a second server with one setting
+//! doubled.
 
 use floodmark_diagnose::why::proof;
 use floodmark_plan::Planned;
@@ -12,7 +12,7 @@ use super::{ExperimentRunner, ExperimentState, StepError, plan_trial};
 use crate::attempt::LabError;
 use crate::perturbation::{PerturbationTest, ProofOutcome};
 
-/// A running server that has a doubled setting.
+/// A running server with one setting doubled.
 struct DoubledProcess {
     server: RunningProgram,
     setting: String,

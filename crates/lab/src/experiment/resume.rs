@@ -28,7 +28,7 @@ pub struct EarlierResult {
 }
 
 impl EarlierResult {
-    /// Determines which processes of an experiment a result folder contains.
+    /// Reads from a result folder which of the experiment's processes are complete.
     ///
     /// # Errors
     /// The folder contains no result of this experiment, or the load or the host has changed.
@@ -99,7 +99,7 @@ fn check_experiment(
             then.trials.join(", ")
         ));
     }
-    // Adding processes until a difference appears would always lead to a difference.
+    // If processes could be added until a difference appears, every comparison would find one.
     if then.processes != now.processes {
         return Err(format!(
             "the result has {} processes per trial, not {}",

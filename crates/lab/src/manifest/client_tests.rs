@@ -178,7 +178,7 @@ fn reads_printed_figures() {
                 [Some(836.0), None, None, None, None, Some(2_110.0)],
             ),
         ),
-        // Output of seed B in the format of weighttp's source code; weighttp was not available.
+        // Figures of seed B in the format that weighttp's source defines; weighttp was unavailable.
         (
             "weighttp",
             "printed.txt",
@@ -298,7 +298,7 @@ fn names_invalid_figures() {
     assert_eq!((read.answers, read.p50_us), (Some(7), Some(2e3)));
     assert_eq!(read.throughput_per_s, None);
     let unit = figures.read("7 answers, p50 2y").unwrap_err();
-    assert!(unit.contains("\"y\" as the unit of p50"), "{unit}");
+    assert!(unit.contains("p50 in the unknown unit \"y\""), "{unit}");
     assert_eq!(figures.read("").unwrap_err(), "reported no responses");
     assert_eq!(
         figures.read("0 answers").unwrap_err(),

@@ -55,7 +55,7 @@ pub(super) struct ExperimentManifest {
 struct ExpectSection {
     /// Expected causes of the measured limit. The record contains these causes.
     cause: Option<Located<Vec<String>>>,
-    /// Expected outcome of the check. If the value is violated, the experiment fails if the check
+    /// Expected outcome of the check. If set to violated, the experiment fails if the check
     /// holds.
     check: Option<ExpectedCheck>,
 }
@@ -240,7 +240,7 @@ impl Experiment {
             if let Some(duration) = changes.duration.filter(|_| !keeps_count) {
                 if trial.load.burst.is_some() {
                     return Err(format!(
-                        "{}: --duration conflicts with burst; change burst and within in the file",
+                        "{}: --duration conflicts with `burst`; edit the keys `burst` and `within` in the file",
                         trial.place
                     ));
                 }

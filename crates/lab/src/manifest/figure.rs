@@ -56,7 +56,7 @@ struct TimeSection {
     /// Regular expression (Rust crate regex) with a capture group for the number. ^ and $ match the
     /// start and end of each line.
     find: String,
-    /// Unit of the number. If the value is printed, the second capture group contains the unit.
+    /// Unit of the number. If set to printed, the second capture group contains the unit.
     unit: TimeUnit,
 }
 
@@ -199,7 +199,7 @@ impl ClientFigure {
             Some(TimeUnit::Ms) => 1e3,
             Some(TimeUnit::S) => 1e6,
             Some(TimeUnit::Printed) => microseconds(text(2))
-                .ok_or_else(|| format!("printed \"{}\" as the unit of {name}", text(2)))?,
+                .ok_or_else(|| format!("printed {name} in the unknown unit \"{}\"", text(2)))?,
         };
         Ok(Some(number(text(1), name)? * unit))
     }

@@ -10,7 +10,7 @@ use floodmark_plan::{FileError, did_you_mean};
 
 /// Manifests of one kind, each read once.
 pub(super) struct ManifestCache<T> {
-    /// Key that names such a manifest in an experiment. For example, `system` names
+    /// Experiment key that refers to a manifest by name, such as `system` for
     /// `systems/NAME/system.toml`.
     key: &'static str,
     read: fn(&Path) -> Result<T, FileError>,

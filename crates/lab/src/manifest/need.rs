@@ -140,7 +140,7 @@ fn version(text: &str) -> Option<Vec<u64>> {
 }
 
 /// Returns the parts of the first version number in a program's output, such as 21.0.4 in `openjdk
-/// 21.0.4 2024`. Java 8 and earlier versions print 8 as 1.8.
+/// 21.0.4 2024`. Up to version 8, Java prints a leading 1, such as 1.8 for Java 8.
 ///
 /// Ignores color sequences, because `mvn` prints them even to a file. Also ignores the lines that
 /// the JVM prints about options from the environment.

@@ -29,8 +29,8 @@ pub(super) struct ExperimentPlace {
     /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
     /// not change.
     pub sysctls: Option<Located<SysctlsSection>>,
-    /// Number of processes per server. They start one after another, in rounds over all trials (A B
-    /// A B). Default: 1.
+    /// Number of processes per server. They start one after another, and each round starts one
+    /// process of every trial (A B A B). Default: 1.
     pub processes: Option<Count<1, 1000>>,
 }
 

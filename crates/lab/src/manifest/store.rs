@@ -169,7 +169,7 @@ pub enum StoreSource {
 }
 
 impl TrialStore {
-    /// Returns the store's name in the record. This is the name of a started store, or the address
+    /// Returns the store's name for the record: the name of a started store, or the address
     /// of a running store.
     #[must_use]
     pub fn name(&self) -> &str {

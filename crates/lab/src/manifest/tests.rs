@@ -410,6 +410,6 @@ fn keeps_the_length_of_a_burst() {
     assert!(
         refused
             .unwrap_err()
-            .contains("--duration conflicts with burst")
+            .contains("--duration conflicts with `burst`")
     );
 }

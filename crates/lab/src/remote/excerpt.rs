@@ -59,7 +59,7 @@ impl<'a> Excerpt<'a> {
         };
         let seconds: Vec<&ObservedSecond> = file.seconds.iter().filter(within).collect();
         let (Some(first), Some(last)) = (seconds.first(), seconds.last()) else {
-            return Err("nothing was observed during the attempt".to_owned());
+            return Err("the file contains no observations from this attempt".to_owned());
         };
         Ok(Self {
             from_ms: here(first.from_ms).max(0.0),

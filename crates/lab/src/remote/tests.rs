@@ -15,7 +15,7 @@ use floodmark_record::watch::Watcher;
 
 use super::*;
 
-/// How much earlier the remote series start than the local series, in ms.
+/// Time from the start of the remote series to the start of the local series, in ms.
 const HEAD_START_MS: u64 = 10_000;
 
 fn clock(at_ms: u64, boot_id: &str, synchronised: bool) -> ClockReading {

@@ -10,9 +10,9 @@ use super::series::rounded;
 /// Maximum number of threads that a record names.
 const NAMED: usize = 16;
 
-/// Sums the CPU time of threads over seconds. Each second is weighted by a share. `used` is the
-/// user and system CPU time of all processes, in seconds. CPU time that no named thread used
-/// belongs to the other threads.
+/// Sums the CPU time of threads over `seconds`, each weighted by its share. `used` is the user and
+/// system CPU time of all processes, in seconds. CPU time that no named thread used belongs to the
+/// other threads.
 pub fn sum<'a>(
     seconds: impl IntoIterator<Item = (&'a ObservedSecond, f64)>,
     used: (f64, f64),

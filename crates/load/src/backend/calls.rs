@@ -1,4 +1,4 @@
-//! System calls for the backends that `std` and `socket2` do not offer in a suitable form.
+//! System calls that the backends need but `std` and `socket2` do not offer in a suitable form.
 
 use std::io;
 use std::num::NonZeroU64;

@@ -333,7 +333,7 @@ impl IoBackend for Epoll {
             let found = self.interpret(slot, flags);
             // If a read filled the buffer, more data may be available. Edge-triggered epoll does
             // not report the rest, so process the event again.
-            // If the event also announced the end, process it until the end has been read.
+            // If the event also announced the end of the stream, repeat until the end is read.
             let again = match found {
                 SocketEvent::Received(n, _) => n == self.buffer.len() || flags.intersects(END),
                 SocketEvent::Other(Completion::Connected { .. }) => {

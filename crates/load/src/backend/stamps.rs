@@ -54,7 +54,7 @@ pub(super) fn wall() -> Duration {
 }
 
 /// Converts a timestamp to the worker's clock by its age, which is the same on both clocks.
-/// Read `wall` before `seen`. If the thread loses its CPU in between, the result is too late, but
+/// Read `wall` before `seen`. If the thread is preempted in between, the result is too late, but
 /// never too early.
 /// Returns `None` for a timestamp in the future, for example after the wall clock was set back.
 #[inline]

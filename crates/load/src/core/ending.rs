@@ -116,8 +116,8 @@ impl Core {
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
         let connection = &self.connections[slot as usize];
         match connection.state {
-            // The backend has not submitted the request, so no response is possible. The request's
-            // time starts only with its submission.
+            // The backend has not submitted the request, so no response is possible. The timeout
+            // starts when the request is submitted.
             ConnectionState::Busy if connection.moments.sent == 0 => {
                 self.pressing.remove(&mut self.connections, slot);
                 self.connections[slot as usize].deadline = now + self.timeout;
@@ -158,7 +158,7 @@ impl Core {
         self.refill(now);
     }
 
-    /// Closes a connection that is in no list.
+    /// Closes a connection, which must not be in any list.
     pub(super) fn shut(&mut self, slot: Slot, how: CloseFirst, now: Ns) {
         if self.connections[slot as usize].state != ConnectionState::Connecting {
             self.gone(now);

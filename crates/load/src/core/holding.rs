@@ -62,10 +62,10 @@ impl Ahead {
 
 impl Core {
     /// Starts to open kept connections before the clock starts, so that no figure includes their
-    /// setup. Each connection has only one attempt.
+    /// setup. Each connection is attempted only once.
     ///
-    /// In the closed model or with `--hold`, these are all connections. Otherwise these are the
-    /// connections that the first arrivals of the open model need.
+    /// In the closed model or with `--hold`, all connections are opened. Otherwise, only the
+    /// connections that the open model's first arrivals need are opened.
     pub fn prepare(&mut self, now: Ns) {
         self.preparing = true;
         self.last_life = now;
@@ -142,7 +142,7 @@ impl Core {
 
     /// Records that a connection attempt failed with the error `name`. `began` is the start of the
     /// attempt.
-    /// Before the clock starts, each connection has only one attempt. Later failures cause a pause.
+    /// Before the clock starts, each connection is attempted once. Later failures cause a pause.
     pub(super) fn count_unopened(&mut self, name: &'static str, began: Ns, now: Ns) {
         if !self.preparing {
             self.ahead.pace.failed(began, now);
@@ -153,7 +153,7 @@ impl Core {
     }
 
     /// Records the loss of an established connection.
-    /// While the connection existed, the server counted as reachable, even if other connections
+    /// While the connection existed, the server was considered reachable, even if other connections
     /// were refused.
     pub(super) fn gone(&mut self, now: Ns) {
         self.recorder.disconnected();

@@ -156,7 +156,7 @@ fn a_held_connection_proves_that_the_server_is_running() {
     refuse(core, 1, start);
     refuse(core, 2, start + 2 * GONE_NS);
     assert_eq!(core.hopeless(), None);
-    // When no connection is left, the wait for the server starts.
+    // The time until the server is considered unreachable starts when the last connection ends.
     let ended = start + 3 * GONE_NS;
     core.on(Completion::Ended { slot: 0 }, ended);
     for (at, expected) in [

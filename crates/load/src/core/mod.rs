@@ -1,5 +1,5 @@
 //! The load engine without I/O: a state machine between schedule, `wire` and backend. It turns
-//! completions into actions, and time is an argument.
+//! completions into actions, and receives the current time as an argument.
 //!
 //! ```text
 //! arrivals ──► starting ──► opening ──► (backend) ──► responding ──► ending ──► starting …
@@ -219,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Returns the latest time at which [`Core::turn`] must be called next, as far as is known now.
+    /// Returns the time by which [`Core::turn`] must be called next, as far as is known now.
     pub fn next_turn(&mut self) -> Ns {
         if let RequestSource::Open(waiting) = &self.arrivals
             && self.opens_left == 0
@@ -276,7 +276,7 @@ impl Core {
         }
     }
 
-    /// Ends the sending window. No further request starts.
+    /// Ends the sending window. No further requests are started.
     pub fn wind_up(&mut self) {
         self.winding_up = true;
         match &mut self.arrivals {
@@ -319,7 +319,7 @@ impl Core {
     }
 
     /// Returns the end reason for a run that finished before [`Core::hopeless`] found a reason.
-    /// The run counts as completed if a server was reached.
+    /// The run is completed unless the server is unreachable or sent only invalid responses.
     #[must_use]
     pub fn completed(&self) -> EndReason {
         let standing = |c: &ConnectionSlot| {

@@ -13,20 +13,20 @@ use crate::mix::Pick;
 use crate::outgoing::Due;
 use crate::recorder::Moments;
 
-/// Pause in ns of a slot after a failed connect.
+/// Time in ns for which a slot pauses after a failed connect.
 /// The pause is too short for users to notice, but long enough to keep the client from spinning if
 /// the server is dead.
 pub(super) const PAUSE_NS: Ns = 10_000_000;
 
-/// Time in ns after which the server counts as unreachable.
-/// During this time, all connects are refused, no connection exists and no response arrives.
+/// Time in ns after which the server is considered unreachable.
+/// Throughout this time, all connects are refused, no connection exists and no response arrives.
 pub(super) const GONE_NS: Ns = 2_000_000_000;
 
-/// Time in ns after which a server that was never reached counts as unreachable.
+/// Time in ns after which a server that was never reached is considered unreachable.
 pub(super) const NEVER_THERE_NS: Ns = 300_000_000;
 
-/// In the open model, the kept connections for the arrivals in this period (in seconds) are opened
-/// in advance.
+/// In the open model, the connections opened in advance are enough for the arrivals in this many
+/// seconds.
 const READY_FOR_S: f64 = 0.002;
 
 /// Maximum number of connections that the open model opens in advance, so that no accept queue
@@ -86,7 +86,7 @@ impl Core {
 
     /// Opens a connection that has no assigned request yet. When the connection is ready, it serves
     /// the request that has been waiting longest.
-    /// floodmark opens the connection `late` ns too late.
+    /// `late` is floodmark's delay in opening the connection, in ns.
     pub(super) fn open_unclaimed(&mut self, now: Ns, late: Ns) {
         let slot = self.slot();
         self.opening_unclaimed += 1;
@@ -102,7 +102,7 @@ impl Core {
         true
     }
 
-    /// Opens a connection for a request. floodmark opens the connection `late` ns too late.
+    /// Opens a connection for a request. `late` is floodmark's delay in opening it, in ns.
     pub(super) fn open_for(&mut self, (pick, intended): (Pick, Ns), late: Ns, now: Ns) {
         let slot = self.slot();
         let connection = &mut self.connections[slot as usize];

@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Counts a response that the end of the connection completed.
+    /// Counts a response that the server completed by closing the connection.
     pub(super) fn completed_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
         self.body.clear();
         self.responded(slot, status, now, now);

@@ -118,7 +118,7 @@ impl Core {
         }
     }
 
-    /// Assigns a request to an established connection that is in no list.
+    /// Assigns a request to an established connection, which must not be in any list.
     fn assign(&mut self, slot: Slot, (pick, intended): (Pick, Ns), free: Ns, now: Ns) {
         let uses = self.uses;
         let connection = &mut self.connections[slot as usize];

@@ -1,5 +1,5 @@
 //! A simulated world for the core: a controlled clock, servers and a network.
-//! The servers and the network show every behavior that is possible in reality, in a random order
+//! The servers and the network exhibit every behavior possible in reality, in a random order
 //! determined by a seed.
 
 use std::collections::BTreeMap;

@@ -56,7 +56,7 @@ pub enum ReplayError {
 pub struct Recording {
     /// The schedule.
     pub replay: Replay,
-    /// A remark on what the file's timestamps lack.
+    /// A remark if the file's timestamps are too coarse.
     pub remark: Option<String>,
 }
 

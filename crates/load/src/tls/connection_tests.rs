@@ -125,13 +125,13 @@ proptest! {
         }
     }
 
-    /// A changed bit invalidates its record, but not the data before.
+    /// A changed bit invalidates its record, but not the data before the record.
     #[test]
     fn rejects_a_modified_record(suite in 0..SUITES.len(), at in 0usize..1000, bit in 0u32..8) {
         let mut pair = Pair::new(config(SUITES[suite]), || usize::MAX);
         let mut stream = pair.encrypted_by_server(b"before");
         let first = stream.len();
-        stream.extend(pair.encrypted_by_server(b"a record that is changed on its way"));
+        stream.extend(pair.encrypted_by_server(b"a record that is modified in transit"));
         // Change no bit in the header. TLS authenticates the record type (in TLS 1.2) and the
         // version, and the length determines the end of the record.
         let header = 5;

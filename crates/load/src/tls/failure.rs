@@ -4,7 +4,7 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerMisbehaved};
 
-/// webpki's name for the error that a server presents a CA certificate as its own.
+/// webpki's name for the error when a server's certificate is a CA certificate.
 /// `openssl req -x509` creates such certificates.
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 

@@ -23,7 +23,7 @@ const RECEIVED: usize = 96 * 1024;
 
 /// A backend whose connections are protected by TLS.
 ///
-/// A connection counts as connected when its handshake is complete. Before that,
+/// A connection is reported as connected when its TLS handshake is complete. Before that,
 /// [`Completion::Reached`] reports the TCP connection.
 ///
 /// If the first request is already known, the backend sends it together with the client's last

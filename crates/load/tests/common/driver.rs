@@ -35,7 +35,7 @@ impl Seen {
     }
 }
 
-/// A backend, together with the minimum of the engine's tasks.
+/// A backend with a minimal substitute for the engine.
 /// The driver sends the first request if the backend did not send it with the handshake.
 pub struct Driver {
     pub clock: Clock,

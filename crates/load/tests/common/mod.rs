@@ -1,5 +1,5 @@
 //! Shared code for tests with real sockets: plans, servers, and functions that run a whole worker.
-#![allow(dead_code, unused_macros, reason = "each test binary uses only a part")]
+#![allow(dead_code, unused_macros, reason = "each test binary uses a subset")]
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 pub mod driver;

@@ -132,8 +132,8 @@ fn tables(
     Ok(())
 }
 
-/// Adds the tables in a view, except Cassandra's own tables. Cassandra weights the percentiles over
-/// the last minutes, so they cover more than the last step.
+/// Adds the tables in a view, except Cassandra's own tables. The percentiles are weighted over the
+/// last few minutes, so they cover more than the last step.
 fn add_tables(
     figures: &mut Figures,
     names: &mut Vec<String>,

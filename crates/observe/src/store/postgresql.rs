@@ -21,7 +21,7 @@ const SOURCE: &str = "postgresql: pg_stat_activity, pg_stat_database";
 const USER: &str = "bars";
 const DATABASE: &str = "bars";
 
-/// Database for floodmark's session. Each sample is a transaction, which must not count in
+/// Database for floodmark's session. Each sample is a transaction, which must not be counted in
 /// [`DATABASE`].
 const MAINTENANCE: &str = "postgres";
 

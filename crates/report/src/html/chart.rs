@@ -13,7 +13,7 @@ const WIDTH: f64 = 880.0;
 const HEIGHT: f64 = 500.0;
 /// Edges of the plot area.
 const LEFT: f64 = 112.0;
-/// Right margin for half of the last label below the x axis.
+/// Right edge. The margin leaves room for half of the last label below the x axis.
 const RIGHT: f64 = WIDTH - 60.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = HEIGHT - 46.0;

@@ -27,7 +27,7 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     if all.is_empty() {
         blocks.paragraph([plain("Nothing was measured.")]);
     }
-    // The curves of a sweep replace a sentence per point.
+    // The points of a sweep are shown as curves instead of sentences.
     for load in &single {
         let name = several.then(|| Emphasis::Strong.span(format!("{}:", load_name(load))));
         let mut spans = Vec::from_iter(name);
@@ -52,7 +52,7 @@ pub(crate) fn blocks(record: &Record, all: &[NamedRun<'_>], next: Option<&str>) 
     blocks
 }
 
-/// Returns whether a load is a valid point of a sweep with nothing else to report.
+/// Returns whether a load is a point of a sweep, with valid runs and no violated check.
 fn is_swept(record: &Record, load: &[NamedRun<'_>]) -> bool {
     let mut points = record.sweeps.iter().flat_map(|swept| &swept.sweep.points);
     let trial = load[0].run.trial.as_ref();
@@ -83,7 +83,7 @@ fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
 }
 
 /// Returns the most frequent cause among the attempts at a load. The block includes the evidence if
-/// `few` is set, and also the next step if `several` is set.
+/// `few` is set, and the next step if `several` is also set.
 fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
     let (verdict, cause) = verdict::most_frequent(load.iter().map(|one| one.run))?;
     let mut lead = vec![plain("Why:")];

@@ -85,7 +85,7 @@ pub(crate) mod tests {
             all[3] = comparison(ComparedMetric::P99, Conclusion::Undecided);
             for of in &mut all {
                 of.a = other.to_owned();
-                of.notes = vec!["new: 2 attempts left out as still warming up".to_owned()];
+                of.notes = vec!["new: 2 attempts excluded: still warming up".to_owned()];
             }
             all[2].notes = vec!["new: process 3 is far from the others".to_owned()];
             record.comparisons.extend(all);

@@ -110,7 +110,7 @@ fn percentile(runs: &TrialRuns<'_>, of: fn(&Times) -> Option<f64>) -> Span {
     })
 }
 
-/// Returns the worst status of the runs, and the number of runs with this status unless all agree.
+/// Returns the worst status among the runs, and how many runs have it unless all do.
 fn validity(runs: &TrialRuns<'_>) -> Span {
     let badness = |run: &&&Run| (run.validity.status, outcomes::unanswered(&run.requests));
     let Some(worst) = runs.iter().max_by_key(badness) else {
@@ -127,7 +127,7 @@ fn validity(runs: &TrialRuns<'_>) -> Span {
     worst
 }
 
-/// Returns text such as `interrupted; resumed once; 2 runs repeated with their server processes`.
+/// Returns text such as `interrupted; resumed once; 2 runs repeated on fresh server processes`.
 pub(crate) fn resumed(record: &Record) -> Option<String> {
     let times = match record.resumed.len() {
         0 => return None,
@@ -137,7 +137,7 @@ pub(crate) fn resumed(record: &Record) -> Option<String> {
     let runs = record.resumed.iter().map(|one| one.anew.len() as u64).sum();
     let runs = count_of(runs, "run");
     Some(format!(
-        "interrupted; resumed {times}; {runs} repeated with their server processes"
+        "interrupted; resumed {times}; {runs} repeated on fresh server processes"
     ))
 }
 

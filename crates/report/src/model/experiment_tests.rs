@@ -159,7 +159,7 @@ fn adds_up_log_lines_over_the_runs_of_a_trial() {
         log_lines(&vec![&first, &second]),
         [line(
             "log",
-            "1,234\u{a0}lines in the server log with AskTimeoutException"
+            "1,234\u{a0}lines with AskTimeoutException in the server log"
         )]
     );
 }

@@ -57,7 +57,7 @@ pub(crate) fn table(record: &Record) -> Option<FigureTable> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Formats the ratio to the previous step. The interval is the supplement of the cell.
+/// Formats the ratio to the previous step, with the interval as the cell's supplement.
 fn cost(comparison: Option<&Comparison>) -> TableCell {
     let Some((comparison, times)) = comparison.and_then(|c| Some((c, c.ratio?))) else {
         return NOT_MEASURED.to_owned().into();

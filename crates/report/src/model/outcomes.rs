@@ -31,10 +31,10 @@ pub(crate) const OTHER_OUTCOMES: [(&str, OutcomeCount); 9] = [
     (IN_FLIGHT, |c| c.in_flight_at_end),
 ];
 
-/// The only outcome that is counted neither as ok nor as failed.
+/// The only outcome that is neither a success nor a failure.
 const IN_FLIGHT: &str = "in flight at the end";
 
-/// Returns the number of intended requests that did not end ok, for any reason.
+/// Returns the number of intended requests without an ok response, for any reason.
 pub(crate) fn not_ok(counts: &Counts) -> u64 {
     counts.intended.saturating_sub(counts.ok)
 }

@@ -94,7 +94,7 @@ fn title(all: &[NamedRun<'_>]) -> String {
     }
 }
 
-/// Describes each plan in words, with the number of loads and the start of the first load.
+/// Describes each plan, the number of loads that use it and the start time of the first load.
 fn plans(all: &[NamedRun<'_>]) -> Blocks {
     let mut plans: Vec<(String, u64, u64)> = Vec::new();
     for load in names::by_load(all) {
@@ -201,7 +201,7 @@ fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
     blocks
 }
 
-/// Returns the tables of the runs that have one.
+/// Returns a table for each run that has one.
 fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<FigureTable>) -> Blocks {
     let mut blocks = Blocks::default();
     for one in drawn {

@@ -1,4 +1,4 @@
-//! The placement of client, server and store in words.
+//! Describes the placement of client, server and store.
 
 use floodmark_record::Record;
 use floodmark_record::place::{HostLayout, Placement, RolePlacement, StorePlacement};

@@ -43,7 +43,7 @@ pub(crate) fn describe(plan: &Plan, attempts: usize) -> String {
     parts.join(", ")
 }
 
-/// Describes the target addresses, unless the URL already contains the only one.
+/// Describes the target addresses. Returns `None` for a single IP address: the URL is enough.
 fn addresses(plan: &Plan) -> Option<String> {
     match (&plan.target.address, plan.target.addresses().count()) {
         (unix @ Address::Unix(_), _) => Some(format!("through {unix}")),

@@ -226,9 +226,9 @@ pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Returns text such as `12 lines in the server log with AskTimeoutException`.
+/// Returns text such as `12 lines with AskTimeoutException in the server log`.
 pub(crate) fn log_lines(text: &str, lines: u64) -> String {
-    format!("{} in the server log with {text}", count_of(lines, "line"))
+    format!("{} with {text} in the server log", count_of(lines, "line"))
 }
 
 /// Describes the host monitored by `floodmark observe`, and how its clock was aligned.

@@ -1,4 +1,4 @@
-//! The table of the steps of a load whose rate changes.
+//! The table of steps, for a load whose rate changes.
 
 use floodmark_record::run::{Run, StepFigures};
 use floodmark_stats::saturation::KEPT_UP_SHARE;

@@ -13,7 +13,7 @@ use super::{
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
     let mut blocks = Blocks::default();
     let loads: Vec<&[Run]> = record.runs.chunk_by(same_load).collect();
-    // For one load, the next step follows the cause. For several loads, it is the last line.
+    // For a single load, show the next step after the cause. For several loads, show it last.
     let (with_cause, last) = match loads.len() {
         1 => (next, None),
         _ => (None, next),
@@ -64,7 +64,7 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(run::notes(run));
 }
 
-/// Adds the most frequent cause with evidence, and the next step.
+/// Adds the most frequent cause, its evidence and the next step.
 pub(crate) fn cause_and_next<'a>(
     blocks: &mut Blocks,
     runs: impl IntoIterator<Item = &'a Run>,

@@ -10,9 +10,9 @@ pub(crate) const NOTE: &str = "ok responses per second: geometric mean over serv
 
 /// Points of a sweep that differ only in the first setting.
 pub(crate) struct SweepCurve<'a> {
-    /// Values of the other settings in words, or an empty string if there is only one setting.
+    /// Values of the other settings as text; empty if there is only one setting.
     pub(crate) others: String,
-    /// Pairs of a value of the first setting and the point measured with it.
+    /// Values of the first setting, each with the point measured at that value.
     pub(crate) points: Vec<(&'a str, &'a PointThroughput)>,
 }
 

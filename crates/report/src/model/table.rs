@@ -87,7 +87,7 @@ pub(crate) struct FigureTable {
 }
 
 impl FigureTable {
-    /// Creates a table without rows whose columns have the same detail level.
+    /// Creates an empty table. All columns have the same detail level.
     pub(crate) fn new<H: Into<String>>(columns: impl IntoIterator<Item = H>) -> Self {
         let column = |head: H| TableColumn {
             head: head.into(),

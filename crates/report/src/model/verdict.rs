@@ -1,5 +1,5 @@
-//! Verdicts: cause, evidence and next step, followed by causes ruled out and the location of
-//! requests.
+//! Verdicts: cause, evidence and next step, followed by causes ruled out and the number of
+//! requests in each place.
 
 use floodmark_record::proof::Tested;
 use floodmark_record::run::Run;

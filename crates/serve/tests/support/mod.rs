@@ -1,5 +1,5 @@
 //! A server in a thread of the test, and a client that exposes raw bytes.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

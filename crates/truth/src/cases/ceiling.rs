@@ -5,7 +5,7 @@ use crate::scenario::Scenario;
 
 const SECONDS: u64 = 5;
 
-/// Up to this fraction of the client's maximum rate, a measured rate reflects the server.
+/// Fraction of the client's maximum rate above which the client may be the limit.
 const SERVERS_SHARE: f64 = 0.7;
 
 /// Checks counts and bytes. The maximum rate is only noted, because it depends on the host.

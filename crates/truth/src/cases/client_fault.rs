@@ -15,8 +15,8 @@ use crate::scenario::Scenario;
 use crate::server::TruthServer;
 use crate::sys;
 
-/// Stops the load process, which delays intended requests. The delay must count as lateness, not as
-/// service time.
+/// Stops the load process, which delays intended requests. The delay must be recorded as lateness,
+/// not as service time.
 pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     const RATE: u64 = 1_000;
     const SECONDS: u64 = 5;
@@ -90,7 +90,7 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
     let load_threads = run.client.threads.iter().filter(|t| t.drives_load);
     let waited: Option<f64> = load_threads.map(|t| t.run_delay_s).sum();
     let bounds = (SECONDS as f64 * 0.3, SECONDS as f64 * 1.1);
-    findings.between("the load thread's wait for a CPU, s", bounds, waited);
+    findings.between("run delay of the load thread, s", bounds, waited);
     let p99 = run.response_time_us.p99;
     findings.note(format!("{offered}; response time p99 {p99:?} µs"));
     is_invalid(&mut measured);

@@ -8,7 +8,7 @@ use crate::scenario::{CloseAfter, FaultShare, ResponseFault, Scenario, Service};
 /// Requests per connection.
 const EACH: u64 = 7;
 
-/// Number of connections that the requests of a run need.
+/// Number of connections that a run needs.
 const CONNECTIONS: u64 = 100;
 
 /// Makes the server close each connection after a number of requests. If `announced` is set, the
@@ -46,7 +46,7 @@ pub fn closing(environment: &CaseEnvironment, announced: bool) -> CaseResult {
 /// Time to the first byte, in microseconds.
 const FIRST_BYTE_US: u64 = 10_000;
 
-/// Makes the server send each response with a long time between the first byte and the last. The
+/// Makes the server send each response with a long delay between the first and last byte. The
 /// first byte may belong to an interim response.
 pub fn slow(environment: &CaseEnvironment, fault: ResponseFault) -> CaseResult {
     const RATE: u64 = 200;

@@ -39,8 +39,8 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
         faults: FAULTS
             .map(|(share, fault)| FaultShare { share, fault })
             .to_vec(),
-        // From shortly before the end, every response misses the deadline. A delay of a few
-        // milliseconds then does not change goodput.
+        // Requests in the last 100 ms always miss the deadline, so a delay of a few milliseconds
+        // does not change goodput.
         change: Some(ServiceChange {
             at_ms: SECONDS * 1_000 - 100,
             service: Service::Fixed {
@@ -99,7 +99,7 @@ fn goodput(measured: &mut CaseMeasurement) {
     );
 }
 
-/// Checks that the timeout of a missing response counts as a lower bound for the response time.
+/// Checks that the timeout of a missing response is recorded as a lower bound for its time.
 fn censored(measured: &mut CaseMeasurement) {
     let (run, findings) = (&measured.run, &mut measured.findings);
     let (requests, times) = (&run.requests, &run.response_time_us);

@@ -73,7 +73,7 @@ impl CaseRun {
         self.add(what, "holds".to_owned(), got.into(), held, false);
     }
 
-    /// Adds a condition that holds regardless of disturbances.
+    /// Adds a condition that must hold regardless of disturbances.
     pub fn must(&mut self, what: &str, held: bool, got: impl Into<String>) {
         self.add(what, "holds".to_owned(), got.into(), held, true);
     }

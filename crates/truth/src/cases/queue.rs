@@ -12,8 +12,8 @@ const SERVICE_US: f64 = 2_000.0;
 const SECONDS: u64 = 15;
 
 /// Tolerance for differences from the server's log: a fraction or a number of microseconds,
-/// whichever is greater. If a plain client's overhead is smaller than the tolerance, the tolerance
-/// covers the overhead.
+/// whichever is greater. In the upper bound, a plain client's overhead replaces the tolerance if it
+/// is greater.
 const TOLERANCE: f64 = 0.03;
 const TOLERANCE_US: f64 = 50.0;
 
@@ -21,7 +21,7 @@ const TOLERANCE_US: f64 = 50.0;
 const SIMULATIONS: usize = 400;
 const OUTSIDE: usize = 2;
 
-/// Loads the server with the fraction `rho` of its capacity.
+/// Offers a load of `rho` times the server's capacity.
 pub fn run(environment: &CaseEnvironment, rho: f64) -> CaseResult {
     let mean_us = SERVICE_US;
     let scenario = Service::Exponential { mean_us }.into();

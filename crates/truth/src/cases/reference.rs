@@ -61,10 +61,10 @@ pub fn first_byte(log: &Log) -> Sorted {
 /// Returns departure − intended time for a constant schedule of `rate` per second. Every request
 /// must have a response.
 ///
-/// The k-th request was intended at `t0 + k/rate`. The server does not know t0. The function uses
-/// the latest t0 for which no request is early: the minimum of `arrival_k − k/rate`. This estimate
-/// is late by the shortest time to the server, about 10 µs, so the returned times are about 10 µs
-/// too short.
+/// The intended time of the k-th request is `t0 + k/rate`. The server does not know t0, so this
+/// function uses the latest t0 for which no request is early: the minimum of `arrival_k − k/rate`.
+/// This estimate is late by the shortest time to the server, about 10 µs, so the returned times are
+/// about 10 µs too short.
 ///
 /// Departures and intended times are paired in order. If the server drains a backlog in another
 /// order, a single time differs by at most the duration of the drain. The mean time is unaffected.

@@ -177,8 +177,8 @@ impl EventLoop {
         Ok(())
     }
 
-    /// Calls `act` with the connection of a token, if the connection still exists. If `act` returns
-    /// the side that closes, the connection is closed.
+    /// Calls `act` with the connection of a token, if the connection still exists. Closes the
+    /// connection if `act` returns the side that closes it.
     fn with_connection(
         &mut self,
         token: u64,

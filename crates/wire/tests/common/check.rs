@@ -67,7 +67,7 @@ pub fn read(
                     assert_eq!(
                         fed.consumed,
                         piece.len(),
-                        "input was left although no response was complete"
+                        "the reader left input unread although no response was complete"
                     );
                     assert!(reader.started());
                 }

@@ -1,5 +1,5 @@
 //! Code shared by the integration tests.
-#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 
 pub mod check;
 pub mod mutate;

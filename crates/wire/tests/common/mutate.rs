@@ -1,4 +1,4 @@
-//! Damages responses in the same ways as attackers and broken servers.
+//! Damages responses the way attackers and broken servers do.
 
 use super::check::Random;
 

@@ -14,7 +14,7 @@ pub struct Sample {
 
 #[derive(Debug, Clone)]
 enum Framing {
-    /// Number of times that the `Content-Length` header occurs.
+    /// Number of `Content-Length` headers.
     Length(usize),
     Chunked {
         /// Length and extension of each chunk. The body may end before the last chunk.

@@ -112,8 +112,8 @@ impl<'a> WindowSamples<'a> {
             .or_else(|| self.mean(Metric::Cgroup(None, figure)))
     }
 
-    /// Returns the mean of a socket metric for connections to the target, measured in the given
-    /// role. Returns `None` for an unobserved server on a remote host.
+    /// Returns the mean of a socket metric for connections to the target, at the client's or the
+    /// server's end. Returns `None` for an unobserved server on a remote host.
     pub fn sockets(&self, role: Role, figure: SocketFigure) -> Option<f64> {
         let mean = self.mean(Metric::Sockets(role, figure));
         mean.filter(|_| role != Role::Server || self.is_server_local())

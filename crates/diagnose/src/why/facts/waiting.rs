@@ -34,11 +34,11 @@ impl ThreadGroupFacts {
 pub struct UpstreamFacts {
     pub address: String,
     pub established: f64,
-    /// Number of connections that wait for a response. `None` if most responses arrive within one
-    /// clock tick.
+    /// Number of connections that are waiting for a response. `None` if most responses arrive
+    /// within one clock tick.
     pub waiting: Option<f64>,
-    /// Number of connections that wait for a response, or received a response within a clock tick
-    /// of the request.
+    /// Number of connections that are waiting for a response or received one within a clock tick of
+    /// the request.
     pub perhaps_waiting: f64,
 }
 

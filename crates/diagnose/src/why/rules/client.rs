@@ -10,7 +10,7 @@ use crate::validity::{ClientThreads, STALL_S};
 use crate::why::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use crate::why::facts::{RunFacts, used};
 
-/// Minimum share of the intended requests that an error must affect to limit throughput.
+/// An error limits throughput if it affects at least this share of the intended requests.
 const AFFECTED: f64 = 0.01;
 
 /// Detects a client that is limited by its CPU.

@@ -57,7 +57,7 @@ pub(super) fn backlog(facts: &RunFacts<'_>) -> Option<Finding> {
     let retransmits = samples.network(Role::Client, NetworkFigure::SynRetransmits);
     let retransmits = retransmits.map(|rate| {
         let rate = per_s(rate);
-        format!("TCPSynRetrans: {rate} (connection requests sent again after a second or more)")
+        format!("TCPSynRetrans: {rate} (SYNs retransmitted after 1 s or more)")
     });
     let limit = queue_limit
         .map(|n| format!(" ({n:.0})"))
@@ -114,10 +114,10 @@ pub(super) fn keepalive(facts: &RunFacts<'_>) -> Option<Finding> {
 /// Minimum share of connections that wait to be accepted.
 const NOT_ACCEPTED: f64 = 0.1;
 
-/// Minimum time in the accept queue, in seconds, that is longer than an ordinary scheduling delay.
+/// Minimum time in the accept queue, in seconds, that ordinary scheduling delays cannot explain.
 const LONG_WAIT_S: f64 = 0.1;
 
-/// Minimum used share at which the limit on open files counts as exhausted. A process at this limit
+/// Minimum used share of the limit on open files for a process to be at the limit. Such a process
 /// still opens and closes some files.
 const FILES_EXHAUSTED: f64 = 0.98;
 
@@ -184,7 +184,7 @@ fn broken_connections(run: &Run) -> u64 {
     run.requests.reset + run.requests.timed_out + run.requests.malformed
 }
 
-/// Range in which the number of new connections per response counts as one.
+/// Range of upstream connections opened per response if the server opens one for each request.
 const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
 
 /// Detects a server that opens an upstream connection for each request.

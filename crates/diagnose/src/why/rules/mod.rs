@@ -94,8 +94,8 @@ pub(super) fn apply(facts: &RunFacts<'_>) -> Findings {
 /// CPUs that others use.
 ///
 /// `host_busy` is the number of busy CPUs on the process's host. If the process has dedicated CPUs
-/// or the host was not monitored, the function subtracts `others` instead, which is the known CPU
-/// use of other processes.
+/// or the host was not monitored, the function subtracts `others` instead, the known CPU use of
+/// other processes.
 ///
 /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
 fn available_cpus(host_busy: Option<f64>, side: &CpuUse, own_cpus: bool, others: f64) -> f64 {

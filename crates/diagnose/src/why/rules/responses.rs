@@ -101,7 +101,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
         .map(|(outcome, n)| format!("{} {outcome}", show_count(*n)))
         .collect();
     if outcomes.is_empty() {
-        return ruled_out("no request received a response or failed");
+        return ruled_out("no responses and no failed requests");
     }
     let errors = run.errors.iter();
     let errors: Vec<String> = errors

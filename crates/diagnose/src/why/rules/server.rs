@@ -43,7 +43,7 @@ pub(super) fn shared_cpus(facts: &RunFacts<'_>) -> Option<Finding> {
         || share < CONTENDED_SHARE
     {
         return ruled_out(format!(
-            "{figure}; the smaller consumer uses {} of the CPU time of client, server and store",
+            "{figure}; the smaller consumer uses {} of the total CPU time (client, server and store)",
             percent(share)
         ));
     }
@@ -88,7 +88,7 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
     };
     let Some(idle) = facts.idle_cpus() else {
         return not_available(
-            "idle CPUs (/proc/stat), which show whether a second saturated thread would fit",
+            "idle CPUs (/proc/stat), which show whether there is CPU time for a second thread",
         );
     };
     if let Some((_, thread)) = thread_without_idle_cpu(facts) {
@@ -117,8 +117,8 @@ pub(super) fn one_thread(facts: &RunFacts<'_>) -> Option<Finding> {
 fn thread_without_idle_cpu(facts: &RunFacts<'_>) -> Option<(f64, String)> {
     let thread = saturated_thread(facts)?;
     let (idle, cpus) = facts.idle_cpus()?;
-    // A second thread must be able to add more than a tenth, and the thread must reach saturation
-    // before the CPUs do.
+    // A second thread helps only if the idle CPU time exceeds a tenth of the used CPU time, and if
+    // the first thread is closer to saturation than the CPUs are.
     let could_add = idle > 0.1 * (cpus - idle) && thread.on_cpu >= (cpus - idle) / cpus;
     let has_one_cpu = facts.server.as_ref()?.allowed <= 1.0;
     (!could_add || has_one_cpu).then(|| {

@@ -15,7 +15,7 @@ pub(super) fn cpu(facts: &RunFacts<'_>) -> Option<Finding> {
     let available = available_cpus(facts.server_host_busy, store, own_cpus, server);
     let share = (store.used / available).min(1.0);
     let figure = show_available("store", store.used, available);
-    // If the server uses more of the same CPUs, the server lacks CPU time, not the store.
+    // If the server uses more CPU time than the store, the server's CPU is the cause.
     if share < NEAR_LIMIT || server > store.used {
         return ruled_out(figure);
     }
@@ -44,10 +44,10 @@ pub(super) fn locks(facts: &RunFacts<'_>) -> Option<Finding> {
     if sessions.waiting_for_locks < limiting_sessions(sessions) {
         return ruled_out(figure);
     }
-    // A session that holds a lock while it commits releases the lock after the commit.
+    // A committing session holds its locks until the commit ends, so the commit is the cause.
     if lock_holder_commits(sessions) {
         return ruled_out(format!(
-            "{figure}; the lock holder was committing ({:.1} sessions; {:.1} idle in a transaction)",
+            "{figure}; the lock holder was committing ({:.1} sessions committing, {:.1} idle in a transaction)",
             sessions.committing, sessions.idle_in_transaction
         ));
     }
@@ -118,7 +118,7 @@ pub(super) fn single_request(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Waiting,
         format!(
-            "the store never has more than one of {in_flight:.0} requests in flight: a single writer waits for the store"
+            "at most one of {in_flight:.0} requests in flight is in the store at a time: a single writer waits for the store"
         ),
         vec![
             format!("maximum concurrent requests in Cassandra: {most:.0}, in {n} samples (thread_pools)"),

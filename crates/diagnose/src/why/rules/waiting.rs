@@ -75,7 +75,7 @@ pub(super) fn logging(facts: &RunFacts<'_>) -> Option<Finding> {
     let writing = groups
         .map(|group| group.waiting_in(is_write))
         .reduce(|a, b| a + b)?;
-    let figure = format!("{writing:.2} of the server's threads were writing on average (wchan)");
+    let figure = format!("{writing:.2} server threads were writing on average (wchan)");
     if writing < HALF {
         return ruled_out(figure);
     }

@@ -13,14 +13,14 @@ use crate::why::facts::{RunFacts, ThreadGroupFacts, UpstreamFacts, used};
 /// another.
 const NO_QUEUE: f64 = 0.8;
 
-/// Range of means that count as one.
+/// Range of a mean that indicates one request at a time.
 pub(super) const ONE: std::ops::Range<f64> = 0.7..1.4;
 
 /// Two numbers count as equal if their ratio is in this range. Both numbers are means of samples,
 /// and service times vary.
 const SAME: std::ops::RangeInclusive<f64> = 0.75..=1.34;
 
-/// Minimum number of waits per response at which threads take part in the work.
+/// A thread group takes part in the work if it has at least this many waits per response.
 const TAKES_PART: f64 = 0.3;
 
 /// Causes that this rule distinguishes.
@@ -77,7 +77,7 @@ pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
     let connections = f64::from(facts.run.plan.connections);
     let shortest = show_ns(shortest_us * 1e3);
     let times = format!(
-        "shortest service time {shortest} (least_service_time_us), mean {}: at {}, {figure}",
+        "service time: shortest {shortest} (least_service_time_us), mean {}; at {}, {figure}",
         show_ns(facts.run.service_time_us.mean.unwrap_or(shortest_us) * 1e3),
         per_s(facts.ok_per_s)
     );
@@ -104,7 +104,7 @@ pub(super) fn concurrency(facts: &RunFacts<'_>, findings: &mut Findings) {
     }
     if facts.server.is_none() {
         let why = format!(
-            "the reason why {figure}: without server metrics, a CPU, a thread, a lock and a pool look alike"
+            "the reason why {figure}: without server metrics, a saturated CPU, a saturated thread, a lock and a pool look alike"
         );
         findings.add(Cause::Concurrency, ruled_out(figure));
         return findings.add(Cause::Concurrency, not_available(why));
@@ -255,8 +255,8 @@ pub(super) fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFac
     same(concurrency, group.threads) || same(concurrency, group.at_work)
 }
 
-/// Minimum share of an exhausted pool's connections that are in use. Between two uses, the server
-/// still holds a connection.
+/// Minimum share of an exhausted pool's connections that wait for a response. The server holds the
+/// other connections between two requests.
 const IN_USE: f64 = 0.75;
 
 /// Returns whether all connections of a pool wait for responses, and the size of the pool equals

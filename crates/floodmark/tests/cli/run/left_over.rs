@@ -159,7 +159,7 @@ fn sigkill(phase: ExperimentPhase) {
         assert_eq!(runs[0].client.name.as_deref(), Some("endless"));
         assert_eq!(runs[0].validity.status, Status::Invalid);
         let why = runs[0].validity.reasons.join("\n");
-        assert_eq!(why, "floodmark ended before endless");
+        assert_eq!(why, "floodmark ended before endless did");
     }
     let left = || started.iter().filter(|id| alive(**id)).count();
     // Child processes die together with floodmark, but grandchildren survive.

@@ -41,7 +41,7 @@ fn counts_log_lines_in_each_attempt() {
     }
     assert!(
         printed.contains(&format!(
-            "loud: {all} lines in the server log with java.lang.Boom"
+            "loud: {all} lines with java.lang.Boom in the server log"
         )),
         "{printed}"
     );

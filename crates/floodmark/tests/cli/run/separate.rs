@@ -265,7 +265,7 @@ fn ctrl_c_leaves_no_process_or_namespace() {
     nothing_is_left(&started, &entered, &had);
 }
 
-/// Returns a command that runs a copy of floodmark as the user nobody, who can read the copy.
+/// Returns a command that runs a copy of floodmark as user `nobody`, in folders open to all users.
 fn as_nobody(lab: &ExperimentFolder) -> Command {
     const NOBODY: u32 = 65_534;
     let program = lab.0.path().join("floodmark");

@@ -20,8 +20,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Environment variable that sets the validity of all runs in a debug build.
 pub const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
-/// Returns the command without a terminal. Its temporary folder is in the build folder. Its runs
-/// count as valid even under other load on this host.
+/// Returns a floodmark command without a terminal. Its temporary folder is in the build folder. All
+/// its runs are marked valid, because other load on this host could invalidate them.
 pub fn floodmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
     command

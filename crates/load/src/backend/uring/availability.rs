@@ -49,7 +49,7 @@ impl Abilities {
 pub fn unavailable(error: &io::Error) -> String {
     let (why, fix) = match error.raw_os_error() {
         Some(libc::ENOSYS) => (
-            "the kernel or a seccomp profile does not provide io_uring",
+            "the kernel lacks io_uring, or a seccomp profile blocks it",
             "use Linux 6.1 or later and a profile that allows io_uring",
         ),
         Some(libc::EPERM | libc::EACCES) => (

@@ -51,7 +51,7 @@ impl Uring {
     /// Connects the slot's socket, which is in the ring's table, from `source`.
     ///
     /// The bind and the connect form a chain, which is submitted as a whole. If the bind fails, the
-    /// chain prevents a connect from an address that the kernel would choose. Only the failed
+    /// connect is cancelled; otherwise the kernel would choose a source address. Only the failed
     /// operation of a chain is reported.
     /// [`Uring::push_socket`] explains why the chain does not include the socket's creation.
     pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {

@@ -5,9 +5,9 @@
 //! fills provided buffers. Sends and closes produce a completion only on failure. Because only one
 //! thread submits, task work is deferred to the enter call.
 //!
-//! The first send is not linked to the connect. No thread would read the clock when a linked send
-//! leaves, so its delay would be attributed to the server or lost. Sending one iteration later
-//! costs no additional system call.
+//! The first send is not linked to the connect. The time at which a linked send leaves is unknown,
+//! so its delay would be attributed to the server or lost. Sending one iteration later costs no
+//! additional system call.
 //!
 //! Direct descriptors neither have nor need TCP_NODELAY. Linux delays a small segment only while
 //! another small segment is unacknowledged. A request in one write has one small segment at its
@@ -91,7 +91,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// Creates a backend for at most `most` connections to `targets`.
+    /// Creates a backend for connections to `targets`, with a maximum number of `most`.
     /// The requests have at most `longest` bytes.
     ///
     /// # Errors

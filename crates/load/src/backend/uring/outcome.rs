@@ -63,7 +63,7 @@ impl Uring {
         RingEvent::Other(Completion::ConnectFailed { slot, error })
     }
 
-    /// Handles a finished watched send, or a send of which the socket accepted only a part.
+    /// Handles a finished watched send, or a send that the socket accepted only in part.
     fn sent(&mut self, slot: Slot, result: i32) -> RingEvent {
         let entry = &mut self.slots[slot as usize];
         entry.sending = false;

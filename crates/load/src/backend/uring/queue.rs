@@ -54,7 +54,7 @@ impl Uring {
 
     /// Submits the queue without waiting.
     pub(super) fn enter(&mut self) {
-        // The queue may contain a receive that found no free buffer before.
+        // The queue may contain the retry of a receive that found no free buffer.
         self.buffers.publish();
         match self.ring.submit() {
             Err(error) if !passing(&error) => {
@@ -192,7 +192,7 @@ impl Uring {
     }
 
     /// Stores `bytes` as the slot's request.
-    /// The previous request may still be in the queue, so it is kept until its submission. At most
+    /// The previous request may still be in the queue, so it is kept until it is submitted. At most
     /// one such request exists per queue entry.
     pub(super) fn hold(&mut self, slot: Slot, bytes: &SharedBytes) {
         let entry = &mut self.slots[slot as usize];

@@ -20,8 +20,8 @@ pub(super) struct RingSlot {
     pub sending: bool,
     /// The latest request. It contains the bytes that the socket has not accepted yet.
     pub request: Option<SharedBytes>,
-    /// Number of request bytes that the socket has accepted. A send without a completion accepted
-    /// all bytes.
+    /// Number of request bytes that the socket has accepted. If a send caused no completion, the
+    /// socket has accepted all bytes.
     pub sent: usize,
 }
 

@@ -20,7 +20,7 @@ pub(super) struct Stamping {
     /// Layout of a receive: the space for control data in addition to the received bytes.
     /// The kernel reads this header when a receive is submitted.
     message: Box<libc::msghdr>,
-    /// The wall-clock time directly before the worker's clock timed the last batch.
+    /// Wall-clock time, read directly before the worker's clock timed the last batch.
     wall: Duration,
 }
 

@@ -1,7 +1,7 @@
-//! Unix sockets, which are connected by ordinary system calls.
+//! Connects unix sockets with ordinary system calls.
 //!
-//! Such a system call never blocks. A connect in the ring would occupy one kernel worker thread per
-//! connection if the accept queue is full. All other operations use the ring, as for TCP sockets.
+//! These calls never block. If the accept queue is full, a connect in the ring would occupy one
+//! kernel worker thread per connection. All other operations use the ring, as for TCP sockets.
 
 use std::io;
 

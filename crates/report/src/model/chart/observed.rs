@@ -13,7 +13,7 @@ use super::{Chart, Curve};
 use crate::model::figures::seconds;
 use crate::model::names::NamedRun;
 
-/// A sample counts as part of the measurement if at most this share of the sample is warm-up.
+/// Maximum share of warm-up in a sample that is drawn as part of the measurement.
 const OF_WARMUP: f64 = 0.05;
 
 /// Maximum number of charts. The record contains all metrics.
