@@ -14,7 +14,7 @@ use crate::error::TaskError;
 
 /// Interval between two polls of a running command.
 const POLL: Duration = Duration::from_millis(50);
-/// Maximum wait for further output after a command has ended. Background processes may keep the
+/// Maximum wait for further output after a command has exited. Background processes may keep the
 /// output open.
 const DRAIN: Duration = Duration::from_secs(2);
 

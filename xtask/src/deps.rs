@@ -22,7 +22,7 @@ pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Returns one line per violation, which names both files and the fix.
+/// Returns one line per violation, with both file names and a fix.
 fn findings(
     architecture: &Architecture,
     packages: &[Package],

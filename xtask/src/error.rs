@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus};
 
 use crate::{command, digest};
 
-/// Reason why a task failed, and the fix if it is known.
+/// Reason why a task failed, and how to fix it if known.
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// A program failed after it had printed its errors.

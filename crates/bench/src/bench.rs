@@ -49,8 +49,8 @@ impl Bench {
         })
     }
 
-    /// Runs a command in the repository's root until it ends. The command inherits stdout and
-    /// stderr.
+    /// Runs a command in the repository's root and waits for it to exit. The command inherits
+    /// stdout and stderr.
     ///
     /// # Errors
     /// The command cannot be started or exceeds `limit`, or the user interrupts the measurement.

@@ -48,7 +48,7 @@ enum Measurement {
     Scale(scale::ScaleOptions),
     /// Print the JSON Schemas
     Schema,
-    /// Run a command, and stop it for a fraction of the time
+    /// Run a command and keep it stopped for a fraction of the time
     Slowed(difference::slowed::SlowedOptions),
     /// Check every system against the contracts of its workloads
     Systems,

@@ -68,11 +68,11 @@ pub fn run(bench: &Bench, options: &MonitoringOptions) -> Result<bool, Failure> 
     let throughput = |words: &str| -> Result<f64, Failure> {
         let per_s = load(words, seconds)?.throughput_per_s;
         let per_s = per_s.filter(|per_s| *per_s > 0.0);
-        per_s.ok_or_else(|| "a run has no throughput; check the server and repeat".into())
+        per_s.ok_or_else(|| "a run has no throughput; check the server and retry".into())
     };
     let mut ratios = Vec::new();
     for pair in 0..pairs {
-        // Alternate the order, so that changes of the host affect both kinds of runs equally.
+        // Alternate the order, so that changes on the host affect both kinds of runs equally.
         ratios.push(match pair % 2 {
             0 => throughput(&closed)? / throughput(&unmonitored)?,
             _ => 1.0 / (throughput(&unmonitored)? / throughput(&closed)?),
@@ -83,7 +83,7 @@ pub fn run(bench: &Bench, options: &MonitoringOptions) -> Result<bool, Failure> 
     for ((connections, share), limit) in costs.into_iter().zip(MAX_SHARES) {
         passed &= share <= limit;
         println!(
-            "{connections:>6} connections: monitoring uses {:.2} % of one CPU, including its setup; maximum {:.0} %: {}",
+            "monitoring {connections:>6} connections uses {:.2} % of one CPU, including setup; maximum {:.0} %: {}",
             100.0 * share,
             100.0 * limit,
             word(share <= limit)

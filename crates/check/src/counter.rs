@@ -54,7 +54,8 @@ pub(crate) struct NumberScan {
     first_missing: Vec<(u64, u64)>,
     /// Count of responses that arrived before the request for a smaller number was sent.
     too_early: u64,
-    /// Larger number, smaller number, and the time in ns by which the larger number was too early.
+    /// The first examples: larger number, smaller number, and the time in ns by which the larger
+    /// number was too early.
     first_too_early: Vec<(u64, u64, u64)>,
 }
 
@@ -65,7 +66,7 @@ pub(crate) fn scan<T>(responses: &[T], draw: impl Fn(&T) -> DrawnNumber) -> Numb
         return scan;
     };
     scan.range = Some((draw(first).number, draw(last).number));
-    // The smaller number that was requested last.
+    // Among the smaller numbers, the one that was requested last.
     let mut latest: Option<DrawnNumber> = None;
     let mut previous: Option<u64> = None;
     for same in responses.chunk_by(|a, b| draw(a).number == draw(b).number) {

@@ -41,12 +41,12 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME")]
     pub metric: Vec<ComparedMetric>,
 
-    /// Exit with 1 if this condition on a ratio or an interval bound holds: 'p99 ratio > 1.05',
+    /// Exit with 1 if this condition holds for a ratio or an interval bound: 'p99 ratio > 1.05',
     /// 'throughput high < 1'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<RatioCondition>,
 
-    /// Also exit with code 4 if floodmark limited a compared run (validity `bound`)
+    /// Also exit with 4 if floodmark limited a compared run (validity `bound`)
     #[arg(long)]
     pub strict: bool,
 
@@ -177,7 +177,7 @@ fn ending(
     let bound = |side: &&RunGroup<'_>| side.runs().any(|run| run.validity.status == Status::Bound);
     if let Some(side) = of.into_iter().find(bound).filter(|_| args.strict) {
         return Err(invalid(format!(
-            "{}: bound by the client (--strict); repeat with more client threads (-t)",
+            "{}: floodmark limited a run (--strict); repeat with more client threads (-t)",
             side.name
         )));
     }

@@ -12,7 +12,7 @@ use crate::out;
 /// Forward TCP connections with added latency; started by floodmark run
 #[derive(Debug, Clone, Args)]
 pub struct DelayArgs {
-    /// Address and port to listen on; port 0 selects a free port and prints it
+    /// Address and port to listen on; with port 0, a free port is selected and printed
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
 

@@ -9,7 +9,7 @@ use floodmark_observe::{Root, system_check::facts};
 use crate::exit::{Ending, HELP};
 use crate::out;
 
-/// How long to sample the host for other load.
+/// Time spent sampling the host for other load.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Check this host for problems that distort measurements, and print commands to fix them.

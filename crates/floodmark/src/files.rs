@@ -114,9 +114,8 @@ impl Files {
     /// Writes the record to each file.
     ///
     /// # Errors
-    /// Fails if a file cannot be written. If the record cannot be rendered, the error comes from
-    /// `damaged`: an internal error after a run, or an invalid file if the record was read from
-    /// disk.
+    /// Fails if a file cannot be written. If the record cannot be rendered, `damaged` creates the
+    /// error: an internal error after a run, or a usage error if the record was read from disk.
     pub fn write(
         &self,
         record: &Record,

@@ -24,7 +24,7 @@ mod worker;
 
 use exit::{Ending, Exit};
 
-/// Performance lab for web servers: loads a server, checks the result, and names the limit.
+/// Performance lab for web servers: loads a server, checks the result, and reports what limited it.
 #[derive(Debug, Parser)]
 #[command(name = "floodmark", version, max_term_width = 100, help_expected = true, after_help = exit::HELP)]
 struct Cli {

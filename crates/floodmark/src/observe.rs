@@ -24,9 +24,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Monitor a server on its own host while a remote client loads it.
 ///
-/// Samples 20 times a second and writes one line per second until Ctrl-C. To stream the lines to
-/// the client's host, run there: ssh SERVER floodmark observe --port 8080 --out - > server.jsonl.
-/// Meanwhile, run on the client's host: floodmark load URL --with server.jsonl
+/// Samples 20 times a second and writes one line per second until Ctrl-C. To stream these lines,
+/// run on the client's host: ssh SERVER floodmark observe --port 8080 --out - > server.jsonl.
+/// Meanwhile, load the server from the same host: floodmark load URL --with server.jsonl
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ObserveArgs {

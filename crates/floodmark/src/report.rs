@@ -11,7 +11,7 @@ use crate::out;
 
 /// Render a result: print its summary, or write an HTML page or other files.
 ///
-/// Reads only the result, so it also works on another machine.
+/// Reads only the result, so it also works on another host.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct ReportArgs {

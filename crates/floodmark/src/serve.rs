@@ -30,7 +30,7 @@ pub struct ServeArgs {
     #[arg(hide_possible_values = true, value_parser = workload())]
     pub workload: NativeWorkload,
 
-    /// Address and port to listen on; port 0 selects a free port and prints it
+    /// Address and port to listen on; with port 0, a free port is selected and printed
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = address)]
     pub listen: SocketAddr,
 

@@ -17,8 +17,8 @@ use crate::out;
 
 /// Report what limited each run of a result, with the evidence and the next step.
 ///
-/// Reads only the result, so it also works on another machine. With --prove, loads the server of
-/// the last run again in short windows, makes one change per window, and checks whether throughput
+/// Reads only the result, so it also works on another host. With --prove, loads the server of the
+/// last run again in short windows, makes one change per window, and checks whether throughput
 /// changes as the cause predicts.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]

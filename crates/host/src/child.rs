@@ -6,7 +6,7 @@
 //! If this process is killed, the kernel kills the child (`PR_SET_PDEATHSIG`). This mechanism has
 //! two limits, described in prctl(2):
 //!
-//! - The kernel sends the signal when the *thread* that started the child ends. Start children from
+//! - The kernel sends the signal when the *thread* that started the child exits. Start children from
 //!   the main thread.
 //! - Grandchildren do not inherit the setting.
 
@@ -28,8 +28,8 @@ use crate::signals::Stop;
 /// Maximum polling interval while waiting for a child.
 const MAX_PAUSE: Duration = Duration::from_millis(20);
 
-/// Maximum time for a child to end after a stop request.
-pub const HURRIED: Duration = Duration::from_secs(1);
+/// Maximum time to wait for a child to exit once the user has asked floodmark to stop.
+pub const HURRIED_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An error that occurred while starting or controlling a child process.
 #[derive(Debug, thiserror::Error)]
@@ -181,7 +181,7 @@ impl Child {
         self.send(kill_process, signal)
     }
 
-    /// Waits up to `timeout` for the child to end, then kills the rest of its group.
+    /// Waits up to `timeout` for the child to exit, then kills the rest of its group.
     /// Returns `None` on timeout.
     ///
     /// # Errors
@@ -217,7 +217,7 @@ impl Child {
         self.stop_or_hurry(grace, &Stop::new())
     }
 
-    /// Works like [`Child::stop`], but waits at most [`HURRIED`] once `hurry` is set.
+    /// Works like [`Child::stop`], but waits at most [`HURRIED_TIMEOUT`] once `hurry` is set.
     ///
     /// # Errors
     /// Returns the same errors as [`Child::stop`].
@@ -231,7 +231,7 @@ impl Child {
         let mut limit = grace;
         let left = || {
             if hurry.is_set() {
-                limit = limit.min(begin.elapsed() + HURRIED);
+                limit = limit.min(begin.elapsed() + HURRIED_TIMEOUT);
             }
             limit.saturating_sub(begin.elapsed())
         };

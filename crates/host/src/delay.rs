@@ -23,7 +23,7 @@ const READ_SIZE: usize = 64 << 10;
 /// Poller key of the listener. Each connection uses the next two keys.
 const LISTENER: usize = 0;
 
-/// Forwards connections from `listener` to `server` until the process ends.
+/// Forwards connections from `listener` to `server` until the process exits.
 ///
 /// For each direction of a connection, the proxy buffers up to 1 MiB or 1 GB/s × `delay`, whichever
 /// is larger. At this limit, the proxy stops reading.

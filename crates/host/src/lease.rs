@@ -4,7 +4,7 @@
 //! If floodmark dies, the kernel kills its children (`PR_SET_PDEATHSIG`), but not its
 //! grandchildren, such as nginx workers.
 //!
-//! A lease is locked until its owner ends. Process IDs are reused, so a lease also contains the
+//! A lease is locked until its owner exits. Process IDs are reused, so a lease also contains the
 //! boot ID and the leader's start time (in ticks since boot).
 
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Lease {
     path: PathBuf,
-    /// Locked until this process ends.
+    /// Locked until this process exits.
     _lock: File,
 }
 

@@ -13,7 +13,7 @@ use crate::lock::{create_in_use, sweep_abandoned};
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
-    /// Locked until this process ends.
+    /// Locked until this process exits.
     _lock: File,
 }
 

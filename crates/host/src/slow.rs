@@ -125,7 +125,7 @@ impl Slowed {
 
 impl Drop for Slowed {
     fn drop(&mut self) {
-        // The helper ends within one period after its pipe closes.
+        // The helper exits within one period after its pipe closes.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

@@ -93,7 +93,7 @@ fn answers_name(run: &RunId) -> String {
 }
 
 /// Returns the CPU time that the delay proxy has used since an earlier reading, as a series with a
-/// single value. Returns `None` if the proxy has ended.
+/// single value. Returns `None` if the proxy has exited.
 fn proxy_used(pid: u32, since: Instant, before_s: f64) -> Option<Observation> {
     let cpu_s = process::cpu_s(&Root::host(), pid).ok()?;
     Some(Observation {
@@ -123,7 +123,7 @@ pub struct Attempts<'a> {
     pub proxy: Option<u32>,
     /// What to monitor during the attempts.
     pub monitoring: Monitoring<'a>,
-    /// Monitors the server and the store. The attempts end when one of these processes ends.
+    /// Monitors the server and the store. The attempts end when one of these processes exits.
     pub exits: Option<&'a ExitMonitor>,
     /// The server's log, if its error lines are counted.
     pub log: Option<&'a RefCell<ServerLog>>,
@@ -146,7 +146,7 @@ struct LoadEnd {
 impl Attempts<'_> {
     /// Runs the attempts, records their events in `folder`, and folds them into the record.
     ///
-    /// Skips the remaining attempts if an attempt is interrupted or the server ends.
+    /// Skips the remaining attempts if an attempt is interrupted or the server exits.
     ///
     /// # Errors
     /// The folder cannot be written, or the worker failed. The folder keeps earlier measurements.

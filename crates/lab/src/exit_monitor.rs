@@ -1,4 +1,4 @@
-//! Detects when a trial's processes end.
+//! Detects when a trial's processes exit.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Monitors processes and records when they exit. Dropping the monitor ends the checks.
 #[derive(Debug)]
 pub struct ExitMonitor {
-    /// Name and exit time of each process that ended.
+    /// Name and exit time of each process that has exited.
     exits: Arc<Mutex<Vec<(String, Instant)>>>,
     /// Dropping this sender closes the channel, which ends the thread. Nothing is ever sent.
     _running: SyncSender<()>,
@@ -45,13 +45,16 @@ impl ExitMonitor {
         }
     }
 
-    /// Describes which processes have ended, and when relative to `begin`. Returns `None` if all
-    /// processes are running.
+    /// Describes the processes that have exited, with their exit times relative to `begin`. Returns
+    /// `None` if all processes are running.
     #[must_use]
     pub fn describe(&self, begin: Instant) -> Option<String> {
         let exits = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
         let describe = |(name, at): &(String, Instant)| match at.checked_duration_since(begin) {
-            Some(after) => format!("{name} ended {:.1} s into the attempt", after.as_secs_f64()),
+            Some(after) => format!(
+                "{name} exited {:.1} s into the attempt",
+                after.as_secs_f64()
+            ),
             None => format!("{name} had exited before the attempt"),
         };
         let all: Vec<String> = exits.iter().map(describe).collect();
@@ -77,7 +80,7 @@ mod tests {
             std::thread::sleep(POLL_INTERVAL);
         }
         let message = monitor.describe(begin).unwrap();
-        let after = message.strip_prefix("the store x ended ").unwrap();
+        let after = message.strip_prefix("the store x exited ").unwrap();
         let after: f64 = after.split(' ').next().unwrap().parse().unwrap();
         assert!(after <= begin.elapsed().as_secs_f64() + 0.1, "{message}");
         let later = monitor.describe(Instant::now()).unwrap();

@@ -54,7 +54,7 @@ impl FigureWindow {
         middle_s >= self.window.from_s && (ends_with_run || middle_s < self.window.to_s)
     }
 
-    /// Returns the per-second mean of a figure within the window, or `None` if the window is empty.
+    /// Returns the mean of a count per second within the window, or `None` if the window is empty.
     pub fn per_second(&self, run: &RunEvents, of: impl Fn(&SecondRow) -> u64) -> Option<f64> {
         let length_s = self.window.to_s - self.window.from_s;
         let rows = run.rows.iter().map(|row| &row.row);

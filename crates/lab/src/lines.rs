@@ -1,4 +1,4 @@
-//! Reads lines of limited length, names files and lines in errors, and removes colors from text.
+//! Reads lines of limited length, adds file and line to errors, and removes colors from text.
 
 use std::fmt::Display;
 use std::io::{self, BufRead, Read};

@@ -51,7 +51,7 @@ const BRIDGE_LIMIT: u32 = 16;
 /// A perturbation test of a measured run.
 #[derive(Debug)]
 pub struct PerturbationTest<'a> {
-    /// Path of floodmark's executable, which also slows processes.
+    /// Path of floodmark's executable. Its `slow` command slows processes.
     pub floodmark: &'a Path,
     /// The plan of the run.
     pub plan: &'a Plan,
@@ -138,7 +138,7 @@ impl PerturbationTest<'_> {
     }
 
     /// Measures the perturbations in short windows. Each round has the order A B C C B A, so that
-    /// drift affects all perturbations alike. A is the unchanged base.
+    /// drift affects all perturbations alike. A is the baseline without a change.
     fn measure(&self, run: &Run, changes: &[Perturbation]) -> Result<Vec<Windows>, String> {
         let bridging = bridging_connections(run);
         let windows_of = |change: &Perturbation| Windows {

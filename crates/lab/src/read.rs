@@ -84,13 +84,13 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
     let other = value["schema"].as_u64();
     if let Some(found) = other.filter(|found| *found != u64::from(SCHEMA_VERSION)) {
         let what = format!(
-            "schema version {found} is not supported, only version {SCHEMA_VERSION}; use the floodmark version that wrote it"
+            "schema version {found} is not supported (expected {SCHEMA_VERSION}); use the floodmark version that wrote it"
         );
         return Err(file_error(path, what));
     }
     serde_json::from_slice(&bytes).map_err(|error| {
         let text = error.to_string();
-        // Omit the position from the message, because the place contains it.
+        // Omit the position from the message, because `place` contains it.
         let reason = text.split(" at line ").next().unwrap_or_default();
         FileError {
             place: format!("{}:{}:{}", path.display(), error.line(), error.column()),

@@ -44,7 +44,7 @@ pub struct RunEvents {
     pub ended: bool,
     /// Why the run is incomplete.
     pub cut_short: Option<String>,
-    /// Whether the run was measured again later.
+    /// Whether a later run replaced this run.
     pub superseded: bool,
 }
 
@@ -210,7 +210,7 @@ impl RunEvents {
             (None, Some(end)) => (end.reason, None),
             (None, None) => {
                 let detail = match &self.driven_by {
-                    Some(name) => format!("floodmark ended before {name} did"),
+                    Some(name) => format!("floodmark exited before {name} finished"),
                     None => "the client process died".to_owned(),
                 };
                 (EndReason::Interrupted, Some(detail))

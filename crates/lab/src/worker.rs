@@ -32,7 +32,7 @@ pub enum WorkerFailure {
     /// The process could not be started or waited for.
     #[error("floodmark worker: {0}")]
     Child(#[from] ChildError),
-    /// The process ended before its last event.
+    /// The process exited before its last event.
     #[error("floodmark worker ended early ({status}); see its messages above")]
     Died {
         /// Exit status.

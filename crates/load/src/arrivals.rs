@@ -6,13 +6,13 @@ use crate::clock::Ns;
 use crate::mix::{Pick, Picks};
 use crate::schedule::ArrivalSchedule;
 
-/// Maximum admission delay in ns that is normal for one loop iteration.
-/// A longer delay is caused by floodmark, and is recorded.
-const LATE_NS: Ns = 100_000;
+/// Admission delay in ns above which a thread counts as stalled. The delay is then stored, so that
+/// it counts as lateness. Shorter delays are normal for one loop iteration.
+const STALL_NS: Ns = 100_000;
 
 /// Maximum number of stalls stored at once. Only a thread that stalls constantly exceeds it.
 /// Time lost in further stalls counts as waiting for a connection.
-const STANDSTILLS: usize = 4096;
+const MAX_STALLS: usize = 4096;
 
 /// The source of one thread's requests in one phase.
 #[derive(Debug)]
@@ -46,10 +46,10 @@ pub struct ArrivalQueue {
     newest_in: Ns,
     /// For each stall of this thread: the scheduled time and the admission time of the first
     /// delayed arrival.
-    standstills: VecDeque<(Ns, Ns)>,
+    stalls: VecDeque<(Ns, Ns)>,
 }
 
-/// An arrival that leaves the queue.
+/// An arrival taken from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuedArrival {
     /// The request to send.
@@ -73,7 +73,7 @@ impl ArrivalQueue {
             picks_ahead: picks,
             waiting: 0,
             newest_in: 0,
-            standstills: VecDeque::new(),
+            stalls: VecDeque::new(),
         }
     }
 
@@ -89,18 +89,18 @@ impl ArrivalQueue {
         self.ahead.take();
         self.waiting += 1;
         self.newest_in = due;
-        if now - due > LATE_NS {
+        if now - due > STALL_NS {
             self.newest_in = now;
-            let known = self.standstills.back().is_some_and(|(_, end)| *end == now);
-            if !known && self.standstills.len() < STANDSTILLS {
-                self.standstills.push_back((due, now));
+            let known = self.stalls.back().is_some_and(|(_, end)| *end == now);
+            if !known && self.stalls.len() < MAX_STALLS {
+                self.stalls.push_back((due, now));
             }
         }
         Some(self.picks_ahead.take())
     }
 
-    /// Returns the earliest time at which the latest arrival could use a connection: its scheduled
-    /// time, or its admission time if it was admitted late.
+    /// Returns the earliest time at which the most recently admitted arrival could use a
+    /// connection: its scheduled time, or its admission time if it was admitted late.
     #[must_use]
     pub fn newest_in(&self) -> Ns {
         self.newest_in
@@ -120,14 +120,10 @@ impl ArrivalQueue {
         self.waiting -= 1;
         let intended = self.start + self.behind.take()?;
         let pick = self.picks_behind.take();
-        while self
-            .standstills
-            .front()
-            .is_some_and(|(_, end)| *end < intended)
-        {
-            self.standstills.pop_front();
+        while self.stalls.front().is_some_and(|(_, end)| *end < intended) {
+            self.stalls.pop_front();
         }
-        let let_in = match self.standstills.front() {
+        let let_in = match self.stalls.front() {
             Some((begin, end)) if *begin <= intended => *end,
             _ => intended,
         };

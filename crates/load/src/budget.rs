@@ -44,7 +44,7 @@ pub struct Offer {
     pub ports: Option<u64>,
     /// The hard limit on open files for the worker.
     pub fds: Option<u64>,
-    /// Where the worker keeps its sockets.
+    /// Location of the worker's sockets.
     pub sockets: SocketLocation,
     /// Time in seconds for which a port is unavailable after the client has closed a connection
     /// first.
@@ -99,8 +99,8 @@ fn most_sockets(plan: &Plan, sockets: SocketLocation, fds: u64) -> u64 {
     }
 }
 
-/// Returns two numbers: how many closes a plan's threads may delay while they open the next
-/// connections, and how many open files the backend needs for its rings (one per thread).
+/// Returns the maximum number of closes that a plan's threads delay while they open the next
+/// connections, and the number of open files for the backend's rings (one per thread).
 fn held_back(plan: &Plan) -> (u64, u64) {
     let threads = u64::from(plan.threads.max(1));
     match plan.backend {

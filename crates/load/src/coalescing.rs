@@ -15,27 +15,27 @@
 use crate::clock::Ns;
 
 /// Interval in ns at which a thread checks its CPU usage.
-const EVERY: Ns = 10_000_000;
+const CHECK_INTERVAL_NS: Ns = 10_000_000;
 
 /// CPU share above which a thread starts to coalesce.
-const BUSY: f64 = 0.75;
+const START_CPU_SHARE: f64 = 0.75;
 
 /// CPU share below which a thread stops coalescing.
-/// This share is lower than [`BUSY`], because coalescing reduces the thread's CPU usage.
-const AT_EASE: f64 = 0.5;
+/// This share is lower than [`START_CPU_SHARE`], because coalescing reduces the thread's CPU usage.
+const STOP_CPU_SHARE: f64 = 0.5;
 
-/// Maximum number of responses per batch. Larger batches save little more CPU.
-const MOST: u64 = 64;
+/// Maximum number of responses per batch. Larger batches save hardly any more CPU time.
+const MAX_BATCH: u64 = 64;
 
 /// Limits a batch to the number of requests in flight divided by this value.
 /// This limit ensures that the server does not run out of requests.
-const PART_IN_FLIGHT: u64 = 2;
+const IN_FLIGHT_DIVISOR: u64 = 2;
 
 /// Limits a response's wait to the mean response time divided by this value.
-const PART_OF_RESPONSE: u64 = 8;
+const RESPONSE_TIME_DIVISOR: u64 = 8;
 
 /// Maximum time in ns for which a response may wait.
-const LONGEST: Ns = 1_000_000;
+const MAX_WAIT_NS: Ns = 1_000_000;
 
 /// Limits of one batch of responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Batch {
     pub hold: Ns,
 }
 
-/// The work that a thread has done up to a point in time.
+/// The CPU time and the receive completions of a thread up to a point in time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadWork {
     /// The point in time, on the worker's clock.
@@ -80,7 +80,7 @@ impl Coalescing {
     #[inline]
     #[must_use]
     pub fn due(&self, now: Ns) -> bool {
-        now >= self.last.at + EVERY
+        now >= self.last.at + CHECK_INTERVAL_NS
     }
 
     /// Evaluates the work since the last call. Returns the limits for the next batches, or `None`
@@ -95,13 +95,16 @@ impl Coalescing {
         if self.batch.is_some() {
             self.total += wall;
         }
-        let enough = if self.batch.is_some() { AT_EASE } else { BUSY };
-        let most = MOST.min(in_flight / PART_IN_FLIGHT);
+        let enough = match self.batch {
+            Some(_) => STOP_CPU_SHARE,
+            None => START_CPU_SHARE,
+        };
+        let most = MAX_BATCH.min(in_flight / IN_FLIGHT_DIVISOR);
         self.batch = (cpu as f64 >= enough * wall as f64 && most > 1 && received > 0).then(|| {
             let response = in_flight.saturating_mul(wall) / received;
             Batch {
                 most: most as usize,
-                hold: (response / PART_OF_RESPONSE).min(LONGEST),
+                hold: (response / RESPONSE_TIME_DIVISOR).min(MAX_WAIT_NS),
             }
         });
         self.batch

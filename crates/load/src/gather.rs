@@ -23,7 +23,7 @@ pub struct Gatherer {
     rows: Rows,
     phase: Phase,
     pending: BTreeMap<u64, Box<Slice>>,
-    /// For each thread, the first second that the thread may still report.
+    /// For each thread, the earliest second that the thread may still report.
     reached: Vec<u64>,
     next: u64,
     /// The process's CPU time at the end of the previous row.
@@ -167,7 +167,7 @@ impl Gatherer {
 
     fn give_back(&self, mut slice: Box<Slice>) {
         slice.clear();
-        // A thread that has ended accepts no slices.
+        // Sending fails only after the thread has exited. The slice is then not needed.
         let _ = self.back[slice.thread as usize].send(slice);
     }
 }

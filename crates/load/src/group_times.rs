@@ -1,8 +1,8 @@
 //! Accumulates the times of a mix's groups over the measurement. The times take about 2 MiB of
 //! memory per group and thread.
 //!
-//! Separate times for each second would take four times as much memory, and each row would be as
-//! long as the result for a whole hour.
+//! Separate times for each second would take four times as much memory, and would make each row as
+//! long as the result of an hour-long run.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ pub struct GroupTimes {
 
 impl GroupTimes {
     /// Creates empty times for `groups` groups.
-    /// This call touches all memory, so that recording does not increase the process's memory.
+    /// Touches all of their memory in advance, so that recording does not increase the process's
+    /// memory.
     #[must_use]
     pub fn new(groups: usize) -> Self {
         let group = || {

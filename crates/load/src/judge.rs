@@ -83,7 +83,8 @@ impl Judge {
     }
 
     /// Classifies a complete response, and returns the checked content of an ok response.
-    /// If several statuses, bodies or values are expected, they are alternatives.
+    /// If several statuses, bodies or values are expected, the response must match one of each
+    /// kind.
     #[inline]
     #[must_use]
     pub fn outcome(&self, status: u16, body: &[u8]) -> (Outcome, Option<CheckedContent>) {
@@ -96,8 +97,8 @@ impl Judge {
             Some(check) if expected => figures(check, body),
             _ => None,
         };
-        let says = figures.is_some() || self.check.is_none();
-        if expected && says && (!self.needs_body() || self.body_fits(body)) {
+        let has_content = figures.is_some() || self.check.is_none();
+        if expected && has_content && (!self.needs_body() || self.body_fits(body)) {
             (Outcome::Ok, figures)
         } else if matches!(status, 429 | 503) && !expected {
             (Outcome::Rejected, None)

@@ -13,8 +13,7 @@ const BLOCK: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub struct KeptResponses {
     blocks: Vec<Vec<[u64; 3]>>,
-    /// Count of responses that contain a number not greater than the previous number on the same
-    /// connection.
+    /// Number of responses whose number does not exceed the previous number on the same connection.
     pub out_of_order: u64,
     /// Descriptions of the first responses that are out of order.
     pub offenders: Vec<String>,
@@ -120,8 +119,8 @@ impl KeptResponses {
         line: Option<TotalLine>,
         out: &mut impl std::io::Write,
     ) -> std::io::Result<()> {
-        // The offset between this thread's line and the common line. The offset is 0 if the server
-        // is correct.
+        // The offset between this thread's expected totals and the common ones. The offset is 0 if
+        // the server is correct.
         let ahead = line.zip(self.line).map(|(line, mine)| mine.ahead_of(&line));
         for words in self.blocks.iter().flatten() {
             let words = match ahead {

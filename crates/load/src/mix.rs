@@ -1,8 +1,8 @@
 //! Order of the requests of a mix: a pure function of plan, seed and position in the schedule.
 //!
 //! ```text
-//! weights a 2, b 1     a b a | b a a | a a b | a b a | …     each cycle contains each request as many times as its weight,
-//! requests 0, 1, 2, …  0     | 3     | 6     | 9             in its own order
+//! weights a 2, b 1     a b a | b a a | a a b | a b a | …     each cycle contains two a and one b,
+//! requests 0, 1, 2, …  0     | 3     | 6     | 9             in random order
 //! ```
 //!
 //! The shares are exact after each cycle. Each cycle is shuffled, so that a request is not always
@@ -12,8 +12,8 @@ use floodmark_record::plan::Plan;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Separates the random stream for the order of cycles from the random stream for Poisson arrivals,
-/// which uses the plan's seed directly.
+/// Changes the seed for shuffling, so that cycles and Poisson arrivals use different random
+/// numbers. Poisson arrivals use the plan's seed directly.
 const ORDER: u64 = 0x6f72_6465_725f_6f66;
 
 /// A request to send: its index in the mix, and its number.
@@ -93,10 +93,10 @@ impl Picks {
 }
 
 /// Cycles of requests. Each cycle is shuffled (Fisher and Yates) with random numbers from the seed.
-/// Each position performs one step of the shuffle, so that no request waits for a whole shuffle.
+/// Each draw performs one step of the shuffle, so that no request waits for a whole shuffle.
 #[derive(Debug, Clone)]
 struct Cycle {
-    /// Contains each request as many times as its weight.
+    /// One cycle, in which each request occurs as many times as its weight.
     /// In the current cycle, the positions before `drawn` are final.
     groups: Vec<u8>,
     drawn: u64,

@@ -35,7 +35,7 @@ pub struct OpeningPace {
     /// Time between connections.
     gap: Ns,
     longest_gap: Ns,
-    /// How long before `due` a connection may be opened, in ns.
+    /// Maximum time in ns by which a connection may be opened before `due`.
     ahead: Ns,
     /// Time at which the next connection is due if connections are opened evenly.
     due: Ns,

@@ -146,7 +146,7 @@ impl Recorder {
         self.live.open = self.open;
         let full = std::mem::replace(&mut self.live, empty);
         self.live.phase = full.phase;
-        // Sending fails only if the gatherer has ended. In that case, the message is not needed.
+        // Sending fails only after the receiver is dropped. The message is then not needed.
         let _ = self.out.send(Message::Slice(full));
     }
 
@@ -276,7 +276,8 @@ impl Recorder {
         count_name(&mut self.errors, name);
     }
 
-    /// Records that no request was waiting for the connection of the last error with this name.
+    /// Records that the last error with this name occurred on a connection that no request was
+    /// waiting for.
     #[cold]
     pub fn error_unawaited(&mut self, name: &str) {
         count_name(&mut self.unawaited, name);

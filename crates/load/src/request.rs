@@ -48,7 +48,7 @@ pub struct RequestFault {
     pub index: usize,
     /// The invalid part.
     pub place: RequestPart,
-    /// What is wrong.
+    /// The error.
     #[source]
     pub fault: InvalidRequest,
 }

@@ -11,8 +11,8 @@ use crate::slice::ROW_NS;
 /// The rows of a phase, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub struct Rows {
-    /// The boundaries within seconds, in order. Each entry contains the row that starts there and
-    /// the time.
+    /// The boundaries that are not at whole seconds, in ascending order. Each entry contains the
+    /// number of the row that starts there, and the time in ns.
     cuts: Arc<[(u64, Ns)]>,
 }
 

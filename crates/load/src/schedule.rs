@@ -94,7 +94,7 @@ impl ArrivalSchedule {
 
     /// Returns the length of the sending window in ns: the given duration, or the time of the last
     /// arrival plus one mean gap.
-    /// This gap gives the last response as much time as the other responses.
+    /// The gap leaves as much time for the last response as for the other responses.
     #[must_use]
     pub fn window(&self) -> Ns {
         self.window

@@ -38,7 +38,8 @@ pub struct Slice {
 
 impl Slice {
     /// Creates an empty slice for `groups` groups.
-    /// This call touches all memory, so that recording does not increase the process's memory.
+    /// Touches all of its memory in advance, so that recording does not increase the process's
+    /// memory.
     #[must_use]
     pub fn new(thread: u32, groups: usize) -> Self {
         let mut slice = Slice {

@@ -40,7 +40,7 @@ enum Marker {
 /// A `{rand:…}` is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\": write two whole numbers, the smaller first, such as {{rand:1-1000}}, or set templates = false to send the text unchanged"
+    "invalid template \"{0}\"; write two whole numbers, the smaller first, such as {{rand:1-1000}}, or set templates = false to send the text unchanged"
 )]
 pub struct TemplateError(String);
 

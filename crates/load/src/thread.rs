@@ -30,7 +30,7 @@ const LONGEST_WAIT: Ns = 50_000_000;
 /// compared with response times.
 const HELD_BACK: usize = 32;
 
-/// Number of delayed commands while the thread coalesces, so that the requests after a batch are
+/// The higher limit while the thread coalesces, so that the requests that follow a batch are
 /// submitted together.
 /// Every backend's queue has room for this number.
 pub(crate) const HELD_BACK_COALESCING: usize = 160;
@@ -39,7 +39,7 @@ pub(crate) const HELD_BACK_COALESCING: usize = 160;
 const REPORT_EVERY: Ns = 500_000_000;
 
 /// State that a worker's threads share.
-/// Under load, each thread reads only two flags, once per iteration.
+/// Under load, each thread reads only `stop`, once per iteration.
 pub struct SharedState {
     /// Set to end the run immediately.
     pub stop: Arc<AtomicBool>,
@@ -205,7 +205,7 @@ pub fn run_phases<B: IoBackend>(
         if end.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        // Sending fails only if the gatherer has ended. In that case, the message is not needed.
+        // Sending fails only after the receiver is dropped. The message is then not needed.
         let _ = out.send(Message::End(share.thread, end));
     }
     made.ok().map(|thread| thread.core)
@@ -233,7 +233,7 @@ impl<B: IoBackend> LoadThread<B> {
     /// connections.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// Returns the error of [`IoBackend::wait`].
     pub fn prepare(&mut self, shared: &SharedState, report: impl Fn((u64, u64))) -> io::Result<()> {
         let mut now = self.clock.now();
         let mut next_report = now + REPORT_EVERY;
@@ -261,7 +261,7 @@ impl<B: IoBackend> LoadThread<B> {
     /// Runs one phase from `start` on.
     ///
     /// # Errors
-    /// The kernel refuses to wait.
+    /// Returns the error of [`IoBackend::wait`].
     pub fn run(
         &mut self,
         job: PhaseJob,
@@ -340,8 +340,8 @@ impl<B: IoBackend> LoadThread<B> {
             (ThreadReading::now(), ended)
         });
         self.coalesce(None);
-        // If the run was interrupted, or if a closed run has sent all its requests, the window ends
-        // here.
+        // If the run was interrupted, or if all requests of the closed model were sent, the window
+        // ends here.
         let window = window.map_or(ended, |end| end.min(ended)).max(start);
         Ok(Box::new(PhaseEnd {
             reason,
@@ -376,7 +376,7 @@ impl<B: IoBackend> LoadThread<B> {
         self.backend.coalesce(batch);
     }
 
-    /// Returns the work of the thread up to now.
+    /// Returns the thread's CPU time and receive completions up to `now`.
     fn work(&self, now: Ns) -> ThreadWork {
         ThreadWork {
             at: now,

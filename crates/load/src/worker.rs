@@ -299,8 +299,7 @@ impl Job<'_> {
         let made = backend.and_then(|backend| {
             let outgoing = Outgoing::new(&self.requests, plan.seed);
             let mut thread = LoadThread::new(self.clock, core, backend, outgoing);
-            // Sending fails only if the gatherer has ended. In that case, the message is not
-            // needed.
+            // Sending fails only after the receiver is dropped. The message is then not needed.
             let report = |counts| drop(out.send(Message::Opening(number, counts)));
             thread.prepare(shared, report)?;
             Ok(thread)

@@ -124,8 +124,8 @@ fn reports_an_immediate_end_after_the_data(backend: Backend) {
         let _ = stream.write_all(RESPONSE);
     });
     for target in [unix(&here.path), tcp.into()] {
-        // On unix sockets, a receive that polls first would miss about one in fifty ends of
-        // stream.
+        // On unix sockets, a receive that polls first would miss the end of the stream in about one
+        // of fifty rounds.
         for round in 0..200 {
             let mut driver = Driver::new(backend, target.clone());
             driver.open(0, None);
@@ -230,8 +230,8 @@ fn retries_connections_after_a_full_accept_queue(backend: Backend) {
         let of_kind = |slots: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
             slots.filter(|slot| slot % 2 == kind).collect()
         };
-        let told = of_kind(&mut stand.iter().copied());
-        assert_eq!(told, of_kind(&mut (0..SLOTS)), "{stand:?}");
+        let reported = of_kind(&mut stand.iter().copied());
+        assert_eq!(reported, of_kind(&mut (0..SLOTS)), "{stand:?}");
     }
     for slot in (1..SLOTS).step_by(2) {
         driver.send(slot, REQUEST);
@@ -330,8 +330,8 @@ fn uses_all_accepting_addresses_evenly(backend: Backend) {
         .end;
         assert_eq!((end.counts.ok, end.connects), (600, opened));
         let met: Vec<u64> = met.lock().unwrap().values().copied().collect();
-        let told: Vec<u64> = end.addresses.iter().map(|one| one.opened).collect();
-        assert_eq!(met, told);
+        let opens: Vec<u64> = end.addresses.iter().map(|one| one.opened).collect();
+        assert_eq!(met, opens);
         // Fresh connections are not opened to an address that is on trial.
         let off = if connection_use == ConnectionUse::Kept {
             0
@@ -339,8 +339,8 @@ fn uses_all_accepting_addresses_evenly(backend: Backend) {
             60
         };
         assert!(
-            told.iter().all(|n| n.abs_diff(opened / 3) <= off),
-            "{told:?}"
+            opens.iter().all(|n| n.abs_diff(opened / 3) <= off),
+            "{opens:?}"
         );
     }
 }

@@ -339,8 +339,8 @@ fn an_idle_tls_connection_stays_below_its_limit(backend: Backend) {
     }
 }
 
-/// Compares a worker's memory with 10 connections and with `more` additional connections. The
-/// memory is read at the end of the first second in which all connections are open.
+/// Checks that each of `more` additional connections takes at most `limit` bytes of a worker's
+/// memory. The memory is read at the end of the first second in which all connections are open.
 fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
     let held = |connections| {
         let stop = StopFlag::default();

@@ -98,7 +98,8 @@ fn reports_an_end_after_the_preceding_data(backend: Backend) {
     }
 }
 
-/// Request lengths for which io_uring uses sockets in the ring's table or ordinary sockets.
+/// A request length for which io_uring uses sockets in the ring's table, and a length for which it
+/// uses ordinary sockets.
 const LENGTHS: [usize; 2] = [0, 100_000];
 
 fn kernel_timestamps_exclude_our_own_delay(backend: Backend) {

@@ -341,7 +341,7 @@ fn responds_to_close_notify(backend: Backend) {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nall").unwrap();
         stream.conn.send_close_notify();
         stream.flush().unwrap();
-        // The server does not close the connection before the client announces the end.
+        // The server does not close the connection before the client sends close_notify.
         assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
     });
     let mut plan = fresh(4);

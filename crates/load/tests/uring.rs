@@ -366,12 +366,12 @@ fn a_batch_is_reported_with_one_timestamp() {
     driver.backend.wait(before + 2 * hold).unwrap();
     let seen_at = driver.backend.seen().unwrap();
     assert!(seen_at >= before && seen_at <= driver.clock.now());
-    let mut told = 0;
+    let mut reports = 0;
     while driver.next().is_some() {
-        told += 1;
+        reports += 1;
         assert_eq!(driver.backend.seen(), Some(seen_at));
     }
-    assert_eq!(told, 4);
+    assert_eq!(reports, 4);
     sending.join().unwrap();
 }
 

@@ -382,8 +382,8 @@ fn the_file_of_kept_responses_contains_every_number(backend: Backend) {
 fn each_close_between_requests_costs_one_reconnect(backend: Backend) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Send three responses per connection, and then close the connection without announcing the
-    // end.
+    // Send three responses per connection, without `Connection: close`, and then close the
+    // connection.
     serve_on(listener, |mut stream, _| {
         for _ in 0..3 {
             if !read_request(&mut stream) || stream.write_all(RESPONSE).is_err() {

@@ -1,4 +1,4 @@
-//! What blocked threads wait for, from `/proc/PID/task/TID/syscall`.
+//! Samples what blocked threads wait for, from `/proc/PID/task/TID/syscall`.
 //!
 //! The file contains the system call in which a thread waits, and its arguments. Reading the file
 //! requires permission to trace the process.
@@ -19,7 +19,7 @@ use crate::threads::Threads;
 /// Maximum number of objects with a series per group.
 const MAX_OBJECTS: usize = 12;
 
-/// Maximum number of locks that are remembered as shared.
+/// Maximum number of shared locks to remember.
 const MAX_LOCKS: usize = 1024;
 
 /// A line of a thread's `syscall` file.
@@ -52,7 +52,7 @@ impl SystemCall {
 /// A lock of a process: the process's PID and the lock's address.
 type ProcessLock = (u32, u64);
 
-/// What the blocked threads of a process tree wait for, since the last report.
+/// Samples what the blocked threads of a process tree wait for.
 pub(crate) struct BlockedThreads {
     root: Root,
     role: Role,

@@ -35,7 +35,7 @@ impl Direction {
 /// The other end of a socket.
 #[derive(Debug, Clone)]
 enum SocketEnd {
-    /// None: the socket waits for connections.
+    /// No other end: the socket listens for connections.
     Listener,
     /// A client of the process.
     Client,

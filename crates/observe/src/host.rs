@@ -60,7 +60,7 @@ const DISKS: [DiskFigure; 5] = [
 const STEP: Duration = Duration::from_millis(200);
 
 /// Minimum interval between disk samples. Shorter bursts of disk activity don't matter.
-const STEP_OF_DISKS: Duration = Duration::from_secs(1);
+const DISK_STEP: Duration = Duration::from_secs(1);
 
 /// Maximum CPU share for reading each file. The typical cost is a tenth of this share.
 const SHARE: f64 = 0.002;
@@ -107,7 +107,7 @@ pub(crate) fn machine(samples: &mut Samples, root: &Root) {
     disks(samples, root);
 }
 
-/// Starts sampling a file that stays open. If parsing fails, the error names the file.
+/// Starts sampling a file that stays open. If parsing fails, the error contains the path.
 fn add_file(
     samples: &mut Samples,
     root: &Root,
@@ -182,7 +182,7 @@ fn disks(samples: &mut Samples, root: &Root) {
         .filter(|name| !SKIPPED.iter().any(|prefix| name.starts_with(prefix)));
     let names: Vec<String> = names.collect();
     let metrics = DISKS.map(|figure| Metric::Disk(None, figure)).into();
-    let (file, step) = ("/proc/diskstats", STEP_OF_DISKS);
+    let (file, step) = ("/proc/diskstats", DISK_STEP);
     add_file(samples, root, file, step, metrics, move |text| {
         Some(parse_disks(text, &names)?.into())
     });

@@ -3,8 +3,8 @@
 //! Each file reads one kernel source. Parsers take text, and readers take a [`Root`], so that tests
 //! can use the files of other kernels.
 //!
-//! Invariant: this crate never judges. It returns figures and names the sources that it could not
-//! read.
+//! Invariant: this crate never judges. It returns figures, and reports the sources that it could
+//! not read.
 
 mod blocked;
 mod cgroup;

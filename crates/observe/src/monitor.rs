@@ -24,8 +24,8 @@ use crate::{Root, cgroup, clock, host, namespace, server, store};
 const CONNECTIONS_STEP: Duration = Duration::from_millis(250);
 
 /// Maximum CPU shares for sampling connections and for sampling the listener.
-const CONNECTIONS: f64 = 0.004;
-const LISTENER: f64 = 0.002;
+const CONNECTIONS_SHARE: f64 = 0.004;
+const LISTENER_SHARE: f64 = 0.002;
 
 /// State of the sampler's thread.
 pub(crate) struct Monitor {
@@ -200,7 +200,10 @@ impl Monitor {
         match namespace::within(&self.root, namespace_of, SockDiag::open) {
             Ok(diag) => {
                 let mut sockets = Sockets::new(diag, ends, addresses);
-                let (timing, metrics) = ((CONNECTIONS_STEP, CONNECTIONS), Sockets::metrics(ends));
+                let (timing, metrics) = (
+                    (CONNECTIONS_STEP, CONNECTIONS_SHARE),
+                    Sockets::metrics(ends),
+                );
                 samples.add_values("sock_diag", timing, metrics, move || sockets.connections());
             }
             Err(error) => samples.missing(format!("sockets: sock_diag: {error}")),
@@ -214,7 +217,7 @@ impl Monitor {
             && !addresses.is_empty()
         {
             let mut sockets = Sockets::new(diag, Ends::Server, addresses);
-            let timing = (self.samples.step, LISTENER);
+            let timing = (self.samples.step, LISTENER_SHARE);
             let (source, metrics) = ("sock_diag: listener", Sockets::listener_metrics());
             let read = move || sockets.listener();
             self.samples.add_values(source, timing, metrics, read);

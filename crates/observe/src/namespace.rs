@@ -20,20 +20,20 @@ pub(crate) fn is_other(root: &Root, pid: u32) -> bool {
 /// function directly. A socket opened by the function stays in that namespace.
 ///
 /// # Errors
-/// The namespace can't be entered (this requires root), or `what` returns an error.
+/// The namespace can't be entered (this requires root), or `function` returns an error.
 pub(crate) fn within<T: Send>(
     root: &Root,
     pid: Option<u32>,
-    what: impl FnOnce() -> io::Result<T> + Send,
+    function: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
     let Some(pid) = pid else {
-        return what();
+        return function();
     };
     let namespace = File::open(root.path(format!("/proc/{pid}/ns/net")))?;
     let enter = move || {
-        // Only this thread changes its namespace, and the thread ends right after `what`.
+        // Only this thread changes its namespace, and the thread ends right after `function`.
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-        what()
+        function()
     };
     std::thread::scope(|scope| scope.spawn(enter).join()).unwrap_or_else(|_| {
         Err(io::Error::other(

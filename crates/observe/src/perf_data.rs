@@ -16,7 +16,7 @@ const PROLOGUE: usize = 32;
 const ENTRY: usize = 20;
 
 /// Maximum number of entries; JVMs have about 300.
-const MOST_ENTRIES: u32 = 100_000;
+const MAX_ENTRIES: u32 = 100_000;
 
 /// Type code of a 64-bit integer.
 const LONG: u8 = b'J';
@@ -67,7 +67,7 @@ impl PerfData {
         }
         let number = |at: usize| u32_at(bytes, at, little).ok_or(OUTSIDE);
         let (mut at, entries) = (number(24)? as usize, number(28)?);
-        if entries > MOST_ENTRIES {
+        if entries > MAX_ENTRIES {
             return Err(OUTSIDE);
         }
         let mut places = HashMap::new();

@@ -29,22 +29,22 @@ use crate::{Root, cgroup, host, jvm, limits, namespace, thread_groups};
 
 /// Interval between searches for new child processes. A search takes 0.1 to 0.3 ms per hundred
 /// processes on the host. The tree's CPU time includes children that end between searches.
-const LOOK: Duration = Duration::from_millis(500);
+const SEARCH_STEP: Duration = Duration::from_millis(500);
 
 /// Interval between samples of figures that are expensive to read and change slowly.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_STEP: Duration = Duration::from_secs(1);
 
 /// Maximum CPU shares for sampling processes, threads, system calls of threads, slowly changing
 /// values and threads by name.
-const PROCESSES: f64 = 0.003;
-const THREADS: f64 = 0.004;
-const SYSTEM_CALLS: f64 = 0.004;
-const SELDOM: f64 = 0.002;
-const NAMES: f64 = 0.004;
+const PROCESSES_SHARE: f64 = 0.003;
+const THREADS_SHARE: f64 = 0.004;
+const SYSTEM_CALLS_SHARE: f64 = 0.004;
+const SLOW_SHARE: f64 = 0.002;
+const THREAD_NAMES_SHARE: f64 = 0.004;
 
-/// Maximum number of threads reported by name per second. The record names fewer threads. If a
-/// thread is missing in some seconds, its usage is undercounted.
-const DRAINED: usize = 64;
+/// Maximum number of threads reported by name per second. The record names fewer threads, because
+/// it undercounts a thread that is not reported in every second.
+const MAX_DRAINED: usize = 64;
 
 /// Figures from `/proc/PID/stat`, `schedstat`, `status`, `/proc/PID/io` and `/proc/PID/fd`.
 const STAT: [ProcessFigure; 5] = [
@@ -136,7 +136,10 @@ impl ProcessSampler {
         let ticks_per_s = ticks_per_s();
         let metrics = process_metrics(self.role, STAT);
         let tree = Rc::clone(&self.tree);
-        let (source, timing) = (self.source("/proc/PID/stat"), (samples.step, PROCESSES));
+        let (source, timing) = (
+            self.source("/proc/PID/stat"),
+            (samples.step, PROCESSES_SHARE),
+        );
         samples.add_values(&source, timing, metrics, move || {
             let mut tree = tree.borrow_mut();
             let used = tree.read()?;
@@ -160,7 +163,7 @@ impl ProcessSampler {
             ])
         });
         let tree = Rc::clone(&self.tree);
-        let (source, timing) = (self.source("children"), (LOOK, SELDOM));
+        let (source, timing) = (self.source("children"), (SEARCH_STEP, SLOW_SHARE));
         samples.add(&source, timing, Vec::new(), move |_| {
             tree.borrow_mut().find_children();
             Ok(())
@@ -185,7 +188,7 @@ impl ProcessSampler {
         let (tree, all) = (Rc::clone(&self.tree), Rc::clone(&threads));
         let source = self.source("/proc/PID/task/TID/schedstat");
         let count = metrics.len();
-        samples.add_values(&source, (samples.step, THREADS), metrics, move || {
+        samples.add_values(&source, (samples.step, THREADS_SHARE), metrics, move || {
             let sums = all.borrow_mut().read_schedstat(&tree.borrow())?;
             let jvm = [sums.compiling_ns, sums.collecting_ns];
             let all = [sums.on_cpu_ns, sums.waiting_ns].into_iter().chain(jvm);
@@ -196,22 +199,27 @@ impl ProcessSampler {
         let mut groups = (role != Role::Client).then(|| ThreadGroups::of(role));
         let source = self.source("/proc/PID/task/TID/{stat,status,wchan}");
         let metrics = process_metrics(role, SWITCHES);
-        samples.add(&source, (SLOW, NAMES), metrics, move |figures| {
-            let mut threads = threads.borrow_mut();
-            threads.list(&tree.borrow(), true);
-            threads.read_stat();
-            let (voluntary, involuntary) = threads.read_switches()?;
-            figures.extend([voluntary as f64, involuntary as f64]);
-            if let Some(groups) = &mut groups {
-                groups.begin();
-                threads.report_activity(|activity| groups.add(activity, figures));
-                groups.end(figures);
-            }
-            if let Some(blocked) = &blocked {
-                blocked.borrow_mut().report(figures);
-            }
-            Ok(())
-        });
+        samples.add(
+            &source,
+            (SLOW_STEP, THREAD_NAMES_SHARE),
+            metrics,
+            move |figures| {
+                let mut threads = threads.borrow_mut();
+                threads.list(&tree.borrow(), true);
+                threads.read_stat();
+                let (voluntary, involuntary) = threads.read_switches()?;
+                figures.extend([voluntary as f64, involuntary as f64]);
+                if let Some(groups) = &mut groups {
+                    groups.begin();
+                    threads.report_activity(|activity| groups.add(activity, figures));
+                    groups.end(figures);
+                }
+                if let Some(blocked) = &blocked {
+                    blocked.borrow_mut().report(figures);
+                }
+                Ok(())
+            },
+        );
     }
 
     /// Starts sampling what blocked threads wait for.
@@ -228,7 +236,7 @@ impl ProcessSampler {
         let blocked = Rc::new(RefCell::new(blocked));
         let (source, timing) = (
             self.source("/proc/PID/task/TID/syscall"),
-            (samples.step, SYSTEM_CALLS),
+            (samples.step, SYSTEM_CALLS_SHARE),
         );
         let (sampled, threads) = (Rc::clone(&blocked), Rc::clone(threads));
         samples.add(&source, timing, Vec::new(), move |_| {
@@ -249,7 +257,7 @@ impl ProcessSampler {
                 Err(line) => samples.missing(line),
                 Ok(Some(mut jvm)) => {
                     let (path, metrics) = (jvm.path.clone(), jvm.metrics(self.role));
-                    let timing = (samples.step, SELDOM);
+                    let timing = (samples.step, SLOW_SHARE);
                     samples.add_values(&path, timing, metrics, move || jvm.read());
                     return true;
                 }
@@ -264,7 +272,7 @@ impl ProcessSampler {
         let (tree, root) = (Rc::clone(&self.tree), self.root.clone());
         let mut highest = [0, 0];
         let (source, metrics) = (self.source("/proc/PID/io"), process_metrics(self.role, IO));
-        samples.add_values(&source, (SLOW, SELDOM), metrics, move || {
+        samples.add_values(&source, (SLOW_STEP, SLOW_SHARE), metrics, move || {
             let each = of_members(&tree.borrow(), |pid| {
                 let text = root.read(format!("/proc/{pid}/io"))?;
                 let io = Io::from_read(text.as_bytes());
@@ -284,7 +292,7 @@ impl ProcessSampler {
             self.source("/proc/PID/fd"),
             process_metrics(self.role, FILES),
         );
-        samples.add_values(&source, (SLOW, SELDOM), metrics, move || {
+        samples.add_values(&source, (SLOW_STEP, SLOW_SHARE), metrics, move || {
             let each = of_members(&tree.borrow(), |pid| open_files(&root, pid))?;
             let share = |[open, limit]: &[f64; 2]| open / limit;
             let nearest = each
@@ -298,7 +306,7 @@ impl ProcessSampler {
     /// `port`.
     pub(crate) fn open_upstreams(&self, samples: &mut Samples, port: u16, diag: SockDiag) {
         let mut upstreams = Upstreams::new(diag, &self.root, Rc::clone(&self.tree), port);
-        let timing = (SLOW, SELDOM);
+        let timing = (SLOW_STEP, SLOW_SHARE);
         let read = move |figures: &mut Figures| upstreams.read(figures);
         samples.add("sock_diag: upstreams", timing, Vec::new(), read);
     }
@@ -342,7 +350,7 @@ impl ProcessSampler {
             return (Vec::new(), None);
         };
         let mut threads = threads.borrow_mut();
-        let (mut named, others) = threads.busiest(since, ticks_per_s(), DRAINED);
+        let (mut named, others) = threads.busiest(since, ticks_per_s(), MAX_DRAINED);
         threads.count_from_now();
         named.retain(|thread| thread.on_cpu_s + thread.run_delay_s > 0.0);
         (named, others)
@@ -353,7 +361,7 @@ impl ProcessSampler {
         self.tree.borrow_mut().exclude(pid);
     }
 
-    /// Returns the processes and threads, with their usage since the mark.
+    /// Returns the processes and threads, with their usage since [`ProcessSampler::mark`].
     pub(crate) fn seen(&self) -> ServerSeen {
         let mut tree = self.tree.borrow_mut();
         let used = tree.read().unwrap_or(tree.used).since(self.base);

@@ -38,7 +38,7 @@ impl Root {
     /// Reads a kernel file.
     ///
     /// # Errors
-    /// The file can't be read. The error names the path.
+    /// The file can't be read. The error contains the path.
     pub fn read(&self, absolute: impl AsRef<Path>) -> io::Result<String> {
         let path = self.path(absolute);
         // Thread names may contain any byte; strict decoding would reject the whole file.

@@ -16,7 +16,7 @@ use crate::series::{MAX_VALUES, Series};
 pub(crate) type Read = Box<dyn FnMut(&mut Figures) -> io::Result<()>>;
 
 /// Maximum step of a group whose samples are expensive.
-const LONGEST: Duration = Duration::from_secs(8);
+const MAX_STEP: Duration = Duration::from_secs(8);
 
 /// Series that are sampled together with the same step.
 ///
@@ -170,7 +170,7 @@ impl SampleGroup {
     }
 
     /// Doubles the step if there are too many values or samples cost too much. Waits for an even
-    /// number of steps, so that every value keeps its time.
+    /// number of steps, so that each merged value covers two whole steps.
     fn thin_out(&mut self, now: Instant) {
         let every = if self.drained { usize::MAX } else { 2 };
         while self.steps_done.is_multiple_of(every)
@@ -182,7 +182,7 @@ impl SampleGroup {
 
     fn costly(&self) -> bool {
         let least = self.costs[0].min(self.costs[1]);
-        self.step < LONGEST && least.as_secs_f64() > self.share * self.step.as_secs_f64()
+        self.step < MAX_STEP && least.as_secs_f64() > self.share * self.step.as_secs_f64()
     }
 
     /// Returns whether samples at half the step would stay well below the maximum CPU share. The

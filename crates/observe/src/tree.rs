@@ -15,7 +15,7 @@ use crate::kernel_file::KernelFile;
 const ROUNDING: u64 = 2;
 
 /// Number of samples to wait for a parent to be charged for an ended child.
-const TIMEOUT: u32 = 20;
+const MAX_WAIT_SAMPLES: u32 = 20;
 
 /// Error for a process tree without running processes.
 pub(crate) const ENDED: &str = "the process ended";
@@ -233,7 +233,7 @@ impl Tree {
                     **charged = charged.saturating_sub(used);
                     false
                 }
-                Some(_) if ended.readings < TIMEOUT => true,
+                Some(_) if ended.readings < MAX_WAIT_SAMPLES => true,
                 _ => {
                     *lost += ended.used;
                     false
@@ -335,7 +335,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         let truth = times(&mut shell);
-        for _ in 0..=TIMEOUT {
+        for _ in 0..=MAX_WAIT_SAMPLES {
             last = tree.read().unwrap().sum();
         }
         let measured = (last - before) as f64 / ticks_per_s();

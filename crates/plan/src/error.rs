@@ -1,6 +1,6 @@
 //! Errors in planning a load.
 
-/// The reason that a load cannot be planned. The one-line message names the place and the fix.
+/// Error from planning a load. The one-line message has the form `place: problem; fix`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A setting, a file or a combination of them is invalid.

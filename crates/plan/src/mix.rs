@@ -249,7 +249,7 @@ impl MixEntry {
         match (&self.body, &self.body_file) {
             (Some(_), Some(path)) => Err(file.error(
                 &path.span(),
-                "body-file conflicts with body; remove one of them",
+                "`body-file` conflicts with `body`; remove one of them",
             )),
             (Some(text), None) => Ok(Some(text.as_bytes().to_vec())),
             (None, None) => Ok(None),
@@ -273,7 +273,7 @@ pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile
     };
     if target.path != "/" {
         return Err(PlanError::invalid(format!(
-            "the URL \"{}\": with --mix, the mix file contains the paths; name only the server, such as http://{}/",
+            "the URL \"{}\" has a path, but --mix takes the paths from the mix file; name only the server, such as http://{}/",
             target.url, target.authority
         )));
     }

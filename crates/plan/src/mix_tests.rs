@@ -180,7 +180,7 @@ fn names_line_and_fix_of_errors() {
         ),
         (
             with("body = \"x\"\nbody-file = \"order.json\""),
-            "mix.toml:5: body-file conflicts with body",
+            "mix.toml:5: `body-file` conflicts with `body`",
         ),
         (
             with("body-file = \"missing\""),

@@ -254,7 +254,7 @@ fn threads(spec: &PlanSpec) -> Result<u32, PlanError> {
         None => Ok((cpus / 2).max(1)),
         Some(n) if n <= MAX_THREADS => Ok(n as u32),
         Some(n) => Err(PlanError::invalid(format!(
-            "{} {n}: at most {MAX_THREADS}; this host has {cpus} CPUs",
+            "{} {n}: the maximum is {MAX_THREADS}; this host has {cpus} CPUs",
             spec.name("threads")
         ))),
     }
@@ -263,7 +263,7 @@ fn threads(spec: &PlanSpec) -> Result<u32, PlanError> {
 fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, PlanError> {
     match (spec.load.connections, &plan.model) {
         (Some(n), _) if n > MAX_CONNECTIONS => Err(PlanError::invalid(format!(
-            "{} {n}: at most {}; use several hosts for more",
+            "{} {n}: the maximum is {}; use several hosts for more",
             spec.name("connections"),
             show_count(MAX_CONNECTIONS)
         ))),
@@ -371,7 +371,7 @@ fn remarks(plan: &Plan, offer: &Offer) -> Vec<String> {
     }
     if plan.close_first == CloseFirst::Reset {
         remarks.push(
-            "connections end with RST (close-first reset); servers may treat RST as an error"
+            "connections end with RST (`close-first` is `reset`); servers may treat RST as an error"
                 .to_owned(),
         );
     }

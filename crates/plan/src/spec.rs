@@ -20,7 +20,7 @@ pub enum Origin {
     /// Flags: `--duration`.
     #[default]
     CommandLine,
-    /// Keys of a manifest: `duration`.
+    /// Keys of a manifest, in backquotes.
     File,
 }
 
@@ -30,7 +30,7 @@ impl Origin {
     pub fn name(self, key: &str) -> String {
         match self {
             Origin::CommandLine => format!("--{key}"),
-            Origin::File => key.to_owned(),
+            Origin::File => format!("`{key}`"),
         }
     }
 }
@@ -72,7 +72,7 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::duration")]
     #[schemars(with = "PositiveDuration")]
     pub within: Option<Duration>,
-    /// Spacing between requests that are sent at a rate. Default: constant.
+    /// Spacing between requests that are sent at a rate. Default: `constant`.
     pub arrivals: Option<Spacing>,
     /// Whether each request uses a fresh connection. Default: connections are kept.
     pub fresh: Option<bool>,
@@ -87,8 +87,8 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "source_range")]
     #[schemars(with = "String")]
     pub sources: Option<Sources>,
-    /// Warm-up load before the measurement: auto or a duration. Default: auto. With auto, there is
-    /// no warm-up, and the figures cover the steady part, if there is one.
+    /// Warm-up load before the measurement: `auto` or a duration. Default: `auto`. With `auto`,
+    /// there is no warm-up, and the figures cover the steady part, if there is one.
     #[serde(deserialize_with = "content::warmup")]
     #[schemars(with = "WarmupText")]
     pub warmup: Option<Warmup>,

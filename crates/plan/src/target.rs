@@ -86,7 +86,7 @@ fn unix_socket(path: &str) -> Result<Address, PlanError> {
     match fs::metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => Ok(Address::Unix(Path::new(path).to_owned())),
         Ok(_) => Err(PlanError::invalid(named(
-            "not a socket; name the server's socket".to_owned(),
+            "not a socket; use the path of the server's socket".to_owned(),
         ))),
         Err(error) => Err(PlanError::Unreachable(named(format!(
             "{error}; start the server, or check the path"

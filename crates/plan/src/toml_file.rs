@@ -328,7 +328,7 @@ pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> 
         .map(|k| (strsim::damerau_levenshtein(&spelt, &k.to_lowercase()), k))
         .min();
     match best {
-        // A word in which more than a third of the letters differ is a different word.
+        // Don't suggest a word in which more than a third of the letters differ.
         Some((distance, best)) if distance * 3 <= best.len().max(3) => return Some(best),
         _ => {}
     }

@@ -42,14 +42,15 @@ pub(crate) fn plan(
 /// certificates, so `cacert` must name the same file again.
 ///
 /// # Errors
-/// No file is named, the file is missing or is not PEM, or the host has no authorities.
+/// `cacert` is required but `None`, the file is missing or is not PEM, or the host has no
+/// authorities.
 pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, PlanError> {
     match (plan.trust, cacert) {
         (Trust::Nothing, _) => Ok(Vec::new()),
         (Trust::System, _) => system_anchors(),
         (Trust::File, Some(path)) => read_pem(path),
         (Trust::File, None) => Err(PlanError::invalid(
-            "the run trusted certificate authorities from a file; name that file with --cacert FILE",
+            "the run trusted certificate authorities from a file; pass that file with --cacert FILE",
         )),
     }
 }
@@ -91,7 +92,7 @@ fn system_anchors() -> Result<Vec<TrustAnchor>, PlanError> {
 
 fn no_authority(why: &str) -> PlanError {
     PlanError::invalid(format!(
-        "this host trusts no certificate authority ({why}); name one with --cacert FILE, or accept any certificate with --insecure"
+        "this host trusts no certificate authority ({why}); add one with --cacert FILE, or accept any certificate with --insecure"
     ))
 }
 

@@ -19,7 +19,7 @@ pub const MAX_ATTEMPTS: u64 = 10_000;
 /// Parses a whole number of at least 1.
 ///
 /// # Errors
-/// Every function in this module returns a message that says how to fix the value.
+/// Every function in this module returns an error message that explains how to fix the value.
 pub fn count_from_one(text: &str) -> Result<u64, String> {
     match parse_count(text)? {
         0 => Err("must be at least 1".to_owned()),
@@ -30,7 +30,7 @@ pub fn count_from_one(text: &str) -> Result<u64, String> {
 /// Parses a number of attempts.
 pub fn attempts(text: &str) -> Result<u32, String> {
     match count_from_one(text)? {
-        n if n > MAX_ATTEMPTS => Err(format!("at most {MAX_ATTEMPTS}")),
+        n if n > MAX_ATTEMPTS => Err(format!("must be at most {MAX_ATTEMPTS}")),
         n => Ok(n as u32),
     }
 }

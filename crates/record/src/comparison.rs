@@ -84,7 +84,7 @@ pub struct Comparison {
     /// The conclusion.
     pub conclusion: Conclusion,
     /// Estimated number of server processes per system that a conclusive comparison needs.
-    /// Null unless the comparison is undecided; also null if unknown. The value 10,000 means 10,000
+    /// Null if the comparison is conclusive or the number is unknown. The value 10,000 means 10,000
     /// or more.
     /// The estimate uses the 80 % upper confidence bound of the observed variance.
     pub repetitions_needed: Option<u32>,

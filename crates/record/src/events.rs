@@ -303,7 +303,8 @@ pub struct WorkerEnd {
     pub longest_stall_ns: u64,
     /// Number of malformed responses, connect failures and unsent requests, by reason.
     pub errors: BTreeMap<String, u64>,
-    /// Connect failures, included in `errors`, of connections that no request was waiting for.
+    /// Connect failures while no request was waiting for the connection, by reason.
+    /// They are also counted in `errors`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
     /// User-mode CPU time of the worker during the measurement, in seconds.

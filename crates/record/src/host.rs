@@ -189,7 +189,7 @@ impl PortFacts {
 pub struct TimeWaitFacts {
     /// `net.ipv4.tcp_tw_reuse`: 0 (never), 1 (always) or 2 (only on loopback).
     pub reuse: Option<u64>,
-    /// `net.ipv4.tcp_tw_reuse_delay` in milliseconds; 1 second on kernels without this setting.
+    /// `net.ipv4.tcp_tw_reuse_delay` in milliseconds. Kernels without this setting use 1 second.
     pub reuse_delay_ms: Option<u64>,
     /// `net.ipv4.tcp_timestamps`, which is required for reuse.
     pub timestamps: Option<u64>,

@@ -73,15 +73,15 @@ impl TotalLine {
         other.whole(0, self.before, self.drawn_at.max(other.drawn_at))
     }
 
-    /// Implements [`TotalLine::distance`] for a total that is a sum of `sums` terms.
+    /// Implements [`TotalLine::distance`] for a total that is the sum of `term_count` scores.
     ///
     /// The relative error of a sum of `n` equal terms is at most `n · u` with `u` = 2⁻⁵³ (Higham,
     /// "Accuracy and Stability of Numerical Algorithms", 2nd edition, section 4.2). This function
     /// tolerates that error, up to a quarter of a score.
-    fn whole(&self, number: u64, total: f64, sums: u64) -> Option<i32> {
+    fn whole(&self, number: u64, total: f64, term_count: u64) -> Option<i32> {
         let exact = (total - self.before) / self.score - number as f64;
-        let size = sums as f64 + (total.abs().max(self.before.abs()) / self.score).abs();
-        let rounding = (sums as f64 + 8.0) * (f64::EPSILON / 2.0) * size;
+        let size = term_count as f64 + (total.abs().max(self.before.abs()) / self.score).abs();
+        let rounding = (term_count as f64 + 8.0) * (f64::EPSILON / 2.0) * size;
         let whole = exact.round();
         let fits = whole.abs() < f64::from(i32::MAX);
         // The comparison is false for NaN.

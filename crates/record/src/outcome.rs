@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Outcome of a request that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// A response with status 2xx or 3xx, or one that matches `--expect`.
+    /// A response that matches `--expect`; without `--expect`, a response with status 2xx or 3xx.
     Ok,
     /// The server declined the request with status 429 or 503.
     Rejected,

@@ -36,11 +36,11 @@ pub struct Plan {
     pub connections: u32,
     /// Number of load threads.
     pub threads: u32,
-    /// How often a connection is used.
+    /// Number of requests that a connection serves.
     #[serde(flatten)]
     #[schemars(with = "ConnectionUseForm")]
     pub connection_use: ConnectionUse,
-    /// Peer that closes a used connection first and therefore holds its TIME_WAIT.
+    /// Peer that closes a used connection first and therefore enters TIME_WAIT.
     pub close_first: CloseFirst,
     /// Length of the warm-up in seconds.
     #[serde(rename = "warmup_s", with = "seconds")]
@@ -213,38 +213,38 @@ pub struct RequestPlan {
     pub body: Vec<u8>,
 }
 
-/// How often a connection is used.
+/// Number of requests that a connection serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "ConnectionUseForm", into = "ConnectionUseForm")]
 pub enum ConnectionUse {
-    /// Until the server closes the connection.
+    /// No limit: the connection is kept until the server closes it.
     Kept,
-    /// For one request.
+    /// One request.
     Fresh,
-    /// For at most this number of requests.
+    /// At most this number of requests.
     PerConnection(u64),
 }
 
 /// JSON form of a [`ConnectionUse`] within a plan.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct ConnectionUseForm {
-    /// How often a connection is used.
+    /// Number of requests that a connection serves.
     connection_use: ConnectionUseKind,
     /// Maximum number of requests per connection.
     /// Null unless `connection_use` is `per_connection`.
     requests_per_connection: Option<u64>,
 }
 
-/// How often a connection is used.
+/// Number of requests that a connection serves.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ConnectionUse")]
 enum ConnectionUseKind {
-    /// Until the server closes the connection.
+    /// No limit: the connection is kept until the server closes it.
     Kept,
-    /// For one request.
+    /// One request.
     Fresh,
-    /// For at most a given number of requests.
+    /// At most a given number of requests.
     PerConnection,
 }
 
@@ -278,11 +278,11 @@ impl From<ConnectionUse> for ConnectionUseForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CloseFirst {
-    /// The server, as requested with `Connection: close`. The server holds the TIME_WAIT.
+    /// The server, as requested with `Connection: close`. The server enters TIME_WAIT.
     Server,
-    /// The client, after the response. The client holds the TIME_WAIT.
+    /// The client, after the response. The client enters TIME_WAIT.
     Client,
-    /// The client, with an RST. Neither peer holds a TIME_WAIT.
+    /// The client, with an RST. Neither peer enters TIME_WAIT.
     Reset,
 }
 

@@ -50,7 +50,8 @@ pub struct Windows {
     /// Ok responses per second in each window without the perturbation, in chronological order.
     pub base_per_s: Vec<f64>,
     /// Ok responses per second in each window with the perturbation.
-    /// Each window is measured within seconds of the window with the same index in `base_per_s`.
+    /// Each window is at most a few seconds before or after the window with the same index in
+    /// `base_per_s`.
     pub changed_per_s: Vec<f64>,
 }
 

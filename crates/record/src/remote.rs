@@ -90,7 +90,7 @@ pub struct ObservedSeries {
     /// Sampled metric.
     #[serde(flatten)]
     pub metric: Metric,
-    /// How a value relates to its step.
+    /// Relation between a value and its step.
     pub kind: MetricKind,
 }
 
@@ -136,7 +136,7 @@ pub struct GroupValues {
 pub struct RemoteObservation {
     /// The server's host.
     pub environment: Environment,
-    /// How times on the remote clock were converted to the client's clock.
+    /// Mapping from the remote clock to the client's clock.
     pub aligned: ClockAlignment,
     /// Start of the observation, in milliseconds on the same clock as the run's observations.
     pub from_ms: u64,
@@ -165,7 +165,7 @@ pub struct ClockAlignment {
     pub but: Option<String>,
 }
 
-/// How the offset between two clocks was found.
+/// Method of finding the offset between two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignmentMethod {

@@ -162,7 +162,7 @@ pub struct Run {
     /// Figures for each step that the run reached; empty if the plan has no steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<StepFigures>,
-    /// Whether the server fell behind a growing rate; null if the rate did not grow.
+    /// Whether the server fell behind an increasing rate; null if the rate did not increase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saturation: Option<Saturation>,
     /// Samples taken during the load.
@@ -295,8 +295,8 @@ pub struct Connections {
     pub fd_limit_before: Option<u64>,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
-    /// Connect failures, included in `errors`, of connections that no request was waiting for.
-    /// These failures lost no requests.
+    /// Connect failures while no request was waiting for the connection, by reason.
+    /// They are also counted in `errors`. No request was lost.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
 }
@@ -394,11 +394,11 @@ pub struct StepFigures {
     pub response_time_us: Times,
 }
 
-/// Whether the server fell behind a growing rate.
+/// Whether the server fell behind an increasing rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Saturation {
-    /// Above a certain rate, fewer responses arrived than requests were due.
+    /// The server fell behind the offered rate.
     FellBehind(FellBehind),
     /// The server kept up with the offered rate, up to the highest rate measured.
     KeptUp {
@@ -414,7 +414,7 @@ pub enum Saturation {
     },
 }
 
-/// Point at which the server fell behind a growing rate.
+/// Point at which the server fell behind an increasing rate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FellBehind {
     /// Time of this point, in seconds since the start of the measurement.

@@ -86,7 +86,7 @@ pub struct Target {
     #[schemars(with = "String")]
     pub address: Address,
     /// Further addresses of the host name.
-    /// Connections use, in turn, all addresses that accept connections.
+    /// Connections use all addresses that accept connections, in turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub further_addresses: Vec<SocketAddr>,

@@ -16,7 +16,7 @@ const MAX_INTERVAL_BYTES: usize = 10;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Timetable(Arc<[u64]>);
 
-/// Error for bytes that are not a timetable or do not match the announced checksum.
+/// Error for bytes that are not a timetable or do not match the expected checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the timetable is invalid or does not match its checksum")]
 pub struct TimetableError;
@@ -56,10 +56,10 @@ impl Timetable {
     ///
     /// # Errors
     ///
-    /// The checksum differs from `announced`, the bytes end within a number, a number has more than
-    /// 64 bits, or there are more than [`MAX_ARRIVALS`] numbers.
-    pub fn decode(bytes: &[u8], announced: &str) -> Result<Self, TimetableError> {
-        if checksum(bytes) != announced {
+    /// The checksum differs from `expected_checksum`, the bytes end within a number, a number has
+    /// more than 64 bits, or there are more than [`MAX_ARRIVALS`] numbers.
+    pub fn decode(bytes: &[u8], expected_checksum: &str) -> Result<Self, TimetableError> {
+        if checksum(bytes) != expected_checksum {
             return Err(TimetableError);
         }
         let mut times = Vec::with_capacity(bytes.iter().filter(|byte| **byte < 0x80).count());

@@ -34,7 +34,7 @@ pub(crate) fn record(runs: Vec<Run>) -> Record {
     record
 }
 
-/// Returns the times of completed requests that took `ns`, and of `timed_out` requests that timed
+/// Returns the times `ns` of completed requests, and the times of `timed_out` requests that timed
 /// out after 5 s.
 pub(crate) fn times(ns: &[u64], timed_out: u64) -> Times {
     Histogram::summarise(
@@ -96,7 +96,7 @@ pub(crate) fn interval(around: f64, share: f64) -> Interval {
     }
 }
 
-/// Returns a closed run in which a server was monitored: 3 processes used 1.15 CPUs for 10 s.
+/// Returns a closed-model run with a monitored server: 3 processes used 1.15 CPUs for 10 s.
 pub(crate) fn watched() -> Run {
     let server = Server {
         cpu_s: 11.5,
@@ -118,7 +118,7 @@ pub(crate) fn watched() -> Run {
     }
 }
 
-/// Returns a closed run with a monitored server and a store that used 0.28 CPUs.
+/// Returns a closed-model run with a monitored server and a store that used 0.28 CPUs.
 pub(crate) fn with_store() -> Run {
     let mut run = watched();
     run.store = Some(Server {
@@ -179,7 +179,7 @@ fn thread(busy: f64, waited: f64) -> ThreadUsage {
     }
 }
 
-/// Returns a valid closed run with kept connections and ok responses only.
+/// Returns a valid closed-model run with kept connections and ok responses only.
 pub(crate) fn closed() -> Run {
     let per_s = 184_210.0;
     Run {
@@ -279,7 +279,7 @@ pub(crate) fn closed() -> Run {
     }
 }
 
-/// Returns a closed run with a mix of three requests, one of which sometimes fails.
+/// Returns a closed-model run with a mix of three requests, one of which sometimes fails.
 pub(crate) fn mixed() -> Run {
     let mut run = closed();
     let weights = [("search", 16), ("a-request-named-long", 3), ("order", 1)];
@@ -342,7 +342,7 @@ fn open(schedule: Schedule) -> Model {
     Model::Open { schedule, hold }
 }
 
-/// Returns an open run at 1,000/s for 12 s with stalls, timeouts and slight lateness.
+/// Returns an open-model run at 1,000/s for 12 s with stalls, timeouts and slight lateness.
 pub(crate) fn open_censored() -> Run {
     let mut run = closed();
     run.plan.model = open(Schedule::Constant {
@@ -380,7 +380,7 @@ pub(crate) fn open_censored() -> Run {
     run
 }
 
-/// Returns a closed run with saturated client threads.
+/// Returns a closed-model run with saturated client threads.
 pub(crate) fn bound() -> Run {
     let mut run = closed();
     run.plan.threads = 2;

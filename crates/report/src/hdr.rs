@@ -27,7 +27,7 @@ pub fn of_record(record: &Record) -> Result<String, DamagedHistogram> {
 }
 
 /// Returns the response-time distribution of one run. Requests that timed out are counted at the
-/// timeout, the lower bound of their time. A comment gives their number.
+/// timeout, the lower bound of their time. A comment line contains the number of these requests.
 ///
 /// # Errors
 /// Fails if the run's histogram is damaged.
@@ -59,7 +59,8 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
     Ok(out)
 }
 
-/// Decodes a histogram with cumulative counts, which [`floodmark_stats::Histogram`] lacks.
+/// Decodes a histogram. The result supports cumulative counts, unlike
+/// [`floodmark_stats::Histogram`].
 fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
     Deserializer::new()
@@ -82,7 +83,7 @@ fn distribution(out: &mut String, histogram: &Histogram<u64>) {
         let value = ms(step.value_iterated_to() as f64);
         let quantile = step.quantile_iterated_to();
         let _ = write!(out, "{value:>12.6} {quantile:>14.12} {total:>10}");
-        // The quotient is infinite for the last share, so the last line has no fourth column.
+        // The quotient is infinite at 100 %, so the last line has no fourth column.
         if quantile < 1.0 {
             let _ = write!(out, " {:>14.2}", 1.0 / (1.0 - quantile));
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Maximum length of a shown text, in characters. "…" replaces the rest.
+/// Maximum length of displayed text, in characters. "…" replaces the rest.
 pub const MAX_LENGTH: usize = 2_000;
 
 /// Returns `text` as one line that cannot control a terminal.

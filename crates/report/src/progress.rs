@@ -122,7 +122,7 @@ impl LoadProgress {
             last.intended_per_s = row.counts.intended as f64 / length_s;
             last.client_cpus = (row.user_s + row.system_s) / length_s;
         }
-        // A damaged histogram only hides the percentiles of this second.
+        // Ignore a damaged histogram; only this second's percentiles are then missing.
         let response = row.histograms.get(&TimeKind::Response);
         let response = response.and_then(|text| Histogram::decode(text).ok());
         last.p50_ns = response.as_ref().and_then(|h| h.quantile(0.50));

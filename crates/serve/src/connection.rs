@@ -86,7 +86,7 @@ pub(crate) async fn linger(mut socket: ConnectionSocket) {
             }
         }
     };
-    // A client that still sends afterwards gets a reset.
+    // A client that continues to send afterwards gets a reset.
     let _ = timeout(LINGER, drain).await;
 }
 

@@ -24,16 +24,16 @@ use tokio::time::{Instant, timeout_at};
 use crate::state_file::{StateError, StateFile, failed};
 
 /// Maximum time to wait for a reservation. After this time, the server responds with a 503.
-const WAIT: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Pause before retrying a failed reservation.
-const RETRY: Duration = Duration::from_millis(250);
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 
 /// Hands out numbers to all threads.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     next: AtomicU64,
     limit: AtomicU64,
-    /// How many numbers remain when the reserver wakes up: half a block.
+    /// Threshold for waking the reserver, in remaining numbers: half a block.
     refill: u64,
     /// Whether the last reservation failed.
     failing: AtomicBool,
@@ -103,7 +103,7 @@ impl Numbers {
     /// Takes a number, waiting up to one second for a reservation if necessary. Returns `None` if
     /// no number can be reserved.
     pub(crate) async fn take(&self) -> Option<u64> {
-        let until = Instant::now() + WAIT;
+        let until = Instant::now() + MAX_WAIT;
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Enable the notification before the check, so that no change is missed.
@@ -183,7 +183,7 @@ fn reserve(numbers: &Numbers, file: &StateFile, block: u64, signals: &Receiver<R
                 numbers.limit.store(limit, Ordering::SeqCst);
             }
             numbers.changed.notify_waiters();
-            if written.is_err() && signals.recv_timeout(RETRY) == Ok(ReserverSignal::Stop) {
+            if written.is_err() && signals.recv_timeout(RETRY_PAUSE) == Ok(ReserverSignal::Stop) {
                 return;
             }
         }

@@ -106,8 +106,8 @@ pub fn serve(
     })
 }
 
-/// Runs the workers until `shutdown` and returns their totals. All workers have ended when the
-/// function returns, even with an error.
+/// Runs the workers until `shutdown` and returns their totals. All workers have stopped when the
+/// function returns, even if it returns an error.
 fn run(
     shared: &Arc<ServerState>,
     listener: TcpListener,

@@ -49,9 +49,9 @@ pub struct Limits {
     pub request: Duration,
     /// Maximum time for requests in flight at shutdown. Default: 5 s.
     pub grace: Duration,
-    /// How many numbers the dispatcher reserves per write of the state file. A crash skips at most
-    /// 1.5 times this many numbers. Default: 1,048,576, which allows 2.6 s per write at 200,000
-    /// numbers per second.
+    /// Size of the block of numbers that the dispatcher reserves with each write of the state file.
+    /// A crash skips at most 1.5 blocks. Default: 1,048,576, which allows 2.6 s per write at
+    /// 200,000 numbers per second.
     pub reserve: NonZeroU64,
 }
 

@@ -84,7 +84,7 @@ impl Worker {
             let clock = spawn_local(Rc::clone(&worker).keep_time());
             let accepting = spawn_local(Rc::clone(&worker).accept(Arc::clone(&listener)));
             let taking = spawn_local(Rc::clone(&worker).take_over());
-            // An error means that the sender was dropped. Stop in this case too.
+            // An error means that the sender was dropped, which also stops the worker.
             let _ = stop.wait_for(|stop| *stop).await;
             accepting.abort();
             taking.abort();

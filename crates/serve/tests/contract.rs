@@ -178,7 +178,7 @@ fn responds_to_pipelined_requests_in_order() {
 fn serves_ipv6() {
     let mut settings = support::settings(NativeWorkload::Hello);
     if std::net::TcpListener::bind("[::1]:0").is_err() {
-        eprintln!("skipped: no IPv6 on this machine");
+        eprintln!("skipped: no IPv6 on this host");
         return;
     }
     settings.listen = "[::1]:0".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Statistical inefficiency of a series with correlated neighbours.
+//! Statistical inefficiency of a series with correlated neighbors.
 
 /// Returns the statistical inefficiency τ of residuals.
 ///

@@ -3,7 +3,7 @@
 //! Binary segmentation (Scott & Knott 1974, Biometrics 30(3)) splits a series where the two means
 //! differ most. Circular binary segmentation (Olshen et al. 2004, Biostatistics 5(4)) cuts out the
 //! segment that differs most from the rest. Both are repeated within the parts. Insignificant
-//! neighbours are then merged, as in Hunter (Fleming et al. 2023, "Hunter: Using Change Point
+//! neighbors are then merged, as in Hunter (Fleming et al. 2023, "Hunter: Using Change Point
 //! Detection to Hunt for Performance Regressions", ICPE'23).
 //!
 //! A split must be significant by Student's t, with the variance around both means and the
@@ -105,7 +105,7 @@ fn split(values: &[f64]) -> Vec<usize> {
     cuts
 }
 
-/// Moves each cut to the best place between its neighbours.
+/// Moves each cut to the best place between its neighbors.
 fn refine(values: &[f64], cuts: &mut [usize]) {
     for i in 0..cuts.len() {
         let (from, to) = around(cuts, i, values.len());
@@ -115,7 +115,7 @@ fn refine(values: &[f64], cuts: &mut [usize]) {
     }
 }
 
-/// Removes the weakest cut until all cuts are significant.
+/// Repeatedly removes the weakest cut until all remaining cuts are significant.
 fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
     let chance_of = |cuts: &[usize], i: usize| {
         let (from, to) = around(cuts, i, values.len());
@@ -134,7 +134,7 @@ fn merge(values: &[f64], scale: Scale, cuts: &mut Vec<usize>) {
         }
         cuts.remove(weakest);
         chances.remove(weakest);
-        // Both adjacent cuts have a new neighbour.
+        // Both adjacent cuts have a new neighbor.
         for i in weakest.saturating_sub(1)..=weakest {
             if let Some(chance) = chances.get_mut(i) {
                 *chance = chance_of(cuts, i);

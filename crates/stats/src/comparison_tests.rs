@@ -306,13 +306,13 @@ proptest! {
 /// Results of simulated comparisons that are repeated if they are undecided.
 struct Remeasured {
     asked: usize,
-    /// Share of all comparisons that find the slow-down, at once or after the repetition.
+    /// Share of all comparisons that find the slowdown, at once or after the repetition.
     found: f64,
-    /// Share of the repeated comparisons that find the slow-down.
+    /// Share of the repeated comparisons that find the slowdown.
     found_anew: f64,
 }
 
-/// Simulates comparisons with a slow-down of 5 % and `processes` processes per system.
+/// Simulates comparisons with a slowdown of 5 % and `processes` processes per system.
 /// Undecided comparisons are repeated with the suggested number of processes.
 fn find_5_percent(vary: fn(&mut Normal) -> f64, processes: u32, times: usize) -> Remeasured {
     let mut normal = Normal::new(5);

@@ -13,7 +13,7 @@ pub const KEPT_UP_SHARE: f64 = 0.95;
 /// Poisson count.
 const BY_CHANCE: f64 = 2.0;
 
-/// Minimum number of seconds for a judgement. A single second may contain a stall.
+/// Minimum number of seconds for a judgment. A single second may contain a stall.
 const FEWEST_ROWS: usize = 2;
 
 /// One row of a run's series.
@@ -67,7 +67,7 @@ pub fn saturation(
         |at_s: f64| ramp.from_per_s + (ramp.to_per_s - ramp.from_per_s) * at_s / ramp.duration_s;
     let earlier = match shortest_us {
         Some(_) => format!(
-            " ({:.3} ms earlier, the smallest median response time)",
+            " {:.3} ms earlier (the smallest median response time)",
             response_s * 1e3
         ),
         None => String::new(),
@@ -79,8 +79,8 @@ pub fn saturation(
         0 => Some(Saturation::KeptUp {
             up_to_per_s: rate_at(last.to_s),
             method: format!(
-                "in its last second, at least {share:.0} % of the requests due{earlier} were ok, within two \
-                 standard deviations"
+                "in its last second, at least {share:.0} % of the requests due{earlier} were ok, or the shortfall \
+                 was at most two standard deviations"
             ),
         }),
         _ if n < FEWEST_ROWS => {
@@ -96,7 +96,7 @@ pub fn saturation(
                 achieved_per_s: ok as f64 / (last.to_s - from_s),
                 method: format!(
                     "in each second from then to the end, fewer than {share:.0} % of the requests due{earlier} \
-                     were ok, a shortfall of more than two standard deviations"
+                     were ok, and the shortfall exceeded two standard deviations"
                 ),
             }))
         }

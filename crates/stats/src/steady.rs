@@ -1,6 +1,6 @@
 //! Steady state: the steady part of a run, and the window that its figures cover.
 //!
-//! The judgement is based on level changes in throughput and in median response time. In the open
+//! The judgment is based on level changes in throughput and in median response time. In the open
 //! model, only the median shows a warm-up.
 //!
 //! As in Barrett et al. (2017), "Virtual Machine Warmup Blows Hot and Cold", OOPSLA, no fixed
@@ -87,7 +87,7 @@ pub fn steady(series: &[SeriesPoint]) -> Steady {
 }
 
 /// Returns the window over which figures are computed.
-/// This is the steady part after a warm-up or a slow-down, and otherwise the whole sending window
+/// This is the steady part after a warm-up or a slowdown, and otherwise the whole sending window
 /// (`from_s` to `to_s`, in seconds).
 #[must_use]
 pub fn window(steady: &Steady, (from_s, to_s): (f64, f64)) -> Window {
@@ -123,7 +123,7 @@ pub fn window(steady: &Steady, (from_s, to_s): (f64, f64)) -> Window {
     }
 }
 
-/// Returns the judgement on a run whose plan changes the rate.
+/// Returns the judgment on a run whose plan changes the rate.
 #[must_use]
 pub fn varied() -> Steady {
     of_class(SteadyClass::Varied)

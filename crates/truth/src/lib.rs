@@ -5,7 +5,7 @@
 //! Client and server read the same clock (CLOCK_MONOTONIC of one host), so the server's log is an
 //! independent reference for the client's figures.
 //!
-//! This crate is only for tests and measurements of floodmark.
+//! This crate is used only in tests and measurements of floodmark.
 
 pub mod cases;
 pub mod choice;

@@ -150,7 +150,7 @@ impl Scenario {
     /// Validates the scenario.
     ///
     /// # Errors
-    /// A part of the scenario is invalid. The error names the part and its valid range.
+    /// A part of the scenario is invalid. The error contains the part and its valid range.
     pub fn check(&self) -> Result<(), String> {
         let sum: f64 = self.faults.iter().map(|f| f.share).sum();
         let each = self.faults.iter().all(|f| (0.0..=1.0).contains(&f.share));

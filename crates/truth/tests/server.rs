@@ -108,7 +108,7 @@ fn settled(server: TruthServer, seen: impl Fn(&Log) -> bool) -> Log {
     log
 }
 
-/// Maximum fraction of a valid attempt for which the server waits for a CPU.
+/// Fraction of an attempt for which the server may wait for a CPU before the attempt is disturbed.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
 /// Maximum number of disturbed attempts.
@@ -128,7 +128,7 @@ fn in_time(mut attempt: impl FnMut() -> (Log, Result<(), String>)) {
         );
         assert!(waited > RUN_DELAY_SHARE, "{last}");
     }
-    panic!("{last}, in each of {MAX_DISTURBED} attempts");
+    panic!("all {MAX_DISTURBED} attempts were disturbed: {last}");
 }
 
 /// Returns the log and the median lateness of 60 consecutive responses, in ns.

@@ -1,4 +1,4 @@
-//! Repeats one part of a request's processing a given number of times, to count instructions.
+//! Reads a response or encodes a request COUNT times, so that the instructions can be counted.
 //!
 //! `cargo xtask performance` runs this program under callgrind with two numbers of requests, and
 //! divides the difference in instructions by the difference in requests.

@@ -91,8 +91,11 @@ pub enum ReadError {
     /// The connection was closed within a chunked body or its trailers.
     #[error("the connection was closed within a chunked body or its trailers")]
     TruncatedChunks,
-    /// Bytes arrived after a response that announced the end of the connection.
-    #[error("the server sent bytes after a response that announced the end of the connection")]
+    /// Bytes arrived after a response with `Connection: close`, or after an HTTP/1.0 response
+    /// without `Connection: keep-alive`.
+    #[error(
+        "the server sent bytes after a response that ended the connection (Connection: close, or HTTP/1.0 without keep-alive)"
+    )]
     DataAfterClose,
     /// Bytes arrived while no response was expected.
     #[error(

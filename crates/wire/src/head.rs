@@ -8,7 +8,7 @@ use crate::error::ReadError;
 use crate::fields::Fields;
 use crate::section::{MAX_HEADERS, Section};
 
-/// How the end of a body is determined (RFC 9112 section 6.3).
+/// The rule that determines the end of a body (RFC 9112 section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// The body ends after this many bytes.

@@ -50,7 +50,7 @@ enum State {
     Chunked(Chunks),
     Trailers,
     UntilClose,
-    /// The last response announced the end of the connection, or the peer closed the connection.
+    /// The last response did not allow another request, or the peer closed the connection.
     Closed,
     Failed(ReadError),
 }
@@ -183,7 +183,7 @@ impl Reader {
         }
     }
 
-    /// Prepares the reader for the body that a head announces. Returns whether there is no body.
+    /// Prepares the reader for the body that a head describes. Returns whether there is no body.
     #[inline]
     fn begin(&mut self, head: Head) -> Result<bool, ReadError> {
         if head.status < 200 {

@@ -63,12 +63,12 @@ pub enum RequestError {
     },
     /// A `Content-Length` header is given, but the length of the body varies between requests.
     #[error(
-        "header \"Content-Length\" cannot be given for a body with templates, because the length varies; remove the header"
+        "header \"Content-Length\" is not supported for a body with templates, because the length varies; remove the header"
     )]
     LengthOfVarying,
     /// A `Transfer-Encoding` header is given. Bodies are always sent with their length.
     #[error(
-        "header \"Transfer-Encoding\" cannot be given; the body is sent with its Content-Length"
+        "header \"Transfer-Encoding\" is not supported, because the body is sent with its Content-Length; remove the header"
     )]
     TransferEncoding,
     /// A `Connection` header conflicts with [`RequestSpec::close`].
@@ -102,12 +102,12 @@ pub fn request_bytes(spec: &RequestSpec<'_>) -> Result<Vec<u8>, RequestError> {
 
 /// Encodes a head in two parts. The decimal length of the body goes between the parts.
 ///
-/// Use this form for bodies that are generated per request. The content of `spec.body` is ignored,
-/// except for whether it is empty.
+/// Use this form for bodies that are generated per request. The content of `spec.body` is ignored;
+/// only whether the body is empty matters.
 ///
 /// # Errors
-/// Returns the errors of [`request_bytes`]. A `Content-Length` header given by the user is an
-/// error.
+/// Returns the errors of [`request_bytes`], and an error if the user's headers contain
+/// `Content-Length`.
 pub fn head_around_length(spec: &RequestSpec<'_>) -> Result<[Vec<u8>; 2], RequestError> {
     let lines = lines(spec, None)?;
     let length = lines.iter().position(|line| line == LENGTH);

@@ -13,7 +13,7 @@ pub const NAMES: [&str; 3] = [
 ];
 
 /// Utilization above which most dashboards report a resource as saturated.
-const UTILIZED: f64 = 0.9;
+const HIGH_UTILIZATION: f64 = 0.9;
 
 /// Returns the cause that each baseline names for a run on a host with `cpus` CPUs.
 pub fn of(run: &Run, cpus: f64) -> [Cause; 3] {
@@ -46,13 +46,13 @@ fn by_thresholds(run: &Run, cpus: f64) -> Cause {
         return Cause::CpuQuota;
     }
     let gc_s = sum(|of| matches!(of, Metric::Jvm(_, JvmFigure::CollectionTime)));
-    if gc_s > (1.0 - UTILIZED) * run.sending_s {
+    if gc_s > (1.0 - HIGH_UTILIZATION) * run.sending_s {
         return Cause::Gc;
     }
     let server = run.server.as_ref();
     let server_cpus = server.map_or(0.0, |server| server.cpu_s / server.wall_s.max(1e-9));
     let client_cpus = (run.client.cpu_s / run.sending_s.max(1e-9)).min(cpus);
-    if busy >= UTILIZED * cpus {
+    if busy >= HIGH_UTILIZATION * cpus {
         return match server_cpus >= client_cpus {
             true => Cause::ServerCpu,
             false => Cause::ClientCpu,
@@ -60,7 +60,7 @@ fn by_thresholds(run: &Run, cpus: f64) -> Cause {
     }
     let has_busy_thread = server.is_some_and(|server| {
         let mut threads = server.seen.threads.iter();
-        threads.any(|thread| thread.on_cpu_s >= UTILIZED * server.wall_s.max(1e-9))
+        threads.any(|thread| thread.on_cpu_s >= HIGH_UTILIZATION * server.wall_s.max(1e-9))
     });
     match has_busy_thread {
         true => Cause::ServerCpuOneThread,
@@ -74,7 +74,7 @@ fn by_client(run: &Run) -> Cause {
         return cause;
     }
     let is_saturated = run.client.threads.iter().any(|thread| {
-        thread.drives_load && thread.user_s + thread.system_s >= UTILIZED * thread.wall_s
+        thread.drives_load && thread.user_s + thread.system_s >= HIGH_UTILIZATION * thread.wall_s
     });
     if is_saturated {
         return Cause::ClientCpu;

@@ -25,8 +25,8 @@ const MIN_EFFECT: f64 = 0.05;
 pub struct JudgedCase {
     /// Name of the case.
     pub name: String,
-    /// Expected causes; never empty. A case has several expected causes if its limits are equal by
-    /// design.
+    /// Expected causes; never empty. A case has several expected causes if several limits apply
+    /// equally by design.
     pub expected: Vec<Cause>,
     /// The last verdict with the most frequent cause; `None` in a tie.
     pub verdict: Option<Verdict>,
@@ -108,7 +108,7 @@ impl JudgedCase {
     }
 }
 
-/// Reads a record with the verdicts made at the time of measurement.
+/// Reads a record with the verdicts of the floodmark build that measured the runs.
 fn as_measured(result: &Path) -> Result<Record, Failure> {
     let file = result.join("record.json");
     serde_json::from_str(&read(&file)?)

@@ -87,7 +87,7 @@ pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     let right = cases.iter().filter(|case| case.is_right()).count();
     let cases = cases.len() + void.len();
     let required = cases.saturating_sub(MAX_WRONG).max(1);
-    println!("causes judged correctly: {right} of {cases} cases, required {required}");
+    println!("correct verdicts: {right} of {cases}, minimum {required}");
     Ok(right >= required)
 }
 

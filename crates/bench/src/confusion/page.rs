@@ -16,7 +16,7 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
     let mut rows = vec![
         row("all", Accuracy::of(cases)),
         row(
-            "all, with the rules when measured",
+            "all, rules at measurement time",
             Accuracy::of(&pass.as_measured),
         ),
         row("visible (not set aside)", Accuracy::of(aside(false))),
@@ -46,7 +46,7 @@ pub fn markdown(pass: &Pass, other: &Pass, proofs: &[JudgedCase]) -> String {
             vec![format!("{confidence:?}").to_lowercase(), right.to_string()]
         });
         text.push_str(
-            "\n## After perturbations\n\nEvery third case, one process each (`floodmark run --prove`).\n\n",
+            "\n## After perturbations\n\nThese verdicts cover every third case, with one process per trial (`floodmark run --prove`).\n\n",
         );
         text.push_str(&table("verdict | right", rows));
     }
@@ -77,7 +77,7 @@ fn row(name: &str, accuracy: Accuracy) -> Vec<String> {
 /// Compares another pass with this one.
 fn agreement(cases: &[JudgedCase], other: &Pass) -> String {
     if other.cases.is_empty() {
-        return "There is no other pass.\n".to_owned();
+        return "No other pass was measured.\n".to_owned();
     }
     let same = other.cases.iter().map(|there| {
         let mut here = cases.iter();
@@ -86,12 +86,12 @@ fn agreement(cases: &[JudgedCase], other: &Pass) -> String {
     let shares = |cases: &[JudgedCase]| {
         let a = Accuracy::of(cases);
         format!(
-            "right {}, confident and wrong {}, no verdict {}",
+            "right in {}, confident and wrong in {}, and without a verdict in {}",
             a.right, a.wrong, a.abstains
         )
     };
     format!(
-        "Another pass gave the same verdict in {}. Accuracy of that pass: with the current rules, {}; with the rules when it was measured, {}.\n",
+        "Another pass gave the same verdict in {}. On that pass, the current rules are {}. The rules at measurement time are {}.\n",
         Proportion::of(same),
         shares(&other.cases),
         shares(&other.as_measured)
@@ -177,8 +177,8 @@ mod tests {
             "| set aside | 0 of 1: 0.0 %",
             "- y: it had no effect",
             "the same verdict in 2 of 3: 66.7 %",
-            "with the rules when measured | 0 of 2: 0.0 %",
-            "with the rules when it was measured, right 1 of 2: 50.0 %",
+            "rules at measurement time | 0 of 2: 0.0 %",
+            "rules at measurement time are right in 1 of 2: 50.0 %",
             "other pass\n\n- x: jit instead of gc",
             "- z: unknown instead of gc",
         ] {

@@ -226,7 +226,7 @@ fn dispatcher(check: &mut ContractCheck) {
         let counted = last.saturating_sub(*first) + 1;
         check.that(
             counted <= requested + others,
-            format!("{requested} requests raised the counter by {counted}: numbers are missing"),
+            format!("numbers are missing: the counter rose by {counted} in {requested} requests"),
         );
     }
 }

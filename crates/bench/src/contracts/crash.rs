@@ -23,8 +23,8 @@ use crate::bench::Failure;
 /// Maximum time until a restarted server responds.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Pause between two attempts to get a response.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Interval between two attempts to get a response.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Kills the server, restarts it on the same store, then kills the store.
 pub fn contract(workload: Workload, check: &mut ContractCheck) {
@@ -132,7 +132,7 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
     let begin = Instant::now();
     // The port is free once the old process has ended.
     while listening(at).is_ok() && begin.elapsed() < TIMEOUT {
-        thread::sleep(PAUSE);
+        thread::sleep(RETRY_INTERVAL);
     }
     let child = Child::start(command)?;
     let probe = ContractRequest::get("/nowhere");
@@ -142,7 +142,7 @@ fn restart(server: u32, at: SocketAddr) -> Result<Child, Failure> {
             Err(error) if begin.elapsed() > TIMEOUT => {
                 return Err(format!("the restarted server does not respond: {error}").into());
             }
-            Err(_) => thread::sleep(PAUSE),
+            Err(_) => thread::sleep(RETRY_INTERVAL),
         }
     }
 }

@@ -99,7 +99,7 @@ fn judge(trials: &[ContractTrial], record: &Record, result: &Path) -> (Vec<Strin
 }
 
 impl ContractTrial {
-    /// Returns whether a line reports the end of a server or store that the contract check killed.
+    /// Returns whether a line reports that a server or store ended because the check killed it.
     fn has_killed(&self, line: &str) -> bool {
         let Some(store) = &self.store else {
             return false;

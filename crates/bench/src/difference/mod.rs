@@ -18,11 +18,11 @@ use crate::experiment::{Setup, TrialSetup};
 use crate::table::cell;
 
 /// Fraction of the time for which the slower server is stopped.
-const STOPPED: f64 = 0.05;
-/// One reported difference is accepted per this many comparisons of identical servers. At 95 %
-/// confidence, 1 of 20 comparisons is expected to report a difference. The probability that more
-/// than 2 of 20 do so by chance is 8 %.
-const ONE_IN: usize = 10;
+const STOPPED_SHARE: f64 = 0.05;
+/// Number of comparisons of identical servers per accepted false positive. At 95 % confidence, 1 of
+/// 20 comparisons is expected to report a difference. The probability that more than 2 of 20 do so
+/// by chance is 8 %.
+const COMPARISONS_PER_FALSE_POSITIVE: usize = 10;
 /// Maximum factor by which the number of processes grows per step.
 const GROWTH: u32 = 4;
 /// Maximum number of processes per server. This limit keeps the run below 15 minutes.
@@ -33,7 +33,7 @@ const OVERHEAD: Duration = Duration::from_secs(10);
 /// Options of `cargo xtask aa`.
 #[derive(Debug, Args)]
 pub struct DifferenceOptions {
-    /// How often to compare the server with itself
+    /// Number of times to compare the server with itself
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     times: u32,
     /// Compare only twice, with 3 processes of 300 ms each, without judging the results
@@ -73,12 +73,12 @@ struct ComparisonSeries<'a> {
 }
 
 impl ComparisonSeries<'_> {
-    /// Compares the server with itself and returns whether floodmark reports few enough
-    /// differences.
+    /// Compares the server with itself and returns whether the number of reported differences is
+    /// within the limit.
     fn identical(&self, times: u32, processes: u32) -> Result<bool, Failure> {
         let length = self.length;
         println!(
-            "Identical native servers: throughput, {processes} processes each, {length:?} per process"
+            "Throughput of identical native servers, {processes} processes each, {length:?} per process"
         );
         let native = "system = \"native\"\nworkload = \"hello\"";
         let mut different = 0;
@@ -88,7 +88,7 @@ impl ComparisonSeries<'_> {
             println!("  {time:>2}  {}", describe(&comparison));
             different += usize::from(comparison.conclusion == Conclusion::Different);
         }
-        let allowed = times as usize / ONE_IN;
+        let allowed = times as usize / COMPARISONS_PER_FALSE_POSITIVE;
         let passed = different <= allowed;
         println!(
             "{different} of {times} comparisons found a difference, maximum {allowed}: {}\n",
@@ -100,18 +100,18 @@ impl ComparisonSeries<'_> {
     /// Compares the server with a slower copy and returns whether floodmark detects the difference.
     fn slower(&self, mut processes: u32) -> Result<bool, Failure> {
         println!(
-            "Native server and a copy stopped for {:.0} % of the time: throughput",
-            STOPPED * 100.0
+            "Throughput of the native server and a copy that is stopped for {:.0} % of the time",
+            STOPPED_SHARE * 100.0
         );
         let bench = std::env::current_exe()?;
         let mut needed = None;
         loop {
-            let trials = [("whole", 0.0), ("slower", STOPPED)];
+            let trials = [("whole", 0.0), ("slower", STOPPED_SHARE)];
             let trials = trials.map(|(name, share)| (name, slowed_server(&bench, share)));
             let (comparison, stopped) =
                 self.measure(&format!("slower-{processes}"), trials, processes)?;
             let described = describe(&comparison);
-            println!("  {processes:>3} processes each: {described}; last process: {stopped}");
+            println!("  {processes:>3} processes each: {described}; last process {stopped}");
             let more = comparison
                 .repetitions_needed
                 .filter(|_| needed != Some(processes));
@@ -133,8 +133,8 @@ impl ComparisonSeries<'_> {
         }
     }
 
-    /// Runs two trials and returns the throughput comparison, and the last line that the second
-    /// server's last process printed.
+    /// Runs two trials. Returns the throughput comparison and the last output line of the second
+    /// server's last process.
     fn measure(
         &self,
         name: &str,

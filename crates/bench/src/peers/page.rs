@@ -102,7 +102,7 @@ impl PeersPage<'_> {
         let rounds = self.rounds;
         let interval = estimate(vec![0.0; rounds]).and_then(|median| median.interval);
         let level = match interval {
-            None => "One round gives no interval.".to_owned(),
+            None => "A single round has no interval.".to_owned(),
             Some(interval) => format!(
                 "The ends of an interval are two order statistics; no distribution is assumed. With {rounds} rounds, an interval contains \
                  the true median with a probability of at least {:.1} %. If runs failed, the number of pairs and the level are shown after \

@@ -22,9 +22,9 @@ pub struct StallSample {
     reported: [Option<f64>; 2],
     /// Response times of an ideal client with a constant schedule, given the stalls of this run.
     even: [f64; 2],
-    /// Times from when a request was due until the response.
+    /// Time from the due time of a request to the response.
     due: [f64; 2],
-    /// Times from a request's arrival in the server's kernel to the response.
+    /// Time from the arrival of a request in the server's kernel to the response.
     sent: [f64; 2],
 }
 

@@ -11,7 +11,7 @@ use crate::experiment::{HTTPS, KEPT, NginxLoad, Setup, TrialSetup};
 use crate::samples::own_run;
 
 /// Maximum time of a run, including runs under Valgrind.
-const LIMIT: Duration = Duration::from_secs(180);
+const MAX_RUN_TIME: Duration = Duration::from_secs(180);
 
 /// Values of `--backend` to measure.
 pub const BACKENDS: [&str; 2] = ["uring", "epoll"];
@@ -113,12 +113,12 @@ pub fn measure(
     let trials = variants.iter().enumerate();
     let trials: Result<_, Failure> = trials.map(|(i, variant)| variant.trial(bench, i)).collect();
     let setup = Setup {
-        question: "What does each request spend its time on?",
+        question: "How much CPU time does each request take?",
         load: format!("connections = 100\nduration = \"{seconds}s\""),
         processes: rounds,
         trials: trials?,
     };
-    let limit = LIMIT * u32::try_from(variants.len() * rounds)?;
+    let limit = MAX_RUN_TIME * u32::try_from(variants.len() * rounds)?;
     let record = setup.run(bench, folder, &[], limit)?;
     let runs = setup.trials.iter().map(|trial| {
         let name = Some(trial.name.as_str());

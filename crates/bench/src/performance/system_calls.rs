@@ -22,7 +22,7 @@ const KINDS: [&str; 24] = [
     "close", "futex", "clock_nanosleep", "openat",
 ];
 /// Minimum number of calls per request for a separate row in the table.
-const SHOWN: f64 = 0.001;
+const MIN_CALLS: f64 = 0.001;
 /// Name of perf's output file in the client's folder.
 const COUNTS: &str = "counts.csv";
 
@@ -79,7 +79,7 @@ fn table(counts: &[CallCounts]) -> String {
     let of = |(_, calls): &CallCounts, event: &str| calls.get(event).copied().unwrap_or(0.0);
     let is_shown = |kind: &&str| {
         let mut counts = counts.iter();
-        counts.any(|counts| of(counts, &event(kind)) >= SHOWN)
+        counts.any(|counts| of(counts, &event(kind)) >= MIN_CALLS)
     };
     let shown: Vec<&str> = KINDS.into_iter().filter(is_shown).collect();
     let row = |name: &str, figure: &dyn Fn(&CallCounts) -> f64| {

@@ -8,14 +8,14 @@ use crate::bench::Failure;
 
 /// Number of files that a server opens in addition to its connections (see
 /// `docs/decisions/0002-native-servers.md`).
-const SERVERS_OWN: u64 = 320;
+const SERVER_FILES: u64 = 320;
 
 /// Margin for a server with more connections than the mean, in standard deviations. The kernel
 /// assigns connections to servers by a hash.
 const DEVIATIONS: f64 = 6.0;
 
 /// Maximum fraction of an address's ports to use. Finding a free port is slow when few are left.
-const PORTS_SHARE: f64 = 0.5;
+const MAX_PORT_SHARE: f64 = 0.5;
 
 /// This host's limits on connections.
 #[derive(Debug, Clone, Copy)]
@@ -52,13 +52,13 @@ pub struct Capacity {
 impl Capacity {
     /// Computes the resources for this number of connections.
     pub fn of(connections: u32, limits: ConnectionLimits) -> Self {
-        let room = limits.files.saturating_sub(SERVERS_OWN).max(1) as f64;
+        let room = limits.files.saturating_sub(SERVER_FILES).max(1) as f64;
         let fits = |servers: &u32| {
             let mean = f64::from(connections) / f64::from(*servers);
             mean + DEVIATIONS * mean.sqrt() <= room
         };
         let table = u32::try_from(limits.files.max(1)).unwrap_or(u32::MAX);
-        let ports = (limits.ports as f64 * PORTS_SHARE).max(1.0);
+        let ports = (limits.ports as f64 * MAX_PORT_SHARE).max(1.0);
         Capacity {
             servers: (1..).find(fits).unwrap_or(u32::MAX),
             threads: connections.div_ceil(table),

@@ -50,7 +50,7 @@ impl ConnectionCosts {
         ] {
             if got < expected {
                 let (got, expected) = (show_count(got), show_count(expected));
-                lines.push(format!("failed: {got} of {expected} {what}"));
+                lines.push(format!("failed: only {got} of {expected} {what}"));
             }
         }
         match self.bytes_each() {

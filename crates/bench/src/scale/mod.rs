@@ -18,7 +18,7 @@ use self::costs::ConnectionCosts;
 use self::servers::SharedPortServers;
 use crate::bench::{Bench, Failure};
 
-/// Connections per thread in the run that is the baseline for memory.
+/// Connections per thread in the baseline run for memory.
 const FEW: u32 = 10;
 
 /// Time allowed for a run in addition to opening connections and sending requests.

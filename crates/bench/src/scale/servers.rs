@@ -52,8 +52,8 @@ impl SharedPortServers {
 impl Drop for SharedPortServers {
     fn drop(&mut self) {
         for child in &self.children {
-            // Signal all servers first, so that they end in parallel. An error means that the
-            // server has already ended.
+            // Signal all servers first, so that they exit in parallel. An error means that the
+            // server has already exited.
             let _ = child.signal(floodmark_host::Signal::TERM);
         }
         for child in &mut self.children {

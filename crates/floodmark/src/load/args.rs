@@ -48,7 +48,7 @@ pub struct LoadArgs {
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub threads: Option<u64>,
 
-    /// How long to send requests, with a unit: 10s, 500ms, 5m [default: 10s]
+    /// Duration of the load, with a unit: 10s, 500ms, 5m [default: 10s]
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
     pub duration: Option<Duration>,
 
@@ -78,8 +78,8 @@ pub struct LoadArgs {
     #[command(flatten)]
     pub changing: ChangingArgs,
 
-    /// How long to load the server before the measurement, with a unit: 5s. `auto`: no warm-up;
-    /// figures cover the steady part of the run. `0s`: no warm-up; figures cover the whole run
+    /// Duration of the load before the measurement, with a unit: 5s. `auto`: no warm-up; figures
+    /// cover the steady part of the run. `0s`: no warm-up; figures cover the whole run
     #[arg(long, value_name = "auto|TIME", default_value = "auto", allow_hyphen_values = true, value_parser = warmup, help_heading = "Load")]
     pub warmup: Warmup,
 
@@ -108,7 +108,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "N", value_parser = count_from_one, help_heading = "Connections")]
     pub requests_per_connection: Option<u64>,
 
-    /// Peer that closes connections first and holds the TIME_WAIT; `reset` avoids TIME_WAIT
+    /// Peer that closes connections first and enters TIME_WAIT; `reset` avoids TIME_WAIT
     #[arg(long, value_enum, value_name = "WHO", default_value_t = Closer::Server, help_heading = "Connections")]
     pub close_first: Closer,
 
@@ -195,8 +195,8 @@ pub struct LoadArgs {
     pub with: Option<PathBuf>,
 
     /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
-    /// equals TEXT) or json=VALUE (the body equals this JSON); repeatable: for each kind given, a
-    /// response must meet one of the conditions [default: status 2xx or 3xx]
+    /// equals TEXT) or json=VALUE (the body equals this JSON); repeatable; a response must meet one
+    /// condition of each kind given [default: status 2xx or 3xx]
     #[arg(long, value_name = "WHAT", help_heading = "Judgment")]
     pub expect: Vec<Expect>,
 
@@ -216,7 +216,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<Condition>,
 
-    /// Also exit with 4 if floodmark was the limit (bound) [default: exit with 0]
+    /// Also exit with 4 if floodmark was the limit (validity `bound`) [default: exit with 0]
     #[arg(long, help_heading = "Judgment")]
     pub strict: bool,
 
@@ -237,7 +237,8 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Safety")]
     pub public: bool,
 
-    /// Run even with too few ports, a low open-file limit or more than 7 days [default: refuse]
+    /// Run even with too few ports, a low open-file limit or a duration above 7 days [default:
+    /// refuse]
     #[arg(long, help_heading = "Safety")]
     pub anyway: bool,
 }

@@ -228,7 +228,7 @@ fn ending(
     let invalid = |run| endings::invalid(run, || reason(run));
     all.extend(record.runs.iter().filter_map(invalid));
     if let Some(run) = worst.filter(|run| run.validity.status == Status::Bound && args.strict) {
-        let message = format!("the result is bound (--strict): {}", reason(run));
+        let message = format!("floodmark limited the run (--strict): {}", reason(run));
         all.push(Ending::new(Exit::Invalid, message));
     }
     let mut checks = record.runs.iter().flat_map(|run| &run.checks);

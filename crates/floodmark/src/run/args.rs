@@ -32,7 +32,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = processes)]
     pub processes: Option<u32>,
 
-    /// How long to send requests in each measurement, with a unit [default: set by the experiment]
+    /// Duration of the load in each measurement, with a unit [default: set by the experiment]
     #[arg(short, long, value_name = "TIME", allow_hyphen_values = true, value_parser = positive_duration)]
     pub duration: Option<Duration>,
 

@@ -24,7 +24,8 @@ fn refused(listener: &Listener, arguments: &[&str]) -> String {
 #[test]
 fn refuses_a_rate_beyond_the_ports() {
     let listener = Listener::silent();
-    // A port is reusable after one second, so 100,000/s needs more than 64,512 ports.
+    // A port is reusable after one second, so 100,000 connections per second need more than 64,512
+    // ports.
     let printed = refused(
         &listener,
         &[

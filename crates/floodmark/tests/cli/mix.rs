@@ -221,7 +221,7 @@ fn refuses_invalid_mixes_in_one_line() {
             url,
             of("path = \"/{rand:9-1}\"\n"),
             &[],
-            "mix.toml:3: the request \"a\": \"{rand:9-1}\": write two whole",
+            "mix.toml:3: the request \"a\": invalid template \"{rand:9-1}\"; write two whole",
         ),
         (
             url,
@@ -245,7 +245,7 @@ fn refuses_invalid_mixes_in_one_line() {
             url,
             of("path = \"/\"\nbody = \"{rand:}\"\n"),
             &[],
-            "mix.toml:4: the request \"a\": \"{rand:}\"",
+            "mix.toml:4: the request \"a\": invalid template \"{rand:}\"",
         ),
         (url, String::new(), &[], "mix.toml:1: no request"),
         (

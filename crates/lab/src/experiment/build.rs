@@ -60,7 +60,7 @@ pub fn build(
     }
     if let Some(missing) = build.missing_output(folder) {
         return Err(failed(format!(
-            "output {} is missing; check outputs in the manifest, or {}",
+            "output {} is missing; check `outputs` in the manifest, or {}",
             missing.display(),
             see_log()
         )));

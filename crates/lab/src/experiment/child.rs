@@ -29,8 +29,8 @@ pub fn within<T: Send>(
     done.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Starts a command in a folder and writes its output to `log`. If floodmark is killed, the next
-/// start of floodmark finds the lease and ends the process.
+/// Starts a command in a folder and writes its output to `log`. If floodmark is killed, its next
+/// run finds the lease and ends the process.
 pub fn start(
     side: &ProcessPlacement,
     words: &[String],

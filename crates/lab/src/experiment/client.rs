@@ -58,7 +58,7 @@ pub struct Driven {
 }
 
 impl ExternalClient<'_> {
-    /// Runs the client until it ends or `stop` is set, and writes its log to `folder`. Calls
+    /// Runs the client until it exits or `stop` is set, and writes its log to `folder`. Calls
     /// `started` with the process id of the client.
     pub fn drive(
         &self,
@@ -196,7 +196,7 @@ impl ExternalClient<'_> {
                 Ok(WaitEnd::Interrupted) => Ok(None),
                 Ok(WaitEnd::TimedOut) => {
                     let within = show_duration(within);
-                    Err(format!("did not end within {within} and was stopped"))
+                    Err(format!("did not exit within {within} and was stopped"))
                 }
                 Err(error) => Err(format!("has an unknown exit status: {error}")),
             };

@@ -11,7 +11,7 @@ use floodmark_record::place;
 use crate::manifest::{PlacementSpec, StoreSource, TrialPlacement, TrialStore};
 
 /// Hosts of a trial's client and server. The network namespaces last until this value is dropped
-/// and the trial's processes have ended.
+/// and the trial's processes have exited.
 #[derive(Debug)]
 pub struct TrialHosts {
     /// Host of the client.
@@ -131,7 +131,7 @@ fn allowed_cpus(
     match wish.cpus.as_ref().and_then(|cpus| cpus.beyond(allowed)) {
         None => Ok(wish.cpus.clone()),
         Some(beyond) => Err(PlacementError::Invalid(format!(
-            "place: cpus: {role}: CPU {beyond} is not available; available: {allowed}"
+            "place: cpus: {role}: CPU {beyond} is not available; choose from {allowed}"
         ))),
     }
 }

@@ -145,7 +145,7 @@ fn run_attempts<'a>(
     Ok(failure)
 }
 
-/// Records a failure if server or store ended under load. Returns whether both are still running.
+/// Records a failure if server or store exited under load. Returns whether both are still running.
 fn check_survivors<'a>(
     process: &mut TrialProcess<'a, '_>,
     state: &mut ExperimentState<'a, '_>,

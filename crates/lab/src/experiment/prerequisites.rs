@@ -7,7 +7,7 @@ use super::{ExperimentRunner, ExperimentState, StepError};
 use crate::attempt::LabError;
 use crate::manifest::{Filler, ManifestPackage, Need, Trial};
 
-/// Returns a trial's system, store and client, each with the name that messages use.
+/// Returns a trial's system, store and client, each with its name for messages.
 fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
     let server: &ManifestPackage = &trial.server;
     let mut parts = vec![(server.name.clone(), server)];

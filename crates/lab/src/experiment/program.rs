@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use floodmark_host::child::HURRIED;
+use floodmark_host::child::HURRIED_TIMEOUT;
 use floodmark_host::{Child, Lease, ProcessPlacement, Stop};
 use floodmark_record::units::show_duration;
 
@@ -174,13 +174,13 @@ impl RunningProgram {
         }
     }
 
-    /// Returns the exit status if the program has ended.
+    /// Returns the exit status if the program has exited.
     pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.wait(Duration::ZERO).ok().flatten()
     }
 
-    /// Quotes the last line of the program's log and names the file. For a killed program, only
-    /// names the file, because the log does not explain why the program was killed.
+    /// Quotes the last line of the program's log and adds the path of the log. For a killed program,
+    /// returns only the path, because the log does not explain why the program was killed.
     pub fn last_words(&mut self) -> String {
         let killed = self.exit_status().and_then(|status| status.signal()) == Some(SIGKILL);
         let line = match killed {
@@ -193,14 +193,14 @@ impl RunningProgram {
     /// Stops the program, and shortens the grace period once `stop` is set. Returns a message if
     /// the program had to be killed.
     pub fn stop(mut self, name: &str, stop: &Stop) -> Option<String> {
-        // A program that ended earlier has already been reported.
+        // A program that exited earlier has already been reported.
         if self.exit_status().is_some() {
             return None;
         }
         let stopped = self.child.stop_or_hurry(self.stop_within, stop);
         drop(self.lease);
         let within = match stop.is_set() {
-            true => self.stop_within.min(HURRIED),
+            true => self.stop_within.min(HURRIED_TIMEOUT),
             false => self.stop_within,
         };
         match stopped {

@@ -83,7 +83,7 @@ fn start_doubled(
     state: &mut ExperimentState<'_, '_>,
 ) -> Result<Option<DoubledProcess>, StepError> {
     let (trial, hosts) = (process.trial, process.hosts);
-    // A delay proxy or a fixed port can be used by only one server.
+    // Only one server can use a delay proxy or a fixed port.
     if trial.at.delay.is_some() || trial.port.is_some() {
         return Ok(None);
     }

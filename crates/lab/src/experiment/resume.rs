@@ -1,7 +1,7 @@
 //! Reads an interrupted result, so that only the remaining processes have to be measured.
 //!
-//! A server process that is not complete is measured again. All its earlier attempts are
-//! superseded, because attempts are comparable only on the same process.
+//! A server process that was not measured completely is measured again. All its earlier attempts
+//! are superseded, because attempts are comparable only on the same process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub struct EarlierResult {
 }
 
 impl EarlierResult {
-    /// Reads from a result folder which of the experiment's processes are complete.
+    /// Reads from a result folder which of the experiment's processes were measured completely.
     ///
     /// # Errors
     /// The folder contains no result of this experiment, or the load or the host has changed.
@@ -53,7 +53,7 @@ impl EarlierResult {
         Ok(Self::of(&events.runs, experiment))
     }
 
-    /// Returns whether a server process of a trial is complete.
+    /// Returns whether a server process of a trial was measured completely.
     #[must_use]
     pub fn contains(&self, trial: &str, process: u32) -> bool {
         self.complete.contains(&(trial.to_owned(), process))

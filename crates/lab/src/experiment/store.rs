@@ -105,7 +105,7 @@ impl StoreInstance {
         }
     }
 
-    /// Returns the exit status and the last log line if the store has ended.
+    /// Returns the exit status and the last log line if the store has exited.
     pub fn exit(&mut self) -> Option<String> {
         let program = self.program.as_mut()?;
         let status = program.exit_status()?;

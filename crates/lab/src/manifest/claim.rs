@@ -24,16 +24,17 @@ pub(super) struct ClaimSection {
     metric: Option<ComparedMetric>,
     /// Names of two trials. The first trial's figure is divided by the second trial's figure.
     ratio: Option<Located<Vec<String>>>,
-    /// Name of the trial that a claim without ratio is about. Optional if there is only one trial.
+    /// Name of the trial with the claimed figure, for a claim without `ratio`. Optional if there is
+    /// only one trial.
     trial: Option<Located<Name>>,
     /// Published figure: a ratio, a rate per second, or a time in microseconds.
     published: Option<Located<Number>>,
-    /// Relative tolerance. With 0.1, the claim holds if the measured figure is between published /
-    /// 1.1 and published * 1.1. The default for a ratio is 0.1. Any other figure requires within or
-    /// at.
+    /// Relative tolerance. With 0.1, the claim holds if the measured figure is between `published`
+    /// / 1.1 and `published` * 1.1. The default for a ratio is 0.1. Any other figure requires
+    /// `within` or `at`.
     within: Option<Located<Number>>,
     /// Direction of the claim. The claim holds if the measured figure is at least, or at most, the
-    /// published figure. Conflicts with within.
+    /// published figure. Conflicts with `within`.
     at: Option<Located<Bound>>,
 }
 
@@ -125,7 +126,7 @@ fn claimed_trial(
     match (&section.trial, trials) {
         (Some(trial), _) if section.ratio.is_some() => Err(file.error(
             &trial.span(),
-            "trial conflicts with ratio; remove one of them",
+            "`trial` conflicts with `ratio`; remove one of them",
         )),
         (Some(trial), _) => match check_trial(&trial.0, trials) {
             Ok(()) => Ok(Some(trial.0.clone())),
@@ -142,7 +143,7 @@ fn claimed_trial(
 
 fn agreement(file: &TomlFile, section: &ClaimSection) -> Result<Option<Agreement>, FileError> {
     let needs_figure = |key: &str, span: Range<usize>| {
-        let what = format!("{key} requires a published figure; add published = …");
+        let what = format!("`{key}` requires a published figure; add published = …");
         Err(file.error(&span, what))
     };
     let has_figure = section.published.is_some();
@@ -150,7 +151,8 @@ fn agreement(file: &TomlFile, section: &ClaimSection) -> Result<Option<Agreement
         (Some(within), _) if !has_figure => needs_figure("within", within.span()),
         (None, Some(at)) if !has_figure => needs_figure("at", at.span()),
         (Some(_), Some(at)) => {
-            Err(file.error(&at.span(), "at conflicts with within; remove one of them"))
+            let what = "`at` conflicts with `within`; remove one of them";
+            Err(file.error(&at.span(), what))
         }
         (Some(within), None) if within.0 <= 0.0 => Err(file.error(
             &within.span(),

@@ -33,7 +33,7 @@ const PLACEHOLDERS: [&str; 9] = [
 const LINGER: Duration = Duration::from_secs(30);
 
 /// Maximum run time of a client that sends a fixed number of requests.
-const LONGEST: Duration = Duration::from_secs(15 * 60);
+const COUNTED_RUN_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Keys of `[load]` that clients support.
 const SUPPORTED: [&str; 7] = [
@@ -175,28 +175,28 @@ impl Client {
             .find(|key| !(SUPPORTED.contains(key) || *key == "warmup" && has_no_warmup));
         if let Some(key) = unsupported {
             return Err(format!(
-                "client {name} does not support {key}; move {key} to load = {{ … }} of the trials that floodmark drives"
+                "client {name} does not support `{key}`; move it to load = {{ … }} of each trial without a client"
             ));
         }
         let fresh = load.fresh == Some(true);
         if fresh && load.rate.is_some() {
             return Err(format!(
-                "client {name} cannot send at a rate on fresh connections; remove rate or fresh"
+                "client {name} cannot send at a fixed rate on fresh connections; remove `rate` or `fresh`"
             ));
         }
         if load.rate.is_some() && load.connections.is_none() {
             return Err(format!(
-                "client {name} cannot send at a rate without connections; add connections = …"
+                "client {name} cannot send at a fixed rate without `connections`; add connections = …"
             ));
         }
         let (commands, how) = self.commands(load);
         let (command, length) = match load.requests {
-            Some(_) => (&commands.requests, "for a number of requests"),
+            Some(_) => (&commands.requests, "with a fixed number of requests"),
             None => (&commands.duration, "for a duration"),
         };
         let Some(command) = command else {
             return Err(format!(
-                "client {name} cannot send {how} {length}; it can send {}",
+                "client {name} cannot send load {how} {length}; supported: {}",
                 self.abilities().join(", ")
             ));
         };
@@ -221,7 +221,7 @@ impl Client {
     /// Returns the commands for a load, and a description of how they use connections.
     fn commands(&self, load: &LoadSpec) -> (&Commands, &'static str) {
         match (load.rate, load.fresh) {
-            (Some(_), _) => (&self.manifest.rate, "at a rate"),
+            (Some(_), _) => (&self.manifest.rate, "at a fixed rate"),
             (_, Some(true)) => (&self.manifest.fresh, "on fresh connections"),
             _ => (&self.manifest.kept, "on kept connections"),
         }
@@ -230,7 +230,7 @@ impl Client {
     /// Describes the loads that the client supports.
     fn abilities(&self) -> Vec<String> {
         let all = [
-            ("at a rate", &self.manifest.rate),
+            ("at a fixed rate", &self.manifest.rate),
             ("on fresh connections", &self.manifest.fresh),
             ("on kept connections", &self.manifest.kept),
         ];
@@ -239,7 +239,7 @@ impl Client {
             let requests = commands.requests.as_ref();
             [
                 duration.map(|_| format!("{how} for a duration")),
-                requests.map(|_| format!("{how} for a number of requests")),
+                requests.map(|_| format!("{how} with a fixed number of requests")),
             ]
         });
         abilities.into_iter().flatten().flatten().collect()
@@ -253,7 +253,8 @@ impl Client {
             .linger
             .as_ref()
             .map_or(LINGER, |limit| limit.0);
-        load.length().map_or(LONGEST, |length| length + linger)
+        load.length()
+            .map_or(COUNTED_RUN_TIMEOUT, |length| length + linger)
     }
 
     /// Returns whether an exit code means success.

@@ -178,7 +178,7 @@ fn reads_printed_figures() {
                 [Some(836.0), None, None, None, None, Some(2_110.0)],
             ),
         ),
-        // Figures of seed B in the format that weighttp's source defines; weighttp was unavailable.
+        // The output contains the figures from seed B in weighttp's format; see client.toml.
         (
             "weighttp",
             "printed.txt",
@@ -431,20 +431,23 @@ fn refuses_a_load_that_the_client_does_not_support() {
     for (load, said) in [
         (
             "fresh = true",
-            "client tool cannot send on fresh connections for a duration; it can send at a rate for a duration, on kept",
+            "client tool cannot send load on fresh connections for a duration; supported: at a fixed rate for a duration, on kept",
         ),
         ("rate = 100", "add connections"),
         (
             "rate = 100, connections = 4, fresh = true",
-            "remove rate or fresh",
+            "remove `rate` or `fresh`",
         ),
         (
             "rate = 100, connections = 4, requests = 7",
-            "cannot send at a rate for a number of requests",
+            "cannot send load at a fixed rate with a fixed number of requests",
         ),
         ("duration = \"1500ms\"", "in whole seconds, like \"2s\""),
-        ("check = \"sequence\"", "client tool does not support check"),
-        ("warmup = \"2s\"", "client tool does not support warmup"),
+        (
+            "check = \"sequence\"",
+            "client tool does not support `check`",
+        ),
+        ("warmup = \"2s\"", "client tool does not support `warmup`"),
     ] {
         let error = trial(load, "").unwrap_err();
         assert!(

@@ -56,7 +56,7 @@ struct TimeSection {
     /// Regular expression (Rust crate regex) with a capture group for the number. ^ and $ match the
     /// start and end of each line.
     find: String,
-    /// Unit of the number. If set to printed, the second capture group contains the unit.
+    /// Unit of the number. With `printed`, the second capture group contains the unit.
     unit: TimeUnit,
 }
 

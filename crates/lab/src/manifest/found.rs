@@ -1,4 +1,4 @@
-//! Finds and reads the systems, stores and clients that an experiment names.
+//! Finds and reads the systems, stores and clients that an experiment uses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Manifests: `system.toml`, `store.toml` and `client.toml` define how to build, start and call
 //! programs. An experiment defines which servers to load, and how.
 //!
-//! Serde types read manifests strictly and also generate their JSON Schemas. Every error names the
-//! line.
+//! Serde types read manifests strictly and also generate their JSON Schemas. Every error
+//! message contains the line number.
 
 mod claim;
 mod client;

@@ -17,13 +17,13 @@ use super::store::TrialStore;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExperimentPlace {
-    /// shared: client and server run on this host and share all CPUs, unless cpus is given.
-    /// separate: client and server each have a network namespace and half of the CPUs, unless cpus
-    /// is given. A pair of virtual interfaces joins the namespaces. Default: shared.
+    /// `shared`: client and server run on this host and share all CPUs, unless `cpus` is set.
+    /// `separate`: client and server each have a network namespace and half of the CPUs, unless
+    /// `cpus` is set. A pair of virtual interfaces joins the namespaces. Default: shared.
     pub hosts: Option<HostLayout>,
     /// CPUs for client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
-    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
-    /// given.
+    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless `threads`
+    /// is set.
     pub cpus: Option<CpusSection>,
     /// Kernel settings for each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
     /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
@@ -38,13 +38,13 @@ pub(super) struct ExperimentPlace {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrialPlace {
-    /// shared: client and server run on this host and share all CPUs, unless cpus is given.
-    /// separate: client and server each have a network namespace and half of the CPUs, unless cpus
-    /// is given. A pair of virtual interfaces joins the namespaces. Default: shared.
+    /// `shared`: client and server run on this host and share all CPUs, unless `cpus` is set.
+    /// `separate`: client and server each have a network namespace and half of the CPUs, unless
+    /// `cpus` is set. A pair of virtual interfaces joins the namespaces. Default: shared.
     pub hosts: Option<HostLayout>,
     /// CPUs for client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
-    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless threads is
-    /// given.
+    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless `threads`
+    /// is set.
     pub cpus: Option<CpusSection>,
     /// Kernel settings for each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
     /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
@@ -116,7 +116,7 @@ impl TrialPlacement {
             if !self.separate {
                 return Err(file.error(
                     &sysctls.span(),
-                    "sysctls requires separate network namespaces; add hosts = \"separate\"",
+                    "`sysctls` requires separate network namespaces; add hosts = \"separate\"",
                 ));
             }
             self.client.sysctls = settings(file, &sysctls.client)?;

@@ -72,9 +72,9 @@ impl Build {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Knob {
-    /// Value of the knob if the experiment does not set it. Required for every knob except threads.
-    /// The default for threads is the number of the server's own CPUs, or half the CPUs if the
-    /// server has no CPUs of its own.
+    /// Value of the knob if the experiment does not set it. Required for every knob except
+    /// `threads`. The default for `threads` is the number of the server's own CPUs, or half the
+    /// CPUs if the server has no CPUs of its own.
     pub default: Option<ScalarText>,
     /// Allowed values.
     #[serde(default)]
@@ -115,10 +115,10 @@ pub struct Start {
     /// Command that starts the server in the system's folder, without a shell. The server must stay
     /// in the foreground. The command can contain placeholders. {host} and {port} are the address
     /// and a free port to listen on. {run} is a folder for the files of this run. {threads} is the
-    /// value of the knob threads. Without this knob, it is the number of the server's own CPUs, or
-    /// half the CPUs if the server has no CPUs of its own. {floodmark} is the path of floodmark.
+    /// value of the knob `threads`. Without this knob, it is the number of the server's own CPUs,
+    /// or half the CPUs if the server has no CPUs of its own. {floodmark} is the path of floodmark.
     /// {workload} is the name of the workload. {store} is the address and port of the trial's
-    /// store, or the word none.
+    /// store, or the word `none`.
     pub command: Located<CommandWords>,
     /// Files in the system's folder to copy to {run}. Placeholders in these files are replaced.
     #[serde(default)]

@@ -91,7 +91,7 @@ pub(super) struct StoreSection {
     /// Name of the store. Its folder is stores/NAME, next to the experiments folder. Each server
     /// process gets a fresh, empty store.
     pub name: Option<Located<Name>>,
-    /// Host and port of a running store, such as "10.0.0.7:5432". Use url instead of name. The
+    /// Host and port of a running store, such as "10.0.0.7:5432". Use either `url` or `name`. The
     /// server under test must create the content of this store.
     pub url: Option<Located<String>>,
     /// Knobs of the store, such as { heap = "512m" }.

@@ -37,7 +37,7 @@ pub(super) fn spread(
         let values: Vec<&String> = values.iter().map(|value| &value.0).collect();
         if trial.setting.contains_key(*knob) {
             return Err(invalid(format!(
-                "{knob} is also in setting; remove one of them"
+                "`{knob}` is in both `sweep` and `setting`; remove one of them"
             )));
         }
         for (i, value) in values.iter().enumerate() {
@@ -47,7 +47,7 @@ pub(super) fn spread(
             }
         }
         if values.is_empty() {
-            return Err(invalid(format!("{knob} has no values")));
+            return Err(invalid(format!("`{knob}` has no values")));
         }
         if all.len() * values.len() > MAX_TRIALS {
             return Err(invalid(format!(

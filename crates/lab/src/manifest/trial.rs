@@ -34,8 +34,8 @@ pub(super) struct TrialSection {
     pub name: Option<Located<Name>>,
     /// Name of the system. Its folder is systems/NAME, next to the experiments folder.
     system: Option<Located<Name>>,
-    /// Workload to request. Optional for a trial that has a command. Without a workload, such a
-    /// trial requests the path of ready.
+    /// Workload to request. Optional for a trial with `command`. Without a workload, such a trial
+    /// requests the path of `ready`.
     workload: Option<Located<Workload>>,
     /// Knobs of the system, such as { threads = 2 }.
     setting: Option<Located<LocatedMap<ScalarText>>>,
@@ -60,12 +60,12 @@ pub(super) struct TrialSection {
     /// without a shell. {host} and {port} stand for the address and port to listen on. {store}
     /// stands for the address of the trial's store.
     command: Option<Located<CommandWords>>,
-    /// Request that returns a status from 200 to 399 once the server is ready. Requires command.
+    /// Request that returns a status from 200 to 399 once the server is ready. Requires `command`.
     /// Default: a GET of the workload's path, or GET / without a workload.
     ready: Option<Located<ReadyPath>>,
-    /// Maximum time until the server is ready. Requires command. Default: 30s.
+    /// Maximum time until the server is ready. Requires `command`. Default: 30s.
     ready_within: Option<Located<PositiveDuration>>,
-    /// Port that the server listens on. Requires command. Default: a free port. The command gets
+    /// Port that the server listens on. Requires `command`. Default: a free port. The command gets
     /// this port from {port}.
     port: Option<Located<Count<1, 65535>>>,
 }
@@ -227,14 +227,14 @@ impl TrialReader<'_> {
                 .iter()
                 .filter_map(|(key, span)| Some((key, span.as_ref()?)));
             return given.next().map_or(Ok(()), |(key, span)| {
-                let what = format!("{key} requires your own server; add command = \"…\"");
+                let what = format!("`{key}` requires your own server; add command = \"…\"");
                 refuse(span, &what)
             });
         };
         if section.system.is_some() {
             refuse(
                 &command.span(),
-                "command conflicts with system; remove one of them",
+                "`command` conflicts with `system`; remove one of them",
             )
         } else if let Some(span) = span(&section.setting) {
             refuse(
@@ -299,11 +299,11 @@ impl TrialReader<'_> {
         let file = self.file;
         let from = match (&section.name, &section.url) {
             (Some(_), Some(url)) => {
-                let what = "url conflicts with name; remove one of them";
+                let what = "`url` conflicts with `name`; remove one of them";
                 return Err(file.error(&url.span(), what));
             }
             (None, None) => {
-                let what = "store has neither name nor url; write name = \"postgresql\", or url = \"127.0.0.1:5432\" for a running store";
+                let what = "`store` has neither `name` nor `url`; write name = \"postgresql\", or url = \"127.0.0.1:5432\" for a running store";
                 return Err(file.error(&section.span(), what));
             }
             (Some(name), None) => {
@@ -313,7 +313,7 @@ impl TrialReader<'_> {
             }
             (None, Some(url)) => {
                 if let Some(setting) = &section.setting {
-                    let what = "setting conflicts with url, which names a running store; replace url with name";
+                    let what = "`setting` conflicts with `url`, which names a running store; replace `url` with `name`";
                     return Err(file.error(&setting.span(), what));
                 }
                 let port = url.rsplit_once(':').and_then(|(_, port)| port.parse().ok());

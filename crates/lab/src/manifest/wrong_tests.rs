@@ -1,4 +1,4 @@
-//! Tests that error messages about manifests name the line and the fix.
+//! Tests that error messages about manifests contain the line and the fix.
 
 use super::tests::{EXPERIMENT, Lab, SYSTEM};
 

@@ -102,7 +102,7 @@ impl ObserverFile {
             let line = std::mem::take(&mut self.partial);
             self.take(&line).map_err(|what| {
                 self.invalid(format!(
-                    "{what}: the file was changed or truncated; restart floodmark observe"
+                    "{what}; the file was changed or truncated, so restart floodmark observe"
                 ))
             })?;
         }
@@ -186,12 +186,12 @@ impl ObserverFile {
         Ok(())
     }
 
-    /// Checks that a second directly follows the previous seconds.
+    /// Checks that `second` starts where the previous line ends, and that no series has a gap.
     fn check_continuity(&mut self, second: &ObservedSecond) -> Result<(), String> {
         let before = self.seconds.back().map_or(second.from_ms, |s| s.to_ms);
         if second.from_ms != before || second.to_ms < second.from_ms {
             return Err(format!(
-                "the second from {} to {} ms does not start where the previous second ends ({before} ms)",
+                "the line covers {} to {} ms, but the previous line ends at {before} ms",
                 second.from_ms, second.to_ms
             ));
         }
@@ -236,8 +236,8 @@ fn parse_opened(line: &[u8]) -> Result<ObserverOpened, String> {
     Err(match any["schema"].as_u64() {
         Some(version) if any["line"] == "opened" && version != u64::from(OBSERVER_FILE_VERSION) => {
             format!(
-                "format version {version} is not supported, only version {OBSERVER_FILE_VERSION}: \
-                 use the same floodmark on both hosts"
+                "format version {version} is not supported (expected {OBSERVER_FILE_VERSION}); \
+                 use the same floodmark version on both hosts"
             )
         }
         _ => "not a file written by floodmark observe".to_owned(),

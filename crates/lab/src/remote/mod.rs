@@ -27,7 +27,7 @@ const LINE_TIMEOUT: Duration = Duration::from_secs(3);
 /// minus the space for descriptions.
 const VALUES_LIMIT: usize = 3_700_000;
 
-/// The observer on the server's host. It is accessed through the file that it writes.
+/// The observer on the server's host, accessed through its output file.
 #[derive(Debug)]
 pub struct RemoteObserver(RefCell<ObserverFile>);
 
@@ -35,7 +35,7 @@ impl RemoteObserver {
     /// Opens the file of an observation in progress.
     ///
     /// # Errors
-    /// The file is missing or does not grow, was not written by an observer, or describes another
+    /// The file is missing, does not grow, was not written by an observer, or describes another
     /// port.
     pub fn open(path: &Path, port: u16) -> Result<Self, FileError> {
         let mut file = ObserverFile::open(path)?;

@@ -7,7 +7,7 @@ use floodmark_record::watch::{OtherThreads, ServerThread};
 
 use super::series::rounded;
 
-/// Maximum number of threads that a record names.
+/// Maximum number of threads listed by name in a record.
 const NAMED: usize = 16;
 
 /// Sums the CPU time of threads over `seconds`, each weighted by its share. `used` is the user and

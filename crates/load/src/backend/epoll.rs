@@ -37,7 +37,7 @@ const READ_BUFFER: usize = 64 * 1024;
 /// segment is a single write.
 const ONE_SEGMENT: usize = 1400;
 
-/// Events that announce the end of a connection.
+/// Events that report the end of a connection.
 const END: epoll::EventFlags = epoll::EventFlags::RDHUP
     .union(epoll::EventFlags::HUP)
     .union(epoll::EventFlags::ERR);
@@ -68,7 +68,7 @@ struct EpollSlot {
     pending: Option<(SharedBytes, usize)>,
 }
 
-/// The meaning of an event. It does not borrow the buffer.
+/// The meaning of an event, without a borrow of the read buffer.
 enum SocketEvent {
     Nothing,
     Received(usize, Option<Ns>),
@@ -130,7 +130,7 @@ impl Epoll {
         Ok(())
     }
 
-    /// Queues a completion that is reported before the next wait.
+    /// Queues a completion, which is then reported before the next wait.
     fn report_early(&mut self, completion: Completion<'static>) {
         let generation = self.slots[completion.slot() as usize].generation;
         self.early.push(generation, completion);
@@ -175,7 +175,8 @@ impl Epoll {
         let at = self.clock.now();
         // On loopback, the handshake is complete when `connect` returns, so try to send the request
         // now.
-        // Elsewhere, the socket refuses the request, and the first event reports the connection.
+        // With a remote server, the socket does not accept the request yet, and the first event
+        // reports the connection.
         let entry = &mut self.slots[slot as usize];
         let Some(bytes) = first else {
             // A unix socket is already connected. Its first event may already report that the
@@ -333,7 +334,7 @@ impl IoBackend for Epoll {
             let found = self.interpret(slot, flags);
             // If a read filled the buffer, more data may be available. Edge-triggered epoll does
             // not report the rest, so process the event again.
-            // If the event also announced the end of the stream, repeat until the end is read.
+            // If the event also reported the end of the stream, repeat until the end is read.
             let again = match found {
                 SocketEvent::Received(n, _) => n == self.buffer.len() || flags.intersects(END),
                 SocketEvent::Other(Completion::Connected { .. }) => {

@@ -30,7 +30,7 @@ impl FullQueue {
         self.waiting.push_back((slot, generation));
     }
 
-    /// Returns the latest time at which a wait must end.
+    /// Returns the time at which a wait must end: `until`, or the next retry if it is earlier.
     pub fn wake(&self, until: Ns) -> Ns {
         if self.waiting.is_empty() {
             until

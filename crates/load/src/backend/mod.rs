@@ -158,10 +158,10 @@ pub trait IoBackend {
     /// Closes a connection. `Reset` sends RST instead of FIN.
     fn close(&mut self, slot: Slot, how: CloseFirst);
 
-    /// Waits for an event until `until` at the latest.
+    /// Waits until an event occurs or the time `until` is reached.
     ///
     /// # Errors
-    /// The kernel refuses to wait, which ends the run.
+    /// Returns the error of the system call. The run cannot continue.
     fn wait(&mut self, until: Ns) -> io::Result<()>;
 
     /// Makes later waits collect a batch of completions within the batch's time limit.
@@ -175,7 +175,7 @@ pub trait IoBackend {
     fn next(&mut self) -> Option<Completion<'_>>;
 
     /// Returns the time at which all events of the last wait were observed.
-    /// Returns `None` if the backend observes each event only when it reads the event.
+    /// Returns `None` if the backend observes events one at a time, as it reads them.
     fn seen(&self) -> Option<Ns> {
         None
     }

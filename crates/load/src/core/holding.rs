@@ -85,7 +85,7 @@ impl Core {
         self.ahead.hold.then_some(&self.ahead.held)
     }
 
-    /// Returns two numbers: the open connections, and the connections that failed to open in
+    /// Returns the number of open connections, and the number of connections that failed to open in
     /// advance.
     #[must_use]
     pub fn standing(&self) -> (u64, u64) {

@@ -318,8 +318,8 @@ impl Core {
         }
     }
 
-    /// Returns the end reason for a run that finished before [`Core::hopeless`] found a reason.
-    /// The run is completed unless the server is unreachable or sent only invalid responses.
+    /// Returns the end reason for a run that [`Core::hopeless`] did not end early: `Completed`,
+    /// unless the server is unreachable or sent only invalid responses.
     #[must_use]
     pub fn completed(&self) -> EndReason {
         let standing = |c: &ConnectionSlot| {

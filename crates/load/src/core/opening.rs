@@ -15,18 +15,18 @@ use crate::recorder::Moments;
 
 /// Time in ns for which a slot pauses after a failed connect.
 /// The pause is too short for users to notice, but long enough to keep the client from spinning if
-/// the server is dead.
+/// the server is unreachable.
 pub(super) const PAUSE_NS: Ns = 10_000_000;
 
-/// Time in ns after which the server is considered unreachable.
-/// Throughout this time, all connects are refused, no connection exists and no response arrives.
+/// Time in ns after which the server is considered unreachable, if all connects are refused, no
+/// connection exists and no response arrives throughout this time.
 pub(super) const GONE_NS: Ns = 2_000_000_000;
 
 /// Time in ns after which a server that was never reached is considered unreachable.
 pub(super) const NEVER_THERE_NS: Ns = 300_000_000;
 
-/// In the open model, the connections opened in advance are enough for the arrivals in this many
-/// seconds.
+/// Time in seconds whose expected arrivals determine how many connections the open model opens in
+/// advance.
 const READY_FOR_S: f64 = 0.002;
 
 /// Maximum number of connections that the open model opens in advance, so that no accept queue
@@ -204,7 +204,7 @@ impl Core {
             return;
         }
         if self.targets.failed(connection.target, failure) {
-            // From now on, the request waits for a connection to another address.
+            // The request now waits for a connection to another address.
             let (late, carries) = (connection.opened_late, connection.carries);
             self.pressing.remove(&mut self.connections, slot);
             return self.start_opening(slot, now, late, carries);

@@ -162,7 +162,8 @@ fn limits_the_duration_at_the_replay_speed() {
 }
 
 proptest! {
-    /// For every file and speed, a replay is either refused or as long as the file at this speed.
+    /// A replay lasts as long as the file's time span divided by the speed. A replay that would be
+    /// too long is refused.
     #[test]
     fn keeps_any_gaps_at_any_speed(
         first in any::<u64>(),

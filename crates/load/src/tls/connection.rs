@@ -25,7 +25,7 @@ pub struct TlsConnection {
     outgoing: Vec<u8>,
     /// Whether the handshake is complete.
     pub is_established: bool,
-    /// Whether the server has announced the end with close_notify.
+    /// Whether the server has sent close_notify.
     pub has_ended: bool,
     has_closed: bool,
 }
@@ -139,15 +139,15 @@ impl TlsConnection {
     }
 
     /// Encrypts `plain`, and prepends the bytes that must be sent first.
-    /// A TLS 1.2 connection cannot change its keys. When it needs new keys, it announces its end
-    /// instead.
+    /// A TLS 1.2 connection cannot change its keys. If it needs new keys, the result contains
+    /// close_notify instead of `plain`.
     pub fn encrypt(&mut self, plain: &[u8]) -> Vec<u8> {
         let room = plain.len() + RECORD_ROOM;
         self.write(room, |traffic, out| traffic.encrypt(plain, out))
     }
 
-    /// Returns the bytes that announce the end to the server.
-    /// Returns no bytes if the end was already announced or the handshake is incomplete.
+    /// Returns the bytes of a close_notify message to the server.
+    /// Returns no bytes if the message was already sent or the handshake is incomplete.
     pub fn close(&mut self) -> Vec<u8> {
         if !self.is_established || std::mem::replace(&mut self.has_closed, true) {
             return Vec::new();

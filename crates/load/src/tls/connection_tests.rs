@@ -191,7 +191,7 @@ fn ignores_data_after_close_notify() {
 }
 
 #[test]
-fn announces_the_end_once() {
+fn sends_close_notify_once() {
     let mut pair = Pair::new(config(SUITES[0]), || usize::MAX);
     let records = pair.client.close();
     pair.server.read_tls(&mut records.as_slice()).unwrap();

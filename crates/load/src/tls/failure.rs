@@ -16,7 +16,7 @@ pub struct TlsFailure {
     pub name: &'static str,
     /// Description of the failure.
     pub detail: String,
-    /// Whether invalid bytes arrived. If so, the request counts as malformed instead of reset.
+    /// Whether invalid bytes arrived. If so, the request counts as `malformed` instead of `reset`.
     pub garbled: bool,
 }
 

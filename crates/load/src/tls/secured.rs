@@ -46,7 +46,7 @@ pub struct Secured<B> {
     /// Timestamp of the last received bytes.
     stamped: Option<Ns>,
     usage: TlsUse,
-    /// Connections whose server has announced the end, in two lists: before the last wait, and
+    /// Connections whose server has sent close_notify, in two lists: before the last wait, and
     /// since then.
     leaving: (Vec<Slot>, Vec<Slot>),
 }
@@ -175,7 +175,7 @@ impl<B: IoBackend> Secured<B> {
         if !connection.is_established {
             return self.refuse(slot, TlsFailure::closed_in_handshake(error));
         }
-        // If the server has announced the end, the connection has ended properly in any case.
+        // If the server has sent close_notify, the connection has ended properly in any case.
         let event = if connection.has_ended {
             Completion::Ended { slot }
         } else {

@@ -1,7 +1,7 @@
 //! The subset of Cassandra's native protocol (version 4) that is needed to read virtual tables. It
 //! supports one connection, one query at a time, and rows of numbers and text.
 //!
-//! All lengths are checked. A damaged or foreign frame is an error.
+//! All lengths are checked. A damaged frame, or a frame of another protocol, is an error.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -183,7 +183,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Returns Cassandra's error message, or an error that names the unexpected opcode.
+/// Returns Cassandra's error message, or an error with the unexpected opcode.
 fn unexpected(opcode: u8, body: &[u8]) -> io::Error {
     if opcode != opcode::ERROR {
         return io::Error::other(format!("unexpected response opcode {opcode:#04x}"));

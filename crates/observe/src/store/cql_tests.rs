@@ -121,14 +121,14 @@ fn skips_warnings_before_the_body() {
     }
 }
 
-/// Connects to a peer that sends `says` and then waits for the client to close the connection.
+/// Connects to a peer that sends `bytes` and then waits for the client to close the connection.
 /// Returns the error.
-fn open_on(says: &'static [u8], timeout: Duration) -> io::Error {
+fn open_on(bytes: &'static [u8], timeout: Duration) -> io::Error {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let there = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(says).unwrap();
+        stream.write_all(bytes).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let stream = TcpStream::connect(address).unwrap();
@@ -138,7 +138,7 @@ fn open_on(says: &'static [u8], timeout: Duration) -> io::Error {
 }
 
 #[test]
-fn refuses_a_foreign_a_protected_and_a_silent_peer() {
+fn rejects_peers_that_are_not_cassandra_need_a_password_or_do_not_respond() {
     let timeout = Duration::from_secs(5);
     let error = open_on(b"HTTP/1.1 400 Bad Request\r\n\r\n", timeout);
     assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");

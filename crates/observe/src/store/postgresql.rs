@@ -47,7 +47,7 @@ UNION ALL SELECT 'count', counter.name, counter.value::float8
     ('temp_bytes', temp_bytes), ('deadlocks', deadlocks)) AS counter(name, value)
   WHERE datname = $1";
 
-/// Figures that always have a series, because zero waiting sessions are evidence too.
+/// Figures that always have a series, because zero waiting sessions are also evidence.
 const ALWAYS: [PostgresqlFigure; 6] = [
     PostgresqlFigure::Active,
     PostgresqlFigure::Idle,

@@ -37,13 +37,13 @@ crate::names::named! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredMetric", into = "StoredMetric")]
 pub enum Metric {
-    /// The client's host, or the server's host if it is a different host.
+    /// The client's host, or the server's host if the server runs on another host.
     Host(Option<Role>, HostFigure),
     /// The network namespace of floodmark or of a role.
     Network(Option<Role>, NetworkFigure),
     /// The control group of floodmark or of a role.
     Cgroup(Option<Role>, CgroupFigure),
-    /// The disks of the client's host, or of the server's host if it is a different host.
+    /// The disks of the client's host, or of the server's host if the server runs on another host.
     Disk(Option<Role>, DiskFigure),
     /// A process tree.
     Process(Role, ProcessFigure),
@@ -220,7 +220,7 @@ impl Metric {
         }
     }
 
-    /// Returns the metric that a client on another host uses for this metric of the server's host.
+    /// Returns the metric with the server's host as its subject, for a client on another host.
     #[must_use]
     pub fn on_server_host(self) -> Self {
         match self {
@@ -233,8 +233,8 @@ impl Metric {
 
     /// Returns the metric with placeholders for names that are known only during sampling.
     ///
-    /// Metrics with the same pattern differ only in their thread group, kernel function, wait object,
-    /// address, wait event, thread pool or table.
+    /// Metrics with the same pattern differ only in their thread group, kernel function, wait
+    /// object, address, wait event, thread pool or table.
     #[must_use]
     pub fn pattern(&self) -> Self {
         let any = String::new;

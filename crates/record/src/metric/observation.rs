@@ -7,7 +7,7 @@ use super::{Metric, MetricKind};
 
 /// A series that was sampled during the load.
 ///
-/// A series that takes too much CPU or space is thinned out: its step doubles, and each pair of
+/// A series that takes too much CPU or space is downsampled: its step doubles, and each pair of
 /// values is merged. Counters are added, and other values are averaged.
 /// A second observation then keeps the peaks at the original resolution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ const PEAK: &str = ".max";
 
 /// A series of samples taken during the load.
 ///
-/// A series that takes too much CPU or memory is sampled less often or thinned out: its step
+/// A series that takes too much CPU or memory is sampled less often or downsampled: its step
 /// doubles, and each pair of values is merged (sum for counters, otherwise mean).
 /// A second series with the suffix `.max` then keeps the maxima at the original resolution.
 /// The maxima of counters are rates (`count/s`).

@@ -15,7 +15,7 @@ fn name() -> impl Strategy<Value = String> {
     ".{0,12}".prop_filter("peaks end like this", |name| !name.ends_with(".max"))
 }
 
-/// Generates what a blocked thread waits for.
+/// Generates an object that a blocked thread waits for.
 fn wait_object() -> impl Strategy<Value = WaitObject> {
     prop_oneof![
         select(WaitKind::ALL.to_vec()).prop_map(WaitObject::Kind),

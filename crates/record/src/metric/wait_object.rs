@@ -1,15 +1,15 @@
-//! What a blocked thread waits for.
+//! Objects that blocked threads wait for.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
 
 crate::names::named! {
-    /// An object without an identity, for which a thread waits.
+    /// Kind of object that a blocked thread waits for.
     WaitKind {
-        /// A lock or condition for which no other thread waits. Runtimes that park each thread on
-        /// a lock of its own, such as HotSpot and Go, appear here.
+        /// A lock or condition for which no other thread waits. HotSpot and Go, for example, park
+        /// each thread on a separate lock.
         OwnLock = "own lock",
-        /// A lock or condition, for a limited time.
+        /// A lock or condition, with a timeout.
         TimedLock = "timed lock",
         /// Events of several file descriptors, as in an event loop.
         Events = "events",
@@ -23,25 +23,25 @@ crate::names::named! {
         PipeRead = "pipe read",
         /// Space in a pipe or in a socket pair.
         PipeWrite = "pipe write",
-        /// The end of a pause.
+        /// A timer.
         Timer = "timer",
-        /// The end of a child process.
+        /// The exit of a child process.
         Child = "child",
         /// A signal.
         Signal = "signal",
-        /// Memory that the kernel provides, such as a page on disk.
+        /// A page of memory, which the kernel may have to read from disk.
         PageFault = "page fault",
-        /// An object that could not be identified, or one of too many objects.
+        /// An object that was not identified, or that exceeds the maximum number of objects.
         Other = "other",
     }
 }
 
-/// What a blocked thread waits for.
+/// Object that a blocked thread waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WaitObject {
-    /// An object without an identity.
+    /// An object of which only the kind is known.
     Kind(WaitKind),
-    /// A lock or condition for which several threads wait, by its address.
+    /// A lock or condition for which several threads wait, identified by its address.
     Lock(u64),
     /// A response on a connection to this address.
     Connection(SocketAddr),
@@ -49,7 +49,7 @@ pub enum WaitObject {
     UnixSocket(String),
     /// The disk or device of a file.
     File(String),
-    /// A system call that has no object of its own here, by its number.
+    /// An unknown object, identified only by the number of the blocking system call.
     SystemCall(u32),
 }
 

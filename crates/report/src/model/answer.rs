@@ -83,18 +83,18 @@ fn causes(swept: &[&[NamedRun<'_>]]) -> Vec<Block> {
 }
 
 /// Returns the most frequent cause among the attempts at a load. The block includes the evidence if
-/// `few` is set, and the next step if `several` is also set.
-fn cause(load: &[NamedRun<'_>], several: bool, few: bool) -> Option<Block> {
+/// `show_evidence` is set, and the next step if `show_next` is also set.
+fn cause(load: &[NamedRun<'_>], show_next: bool, show_evidence: bool) -> Option<Block> {
     let (verdict, cause) = verdict::most_frequent(load.iter().map(|one| one.run))?;
     let mut lead = vec![plain("Why:")];
     lead.extend(cause.spans);
     let mut items = Vec::new();
-    if few && !verdict.evidence.is_empty() {
+    if show_evidence && !verdict.evidence.is_empty() {
         let lines = verdict::evidence(verdict)
             .into_iter()
             .chain(verdict::tests(verdict));
         items.extend(lines.map(|line| line.spans));
-        if several {
+        if show_next {
             items.push(vec![Emphasis::Strong.span("Next:"), plain(&verdict.next)]);
         }
     }

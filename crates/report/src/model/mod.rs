@@ -36,7 +36,7 @@ use std::collections::BTreeSet;
 pub(crate) use chart::Chart;
 pub(crate) use table::{ColumnCell, Detail, FigureTable, TableCell, TableRow};
 
-/// How a piece of text is emphasized. The emphasis does not change the words.
+/// Visual emphasis of text. The emphasis does not change the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emphasis {
     /// Ordinary text.

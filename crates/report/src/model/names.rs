@@ -65,7 +65,7 @@ pub(crate) fn by_load<'a, 'b>(all: &'b [NamedRun<'a>]) -> impl Iterator<Item = &
 /// Returns the runs to draw as curves. If runs are left out, also returns a note that names the
 /// drawn runs.
 ///
-/// The runs of a single load are spread evenly over its attempts. If there are several loads, each
+/// For a single load, the drawn runs are spread evenly over its attempts. For several loads, each
 /// is represented by the run with median throughput, and loads with per-second data come first.
 pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<String>) {
     if all.len() <= MAX_CURVES {

@@ -104,7 +104,7 @@ pub fn published(claim: &ClaimResult) -> String {
     let shown = optional(claim.published, |figure| claimed(claim, figure));
     match claim.agreement.filter(|_| claim.published.is_some()) {
         Some(Agreement::Within(share)) => {
-            format!("{shown}, within {} %", (share * 1e3).round() / 10.0)
+            format!("{shown}, tolerance {} %", (share * 1e3).round() / 10.0)
         }
         Some(Agreement::AtLeast) => format!("at least {shown}"),
         Some(Agreement::AtMost) => format!("at most {shown}"),
@@ -213,7 +213,7 @@ mod tests {
             notes: Vec::new(),
         };
         assert_eq!(subject(&claim), "p50, a ÷ b");
-        assert_eq!(published(&claim), "0.980, within 10 %");
+        assert_eq!(published(&claim), "0.980, tolerance 10 %");
         assert_eq!(measured(&claim), "1.010 (0.990 – 1.030)");
         (claim.of, claim.agreement) = (vec!["a".to_owned()], Some(Agreement::AtMost));
         (claim.published, claim.measured) = (Some(102_700.0), Some(900.0));

@@ -27,7 +27,7 @@ const SECRET: [&str; 7] = [
 /// Replacement for a secret value.
 const REDACTED: &str = "…";
 
-/// Maximum length of a shown request body, in characters.
+/// Maximum number of characters of a request body to show.
 const MAX_BODY: usize = 200;
 
 /// Returns the command line of a record without --out, quoted for a shell, or `None` if the record

@@ -127,7 +127,7 @@ pub(crate) fn saturation(run: &Run) -> Option<TextLine> {
         Saturation::FellBehind(found) => {
             let at = glue(&format!("{} offered", rate(found.offered_per_s)));
             let then = format!(
-                "(after {}): {} on average afterwards",
+                "(after {}); then {} on average",
                 duration(found.at_s),
                 glue(&format!("{} achieved", rate(found.achieved_per_s)))
             );

@@ -77,8 +77,8 @@ fn throughput(measured: &PointThroughput) -> TableCell {
     TableCell::new(optional(measured.throughput_per_s, rate), interval)
 }
 
-/// Names the settings with the highest throughput, and the first settings that reach 95 % of this
-/// throughput. Returns `None` if nothing was measured.
+/// Describes the settings with the highest throughput, and the first settings that reach 95 % of
+/// this throughput. Returns `None` if nothing was measured.
 pub(crate) fn result(swept: &Swept) -> Option<String> {
     let of = |trial: &String| {
         let mut points = swept.sweep.points.iter().zip(&swept.measured);
@@ -98,7 +98,7 @@ pub(crate) fn result(swept: &Swept) -> Option<String> {
     };
     let name = &swept.sweep.name;
     Some(format!(
-        "{name}: throughput is highest with {best}: {highest}; {enough}"
+        "{name}: throughput is highest with {best} ({highest}); {enough}"
     ))
 }
 

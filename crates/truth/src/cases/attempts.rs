@@ -1,9 +1,10 @@
 //! Repeats a case until an undisturbed attempt decides the result.
 //!
-//! A failed attempt is void, and repeated, only if the host was measurably disturbed. A disturbance
-//! is missing CPU time ([`disturbance`](super::disturbance)) or a large overhead of a plain client
-//! ([`plain_client`](super::plain_client)). At most [`MAX_VOID`] attempts are void. An attempt with
-//! a failed exact finding, such as a count, is never void. The report lists each attempt.
+//! A failed attempt is void and is repeated only if the host was measurably disturbed. A
+//! disturbance is missing CPU time ([`disturbance`](super::disturbance)) or a large overhead of a
+//! plain client ([`plain_client`](super::plain_client)). At most [`MAX_VOID`] attempts are void. An
+//! attempt with a failed exact finding, such as a count, is never void. The report lists each
+//! attempt.
 
 use super::findings::{CaseAttempt, CaseRun};
 

@@ -30,8 +30,8 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     let worker = client.worker().ok_or_else(missing)?;
     let stopped_us = sys::pause(worker, STOP).map_err(no_worker)?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
-    measured.all_ok(RATE * SECONDS);
-    measured.bytes_agree();
+    measured.check_all_ok(RATE * SECONDS);
+    measured.check_bytes();
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
     // Overdue requests are sent at once. K = rate · S requests are late. Their lateness decreases
     // from S to 0.
@@ -50,7 +50,7 @@ pub fn stopped(environment: &CaseEnvironment) -> CaseResult {
     findings.between(what, (0.0, 1_000.0), p50);
     let blocked_us = run.blocked_us.p99.unwrap_or(0.0);
     findings.note(format!("blocked p99 {blocked_us:.0} µs"));
-    is_invalid(&mut measured);
+    check_invalid(&mut measured);
     Ok(measured.findings)
 }
 
@@ -61,7 +61,7 @@ fn longest_gap_us(log: &Log) -> f64 {
 }
 
 /// Checks that the record and the exit code report an invalid run.
-fn is_invalid(measured: &mut CaseMeasurement) {
+fn check_invalid(measured: &mut CaseMeasurement) {
     let (validity, findings) = (&measured.run.validity, &mut measured.findings);
     findings.equal("validity.status", Status::Invalid, validity.status);
     let mut reasons = validity.reasons.iter();
@@ -83,7 +83,7 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
     let client = environment.start(server.address(), &flags, SECONDS, Some((CPU, 10)))?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     let offered = rates(&measured, RATE as f64);
-    // In this case, CPU time is missing on purpose.
+    // This case withholds CPU time on purpose.
     measured.findings.disturbance = None;
     let (run, findings) = (&measured.run, &mut measured.findings);
     findings.exactly("requests.intended", RATE * SECONDS, run.requests.intended);
@@ -93,7 +93,7 @@ pub fn starved(environment: &CaseEnvironment) -> CaseResult {
     findings.between("run delay of the load thread, s", bounds, waited);
     let p99 = run.response_time_us.p99;
     findings.note(format!("{offered}; response time p99 {p99:?} µs"));
-    is_invalid(&mut measured);
+    check_invalid(&mut measured);
     Ok(measured.findings)
 }
 
@@ -120,7 +120,7 @@ pub fn overload(environment: &CaseEnvironment) -> CaseResult {
     let flags = format!("--rate {rate} -d {SECONDS}s -c 100");
     let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
     measured.findings.disturbance = None;
-    measured.bytes_agree();
+    measured.check_bytes();
     let note = rates(&measured, rate);
     let (run, findings) = (&measured.run, &mut measured.findings);
     let intended = (rate * SECONDS as f64).round() as u64;

@@ -5,16 +5,15 @@ use super::reference;
 use super::{CaseEnvironment, CaseResult};
 use crate::scenario::{CloseAfter, FaultShare, ResponseFault, Scenario, Service};
 
-/// Requests per connection.
-const EACH: u64 = 7;
+const REQUESTS_PER_CONNECTION: u64 = 7;
 
 /// Number of connections that a run needs.
 const CONNECTIONS: u64 = 100;
 
 /// Makes the server close each connection after a number of requests. If `announced` is set, the
-/// last response has `Connection: close`.
+/// last response on a connection has `Connection: close`.
 pub fn closing(environment: &CaseEnvironment, announced: bool) -> CaseResult {
-    let requests = EACH;
+    let requests = REQUESTS_PER_CONNECTION;
     let scenario = Scenario {
         close_after: Some(CloseAfter {
             requests,
@@ -22,9 +21,9 @@ pub fn closing(environment: &CaseEnvironment, announced: bool) -> CaseResult {
         }),
         ..Scenario::default()
     };
-    let requests = EACH * CONNECTIONS;
+    let requests = REQUESTS_PER_CONNECTION * CONNECTIONS;
     let mut measured = environment.measure(scenario, &format!("-c 1 -n {requests}"), 2)?;
-    measured.all_ok(requests);
+    measured.check_all_ok(requests);
     let (run, totals) = (&measured.run, &measured.log.totals);
     let findings = &mut measured.findings;
     findings.exactly("requests at the server", requests, totals.requests);
@@ -59,8 +58,8 @@ pub fn slow(environment: &CaseEnvironment, fault: ResponseFault) -> CaseResult {
     let flags = format!("--rate {RATE} -d {SECONDS}s");
     let (mut measured, overhead) =
         environment.measure_times(reference::service, scenario, &flags, SECONDS)?;
-    measured.all_ok(RATE * SECONDS);
-    measured.bytes_agree();
+    measured.check_all_ok(RATE * SECONDS);
+    measured.check_bytes();
     let (run, log) = (&measured.run, &measured.log);
     let (first_byte, service) = (reference::first_byte(log), reference::service(log));
     for (name, truth, got) in [

@@ -18,7 +18,7 @@ pub fn run(environment: &CaseEnvironment, delay_us: u64) -> CaseResult {
     let flags = format!("--rate {RATE} -d {SECONDS}s");
     let truth = reference::service_with_wake_up;
     let (mut measured, overhead) = environment.measure_times(truth, scenario, &flags, SECONDS)?;
-    measured.all_ok(RATE * SECONDS);
+    measured.check_all_ok(RATE * SECONDS);
     let (run, log, findings) = (&measured.run, &measured.log, &mut measured.findings);
     let delay = delay_us as f64;
     let what = "p50 in the server's log, µs, compared with the injected delay";

@@ -55,7 +55,7 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
         "--rate {RATE} -d {SECONDS}s --timeout 1s --deadline {DEADLINE_US}us --expect body=right-answer!"
     );
     let mut measured = environment.measure(scenario, &flags, SECONDS)?;
-    measured.bytes_agree();
+    measured.check_bytes();
     let (log, requests) = (&measured.log, &measured.run.requests);
     let count = |fault| log.count(Some(fault));
     let ok = log.count(None) + count(DRIP);

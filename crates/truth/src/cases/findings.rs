@@ -130,7 +130,8 @@ impl fmt::Display for CaseFinding {
         let (what, expected, got) = (&self.what, &self.expected, &self.got);
         write!(f, "{what}: {got}")?;
         match expected.as_str() {
-            "holds" => Ok(()),
+            "holds" if self.held => Ok(()),
+            "holds" => f.write_str(" (condition not met)"),
             expected => write!(f, ", expected {expected}"),
         }
     }

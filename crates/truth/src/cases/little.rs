@@ -12,8 +12,8 @@ const SECONDS: u64 = 4;
 pub fn run(environment: &CaseEnvironment, n: u64, service: Service) -> CaseResult {
     let mut measured =
         environment.measure(service.into(), &format!("-c {n} -d {SECONDS}s"), SECONDS)?;
-    measured.all_ok(measured.run.requests.intended);
-    measured.bytes_agree();
+    measured.check_all_ok(measured.run.requests.intended);
+    measured.check_bytes();
     let run = &measured.run;
     let product = run.throughput_per_s.zip(run.response_time_us.mean);
     // Use thousandths, because findings show only one decimal place.

@@ -80,7 +80,7 @@ impl CaseMeasurement {
 
     /// Checks the byte and connection counts. The counts agree only if no connection ended with
     /// unread data.
-    pub fn bytes_agree(&mut self) {
+    pub fn check_bytes(&mut self) {
         let (bytes, totals) = (&self.run.bytes, &self.log.totals);
         let (findings, opened) = (&mut self.findings, self.run.connections.opened);
         findings.exactly("bytes sent", totals.bytes_in, bytes.sent);
@@ -89,7 +89,7 @@ impl CaseMeasurement {
     }
 
     /// Checks that every intended request was sent and got an ok response.
-    pub fn all_ok(&mut self, intended: u64) {
+    pub fn check_all_ok(&mut self, intended: u64) {
         let (findings, requests) = (&mut self.findings, &self.run.requests);
         findings.exactly("requests.intended", intended, requests.intended);
         findings.exactly("requests.sent", intended, requests.sent);

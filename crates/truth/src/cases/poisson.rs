@@ -9,17 +9,17 @@ use crate::scenario::Scenario;
 const RATE: f64 = 200.0;
 const SECONDS: u64 = 12;
 
-/// Probability that exponential gaps fail the test. The corresponding limit is A² = 6.0. Lancet
-/// (ATC'19) accepts A² up to 7.7, which is twice the 1 % point.
-const BY_CHANCE: f64 = 0.001;
+/// Significance level of the test. The corresponding limit is A² = 6.0. Lancet (ATC'19) accepts A²
+/// up to 7.7, which is twice the 1 % point.
+const SIGNIFICANCE_LEVEL: f64 = 0.001;
 
 pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let _awake = Awake::keep();
     let flags = format!("--rate {RATE} --arrivals poisson -d {SECONDS}s");
     let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
     let arrivals = measured.log.totals.requests;
-    measured.all_ok(arrivals);
-    measured.bytes_agree();
+    measured.check_all_ok(arrivals);
+    measured.check_bytes();
     let findings = &mut measured.findings;
     // The variance of a Poisson count equals its mean. The bounds are four standard deviations from
     // the mean.
@@ -32,7 +32,7 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
     let p = anderson::p_value(a2);
     findings.holds(
         "gaps at the server are exponential (Anderson–Darling)",
-        p >= BY_CHANCE,
+        p >= SIGNIFICANCE_LEVEL,
         format!("A² {a2:.2}, p {p:.4}"),
     );
     let lateness = &measured.run.lateness_us;

@@ -17,9 +17,9 @@ const SECONDS: u64 = 15;
 const TOLERANCE: f64 = 0.03;
 const TOLERANCE_US: f64 = 50.0;
 
-/// Number of simulated runs, and the number of runs outside a 99 % interval on each side.
+/// Number of simulated runs, and how many of them lie beyond each end of a 99 % interval.
 const SIMULATIONS: usize = 400;
-const OUTSIDE: usize = 2;
+const RUNS_BEYOND: usize = 2;
 
 /// Offers a load of `rho` times the server's capacity.
 pub fn run(environment: &CaseEnvironment, rho: f64) -> CaseResult {
@@ -29,8 +29,8 @@ pub fn run(environment: &CaseEnvironment, rho: f64) -> CaseResult {
     let flags = format!("--rate {rate} --arrivals poisson -d {SECONDS}s");
     let (mut measured, overhead) =
         environment.measure_times(reference::service, scenario, &flags, SECONDS)?;
-    measured.all_ok(measured.run.requests.intended);
-    measured.bytes_agree();
+    measured.check_all_ok(measured.run.requests.intended);
+    measured.check_bytes();
     let (run, findings) = (&measured.run, &mut measured.findings);
     let truth = reference::service(&measured.log);
     let (mean, p50, p99) = (truth.mean(), truth.quantile(0.5), truth.quantile(0.99));
@@ -49,7 +49,7 @@ pub fn run(environment: &CaseEnvironment, rho: f64) -> CaseResult {
         findings.between(name, overhead.around(truth, tolerance), got);
     }
     findings.note(format!(
-        "blocked and lateness {before:.0} µs on average; {overhead}"
+        "mean of blocked time plus lateness {before:.0} µs; {overhead}"
     ));
     let (mean, p99) = intervals(rho, run.requests.intended);
     let formula = SERVICE_US / (1.0 - rho);
@@ -89,7 +89,7 @@ fn intervals(rho: f64, n: u64) -> ((f64, f64), (f64, f64)) {
     }
     let inner = |mut all: Vec<f64>| {
         all.sort_by(f64::total_cmp);
-        (all[OUTSIDE], all[SIMULATIONS - 1 - OUTSIDE])
+        (all[RUNS_BEYOND], all[SIMULATIONS - 1 - RUNS_BEYOND])
     };
     (inner(means), inner(p99s))
 }

@@ -22,8 +22,8 @@ pub fn run(environment: &CaseEnvironment) -> CaseResult {
     };
     let flags = format!("-c 4 -d {SECONDS}s --warmup auto");
     let mut measured = environment.measure(scenario, &flags, SECONDS)?;
-    measured.all_ok(measured.run.requests.intended);
-    measured.bytes_agree();
+    measured.check_all_ok(measured.run.requests.intended);
+    measured.check_bytes();
     let (run, findings) = (&measured.run, &mut measured.findings);
     let change = CHANGE_S as f64;
     let changes = &run.steady.changes_s;

@@ -36,8 +36,8 @@ pub fn run(environment: &CaseEnvironment, stall: Stall) -> CaseResult {
 
 /// Checks the counts and percentiles of a run.
 fn check(measured: &mut CaseMeasurement, intended: u64, rate: f64) {
-    measured.all_ok(intended);
-    measured.bytes_agree();
+    measured.check_all_ok(intended);
+    measured.check_bytes();
     let truth = reference::response(&measured.log, rate);
     let (run, findings) = (&measured.run, &mut measured.findings);
     let times = &run.response_time_us;

@@ -22,7 +22,7 @@ const DELAY_US: u64 = 2_000;
 
 /// Maximum p99 of the arrivals' lateness, in microseconds: ten times a thread's wake-up time on an
 /// idle host.
-const LATE_US: f64 = 1_000.0;
+const MAX_LATENESS_US: f64 = 1_000.0;
 
 pub fn ramp(environment: &CaseEnvironment) -> CaseResult {
     let _awake = Awake::keep();
@@ -30,7 +30,7 @@ pub fn ramp(environment: &CaseEnvironment) -> CaseResult {
     let mut measured = environment.measure(Scenario::default(), &flags, SECONDS)?;
     let length = SECONDS as f64;
     let n = (MAX_RATE * length / 2.0) as u64;
-    measured.all_ok(n);
+    measured.check_all_ok(n);
     // The number of arrivals by t is the area under the ramp: k = MAX_RATE · t² / (2 · length).
     let due = |k: u64| (2.0 * length * k as f64 / MAX_RATE).sqrt();
     on_time(&mut measured, &(0..n).map(due).collect::<Vec<_>>());
@@ -59,7 +59,7 @@ pub fn steps(environment: &CaseEnvironment) -> CaseResult {
         due.extend(numbers.map(|k| i as f64 * each + (k as f64 - before) / rate));
         before = after;
     }
-    measured.all_ok(due.len() as u64);
+    measured.check_all_ok(due.len() as u64);
     on_time(&mut measured, &due);
     let (steps, findings) = (&measured.run.steps, &mut measured.findings);
     findings.equal("steps in the record", STEPS.len(), steps.len());
@@ -71,7 +71,11 @@ pub fn steps(environment: &CaseEnvironment) -> CaseResult {
         findings.near(&what, rate, Some(step.throughput_per_s), ends / each);
         let truth = DELAY_US as f64;
         let what = format!("step of {rate}/s: response_time_us.p50");
-        findings.between(&what, (truth, truth + LATE_US), step.response_time_us.p50);
+        findings.between(
+            &what,
+            (truth, truth + MAX_LATENESS_US),
+            step.response_time_us.p50,
+        );
     }
     Ok(measured.findings)
 }
@@ -91,7 +95,11 @@ fn on_time(measured: &mut CaseMeasurement, due: &[f64]) {
     let late = Sorted::new(after.iter().map(|at| at - start).collect());
     let findings = &mut measured.findings;
     let [p50, p99, maximum] = [0.5, 0.99, 1.0].map(|q| late.quantile(q));
-    findings.between("lateness of arrivals, µs: p99", (0.0, LATE_US), Some(p99));
+    findings.between(
+        "lateness of arrivals, µs: p99",
+        (0.0, MAX_LATENESS_US),
+        Some(p99),
+    );
     findings.note(format!(
         "lateness of arrivals: p50 {p50:.0} µs, maximum {maximum:.0} µs"
     ));

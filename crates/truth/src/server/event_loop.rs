@@ -23,7 +23,7 @@ use crate::log::{ClosedBy, ConnectionEntry, Log, RequestEntry, StallEntry};
 use crate::scenario::{ResponseFault, Scenario, Service, ServiceChange};
 use crate::sys::{monotonic_ns, run_delay_ns, sleep_until, timespec};
 
-/// Maximum wait. The loop checks for a stop at least this often.
+/// Maximum time to wait for events. The loop checks the stop flag at least this often.
 const MAX_WAIT_NS: u64 = 10_000_000;
 
 /// Time for which the loop polls before a due time: about the wake-up time of a thread.
@@ -311,8 +311,8 @@ impl EventLoop {
         };
         let close_after = self.scenario.close_after;
         let last = close_after.filter(|c| connection.requests >= c.requests);
-        let announce = request.close || last.is_some_and(|c| c.announced);
-        let close = (announce, request.close || last.is_some());
+        let close_header = request.close || last.is_some_and(|c| c.announced);
+        let close = (close_header, request.close || last.is_some());
         self.responses
             .script(fault, (arrival_ns, due_ns), close, steps);
     }

@@ -41,26 +41,30 @@ impl Responses {
     }
 
     /// Adds the steps for a request that arrived at `now_ns` and whose response is due at `due_ns`.
-    /// If `announce` is set, the response has `Connection: close`. If `close` is set, the server
-    /// closes the connection after the response.
+    /// If `close_header` is set, the response has `Connection: close`. If `close` is set, the
+    /// server closes the connection after the response.
     pub fn script(
         &self,
         fault: Option<ResponseFault>,
         (now_ns, due_ns): (u64, u64),
-        (announce, close): (bool, bool),
+        (close_header, close): (bool, bool),
         steps: &mut VecDeque<ResponseStep>,
     ) {
         if due_ns > now_ns && !matches!(fault, Some(ResponseFault::Status { .. })) {
             steps.push_back(ResponseStep::At(due_ns));
         }
-        let response = Arc::clone(if announce { &self.closing } else { &self.kept });
+        let response = Arc::clone(if close_header {
+            &self.closing
+        } else {
+            &self.kept
+        });
         let head = response.len() - self.body.len();
         let mut send = |bytes| steps.push_back(ResponseStep::Send(bytes));
         match fault {
             None => send(response),
-            Some(ResponseFault::Status { code }) => send(build(code, "no", announce)),
+            Some(ResponseFault::Status { code }) => send(build(code, "no", close_header)),
             Some(ResponseFault::WrongBody) => {
-                send(build(200, &"#".repeat(self.body.len()), announce));
+                send(build(200, &"#".repeat(self.body.len()), close_header));
             }
             Some(ResponseFault::TruncatedBody | ResponseFault::ResetWithin) => {
                 send(response[..head + self.body.len() / 2].into());

@@ -13,7 +13,7 @@ pub struct Transcript {
     pub ends: Vec<usize>,
     /// The bytes after the last complete response.
     pub rest: Vec<u8>,
-    /// Why reading ended: an error, or `Ok` if the connection was closed.
+    /// The error that ended reading, or `Ok` if the connection was closed.
     pub end: Result<(), ReadError>,
 }
 

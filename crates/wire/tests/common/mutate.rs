@@ -48,7 +48,8 @@ pub fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
             )),
             3 => bytes.extend_from_within(at..to),
             4 => {
-                // Choose a place within a line, because most of the meaning is there.
+                // Insert the token at the start of a line, where it is most likely to change the
+                // meaning.
                 let start = bytes[..at]
                     .iter()
                     .rposition(|&b| b == b'\n')

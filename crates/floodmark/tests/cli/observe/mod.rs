@@ -19,7 +19,7 @@ use crate::support::{
 use crate::watching::cpu_s;
 
 /// Maximum time to wait for other tests to close their sockets.
-const CROWDED: Duration = Duration::from_secs(150);
+const SOCKETS_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// A running observer that is killed on drop.
 struct Observe {
@@ -47,7 +47,7 @@ impl Observe {
     /// Waits until connections are sampled every second. The interval is longer while other tests
     /// hold thousands of sockets.
     fn settled(self) -> Self {
-        let end = Instant::now() + CROWDED;
+        let end = Instant::now() + SOCKETS_TIMEOUT;
         while self.step_of("server sockets").is_none_or(|ms| ms > 1_000) {
             assert!(Instant::now() < end, "connections are sampled too rarely");
             std::thread::sleep(Duration::from_millis(200));
@@ -113,7 +113,7 @@ impl Drop for Observe {
 /// Runs a load. Returns the load and the server's CPU time in seconds. If connections were sampled
 /// less than once per second, repeats the load, because samples may have missed connections.
 fn observed(server: &Serve, send: impl Fn() -> Load) -> (Load, f64) {
-    let end = Instant::now() + CROWDED;
+    let end = Instant::now() + SOCKETS_TIMEOUT;
     loop {
         let before = cpu_s(server.pid());
         let load = send();
@@ -174,10 +174,10 @@ fn matches_the_kernel(load: &Load, server: &Serve, truth: f64) {
         .as_ref()
         .unwrap_or_else(|| panic!("{:?}", run.missing));
     assert_eq!(seen.seen.pids, [server.pid()]);
-    let near = |told: f64, what: &str| {
+    let near = |recorded: f64, what: &str| {
         assert!(
-            (told - truth).abs() < 0.06 + 0.08 * truth,
-            "{what}: {told} s; according to the kernel: {truth} s"
+            (recorded - truth).abs() < 0.06 + 0.08 * truth,
+            "{what}: recorded {recorded} s, kernel {truth} s"
         );
     };
     near(seen.cpu_s, "the total");

@@ -75,7 +75,7 @@ fn evaluates_claims_and_fails_if_requested() {
     assert_eq!(holds, [Holds::Yes, Holds::No], "{printed}");
     assert!(
         printed.contains(
-            "claim \"c3\" does not hold (--fail-on-claims): published 3.000, within 10 %"
+            "claim \"c3\" does not hold (--fail-on-claims): published 3.000, tolerance 10 %"
         ),
         "{printed}"
     );

@@ -124,7 +124,7 @@ fn reports_a_failed_client_in_one_line_and_continues() {
         "client exotic is skipped: no-such-program-here is not installed",
         "fails: fails failed (exit status: 7): \"cannot connect\"; see ",
         "mute: mute reported no responses: \"nothing of use\"",
-        "hangs: hangs did not end within 1.2 s and was stopped",
+        "hangs: hangs did not exit within 1.2 s and was stopped",
     ];
     assert_eq!(record.skipped.len(), expected.len(), "{:?}", record.skipped);
     for (line, expected) in record.skipped.iter().zip(expected) {

@@ -116,7 +116,7 @@ fn refuses_invalid_experiments_before_the_start() {
         ),
         (
             "question = \"?\"\n[load]\nclose-first = \"client\"\n[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\n",
-            "close-first has no effect",
+            "`close-first` has no effect",
         ),
     ] {
         let lab = ExperimentFolder::new(experiment);

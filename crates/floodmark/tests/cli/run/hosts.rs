@@ -14,20 +14,20 @@ fn restricts_client_and_server_to_their_cpus() {
     };
     let lab = ExperimentFolder::new(&format!(
         "question = \"?\"\n[load]\nconnections = 2\nduration = \"200ms\"\n[place]\ncpus = {{ client = \"{client}\", server = \"{server}\" }}\n\
-         [[trial]]\nname = \"told\"\ncommand = \"sh -c 'grep Cpus_allowed_list /proc/self/status; echo threads {{threads}}; exec {{floodmark}} serve hello --listen {{host}}:{{port}}'\"\nworkload = \"hello\"\n\
+         [[trial]]\nname = \"pinned\"\ncommand = \"sh -c 'grep Cpus_allowed_list /proc/self/status; echo threads {{threads}}; exec {{floodmark}} serve hello --listen {{host}}:{{port}}'\"\nworkload = \"hello\"\n\
          {NATIVE}place = {{ cpus = {{ server = \"{server}\" }} }}\n"
     ));
     let (code, record, printed) = lab.run(&[]);
     assert_eq!(code, 0, "{printed}");
-    let [told, native] = &record.runs[..] else {
+    let [pinned, native] = &record.runs[..] else {
         panic!("{printed}");
     };
-    let place = told.place.as_ref().unwrap();
+    let place = pinned.place.as_ref().unwrap();
     assert_eq!(place.client.cpus, Some(client.to_string()));
     assert_eq!(place.server.cpus, Some(server.to_string()));
-    assert_eq!(told.plan.threads, client.count());
-    assert_eq!(told.client_cpus(99), client.count());
-    let log = std::fs::read_to_string(lab.result().join("told-1.log")).unwrap();
+    assert_eq!(pinned.plan.threads, client.count());
+    assert_eq!(pinned.client_cpus(99), client.count());
+    let log = std::fs::read_to_string(lab.result().join("pinned-1.log")).unwrap();
     assert!(log.contains(&format!("\t{server}\n")), "{log}");
     assert!(
         log.contains(&format!("threads {}\n", server.count())),
@@ -35,7 +35,7 @@ fn restricts_client_and_server_to_their_cpus() {
     );
     assert!(
         printed.contains(&format!(
-            "told: client on CPU{} {client}, ",
+            "pinned: client on CPU{} {client}, ",
             if client.count() > 1 { "s" } else { "" }
         )),
         "{printed}"
@@ -97,7 +97,7 @@ fn refuses_missing_cpus_before_the_start() {
     assert_eq!(code(&output), 2);
     let stderr = text(&output.stderr);
     assert!(
-        stderr.contains("e.toml:4: place: cpus: server: CPU 1023 is not available; available: "),
+        stderr.contains("e.toml:4: place: cpus: server: CPU 1023 is not available; choose from "),
         "{stderr}"
     );
     assert!(!lab.result().exists());

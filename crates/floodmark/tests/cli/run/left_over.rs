@@ -1,4 +1,4 @@
-//! Tests that no process outlives an experiment, whichever phase the experiment ends in.
+//! Tests that an experiment leaves no processes behind, regardless of the phase in which it ends.
 
 use std::path::Path;
 use std::process::Child;
@@ -98,7 +98,7 @@ fn ctrl_c(phase: ExperimentPhase) {
     assert_eq!(code(&output), 130, "{}", text(&output.stderr));
     // Killed processes disappear after a short delay.
     for id in started {
-        wait_for("the started processes to end", || {
+        wait_for("the started processes to exit", || {
             (!alive(id)).then_some(())
         });
     }
@@ -159,7 +159,7 @@ fn sigkill(phase: ExperimentPhase) {
         assert_eq!(runs[0].client.name.as_deref(), Some("endless"));
         assert_eq!(runs[0].validity.status, Status::Invalid);
         let why = runs[0].validity.reasons.join("\n");
-        assert_eq!(why, "floodmark ended before endless did");
+        assert_eq!(why, "floodmark exited before endless finished");
     }
     let left = || started.iter().filter(|id| alive(**id)).count();
     // Child processes die together with floodmark, but grandchildren survive.

@@ -106,11 +106,10 @@ fn root() -> PathBuf {
 
 const NATIVE: &str = "[[trial]]\nsystem = \"native\"\nworkload = \"hello\"\n";
 
-/// Writes a Python server that runs the code in `does` at startup. Returns a trial that uses this
-/// server.
-fn python(folder: &Path, does: &str) -> String {
+/// Writes a Python server that runs `code` at startup. Returns a trial that uses this server.
+fn python(folder: &Path, code: &str) -> String {
     let script = format!(
-        "import http.server, os, signal, subprocess, sys, time\n{does}\n\
+        "import http.server, os, signal, subprocess, sys, time\n{code}\n\
          class Hello(http.server.BaseHTTPRequestHandler):\n\
         \x20   protocol_version = 'HTTP/1.1'\n\
         \x20   def log_message(self, *args): pass\n\

@@ -228,7 +228,7 @@ fn start_and_wait() -> (ExperimentFolder, Child, Vec<u32>, BTreeSet<PathBuf>) {
 }
 
 fn nothing_is_left(started: &[u32], entered: &BTreeSet<PathBuf>, had: &BTreeSet<String>) {
-    wait_for("the started processes to end", || {
+    wait_for("the started processes to exit", || {
         started.iter().all(|id| !alive(*id)).then_some(())
     });
     wait_for("the namespaces to vanish", || {

@@ -161,7 +161,7 @@ fn names_a_store_that_dies_and_continues() {
     // Responses that arrived before the store died are kept.
     assert!(dying.requests.ok > 0 && well.requests.ok > 0, "{printed}");
     let detail = dying.ended.detail.as_deref().unwrap();
-    let after = detail.strip_prefix("the store count ended ").unwrap();
+    let after = detail.strip_prefix("the store count exited ").unwrap();
     let after: f64 = after.split(' ').next().unwrap().parse().unwrap();
     // The store ran for 2 s, and the load started later than the store.
     assert!(after > 0.0 && after < 2.1, "{detail}");
@@ -188,7 +188,7 @@ fn a_killed_store_ends_the_run_of_an_external_client() {
     let (code, record, printed) = lab.run(&[]);
     assert_eq!(code, 3, "{printed}");
     let detail = record.runs[0].ended.detail.as_deref().unwrap();
-    assert!(detail.starts_with("the store count ended "), "{detail}");
+    assert!(detail.starts_with("the store count exited "), "{detail}");
     assert_eq!(record.skipped.len(), 1, "{printed}");
     // The message must not quote earlier, unrelated log lines.
     let line = &record.skipped[0];

@@ -69,7 +69,7 @@ impl Drop for Listener {
     }
 }
 
-/// Responds to requests without a body until the client closes the connection.
+/// Responds to each request until the client closes the connection. Requests must have no body.
 pub fn answer_each(mut stream: TcpStream, answer: impl Fn(&str) -> Vec<u8>) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];

@@ -5,8 +5,8 @@
 //! fills provided buffers. Sends and closes produce a completion only on failure. Because only one
 //! thread submits, task work is deferred to the enter call.
 //!
-//! The first send is not linked to the connect. The time at which a linked send leaves is unknown,
-//! so its delay would be attributed to the server or lost. Sending one iteration later costs no
+//! The first send is not linked to the connect. The send time of a linked send would be unknown, so
+//! its delay would be attributed to the server or not counted. Sending one iteration later costs no
 //! additional system call.
 //!
 //! Direct descriptors neither have nor need TCP_NODELAY. Linux delays a small segment only while
@@ -79,20 +79,20 @@ pub struct Uring {
     lent: Option<u16>,
     /// Replaced requests, which are kept until the submission queue is empty.
     retired: Vec<SharedBytes>,
-    /// Requests whose send was cancelled, and the user data of the send.
+    /// Requests whose sends were cancelled, each with the user data of its send.
     /// These requests are kept until the kernel confirms the cancellation.
     cancelled: Vec<(u64, SharedBytes)>,
     /// The batch of responses to wait for while coalescing.
     coalesced: Option<Batch>,
     /// Kernel timestamps of responses, if enabled.
     stamping: Option<Stamping>,
-    /// The kernel's error if it accepted no submissions.
+    /// The error of a failed submission, if any.
     failed: Option<io::Error>,
 }
 
 impl Uring {
-    /// Creates a backend for connections to `targets`, with a maximum number of `most`.
-    /// The requests have at most `longest` bytes.
+    /// Creates a backend for at most `most` connections to `targets`, with requests of at most
+    /// `longest` bytes.
     ///
     /// # Errors
     /// Fails if the kernel is too old or forbids io_uring (`kernel.io_uring_disabled`, seccomp, the
@@ -134,7 +134,7 @@ impl Uring {
         })
     }
 
-    /// Queues a completion that is reported before the next wait.
+    /// Queues a completion, which is then reported before the next wait.
     fn report_early(&mut self, completion: Completion<'static>) {
         let generation = self.slots[completion.slot() as usize].generation;
         self.early.push(generation, completion);

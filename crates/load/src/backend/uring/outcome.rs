@@ -37,8 +37,8 @@ impl Uring {
         let error = || io::Error::from_raw_os_error(-result);
         match op {
             RingOperation::Socket => {
-                // The connect that follows also fails, because there is no socket. This error is
-                // the cause, so it is reported first.
+                // The connect that follows also fails, because there is no socket. Report only the
+                // socket's error, which is the cause.
                 entry.socket = Descriptor::None;
                 self.connect_failed(slot, error())
             }
@@ -63,7 +63,7 @@ impl Uring {
         RingEvent::Other(Completion::ConnectFailed { slot, error })
     }
 
-    /// Handles a finished watched send, or a send that the socket accepted only in part.
+    /// Handles the end of a watched send, or of a send that the socket did not accept completely.
     fn sent(&mut self, slot: Slot, result: i32) -> RingEvent {
         let entry = &mut self.slots[slot as usize];
         entry.sending = false;

@@ -105,7 +105,7 @@ impl Uring {
     /// Creates a socket in the ring's table.
     ///
     /// The connect that follows is not linked to this entry, because the kernel creates a socket
-    /// before it handles the next entry. A link would only cost another pass.
+    /// before it handles the next entry. A link would only add overhead.
     /// If a submission ended within such a chain, the remaining entries would find no socket
     /// (EBADF).
     pub(super) fn push_socket(&mut self, slot: Slot) {
@@ -170,8 +170,8 @@ impl Uring {
     ///
     /// If `watched`, the kernel continues until all bytes are written, and then reports a
     /// completion.
-    /// Otherwise the kernel accepts the bytes that fit immediately, and never reads the bytes after
-    /// the submission. It reports a completion only if some bytes did not fit.
+    /// Otherwise the kernel accepts the bytes that fit immediately, and does not access the request
+    /// after the submission. It reports a completion only if some bytes did not fit.
     pub(super) fn push_send(&mut self, slot: Slot, watched: bool) {
         let entry = &mut self.slots[slot as usize];
         let Some(rest) = entry.request.as_deref().and_then(|r| r.get(entry.sent..)) else {

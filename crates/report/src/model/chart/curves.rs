@@ -14,7 +14,7 @@ const ADJACENT_S: f64 = 1e-3;
 /// Minimum length of a step whose rate is meaningful, in seconds.
 const SLIVER_S: f64 = 0.05;
 
-/// How several measurements are merged into one step.
+/// Method of merging several measurements into one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aggregation {
     /// Mean weighted by length; used for rates and CPU.

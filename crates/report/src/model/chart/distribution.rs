@@ -100,7 +100,7 @@ fn censored(one: &NamedRun<'_>, of: usize) -> Option<String> {
         "The curve".to_owned()
     };
     Some(format!(
-        "{which} ends at the timeout of {}: {} timed out.",
+        "{which} ends at the timeout of {}, because {} timed out.",
         seconds(one.run.plan.timeout.as_secs_f64()),
         count_of(n, "request"),
     ))

@@ -39,7 +39,7 @@ pub(crate) fn chart(swept: &Swept) -> Option<Chart> {
         Axis::from_zero(largest(&shown), per_second),
     );
     let title = format!("{} by {first}", swept.sweep.name);
-    let unit = format!("ok responses per second over {first}");
+    let unit = format!("ok responses per second by {first}");
     let mut chart = Chart::new(&title, &unit, axes, shown);
     let more = (more > 0).then(|| format!("{more} more in the table."));
     chart.notes.extend(more);
