@@ -1,5 +1,5 @@
-//! Activity of thread groups. Threads whose names differ only in a trailing number form a group. The
-//! main thread of a process with several threads is a group of its own.
+//! Activity of thread groups. Threads whose names differ only in a trailing number form a group.
+//! The main thread of a process with several threads is a group of its own.
 
 use std::borrow::Cow;
 
@@ -139,16 +139,18 @@ impl ThreadGroups {
     }
 }
 
-/// Returns the name of a thread's group: the thread's name without a trailing number.
-pub(crate) fn group_of(name: &str, is_main: bool) -> Cow<'_, str> {
+/// Returns the name of a thread's group: the thread's name without a trailing number. `program` is 1
+/// for the first program with the name of the thread's process.
+pub(crate) fn group_of(name: &str, is_main: bool, program: usize) -> Cow<'_, str> {
     let group = name
         .trim_end_matches(|c: char| c.is_ascii_digit())
         .trim_end_matches(['-', '_', '#', ':', '/', '.', ' ']);
     let group = if group.is_empty() { name } else { group };
-    if is_main {
-        format!("{group} (main)").into()
-    } else {
-        group.into()
+    let main = if is_main { " (main)" } else { "" };
+    match program {
+        ..=1 if main.is_empty() => group.into(),
+        ..=1 => format!("{group}{main}").into(),
+        program => format!("{group}{main} [{program}]").into(),
     }
 }
 
@@ -174,7 +176,9 @@ mod tests {
 
     #[test]
     fn groups_threads_by_name_without_number() {
-        assert_eq!(group_of("node", true), "node (main)");
+        assert_eq!(group_of("node", true, 1), "node (main)");
+        assert_eq!(group_of("node-1", true, 2), "node (main) [2]");
+        assert_eq!(group_of("node", false, 2), "node [2]");
         for (name, group) in [
             ("pool-1-thread", "pool-1-thread"),
             ("GC Thread#0", "GC Thread"),
@@ -183,7 +187,7 @@ mod tests {
             ("7", "7"),
             ("", ""),
         ] {
-            assert_eq!(group_of(name, false), group);
+            assert_eq!(group_of(name, false, 1), group);
         }
     }
 

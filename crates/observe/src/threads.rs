@@ -1,5 +1,6 @@
 //! CPU time and run delay of each thread in a process tree.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
@@ -61,7 +62,7 @@ struct Thread {
     name: String,
     schedstat: Option<KernelFile>,
     syscall: Option<KernelFile>,
-    /// Usage at the mark.
+    /// Usage at the start of the current period.
     base: ThreadCounters,
     used: ThreadCounters,
     switches: (u64, u64),
@@ -131,8 +132,17 @@ pub(crate) struct ThreadSums {
 pub(crate) struct Threads {
     root: Root,
     threads: Vec<Thread>,
-    /// Number of threads per process at the last listing.
-    listed: HashMap<u32, i64>,
+    processes: HashMap<u32, ThreadedProcess>,
+    programs: Programs,
+}
+
+/// A process of the tree.
+#[derive(Debug)]
+struct ThreadedProcess {
+    /// Number of threads at the last listing.
+    threads: i64,
+    /// Number of the process's program; see [`Programs::number`].
+    program: usize,
 }
 
 impl Threads {
@@ -144,7 +154,8 @@ impl Threads {
         let mut threads = Self {
             root: root.clone(),
             threads: Vec::new(),
-            listed: HashMap::new(),
+            processes: HashMap::new(),
+            programs: Programs::default(),
         };
         threads.list(tree, true);
         threads.read_schedstat(tree)?;
@@ -156,10 +167,21 @@ impl Threads {
     pub(crate) fn list(&mut self, tree: &Tree, all: bool) {
         for member in &tree.members {
             let count = member.stat.num_threads;
-            if !all && self.listed.get(&member.pid) == Some(&count) {
+            let known = self.processes.get(&member.pid);
+            if !all && known.is_some_and(|process| process.threads == count) {
                 continue;
             }
-            self.listed.insert(member.pid, count);
+            let program = match known {
+                Some(process) => process.program,
+                None => self
+                    .programs
+                    .number(&self.root, member.pid, &member.stat.comm),
+            };
+            let process = ThreadedProcess {
+                threads: count,
+                program,
+            };
+            self.processes.insert(member.pid, process);
             for tid in self.root.numbered(format!("/proc/{}/task", member.pid)) {
                 let known = |thread: &Thread| thread.tid == tid && !thread.ended;
                 if self.threads.iter().any(known) {
@@ -179,12 +201,12 @@ impl Threads {
                 self.threads.push(thread);
             }
         }
-        self.join_the_ended();
+        self.merge_ended();
     }
 
     /// Merges all ended threads if there are many. A server with one thread per connection would
     /// otherwise exhaust memory.
-    fn join_the_ended(&mut self) {
+    fn merge_ended(&mut self) {
         const MAX_ENDED: usize = 1024;
         if self.threads.iter().filter(|thread| thread.ended).count() <= MAX_ENDED {
             return;
@@ -258,7 +280,8 @@ impl Threads {
         }))
     }
 
-    /// Reads the `syscall` file of each thread. Passes the process, the thread's group and the text.
+    /// Reads the `syscall` file of each thread. Passes the process, the thread's group and the
+    /// text.
     ///
     /// # Errors
     /// No file is readable.
@@ -278,8 +301,8 @@ impl Threads {
             };
             match text {
                 Ok(text) => {
-                    let is_main = is_main(thread.pid, thread.tid, &self.listed);
-                    each(thread.pid, &group_of(&thread.name, is_main), text);
+                    let id = (thread.pid, thread.tid);
+                    each(thread.pid, &group(&thread.name, id, &self.processes), text);
                     failed = None;
                 }
                 Err(error) => failed = failed.map(|_| error),
@@ -300,9 +323,8 @@ impl Threads {
                 let known = function.filter(|function| !matches!(function.as_str(), "" | "0"));
                 known.unwrap_or_else(|| HIDDEN.to_owned())
             });
-            let is_main = is_main(thread.pid, thread.tid, &self.listed);
             each(ThreadActivity {
-                group: &group_of(&thread.name, is_main),
+                group: &group(&thread.name, (thread.pid, thread.tid), &self.processes),
                 waits_in: waits_in.as_deref(),
                 waits: now.0.saturating_sub(before.0),
                 on_cpu_ns: used.on_cpu_ns,
@@ -324,7 +346,7 @@ impl Threads {
         }
     }
 
-    /// Returns the `named` busiest threads since the mark, and the sum of all others.
+    /// Returns the `named` busiest threads of the current period, and the sum of all others.
     /// `used` is the CPU time of the whole tree.
     pub(crate) fn busiest(
         &self,
@@ -364,9 +386,50 @@ impl Threads {
     }
 }
 
-/// Returns whether a thread is the main thread of a process with several threads.
-fn is_main(pid: u32, tid: u32, listed: &HashMap<u32, i64>) -> bool {
-    pid == tid && listed.get(&pid).is_some_and(|threads| *threads > 1)
+/// Returns the name of a thread's group.
+fn group<'a>(
+    name: &'a str,
+    (pid, tid): (u32, u32),
+    processes: &HashMap<u32, ThreadedProcess>,
+) -> Cow<'a, str> {
+    let process = processes.get(&pid);
+    let is_main = pid == tid && process.is_some_and(|process| process.threads > 1);
+    let program = process.map_or(1, |process| process.program);
+    group_of(name, is_main, program)
+}
+
+/// Programs whose processes have the same name, such as a server and a log reader that both run in
+/// Python.
+#[derive(Debug, Default)]
+struct Programs {
+    /// Name of the process, and the start of its command line.
+    known: Vec<(String, Vec<u8>)>,
+}
+
+impl Programs {
+    /// Returns 1 for the first program with this process name, 2 for the second program, and so on.
+    fn number(&mut self, root: &Root, pid: u32, name: &str) -> usize {
+        let line = std::fs::read(root.path(format!("/proc/{pid}/cmdline"))).unwrap_or_default();
+        let program = (name.to_owned(), start_of_command(&line));
+        let same_name = self.known.iter().filter(|known| known.0 == program.0);
+        let at = same_name.clone().position(|known| *known == program);
+        let number = at.unwrap_or_else(|| same_name.count()) + 1;
+        if at.is_none() {
+            self.known.push(program);
+        }
+        number
+    }
+}
+
+/// Returns the part of a command line that identifies a program: the first two arguments, or the
+/// text before the colon of a process title such as `nginx: worker process`.
+fn start_of_command(line: &[u8]) -> Vec<u8> {
+    let mut arguments = line.split(|byte| *byte == 0);
+    let first = arguments.next().unwrap_or_default();
+    match first.windows(2).position(|part| part == b": ") {
+        Some(title) => first[..title].to_vec(),
+        None => [first, arguments.next().unwrap_or_default()].join(&0),
+    }
 }
 
 /// Returns whether a HotSpot compiler thread has this name. The kernel truncates names to 15 bytes.
@@ -439,6 +502,25 @@ mod tests {
             "{others:?} {sum}"
         );
         assert!(named.len() <= NAMED);
+    }
+
+    #[test]
+    fn identifies_programs_by_the_start_of_their_command_line() {
+        for (line, start) in [
+            (
+                &b"python3\0server.py\08080\0"[..],
+                &b"python3\0server.py"[..],
+            ),
+            (b"nginx: worker process", b"nginx"),
+            (
+                b"postgres: bench bench 127.0.0.1(4321) idle\0\0",
+                b"postgres",
+            ),
+            (b"node\0", b"node\0"),
+            (b"", b"\0"),
+        ] {
+            assert_eq!(start_of_command(line), start);
+        }
     }
 
     #[test]
